@@ -1,0 +1,38 @@
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+SEED ?= 0
+RUN_DIR ?= runs/cartpole
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: train test slow lint types format clean
+
+$(VENV)/.installed: constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	@start=$$(date +%s); \
+	$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch && \
+	$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' && \
+	echo $$(( $$(date +%s) - start )) > $@ && echo "install: $$(cat $@) s"
+
+train: $(VENV)/.installed
+	$(RUN)/purestep train ppo --env cartpole --seed $(SEED) --run $(RUN_DIR)
+	$(RUN)/purestep evaluate $(RUN_DIR) --episodes 100
+	$(RUN)/purestep plot $(RUN_DIR)
+
+test: $(VENV)/.installed
+	$(RUN)/pytest -n 2 --dist loadfile
+
+slow: $(VENV)/.installed
+	$(RUN)/pytest -n 2 --dist loadfile -m slow
+
+lint: $(VENV)/.installed
+	$(RUN)/ruff check . && $(RUN)/ruff format --check .
+
+types: $(VENV)/.installed
+	$(RUN)/mypy && $(RUN)/mypy tests && $(RUN)/pyright
+
+format: $(VENV)/.installed
+	$(RUN)/ruff check --fix . && $(RUN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

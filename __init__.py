@@ -1,0 +1,1 @@
+"""purestep: reinforcement learning as pure, compiled steps over immutable records."""

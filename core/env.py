@@ -1,0 +1,201 @@
+"""Environments as values: pure reset and step, and the combinators Env -> Env."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import attrs
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from .errors import choose
+from .keys import Key, split
+from .record import record, replace, select, tensor
+from .spaces import Space
+from .steps import TimeStep, ended, restarted
+
+P = TypeVar("P")
+S = TypeVar("S")
+Noise = Any
+Step = Callable[[P, S, Tensor, Any], tuple[S, TimeStep]]
+
+
+@frozen
+class Hoisted(Generic[P, S]):
+    """A step in two halves with the bits of the whole: step(p, s, a, k) = hoisted.step(p, s, a, hoisted.draw(p, k)).
+
+    `draw` depends on no state, so a rollout computes it for all its steps at once, outside the loop.
+    """
+
+    draw: Callable[[P, Key], Noise]
+    step: Step[P, S]
+
+
+@frozen
+class Env(Generic[P, S]):
+    """One world: `reset` and `step` are pure; whatever they depend on stands in `params`, the state, the action, the key."""
+
+    params: P
+    reset: Callable[[P, Key], tuple[S, TimeStep]]
+    step: Step[P, S]
+    observation_space: Space
+    action_space: Space
+    hoisted: Hoisted[P, S] | None = None
+
+
+def halves(env: Env[P, S]) -> Hoisted[P, S]:
+    """The env's own two halves, or the trivial ones: the noise is the key."""
+    return env.hoisted or Hoisted(draw=lambda params, key: key, step=env.step)
+
+
+def map_step(env: Env[P, Any], reset: Any, wrap: Callable[[Step[P, Any]], Step[P, Any]]) -> Env[P, Any]:
+    """The env with another `reset`, and `wrap` put around its step, hoisted or not."""
+    hoisted = env.hoisted and Hoisted(draw=env.hoisted.draw, step=wrap(env.hoisted.step))
+    return attrs.evolve(env, reset=reset, step=wrap(env.step), hoisted=hoisted)
+
+
+def reset_key(key: Key) -> Key:
+    """The key with which `auto_reset` resets when the step that was given `key` ends the episode."""
+    return split(key)[1]
+
+
+def auto_reset(env: Env[P, S], mode: str = "pooled") -> Env[P, S]:
+    """Begins a new episode in the step that ends one.
+
+    The state and `observation` are then those of reset(params, reset_key(key)); reward, flags and next_observation still
+    belong to the old episode. `mode` decides where the reset is computed, never what it is: "select" in the step itself,
+    "pooled" for all steps of a rollout at once. Raises: ChoiceError.
+    """
+
+    def join(state: S, old: TimeStep, fresh: tuple[S, TimeStep]) -> tuple[S, TimeStep]:
+        over = ended(old.terminated, old.truncated)
+        observation = select(over, fresh[1].observation, old.observation)
+        return select(over, fresh[0], state), restarted(old, observation)
+
+    def step(params: P, state: S, action: Tensor, key: Key) -> tuple[S, TimeStep]:
+        step_key, fresh_key = split(key)
+        return join(*env.step(params, state, action, step_key), env.reset(params, fresh_key))
+
+    inner = halves(env)
+
+    def draw(params: P, key: Key) -> Noise:
+        step_key, fresh_key = split(key)
+        return inner.draw(params, step_key), env.reset(params, fresh_key)
+
+    def step_drawn(params: P, state: S, action: Tensor, noise: Noise) -> tuple[S, TimeStep]:
+        return join(*inner.step(params, state, action, noise[0]), noise[1])
+
+    hoisted = choose("auto_reset: mode", mode, {"pooled": Hoisted(draw=draw, step=step_drawn), "select": None})
+    return attrs.evolve(env, step=step, hoisted=hoisted)
+
+
+def batched(env: Env[P, S], n: int, *, own_params: bool = False) -> Env[P, S]:
+    """n worlds as one: every leaf of state, action and timestep gains a leading axis [n].
+
+    World i of a call with `key` gets split(key, n)[i]. `own_params`: params have a leading axis too, one for each world.
+    """
+    axis = 0 if own_params else None
+
+    def reset(params: P, key: Key) -> tuple[S, TimeStep]:
+        return torch.vmap(env.reset, in_dims=(axis, 0))(params, split(key, n))
+
+    def step(params: P, state: S, action: Tensor, key: Key) -> tuple[S, TimeStep]:
+        return torch.vmap(env.step, in_dims=(axis, 0, 0, 0))(params, state, action, split(key, n))
+
+    def batch(inner: Hoisted[P, S]) -> Hoisted[P, S]:
+        return Hoisted(
+            draw=lambda params, key: torch.vmap(inner.draw, in_dims=(axis, 0))(params, split(key, n)),
+            step=torch.vmap(inner.step, in_dims=(axis, 0, 0, 0)),
+        )
+
+    return attrs.evolve(env, reset=reset, step=step, hoisted=env.hoisted and batch(env.hoisted))
+
+
+@record
+class TimeLimitState:
+    """An episode's state and its age."""
+
+    inner: Any  # the env's own state
+    elapsed: Tensor = tensor("*", "int")  # steps since the reset
+
+
+def time_limit(env: Env[P, S], steps: int) -> Env[P, TimeLimitState]:
+    """Truncates an episode at its step number `steps`, never earlier; termination is left as it is."""
+
+    def reset(params: P, key: Key) -> tuple[TimeLimitState, TimeStep]:
+        state, timestep = env.reset(params, key)
+        return TimeLimitState(inner=state, elapsed=torch.zeros_like(timestep.terminated, dtype=torch.int64)), timestep
+
+    def wrap(inner_step: Step[P, S]) -> Step[P, TimeLimitState]:
+        def step(params: P, state: TimeLimitState, action: Tensor, noise: Noise) -> tuple[TimeLimitState, TimeStep]:
+            inner, timestep = inner_step(params, state.inner, action, noise)
+            elapsed = state.elapsed + 1
+            late = replace(timestep, truncated=timestep.truncated | (elapsed >= steps))
+            return TimeLimitState(inner=inner, elapsed=elapsed), late
+
+        return step
+
+    return map_step(env, reset, wrap)
+
+
+@record
+class EpisodeStatistics:
+    """Running totals of the current episode, and sums over the episodes finished since they were last cleared."""
+
+    inner: Any  # the env's own state
+    episode_return: Tensor = tensor("*", "float")  # of the current episode, so far
+    episode_length: Tensor = tensor("*", "int")
+    finished: Tensor = tensor("*", "int")  # episodes ended
+    return_sum: Tensor = tensor("*", "float")  # over those
+    length_sum: Tensor = tensor("*", "int")
+
+
+def episode_statistics(env: Env[P, S]) -> Env[P, EpisodeStatistics]:
+    """Counts returns and lengths inside the step; goes around `auto_reset`, whose resets must not wipe them."""
+
+    def reset(params: P, key: Key) -> tuple[EpisodeStatistics, TimeStep]:
+        state, timestep = env.reset(params, key)
+        total, count = torch.zeros_like(timestep.reward), torch.zeros_like(timestep.terminated, dtype=torch.int64)
+        statistics = EpisodeStatistics(
+            inner=state,
+            episode_return=total,
+            episode_length=count,
+            finished=count.clone(),
+            return_sum=total.clone(),
+            length_sum=count.clone(),
+        )
+        return statistics, timestep
+
+    def wrap(inner_step: Step[P, S]) -> Step[P, EpisodeStatistics]:
+        def step(
+            params: P, state: EpisodeStatistics, action: Tensor, noise: Noise
+        ) -> tuple[EpisodeStatistics, TimeStep]:
+            inner, timestep = inner_step(params, state.inner, action, noise)
+            return _count(state, inner, timestep), timestep
+
+        return step
+
+    return map_step(env, reset, wrap)
+
+
+def _count(state: EpisodeStatistics, inner: Any, timestep: TimeStep) -> EpisodeStatistics:
+    over = ended(timestep.terminated, timestep.truncated)
+    total, length = state.episode_return + timestep.reward, state.episode_length + 1
+    return EpisodeStatistics(
+        inner=inner,
+        episode_return=torch.where(over, 0.0, total),
+        episode_length=torch.where(over, 0, length),
+        finished=state.finished + over.to(torch.int64),
+        return_sum=state.return_sum + torch.where(over, total, 0.0),
+        length_sum=state.length_sum + torch.where(over, length, 0),
+    )
+
+
+def clear_statistics(state: EpisodeStatistics) -> EpisodeStatistics:
+    """The same state with no finished episodes; the current one goes on."""
+    return replace(
+        state,
+        finished=torch.zeros_like(state.finished),
+        return_sum=torch.zeros_like(state.return_sum),
+        length_sum=torch.zeros_like(state.length_sum),
+    )

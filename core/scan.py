@@ -1,0 +1,137 @@
+"""One `scan`, several lowerings: fold a step over time, keep what it puts out.
+
+    carry_{t+1}, y_t = step(carry_t, x_t),   t = 0..length-1  (or backwards)
+
+Carry, xs and ys are any trees of tensors. The lowerings give the same values; they differ in what the compiler sees.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+
+from .errors import ChoiceError, ShapeError, choose, message
+from .tree import same_structure
+
+C = TypeVar("C")
+X = Any
+Y = Any
+ScanStep = Callable[[C, X], tuple[C, Y]]
+
+LOWERINGS = {"auto": 0, "python": 1, "higher_order": 2}
+
+
+def scan(
+    step: ScanStep[C],
+    init: C,
+    xs: X = (),
+    length: int | None = None,
+    *,
+    reverse: bool = False,
+    lowering: str = "auto",
+    unroll: int = 1,
+) -> tuple[C, Y]:
+    """Folds `step` over the leading axis of `xs`; gives the last carry and the outputs stacked in the order of `xs`.
+
+    `length` is needed when `xs` has no leaves. With `reverse` the last x comes first, and y_t still stands beside x_t.
+    `lowering`: "python" is a loop (unrolled when compiled), "higher_order" one loop in the compiled graph whose body holds
+    `unroll` steps, "auto" the second while compiling and the first otherwise.
+
+    Raises: ShapeError (lengths), StructureError (a carry that changes), ChoiceError.
+
+    >>> scan(lambda total, x: (total + x, total), torch.tensor(0), torch.tensor([1, 2, 3]))
+    (tensor(6), tensor([0, 1, 3]))
+    """
+    choose("scan: lowering", lowering, LOWERINGS)
+    if unroll < 1:
+        raise ChoiceError(message("scan: unroll", got=unroll, wanted="at least 1", remedy="pass 1 for a plain loop"))
+    inputs, structure = pytree.tree_flatten(xs)
+    count = _length(inputs, length)
+    if not inputs:
+        return scan(
+            lambda carry, _: step(carry, xs),
+            init,
+            torch.zeros(count),
+            reverse=reverse,
+            lowering=lowering,
+            unroll=unroll,
+        )
+    if lowering == "python" or (lowering == "auto" and not torch.compiler.is_compiling()) or count <= unroll:
+        return _python(step, init, inputs, structure, count, reverse)
+    return _higher_order(step, init, inputs, structure, count, reverse, unroll)
+
+
+def _length(inputs: list[Tensor], length: int | None) -> int:
+    lengths = {leaf.shape[0] for leaf in inputs} | ({length} if length is not None else set())
+    if len(lengths) != 1:
+        got = sorted(lengths) or "unknown"
+        remedy = "give xs one leading axis, or pass `length` when there are none"
+        raise ShapeError(message("scan: length", got=got, wanted="one number", remedy=remedy))
+    return lengths.pop()
+
+
+def _python(step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, count: int, reverse: bool) -> tuple[C, Y]:
+    carry, outputs = init, []
+    for t in reversed(range(count)) if reverse else range(count):
+        carry, y = step(carry, pytree.tree_unflatten([leaf[t] for leaf in inputs], structure))
+        outputs.append(y)
+    if not outputs:
+        return init, _empty(step, init, inputs, structure)
+    same_structure("scan: carry", carry, init)
+    if reverse:
+        outputs.reverse()
+    return carry, pytree.tree_map(lambda *leaves: torch.stack(leaves), *outputs)
+
+
+def _empty(step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any) -> Y:
+    """The outputs of no steps: the shapes of one step on zeros, with a leading axis of 0."""
+    x = pytree.tree_unflatten([leaf.new_zeros(leaf.shape[1:]) for leaf in inputs], structure)
+    _, y = step(init, x)
+    return pytree.tree_map(lambda leaf: leaf.new_zeros((0, *leaf.shape)), y)
+
+
+def _higher_order(
+    step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, count: int, reverse: bool, unroll: int
+) -> tuple[C, Y]:
+    """Whole chunks go through the operator; the remainder, at the end that comes last, is unrolled."""
+    whole = count - count % unroll
+    main, tail = [leaf[:whole] for leaf in inputs], [leaf[whole:] for leaf in inputs]
+    if whole == count:
+        return _operator(step, init, main, structure, reverse, unroll)
+    if reverse:
+        carry, after = _python(step, init, tail, structure, count - whole, reverse)
+        carry, before = _operator(step, carry, main, structure, reverse, unroll)
+    else:
+        carry, before = _operator(step, init, main, structure, reverse, unroll)
+        carry, after = _python(step, carry, tail, structure, count - whole, reverse)
+    return carry, pytree.tree_map(lambda a, b: torch.cat([a, b]), before, after)
+
+
+def _operator(
+    step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, reverse: bool, unroll: int
+) -> tuple[C, Y]:
+    """The compiler's scan takes flat tensors, none sharing storage; records are rebuilt inside its body."""
+    from torch._higher_order_ops.scan import scan as operator
+
+    state, carry_structure = pytree.tree_flatten(init)
+    # The structure of the outputs is known only once the step has run: one run on the first element, dead code after.
+    carry_after, first = step(init, pytree.tree_unflatten([leaf[0] for leaf in inputs], structure))
+    same_structure("scan: carry", carry_after, init)
+    y_structure = pytree.tree_structure(first)
+
+    def body(carry: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        current, ys = pytree.tree_unflatten(carry, carry_structure), []
+        for k in reversed(range(unroll)) if reverse else range(unroll):
+            current, y = step(current, pytree.tree_unflatten([leaf[k] for leaf in x], structure))
+            ys.append(pytree.tree_leaves(y))
+        if reverse:
+            ys.reverse()
+        outputs = [torch.stack(group) for group in zip(*ys, strict=True)]
+        return [leaf.clone() for leaf in pytree.tree_leaves(current)], outputs
+
+    chunks = [leaf.reshape(-1, unroll, *leaf.shape[1:]) for leaf in inputs]
+    final, stacked = operator(body, [leaf.clone() for leaf in state], chunks, reverse=reverse)
+    ys = pytree.tree_unflatten([leaf.flatten(0, 1) for leaf in stacked], y_structure)
+    return pytree.tree_unflatten(final, carry_structure), ys
