@@ -90,7 +90,7 @@ def record(cls: C) -> C:
         serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
     )
     made.__record__ = True
-    return made
+    return cast(C, made)
 
 
 def is_record(value: object) -> bool:
@@ -106,12 +106,12 @@ def replace(value: R, **changes: Any) -> R:
 
 def stack(values: Sequence[R], axis: int = 0) -> R:
     """Stacks equal trees leaf by leaf along a new axis."""
-    return pytree.tree_map(lambda *leaves: torch.stack(leaves, axis), *values)
+    return cast(R, pytree.tree_map(lambda *leaves: torch.stack(leaves, axis), *values))
 
 
 def take(value: R, index: Any) -> R:
     """Indexes every leaf: `take(trajectory, t)` is the transition at time t."""
-    return pytree.tree_map(lambda leaf: leaf[index], value)
+    return cast(R, pytree.tree_map(lambda leaf: leaf[index], value))
 
 
 def select(mask: Tensor, where_true: R, where_false: R) -> R:
@@ -125,7 +125,7 @@ def select(mask: Tensor, where_true: R, where_false: R) -> R:
     def pick(a: Tensor, b: Tensor) -> Tensor:
         return torch.where(mask.reshape(mask.shape + (1,) * (a.ndim - mask.ndim)), a, b)
 
-    return pytree.tree_map(pick, where_true, where_false)
+    return cast(R, pytree.tree_map(pick, where_true, where_false))
 
 
 def to_tensordict(value: Any, batch_size: Sequence[int] = ()) -> TensorDict:
