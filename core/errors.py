@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Mapping
 from typing import TypeVar
 
+import attrs
+
 T = TypeVar("T")
 
 
@@ -21,6 +23,12 @@ class DtypeError(PurestepError, TypeError):
 
 class StructureError(PurestepError, TypeError):
     """A value is not the record or tree that was wanted."""
+
+
+class FrozenError(PurestepError, attrs.exceptions.FrozenInstanceError):
+    """A record was written to."""
+
+    __init__ = AttributeError.__init__  # attrs' own constructor takes no text
 
 
 class ChoiceError(PurestepError, ValueError):
@@ -58,6 +66,6 @@ def choose(where: str, name: str, table: Mapping[str, T]) -> T:
     """
     if name in table:
         return table[name]
-    near = difflib.get_close_matches(name, table, n=1)
+    near = difflib.get_close_matches(str(name), table, n=1)
     remedy = f"did you mean {near[0]!r}?" if near else "choose one of these"
     raise ChoiceError(message(where, got=repr(name), wanted=f"one of {sorted(table)}", remedy=remedy))

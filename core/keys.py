@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from .errors import DtypeError, ShapeError, message
+from .errors import ChoiceError, DtypeError, ShapeError, message
 
 Key = Tensor  # [..., 2] int64, each word in [0, 2**32)
 
@@ -20,16 +20,17 @@ MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 DRAW, SPLIT, FOLD = 0, 1, 2  # the third counter word keeps the three uses of a key apart
+PRECISION = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}  # bits of a uniform number
 
 
 def key(seed: int, *, device: torch.device | str | None = None) -> Key:
-    """The key [2] of a seed in [0, 2**64).
+    """The key [2] of a seed in [0, 2**64). Raises: ChoiceError.
 
     >>> key(7)
     tensor([7, 0])
     """
     if not 0 <= seed < 1 << 64:
-        raise ShapeError(message("key: seed", got=seed, wanted="0 <= seed < 2**64", remedy="pass a non-negative int"))
+        raise ChoiceError(message("key: seed", got=seed, wanted="0 <= seed < 2**64", remedy="pass a non-negative int"))
     return torch.tensor([seed & WORD, seed >> 32], dtype=torch.int64, device=device)
 
 
@@ -73,7 +74,11 @@ def _block(key: Key, count: Tensor, use: int, high: Tensor | None = None) -> tup
 
 
 def split(key: Key, n: int = 2) -> Key:
-    """n independent keys [n, ..., 2]; unpack them: `a, b = split(key)`."""
+    """n independent keys [n, ..., 2]; unpack them: `a, b = split(key)`.
+
+    >>> split(key(0), 3).shape
+    torch.Size([3, 2])
+    """
     check_key("split", key)
     index = torch.arange(n, device=key.device).reshape((n,) + (1,) * (key.ndim - 1))
     first, second, _, _ = _block(key, index, SPLIT)
@@ -81,15 +86,29 @@ def split(key: Key, n: int = 2) -> Key:
 
 
 def fold_in(key: Key, data: Tensor | int) -> Key:
-    """The key of `key` and a non-negative number (a step, an index); batches broadcast: [*, 2], [*] -> [*, 2]."""
+    """The key of `key` and a non-negative number (a step, an index); batches broadcast: [*, 2], [*] -> [*, 2].
+
+    Raises: DtypeError, ShapeError.
+
+    >>> one, other = fold_in(key(0), torch.tensor([1, 2]))
+    >>> torch.equal(one, fold_in(key(0), 1)), torch.equal(one, other)
+    (True, False)
+    """
     check_key("fold_in", key)
-    count = data if isinstance(data, Tensor) else torch.full((), data, dtype=torch.int64, device=key.device)
+    count = data if isinstance(data, Tensor) else torch.full((), data, device=key.device)
+    if count.is_floating_point() or count.dtype == torch.bool:
+        raise DtypeError(message("fold_in: data", got=count.dtype, wanted="integers", remedy="convert it to int64"))
+    count = count.to(torch.int64)
     first, second, _, _ = _block(key, count & WORD, FOLD, (count >> 32) & WORD)
     return torch.stack([first, second], -1)
 
 
 def bits(key: Key, shape: tuple[int, ...] = ()) -> Tensor:
-    """Uniform 32-bit words, as int64 in [0, 2**32): key [*, 2] -> [*, *shape]."""
+    """Uniform 32-bit words, as int64 in [0, 2**32): key [*, 2] -> [*, *shape].
+
+    >>> hex(bits(key(0)))
+    '0x6627e8d5'
+    """
     check_key("bits", key)
     n = math.prod(shape)
     blocks = -(-n // 4)
@@ -98,43 +117,91 @@ def bits(key: Key, shape: tuple[int, ...] = ()) -> Tensor:
 
 
 def uniform(key: Key, shape: tuple[int, ...] = (), *, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Uniform numbers in [0, 1) with 24 bits (53 for float64): key [*, 2] -> [*, *shape].
+    """Uniform numbers in [0, 1), multiples of 2**-24 (float64 2**-53, float16 2**-11, bfloat16 2**-8).
+
+    Shapes: key [*, 2] -> [*, *shape]. Raises: DtypeError.
 
     >>> uniform(key(0), (2,))
     tensor([0.3990, 0.8805])
     """
+    if dtype not in PRECISION:
+        raise DtypeError(message("uniform: dtype", got=dtype, wanted="a float", remedy="use randint for integers"))
+    precision = PRECISION[dtype]
     if dtype == torch.float64:
         words = bits(key, (*shape, 2))
-        return ((words[..., 0] >> 5) * (1 << 26) + (words[..., 1] >> 6)).to(dtype) * 2.0**-53
-    return ((bits(key, shape) >> 8).to(torch.float32) * 2.0**-24).to(dtype)
+        whole = ((words[..., 0] >> 5) << 26) | (words[..., 1] >> 6)
+    else:
+        whole = bits(key, shape) >> (32 - precision)
+    return whole.to(dtype) * 2.0**-precision
 
 
 def normal(key: Key, shape: tuple[int, ...] = (), *, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Standard normal numbers (Box and Muller 1958): key [*, 2] -> [*, *shape]. Equal between lowerings to 1e-5."""
+    """Standard normal numbers (Box and Muller 1958): key [*, 2] -> [*, *shape]. Equal between lowerings to 1e-5.
+
+    z = sqrt(-2 log(1 - u)) (cos 2 pi v, sin 2 pi v); short dtypes are computed in float32.
+
+    >>> normal(key(0), (2,))
+    tensor([ 0.7379, -0.6884])
+    """
     n = math.prod(shape)
     half = -(-n // 2)
-    both = uniform(key, (2 * half,), dtype=dtype)
+    both = uniform(key, (2 * half,), dtype=dtype if dtype == torch.float64 else torch.float32)
     radius = torch.sqrt(-2.0 * torch.log1p(-both[..., :half]))
     angle = (2.0 * math.pi) * both[..., half:]
     draws = torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], -1)
-    return draws[..., :n].reshape(key.shape[:-1] + shape)
+    return draws[..., :n].reshape(key.shape[:-1] + shape).to(dtype)
+
+
+def _one_draw_each(where: str, draws: Tensor, parameter: Tensor) -> Tensor:
+    """Returns `parameter` if it broadcasts to `draws`: otherwise two results would share one random number."""
+    pairs = zip(parameter.shape[::-1], draws.shape[::-1], strict=False)
+    if parameter.ndim > draws.ndim or not all(size in (1, wanted) for size, wanted in pairs):
+        wanted = f"one that broadcasts to the draws {list(draws.shape)}"
+        raise ShapeError(
+            message(where, got=list(parameter.shape), wanted=wanted, remedy="pass a key for each, or shape")
+        )
+    return parameter
 
 
 def randint(key: Key, shape: tuple[int, ...], low: int | Tensor, high: int | Tensor) -> Tensor:
     """Integers in [low, high), high - low < 2**31: key [*, 2] -> [*, *shape].
 
-    The word w gives low + floor(w (high - low) / 2**32), so a value's probability is off by less than 2**-32.
+    The word w gives low + floor(w (high - low) / 2**32), so a value's probability is off by less than 2**-32. Bounds that
+    are tensors broadcast to the result. Raises: ChoiceError (numbers), ShapeError.
+
+    >>> randint(key(0), (4,), 10, 11)
+    tensor([10, 10, 10, 10])
     """
-    return low + ((bits(key, shape) * (high - low)) >> 32)
+    if isinstance(low, int) and isinstance(high, int) and not 0 < high - low < 1 << 31:
+        wanted = "0 < high - low < 2**31"
+        raise ChoiceError(message("randint: bounds", got=(low, high), wanted=wanted, remedy="high itself is excluded"))
+    words = bits(key, shape)
+    for bound in (low, high):
+        if isinstance(bound, Tensor):
+            _one_draw_each("randint: bound", words, bound)
+    return low + ((words * (high - low)) >> 32)
 
 
 def bernoulli(key: Key, probability: float | Tensor, shape: tuple[int, ...] = ()) -> Tensor:
-    """True with the given probability: key [*, 2] -> bool [*, *shape]."""
-    return uniform(key, shape) < probability
+    """True with the given probability: key [*, 2] -> bool [*, *shape], to which the probability broadcasts.
+
+    Raises: ShapeError.
+
+    >>> bernoulli(key(0), torch.tensor([0.0, 1.0]), (2,))
+    tensor([False,  True])
+    """
+    draws = uniform(key, shape)
+    if isinstance(probability, Tensor):
+        _one_draw_each("bernoulli: probability", draws, probability)
+    return draws < probability
 
 
 def permutation(key: Key, n: int) -> Tensor:
-    """A uniform permutation of 0..n-1 (random words, sorted): key [*, 2] -> int64 [*, n]."""
+    """A uniform permutation of 0..n-1 (random 62-bit words, sorted): key [*, 2] -> int64 [*, n].
+
+    >>> permutation(key(0), 4)
+    tensor([3, 0, 2, 1])
+    """
     words = bits(key, (2, n))
     order = (words[..., 0, :] << 30) | (words[..., 1, :] >> 2)
     return torch.sort(order, dim=-1, stable=True).indices
@@ -143,23 +210,36 @@ def permutation(key: Key, n: int) -> Tensor:
 def inverse_cdf(uniform: Tensor, logits: Tensor) -> Tensor:
     """The action whose slice of [0, 1) holds `uniform`: [*], [*, A] -> int64 [*].
 
-    a = #{j : P(action <= j) <= u P(any)}; an action of probability zero (logit -inf) is never chosen.
+    a = min {j : P(action <= j) > u P(any)} over the actions of positive probability: whatever the order in which a lowering
+    sums, logit -inf is never chosen. Without any action of positive probability, or with NaN, the answer is 0.
 
     >>> inverse_cdf(torch.tensor(0.6), torch.log(torch.tensor([0.5, 0.0, 0.5])))
     tensor(2)
     """
+    logits = logits if logits.dtype == torch.float64 else logits.to(torch.float32)
     weights = torch.exp(logits - logits.amax(-1, keepdim=True))
     actions = logits.shape[-1]
+    index = torch.arange(actions, device=logits.device)
     if actions <= 32:  # a triangle of products fuses with its neighbours; cumsum would be a kernel of its own
-        index = torch.arange(actions, device=logits.device)
         triangle = (index[None, :] <= index[:, None]).to(weights.dtype)
         cumulative = (weights[..., None, :] * triangle).sum(-1)
     else:
         cumulative = weights.cumsum(-1)
-    below = cumulative <= (uniform * cumulative[..., -1])[..., None]
-    return below.sum(-1).clamp_max(actions - 1)
+    possible = weights > 0
+    beyond = possible & (cumulative > (uniform * cumulative[..., -1])[..., None])
+    first_beyond = torch.where(beyond, index, actions).amin(-1)
+    last_possible = torch.where(possible, index, 0).amax(-1)
+    return torch.minimum(first_beyond, last_possible)
 
 
 def categorical(key: Key, logits: Tensor) -> Tensor:
-    """An action with probability softmax(logits), from one uniform number: key [*, 2], [*, A] -> int64 [*]."""
-    return inverse_cdf(uniform(key), logits)
+    """An action with probability softmax(logits), from one uniform number: key [*, 2], [*, A] -> int64 [*].
+
+    Logits [A] serve all keys. Raises: ShapeError.
+
+    >>> categorical(split(key(0), 4), torch.log(torch.tensor([0.0, 1.0])))
+    tensor([1, 1, 1, 1])
+    """
+    draws = uniform(key)
+    _one_draw_each("categorical: logits", draws, logits[..., 0])
+    return inverse_cdf(draws, logits)

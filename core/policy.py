@@ -1,14 +1,21 @@
 """Policies as values: an actor-critic is two pure functions, whatever network is inside."""
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+import attrs
+import torch
 from attrs import frozen
 from torch import Tensor
 
-from .distributions import Distribution
+from . import keys
+from .distributions import Categorical, Distribution, Normal, TanhNormal, masked
+from .errors import ShapeError, StructureError, choose, message
 from .keys import Key
+from .networks import Activation, Network, layout, mlp
 from .record import record, tensor
+from .spaces import Box, Discrete, Fields, Space, field
 
 Params = Any
 Carry = Any
@@ -25,6 +32,9 @@ class ActorCritic:
     apply: Callable[[Params, Any, Carry], tuple[Distribution, Tensor, Carry]]
 
 
+M = TypeVar("M", ActorCritic, Network)
+
+
 @record
 class Action:
     """What `act` chose."""
@@ -39,3 +49,205 @@ def act(model: ActorCritic, params: Params, observation: Any, carry: Carry, key:
     distribution, _, carry = model.apply(params, observation, carry)
     action = distribution.sample(key)
     return Action(action=action, log_prob=distribution.log_prob(action), carry=carry)
+
+
+def encoded_size(space: Space) -> int:
+    """How many numbers `encode` makes of one observation.
+
+    >>> encoded_size(Fields((("position", Box(0.0, 1.0, (2, 2))), ("room", Discrete(3)))))
+    7
+    """
+    if isinstance(space, Discrete):
+        return space.n
+    if isinstance(space, Box):
+        return math.prod(space.shape)
+    return sum(encoded_size(inner) for _, inner in space.spaces)
+
+
+def encode(space: Space, observation: Any) -> Tensor:
+    """An observation as one vector [*, D]: a box flattened, a discrete one one-hot, fields one behind the other.
+
+    >>> encode(Discrete(3), torch.tensor([2, 0]))
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
+    """
+    if isinstance(space, Discrete):
+        hot: Tensor = observation[..., None] == torch.arange(space.n, device=observation.device)
+        return hot.to(torch.float32)
+    if isinstance(space, Box):
+        vector: Tensor = observation.reshape(*observation.shape[: observation.ndim - len(space.shape)], -1)
+        return vector if vector.is_floating_point() else vector.to(torch.float32)
+    return torch.cat([encode(inner, field(observation, name)) for name, inner in space.spaces], -1)
+
+
+def encoder(space: Space, network: Network) -> Network:
+    """`network`, fed with `encode(space, observation)`."""
+    return Network(init=network.init, apply=lambda params, x: network.apply(params, encode(space, x)))
+
+
+def categorical_head(network: Network) -> Network:
+    """Reads the outputs [*, A] as logits: apply gives a Categorical."""
+    return Network(init=network.init, apply=lambda params, x: Categorical(logits=network.apply(params, x)))
+
+
+def normal_head(network: Network, size: int, *, log_std: float = 0.0) -> Network:
+    """Reads the outputs [*, size] as means: apply gives a Normal whose log_std is learnt but the same everywhere.
+
+    `log_std` is where it begins; params become {"mean": the network's, "log_std": [size]}.
+    """
+
+    def init(key: Key) -> dict[str, Any]:
+        return {"mean": network.init(key), "log_std": torch.full((*key.shape[:-1], size), log_std, device=key.device)}
+
+    def apply(params: dict[str, Any], x: Any) -> Normal:
+        mean = network.apply(params["mean"], x)
+        return Normal(mean=mean, log_std=params["log_std"].to(mean.dtype).expand_as(mean))
+
+    return Network(init=init, apply=apply)
+
+
+def tanh_head(network: Network, space: Box) -> Network:
+    """Squashes what `network`, a `normal_head`, gives into the box: apply gives a TanhNormal."""
+    low, high = (_bounds(bound, space) for bound in (space.low, space.high))
+
+    def apply(params: Params, x: Any) -> TanhNormal:
+        inner = network.apply(params, x)
+        fill = [torch.stack([inner.mean.new_full((), b) for b in bound]).expand_as(inner.mean) for bound in (low, high)]
+        return TanhNormal(mean=inner.mean, log_std=inner.log_std, low=fill[0], high=fill[1])
+
+    return Network(init=network.init, apply=apply)
+
+
+def _bounds(bound: float | tuple[float, ...], space: Box) -> tuple[float, ...]:
+    numbers = bound if isinstance(bound, tuple) else (bound,) * math.prod(space.shape)
+    if not all(map(math.isfinite, numbers)):
+        remedy = "use distribution='normal' for an unbounded box"
+        raise ShapeError(message("tanh_head: bounds", got=numbers, wanted="finite numbers", remedy=remedy))
+    return numbers
+
+
+def scalar(network: Network) -> Network:
+    """Drops the last axis of outputs [*, 1]: a value network."""
+    return Network(init=network.init, apply=lambda params, x: network.apply(params, x)[..., 0])
+
+
+def separate(policy: Network, value: Network) -> ActorCritic:
+    """Two networks that share nothing: `policy` gives a distribution, `value` a number [*].
+
+    Params: {"policy": ..., "value": ...}.
+    """
+
+    def init(key: Key) -> dict[str, Any]:
+        policy_key, value_key = keys.split(key)
+        return {"policy": policy.init(policy_key), "value": value.init(value_key)}
+
+    def apply(params: dict[str, Any], observation: Any, carry: Carry) -> tuple[Distribution, Tensor, Carry]:
+        return policy.apply(params["policy"], observation), value.apply(params["value"], observation), carry
+
+    return ActorCritic(init=init, apply=apply)
+
+
+def shared(torso: Network, policy: Network, value: Network) -> ActorCritic:
+    """One torso from observation to features [*, D], and two heads on it: a distribution and a number [*].
+
+    Params: {"torso": ..., "policy": ..., "value": ...}.
+    """
+
+    def init(key: Key) -> dict[str, Any]:
+        torso_key, policy_key, value_key = keys.split(key, 3)
+        return {"torso": torso.init(torso_key), "policy": policy.init(policy_key), "value": value.init(value_key)}
+
+    def apply(params: dict[str, Any], observation: Any, carry: Carry) -> tuple[Distribution, Tensor, Carry]:
+        features = torso.apply(params["torso"], observation)
+        return policy.apply(params["policy"], features), value.apply(params["value"], features), carry
+
+    return ActorCritic(init=init, apply=apply)
+
+
+def with_action_mask(model: ActorCritic) -> ActorCritic:
+    """A model of `features` as one of observations with the fields `features` and `action_mask` (bool [*, A]).
+
+    The model must give a Categorical; illegal actions get probability 0, see `masked`. The value ignores the mask.
+    """
+
+    def apply(params: Params, observation: Any, carry: Carry) -> tuple[Distribution, Tensor, Carry]:
+        distribution, value, after = model.apply(params, field(observation, "features"), carry)
+        if not isinstance(distribution, Categorical):
+            got, remedy = type(distribution).__name__, "mask discrete actions only"
+            raise StructureError(message("with_action_mask: model", got=got, wanted="Categorical", remedy=remedy))
+        return masked(distribution.logits, field(observation, "action_mask")), value, after
+
+    return ActorCritic(init=model.init, apply=apply)
+
+
+def flat(model: M) -> M:
+    """The same model with params as ONE vector [N], so that an optimiser makes one pass over it.
+
+    Its `init` gives the model's own params, raveled; `apply` unravels them into views by static sizes.
+    Raises: DtypeError unless all params are of one floating-point type.
+    """
+    places = layout(model.init(keys.key(0)))
+
+    def apply(params: Tensor, *inputs: Any) -> Any:
+        return model.apply(places.unravel(params), *inputs)
+
+    return attrs.evolve(model, init=lambda key: places.ravel(model.init(key)), apply=apply)
+
+
+def actor_critic_mlp(
+    observation_space: Space,
+    action_space: Space,
+    hidden: Sequence[int] = (64, 64),
+    activation: str | Activation = "tanh",
+    *,
+    distribution: str = "normal",
+    log_std: float = 0.0,
+    product: str = "matmul",
+) -> ActorCritic:
+    """Two separate perceptrons for the spaces; the policy's last layer is scaled by 0.01, the value's by 1.
+
+    Discrete actions get a Categorical, masked when the observation has the fields `features` and `action_mask`. A box of
+    one axis gets the `distribution` named: "normal", which may leave the box, so that the env must clip, or
+    "tanh_normal", which cannot. `log_std` is where the learnt one begins; `product` is that of `mlp`.
+
+    Raises: StructureError, ShapeError, ChoiceError.  Source: Andrychowicz et al. 2020, arXiv:2006.05990 (the scales).
+
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (4,)), Discrete(2))
+    >>> distribution, value, carry = model.apply(model.init(keys.key(0)), torch.zeros(3, 4), ())
+    >>> distribution.logits.shape, value.shape, carry
+    (torch.Size([3, 2]), torch.Size([3]), ())
+    """
+    if isinstance(action_space, Discrete) and isinstance(observation_space, Fields) and _has_mask(observation_space):
+        features = dict(observation_space.spaces)["features"]
+        return with_action_mask(actor_critic_mlp(features, action_space, hidden, activation, product=product))
+    inputs = encoded_size(observation_space)
+
+    def network(outputs: int, final_gain: float) -> Network:
+        perceptron = mlp([inputs, *hidden, outputs], activation, final_gain=final_gain, product=product)
+        return encoder(observation_space, perceptron)
+
+    policy = _policy_head(network(encoded_size(action_space), 0.01), action_space, distribution, log_std)
+    return separate(policy, scalar(network(1, 1.0)))
+
+
+def _has_mask(space: Fields) -> bool:
+    names = {name for name, _ in space.spaces}
+    if "action_mask" in names and names != {"features", "action_mask"}:
+        remedy = "put all but the mask into `features`"
+        wanted = "features and action_mask"
+        raise StructureError(message("actor_critic_mlp: fields", got=sorted(names), wanted=wanted, remedy=remedy))
+    return "action_mask" in names
+
+
+def _policy_head(network: Network, space: Space, distribution: str, log_std: float) -> Network:
+    if isinstance(space, Discrete):
+        return categorical_head(network)
+    if not isinstance(space, Box):
+        got, remedy = type(space).__name__, "build the model with `separate` and a head of your own"
+        raise StructureError(message("actor_critic_mlp: actions", got=got, wanted="Discrete or Box", remedy=remedy))
+    if len(space.shape) != 1:
+        remedy = "flatten the actions in the env"
+        raise ShapeError(message("actor_critic_mlp: actions", got=list(space.shape), wanted="one axis", remedy=remedy))
+    normal = normal_head(network, space.shape[0], log_std=log_std)
+    squash = choose("actor_critic_mlp: distribution", distribution, {"normal": False, "tanh_normal": True})
+    return tanh_head(normal, space) if squash else normal

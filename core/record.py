@@ -14,17 +14,14 @@ import torch.utils._pytree as pytree
 from tensordict import TensorDict
 from torch import Tensor
 
-from .errors import DtypeError, ShapeError, StructureError, message
+from .check import KINDS, check_tensor
+from .check import check as check
+from .check import is_record as is_record
+from .errors import FrozenError, ShapeError, StructureError, choose, message
+from .tree import leaf_paths, leaves, same_structure
 
 R = TypeVar("R")
 C = TypeVar("C", bound=type)
-
-KINDS: dict[str, tuple[torch.dtype, ...]] = {
-    "float": (torch.float32, torch.float64, torch.bfloat16, torch.float16),
-    "bool": (torch.bool,),
-    "int": (torch.int64, torch.int32),
-    "key": (torch.int64,),
-}
 
 
 def tensor(shape: str = "*", kind: str = "") -> Any:
@@ -32,8 +29,11 @@ def tensor(shape: str = "*", kind: str = "") -> Any:
 
     `shape` is a list of words: `*` stands for the record's leading axes (the same for all its fields), a number for that
     size, a name for a size that every field of the record using the name shares. `kind` is "float", "bool", "int", "key"
-    (of dtype int64) or "" for any dtype.
+    (of dtype int64) or "" for any dtype. Raises: ChoiceError, ShapeError, when the class is made.
     """
+    choose("tensor: kind", kind, KINDS)
+    if "*" in shape.split()[1:]:
+        raise ShapeError(message("tensor: shape", got=repr(shape), wanted="* first", remedy="name the other axes"))
     return attrs.field(metadata={"shape": shape, "kind": kind})
 
 
@@ -43,13 +43,19 @@ def static(**options: Any) -> Any:
 
 
 def _write_once(self: Any, name: str, value: Any) -> None:
-    if name in self.__dict__:
-        raise attrs.exceptions.FrozenInstanceError
+    if name in self.__dict__ or name not in self.__record_fields__:
+        raise _frozen(self, name)
     object.__setattr__(self, name, value)
 
 
 def _refuse_delete(self: Any, name: str) -> None:
-    raise attrs.exceptions.FrozenInstanceError
+    raise _frozen(self, name)
+
+
+def _frozen(value: Any, name: str) -> FrozenError:
+    where, remedy = f"{type(value).__name__}.{name}", f"use replace(value, {name}=...)"
+    error: FrozenError = FrozenError(message(where, got="frozen", wanted="no write", remedy=remedy))
+    return error
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(attrs.field, tensor, static))
@@ -60,8 +66,8 @@ def record(cls: C) -> C:
     ... class Point:
     ...     x: Tensor = tensor("*", "float")
     ...     label: str = static(default="p")
-    >>> Point(x=torch.ones(2)).label
-    'p'
+    >>> torch.vmap(lambda point: replace(point, x=2 * point.x))(Point(x=torch.ones(2)))
+    Point(x=tensor([2., 2.]), label='p')
     """
     cls.__setattr__ = _write_once  # type: ignore[method-assign,assignment]
     cls.__delattr__ = _refuse_delete  # type: ignore[method-assign,assignment]
@@ -89,13 +95,8 @@ def record(cls: C) -> C:
         flatten_with_keys_fn=flatten_with_keys,
         serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
     )
-    made.__record__ = True
+    made.__record_fields__ = (*names, *fixed)
     return cast(C, made)
-
-
-def is_record(value: object) -> bool:
-    """Whether `value` is an instance of a class made by `record`."""
-    return getattr(type(value), "__record__", False)
 
 
 def replace(value: R, **changes: Any) -> R:
@@ -105,101 +106,72 @@ def replace(value: R, **changes: Any) -> R:
 
 
 def stack(values: Sequence[R], axis: int = 0) -> R:
-    """Stacks equal trees leaf by leaf along a new axis."""
-    return cast(R, pytree.tree_map(lambda *leaves: torch.stack(leaves, axis), *values))
+    """Stacks equal trees leaf by leaf along a new axis. Raises: StructureError.
+
+    >>> stack([(torch.tensor(1), ()), (torch.tensor(2), ())])
+    (tensor([1, 2]), ())
+    """
+    if not values:
+        raise StructureError(message("stack: values", got="empty", wanted="one or more", remedy="pass at least one"))
+    for i, value in enumerate(values[1:], 1):
+        same_structure(f"stack: values[{i}]", value, values[0])
+    return cast(R, pytree.tree_map(lambda *group: torch.stack(group, axis), *values))
 
 
 def take(value: R, index: Any) -> R:
-    """Indexes every leaf: `take(trajectory, t)` is the transition at time t."""
+    """Indexes every leaf: `take(trajectory, t)` is the transition at time t.
+
+    >>> take({"a": torch.tensor([1, 2]), "b": torch.tensor([[3], [4]])}, 1)
+    {'a': tensor(2), 'b': tensor([4])}
+    """
     return cast(R, pytree.tree_map(lambda leaf: leaf[index], value))
 
 
 def select(mask: Tensor, where_true: R, where_false: R) -> R:
     """Leaf by leaf `torch.where`; `mask` [*] is stretched over a leaf's trailing axes.
 
+    Raises: StructureError (trees that differ), ShapeError (leaves whose leading axes are not the mask's).
+
     >>> select(torch.tensor([True, False]), torch.tensor([[1, 1], [2, 2]]), torch.zeros(2, 2, dtype=torch.int64))
     tensor([[1, 1],
             [0, 0]])
     """
+    same_structure("select: where_false", where_false, where_true)
 
     def pick(a: Tensor, b: Tensor) -> Tensor:
+        if a.shape[: mask.ndim] != mask.shape:
+            got, wanted = list(mask.shape), f"the leading axes of {list(a.shape)}"
+            raise ShapeError(message("select: mask", got=got, wanted=wanted, remedy="one flag for each row"))
         return torch.where(mask.reshape(mask.shape + (1,) * (a.ndim - mask.ndim)), a, b)
 
     return cast(R, pytree.tree_map(pick, where_true, where_false))
 
 
 def to_tensordict(value: Any, batch_size: Sequence[int] = ()) -> TensorDict:
-    """A record as a TensorDict for replay, queues and files. Static fields and empty ones are left out."""
+    """A record as a TensorDict of the same tensors, for replay, queues and files.
+
+    Trees inside it nest: a tuple's entries are named "0", "1", ... Static fields and empty ones are left out.
+    Raises: StructureError, ShapeError.
+    """
     if not is_record(value):
         raise StructureError(
             message("to_tensordict: value", got=type(value).__name__, wanted="a record", remedy="pass one")
         )
-    entries: dict[str, Any] = {}
-    for field in attrs.fields(type(value)):
-        item = getattr(value, field.name)
-        if is_record(item):
-            entries[field.name] = to_tensordict(item, batch_size)
-        elif isinstance(item, Tensor):
-            entries[field.name] = item
-    return TensorDict(entries, batch_size=list(batch_size))
+    result, batch = TensorDict({}, batch_size=list(batch_size)), tuple(batch_size)
+    for path, leaf in zip(leaf_paths(value), leaves(value), strict=True):
+        check_tensor(".".join((type(value).__name__, *path)), leaf, batch)
+        result[path] = leaf
+    return result
 
 
 def from_tensordict(like: R, source: TensorDict) -> R:
     """The record with the structure of `like` and the tensors of `source`. Raises: StructureError for a missing field."""
-    changes: dict[str, Any] = {}
-    for field in attrs.fields(type(cast(Any, like))):
-        item = getattr(like, field.name)
-        if not (is_record(item) or isinstance(item, Tensor)):
-            continue
-        if field.name not in source.keys():  # noqa: SIM118
-            where = f"from_tensordict: {type(like).__name__}.{field.name}"
+    keys = source.keys(include_nested=True, leaves_only=True)
+    found = {(key,) if isinstance(key, str) else tuple(key) for key in keys}
+    entries = []
+    for path in leaf_paths(like):
+        if path not in found:
+            where = f"from_tensordict: {'.'.join((type(like).__name__, *path))}"
             raise StructureError(message(where, got="absent", wanted="a tensor", remedy="add it to the TensorDict"))
-        entry = source[field.name]
-        changes[field.name] = from_tensordict(item, entry) if is_record(item) else entry
-    return replace(like, **changes)
-
-
-def check(value: R, batch: Sequence[int] | None = None) -> R:
-    """Returns `value` if every field has the shape and dtype its class declares; `batch` fixes the leading axes.
-
-    Raises: StructureError, DtypeError, ShapeError; the first fault found, in one line.
-    """
-    if not is_record(value):
-        raise StructureError(message("check: value", got=type(value).__name__, wanted="a record", remedy="pass one"))
-    sizes: dict[str, tuple[int, ...]] = {} if batch is None else {"*": tuple(batch)}
-    for field in attrs.fields(type(cast(Any, value))):
-        item = getattr(value, field.name)
-        where = f"{type(value).__name__}.{field.name}"
-        if is_record(item):
-            check(item, None if batch is None else batch)
-        elif "shape" in field.metadata:
-            _check_field(where, item, field.metadata["shape"], field.metadata["kind"], sizes)
-    return value
-
-
-def _check_field(where: str, item: Any, shape: str, kind: str, sizes: dict[str, tuple[int, ...]]) -> None:
-    if not isinstance(item, Tensor):
-        if isinstance(item, tuple) and not item:
-            return
-        raise StructureError(
-            message(where, got=type(item).__name__, wanted="a tensor", remedy="wrap it in torch.tensor")
-        )
-    if kind and item.dtype not in KINDS[kind]:
-        remedy = f"convert it, e.g. with .to({KINDS[kind][0]})"
-        raise DtypeError(message(where, got=item.dtype, wanted=kind, remedy=remedy))
-    words = shape.split()
-    trailing = len(words) - ("*" in words)
-    if "*" in words:
-        lead = tuple(item.shape[: max(item.ndim - trailing, 0)])
-        agrees = sizes.setdefault("*", lead) == lead and item.ndim >= trailing
-    else:
-        agrees = item.ndim == trailing
-    for word, size in zip([w for w in words if w != "*"][::-1], item.shape[::-1], strict=False):
-        expected = (int(word),) if word.isdigit() else sizes.setdefault(word, (size,))
-        agrees = agrees and expected == (size,)
-    if not agrees:
-        known = {name: list(size) for name, size in sizes.items()}
-        wanted = f"[{shape}]" + (f" with {known}" if known else "")
-        raise ShapeError(
-            message(where, got=list(item.shape), wanted=wanted, remedy="reshape it or fix the other fields")
-        )
+        entries.append(source[path])
+    return cast(R, pytree.tree_unflatten(entries, pytree.tree_structure(like)))

@@ -1,5 +1,6 @@
 """Which observations and actions an environment has: plain values, two functions."""
 
+import math
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ class Discrete:
 
 @frozen
 class Box:
-    """Tensors of one shape with low <= x <= high; the bounds are numbers for all entries or a tuple, one for each."""
+    """Tensors of one shape with low <= x <= high; a bound is one number for all entries, or a tuple of one for each."""
 
     low: float | tuple[float, ...]
     high: float | tuple[float, ...]
@@ -38,28 +39,32 @@ Space = Discrete | Box | Fields
 
 
 def field(value: Any, name: str) -> Any:
-    """A record's attribute or a dict's entry."""
+    """A record's attribute or a dict's entry.
+
+    >>> field({"speed": 3}, "speed")
+    3
+    """
     return value[name] if isinstance(value, dict) else getattr(value, name)
 
 
 def contains(space: Space, value: Any) -> Tensor:
-    """Whether `value`, of any leading axes, lies in the space: bool [*].
+    """Whether `value`, of any leading axes, lies in the space: bool [*] (bool [] where the shape is not the space's).
 
     >>> contains(Discrete(2), torch.tensor([0, 2]))
     tensor([ True, False])
     """
     if isinstance(space, Discrete):
         if value.is_floating_point():
-            return torch.zeros(value.shape, dtype=torch.bool)
+            return torch.zeros_like(value, dtype=torch.bool)
         member: Tensor = (value >= 0) & (value < space.n)
         return member
     if isinstance(space, Box):
-        low = torch.as_tensor(space.low, dtype=value.dtype, device=value.device)
-        high = torch.as_tensor(space.high, dtype=value.dtype, device=value.device)
-        inside: Tensor = (value >= low) & (value <= high)
         lead = value.ndim - len(space.shape)
         if lead < 0 or tuple(value.shape[lead:]) != space.shape:
-            return torch.zeros((), dtype=torch.bool)
+            return torch.zeros((), dtype=torch.bool, device=value.device)
+        dtype = value.dtype if value.is_floating_point() else torch.float64  # integers have no infinite bound
+        low, high = (_bound(space, bound, dtype, value.device) for bound in (space.low, space.high))
+        inside: Tensor = (value >= low) & (value <= high)
         return inside.reshape((*value.shape[:lead], -1)).all(-1)
     checks = [contains(inner, field(value, name)) for name, inner in space.spaces]
     result = checks[0]
@@ -68,16 +73,44 @@ def contains(space: Space, value: Any) -> Tensor:
     return result
 
 
-def sample(space: Space, key: Key) -> Tensor:
-    """A uniform member; an unbounded box gives normal numbers: key [*, 2] -> [*, *shape].
+def _bound(space: Box, bound: float | tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    if isinstance(bound, tuple):
+        return torch.tensor(bound, dtype=dtype, device=device).reshape(space.shape)
+    return torch.full(space.shape, bound, dtype=dtype, device=device)
 
+
+def sample(space: Space, key: Key) -> Tensor:
+    """A random member: key [*, 2] -> [*, *shape].
+
+    Uniform where both bounds are finite; elsewhere normal, or from the one finite bound on exponential.
     Raises: StructureError for Fields, which are observations, never actions.
+
+    >>> bool(contains(Discrete(3), sample(Discrete(3), keys.key(0))))
+    True
     """
     if isinstance(space, Discrete):
         return keys.randint(key, (), 0, space.n)
-    if isinstance(space, Box):
-        low, high = torch.as_tensor(space.low), torch.as_tensor(space.high)
-        if not bool(torch.isfinite(high - low).all()):
-            return keys.normal(key, space.shape)
+    if not isinstance(space, Box):
+        raise StructureError(
+            message("sample: space", got="Fields", wanted="Discrete or Box", remedy="sample its parts")
+        )
+    low, high = (_bound(space, bound, torch.float32, key.device) for bound in (space.low, space.high))
+    if _finite(space.low) and _finite(space.high):
         return low + (high - low) * keys.uniform(key, space.shape)
-    raise StructureError(message("sample: space", got="Fields", wanted="Discrete or Box", remedy="sample its parts"))
+    return _unbounded(low, high, key, space.shape)
+
+
+def _finite(bound: float | tuple[float, ...]) -> bool:
+    return all(math.isfinite(number) for number in (bound if isinstance(bound, tuple) else (bound,)))
+
+
+def _unbounded(low: Tensor, high: Tensor, key: Key, shape: tuple[int, ...]) -> Tensor:
+    uniform_key, normal_key = keys.split(key)
+    uniform = keys.uniform(uniform_key, shape)
+    exponential = -torch.log1p(-uniform)
+    floor, roof = (torch.where(torch.isfinite(bound), bound, 0.0) for bound in (low, high))
+    half = torch.where(torch.isfinite(low), floor + exponential, roof - exponential)
+    either = torch.isfinite(low) | torch.isfinite(high)
+    both = torch.isfinite(low) & torch.isfinite(high)
+    edged = torch.where(both, floor + (roof - floor) * uniform, half)
+    return torch.where(either, edged, keys.normal(normal_key, shape))

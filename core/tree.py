@@ -23,13 +23,22 @@ def leaves(tree: Any) -> list[Any]:
     return pytree.tree_leaves(tree)
 
 
+def leaf_paths(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[str, ...]]:
+    """The path to each leaf, as words: fields, keys, positions.
+
+    >>> leaf_paths({"a": torch.ones(1), "b": (torch.ones(1), torch.ones(1))})
+    [('a',), ('b', '0'), ('b', '1')]
+    """
+    return [tuple(_word(key) for key in path) for path, _ in pytree.tree_flatten_with_path(tree, is_leaf)[0]]
+
+
 def leaf_names(tree: Any) -> list[str]:
     """A dotted name for each leaf.
 
     >>> leaf_names({"a": torch.ones(1), "b": (torch.ones(1), torch.ones(1))})
     ['a', 'b.0', 'b.1']
     """
-    return [".".join(_word(key) for key in path) for path, _ in pytree.tree_flatten_with_path(tree)[0]]
+    return [".".join(path) for path in leaf_paths(tree)]
 
 
 def _word(key: Any) -> str:
@@ -40,22 +49,25 @@ def _word(key: Any) -> str:
 
 
 def same_structure(where: str, got: Any, wanted: Any) -> None:
-    """Raises StructureError, naming the first difference, unless both trees have one structure, shapes and dtypes."""
-    got_leaves, wanted_leaves = leaves(got), leaves(wanted)
+    """Raises StructureError, naming the first difference, unless both trees have one structure, shapes and dtypes.
+
+    >>> same_structure("step: state", {"n": torch.tensor(1.0)}, {"n": torch.tensor(1)})
+    Traceback (most recent call last):
+    purestep.core.errors.StructureError: step: state.n is [] torch.float32, wanted [] torch.int64; keep shape and dtype
+    """
     if pytree.tree_structure(got) != pytree.tree_structure(wanted):
         differing = sorted(set(leaf_names(got)) ^ set(leaf_names(wanted)))
         detail = f"leaves {differing[:4]} differ" if differing else "containers or static fields differ"
         raise StructureError(message(where, got="another structure", wanted="the one it had", remedy=detail))
-    for name, a, b in zip(leaf_names(got), got_leaves, wanted_leaves, strict=True):
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
-            raise StructureError(
-                message(
-                    f"{where} at {name or 'the leaf'}",
-                    got=f"{list(a.shape)} {a.dtype}",
-                    wanted=f"{list(b.shape)} {b.dtype}",
-                    remedy="a step must keep every shape and dtype",
-                )
-            )
+    for i, (a, b) in enumerate(zip(leaves(got), leaves(wanted), strict=True)):
+        if not (isinstance(a, Tensor) and isinstance(b, Tensor)) or (a.shape, a.dtype) != (b.shape, b.dtype):
+            remedy = "keep shape and dtype" if isinstance(a, Tensor) else "make it a tensor"
+            at = ".".join((where, *leaf_paths(got)[i]))
+            raise StructureError(message(at, got=_describe(a), wanted=_describe(b), remedy=remedy))
+
+
+def _describe(leaf: Any) -> str:
+    return f"{list(leaf.shape)} {leaf.dtype}" if isinstance(leaf, Tensor) else type(leaf).__name__
 
 
 def all_finite(tree: Any) -> Tensor:

@@ -1,0 +1,73 @@
+"""What REINFORCE and A2C share: one gradient step on policy, value and entropy, from one trajectory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.keys import Key
+from ..core.optim import Optimizer, apply_updates, global_norm
+from ..core.policy import ActorCritic
+from ..core.steps import Trajectory
+from .algorithm import Algorithm, Metrics, TrainState
+from .hyperparameters import Number
+from .kl import k3
+from .policy_losses import policy_gradient
+from .value_losses import squared
+
+Estimate = Callable[[Trajectory, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def actor_critic(
+    model: ActorCritic,
+    optimizer: Optimizer,
+    estimate: Estimate,
+    *,
+    value_coefficient: Number,
+    entropy_coefficient: Number,
+) -> Algorithm:
+    """Descends, once for each trajectory [T, B] and over its mean,
+
+    policy_gradient(log pi(a), A) + value_coefficient squared(v, G) - entropy_coefficient entropy
+
+    with (A, G) = estimate(trajectory, values, next_values), all [T, B]; the values are those of observation and
+    next_observation before the update, without gradient. The data must come from the policy that is updated.
+
+    Metrics: policy_loss, value_loss, entropy, gradient_norm, and approximate_kl: k3 of behaviour and current policy, which
+    says how far the data were off-policy. `update` ignores its key.
+    """
+
+    def loss(params: Any, trajectory: Trajectory, next_values: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        distribution, values, _ = model.apply(params, trajectory.observation, ())
+        advantages, targets = estimate(trajectory, values.detach(), next_values)
+        log_probs = distribution.log_prob(trajectory.action)
+        policy_loss = policy_gradient(log_probs, advantages).mean()
+        value_loss = squared(values, targets).mean()
+        entropy = distribution.entropy().mean()
+        total = policy_loss + value_coefficient * value_loss - entropy_coefficient * entropy
+        approximate_kl = k3(trajectory.behaviour_log_prob, log_probs).mean()
+        parts = {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approximate_kl": approximate_kl,
+        }
+        return total, {name: part.detach() for name, part in parts.items()}
+
+    def init(key: Key) -> TrainState:
+        params = model.init(key)
+        step = torch.zeros((), dtype=torch.int64, device=key.device)
+        return TrainState(params=params, optimizer=optimizer.init(params), step=step)
+
+    def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
+        del key
+        # Outside the gradient, so that the backward pass does not run over a second batch of observations.
+        _, next_values, _ = model.apply(state.params, trajectory.next_observation, ())
+        gradients, metrics = torch.func.grad(loss, has_aux=True)(state.params, trajectory, next_values)
+        updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
+        params = apply_updates(state.params, updates)
+        after = TrainState(params=params, optimizer=optimizer_state, step=state.step + 1)
+        return after, {**metrics, "gradient_norm": global_norm(gradients)}
+
+    return Algorithm(init=init, update=update)

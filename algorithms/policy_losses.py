@@ -1,0 +1,63 @@
+"""Losses of a policy: one number a step, never reduced; to be minimised.
+
+Advantages and behaviour log-probs are constants here: no gradient flows into them. Every entry depends on the inputs at
+its own place alone. A step that does not count must be neutralised before the loss, not after it: `torch.where(mask, x,
+0.0)` on each input gives that entry the gradient 0, whatever stood there. `torch.where(mask, loss, 0.0)` hides the value
+only: the chain rule still multiplies its 0 by an infinite ratio or a NaN.
+"""
+
+import torch
+from torch import Tensor
+
+from ..core.errors import ChoiceError, message
+from ..core.shapes import same_shape
+from .hyperparameters import Number, bounded
+
+
+def policy_gradient(log_prob: Tensor, advantage: Tensor) -> Tensor:
+    """The loss whose gradient is that of the expected return, up to sign.
+
+    L = -A log p(a)
+
+    Shapes: all [*]. Raises: ShapeError.  Source: Williams 1992, doi:10.1007/BF00992696; Sutton et al. 2000.
+
+    >>> policy_gradient(torch.tensor([-2.0, -0.5]), torch.tensor([1.0, -4.0]))
+    tensor([ 2., -2.])
+    """
+    same_shape("policy_gradient", log_prob=log_prob, advantage=advantage)
+    return -advantage.detach() * log_prob
+
+
+def ppo_clip(
+    log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: Number | tuple[Number, Number]
+) -> Tensor:
+    """The clipped surrogate of proximal policy optimisation, negated: the larger, hence pessimistic, of two losses.
+
+    L = max(-A r, -A min(max(r, 1 - low), 1 + high)),    r = exp(log p(a) - log b(a))
+
+    `clip` is one number for low and high, or the pair. The gradient is 0 exactly where A > 0 and r > 1 + high, or A < 0
+    and r < 1 - low; elsewhere it is that of -A r. With clip = infinity nothing is clipped.
+
+    Shapes: all [*]. Raises: ShapeError, ChoiceError.  Source: Schulman et al. 2017, arXiv:1707.06347, equation 7; two
+    bounds: Yu et al. 2025, arXiv:2503.14476.
+
+    >>> log_prob = torch.log(torch.tensor([2.0, 2.0, 0.5, 0.5]))
+    >>> ppo_clip(log_prob, torch.zeros(4), torch.tensor([1.0, -1.0, 1.0, -1.0]), clip=0.25)
+    tensor([-1.2500,  2.0000, -0.5000,  0.7500])
+
+    A padded step, neutralised:
+
+    >>> padded, mask = torch.tensor([-1.0, torch.nan], requires_grad=True), torch.tensor([True, False])
+    >>> loss = ppo_clip(torch.where(mask, padded, 0.0), torch.tensor([-1.0, 0.0]), torch.tensor([2.0, 0.0]), clip=0.25)
+    >>> torch.autograd.grad(loss.sum(), padded)
+    (tensor([-2.,  0.]),)
+    """
+    same_shape("ppo_clip", log_prob=log_prob, behaviour_log_prob=behaviour_log_prob, advantage=advantage)
+    low, high = clip if isinstance(clip, tuple) else (clip, clip)
+    for name, bound in (("low", low), ("high", high)):
+        if not isinstance(bound, Tensor) and not bound >= 0:
+            remedy = "pass how far the ratio may leave 1, e.g. 0.2"
+            raise ChoiceError(message(f"ppo_clip: clip {name}", got=bound, wanted="at least 0", remedy=remedy))
+    ratio = torch.exp(log_prob - behaviour_log_prob.detach())
+    scale = -advantage.detach()
+    return torch.maximum(scale * ratio, scale * bounded(ratio, 1 - low, 1 + high))

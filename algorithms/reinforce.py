@@ -1,0 +1,76 @@
+"""REINFORCE: the score function times the return, with a baseline to choose."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from ..core.errors import choose
+from ..core.optim import Optimizer
+from ..core.policy import ActorCritic
+from ..core.steps import Trajectory
+from .actor_critic import Estimate, actor_critic
+from .algorithm import Algorithm
+from .hyperparameters import Number
+from .returns import discounted
+
+
+def reinforce(
+    model: ActorCritic,
+    optimizer: Optimizer,
+    *,
+    gamma: Number = 0.99,
+    baseline: str = "value",
+    value_coefficient: Number = 1.0,
+    entropy_coefficient: Number = 0.0,
+) -> Algorithm:
+    """REINFORCE for a feed-forward model and trajectories [T, B].
+
+    L = mean(-(G - b) log pi(a) + value_coefficient (v - G)^2 / 2 - entropy_coefficient H(pi)),    G = discounted
+
+    `baseline` says what b is:
+    - "value": the model's v. An episode cut short, by a truncation or by the end of the trajectory, bootstraps: G goes on
+      with the value of next_observation.
+    - "mean": the mean of G over the whole batch, [T, B].
+    - "none": 0.
+    The last two know no value, so G holds the rewards seen up to the cut and nothing beyond. That is unbiased for episodes
+    that end inside the trajectory and too little for the others: prefer "value", or trajectories as long as episodes. The
+    value loss is then 0 and the value network is left alone. The mean contains the sample it is subtracted from, which
+    shrinks gradients by a part in T B and does not turn them where returns are independent.
+
+    The factor gamma^t that the gradient of the discounted return from the first state has is left out, as is usual.
+
+    Metrics: policy_loss, value_loss, entropy, approximate_kl, gradient_norm. Raises: ChoiceError.
+    Source: Williams 1992, doi:10.1007/BF00992696; Sutton and Barto 2018, section 13.4.
+
+    >>> from purestep.core import keys
+    >>> from purestep.core.optim import sgd
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> algorithm = reinforce(actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2)), sgd(0.1), baseline="mean")
+    >>> int(algorithm.init(keys.key(0)).step)
+    0
+    """
+
+    def seen(trajectory: Trajectory) -> Tensor:
+        return discounted(trajectory.reward, trajectory.terminated, trajectory.truncated, gamma=gamma)
+
+    def none(trajectory: Trajectory, values: Tensor, next_values: Tensor) -> tuple[Tensor, Tensor]:
+        return seen(trajectory), values
+
+    def mean(trajectory: Trajectory, values: Tensor, next_values: Tensor) -> tuple[Tensor, Tensor]:
+        returns = seen(trajectory)
+        return returns - returns.mean(), values
+
+    def value(trajectory: Trajectory, values: Tensor, next_values: Tensor) -> tuple[Tensor, Tensor]:
+        ends = trajectory.terminated, trajectory.truncated
+        returns = discounted(trajectory.reward, *ends, gamma=gamma, next_values=next_values)
+        return returns - values, returns
+
+    estimates: Mapping[str, Estimate] = {"none": none, "mean": mean, "value": value}
+    return actor_critic(
+        model,
+        optimizer,
+        choose("reinforce: baseline", baseline, estimates),
+        value_coefficient=value_coefficient,
+        entropy_coefficient=entropy_coefficient,
+    )

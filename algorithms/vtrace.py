@@ -1,0 +1,64 @@
+"""V-trace: value targets and advantages from the actions of an older or different policy."""
+
+import torch
+from torch import Tensor
+
+from ..core.record import record, tensor
+from ..core.shapes import boolean, same_shape
+from ..core.steps import trace_mask
+from .advantages import bootstrap
+from .hyperparameters import Number, bounded
+from .recurrence import backwards
+from .returns import cut
+
+
+@record
+class VTrace:
+    """What `vtrace` gives."""
+
+    targets: Tensor = tensor("*", "float")  # vs, for the value loss
+    advantages: Tensor = tensor("*", "float")  # for `policy_gradient`, the ratio included
+
+
+def vtrace(
+    log_ratios: Tensor,
+    rewards: Tensor,
+    values: Tensor,
+    next_values: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    *,
+    gamma: Number,
+    lambda_: Number = 1.0,
+    rho_bar: Number = 1.0,
+    c_bar: Number = 1.0,
+) -> VTrace:
+    """V-trace targets and policy-gradient advantages of one stream, with w_t = exp(log_ratios_t) = pi(a_t) / mu(a_t).
+
+    target_t = v_t + x_t,    x_t = min(rho_bar, w_t) d_t + gamma lambda_ min(c_bar, w_t) (1 - ended_t) x_t+1
+    d_t = r_t + gamma (1 - terminated_t) v'_t - v_t
+    advantage_t = min(rho_bar, w_t) (r_t + gamma (1 - terminated_t) u_t - v_t)
+
+    u_t is target_t+1, and v'_t where a cut comes after row t: at a truncation and at the last row. `next_values` v' belong
+    to next_observation, before a reset. rho_bar decides what is learnt (the value of the policy proportional to
+    min(rho_bar mu, pi)), c_bar how fast; the paper assumes rho_bar >= c_bar. Nothing is detached; the losses detach.
+
+    Shapes: all [T]; further axes [T, *] are independent streams. Raises: ShapeError, DtypeError.
+    Source: Espeholt et al. 2018, arXiv:1802.01561, section 4; lambda_ as in its remark 2, in the targets only.
+
+    >>> no, two = torch.zeros(2, dtype=torch.bool), torch.full((2,), 2.0)
+    >>> out = vtrace(torch.zeros(2), torch.ones(2), torch.zeros(2), two, no, no, gamma=0.5)
+    >>> out.targets, out.advantages
+    (tensor([3., 2.]), tensor([2., 2.]))
+    """
+    same_shape("vtrace", rewards=rewards, log_ratios=log_ratios, values=values, next_values=next_values)
+    same_shape("vtrace", rewards=rewards, terminated=terminated, truncated=truncated)
+    boolean("vtrace", terminated=terminated, truncated=truncated)
+    ratios = torch.exp(log_ratios)
+    rho, c = bounded(ratios, high=rho_bar), bounded(ratios, high=c_bar)
+    errors = rewards + gamma * bootstrap(next_values, terminated) - values
+    slopes = gamma * lambda_ * c * trace_mask(terminated, truncated, errors.dtype)
+    targets = values + backwards(slopes, rho * errors)
+    following = torch.where(cut(terminated, truncated), next_values, torch.cat([targets[1:], targets[-1:]]))
+    advantages = rho * (rewards + gamma * bootstrap(following, terminated) - values)
+    return VTrace(targets=targets, advantages=advantages)

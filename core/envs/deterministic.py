@@ -1,0 +1,46 @@
+"""Worlds whose step needs no randomness."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from torch import Tensor
+
+from ..env import Env, Hoisted
+from ..keys import Key
+from ..spaces import Space
+from ..steps import TimeStep
+
+P = TypeVar("P")
+S = TypeVar("S")
+
+
+def deterministic(
+    params: P,
+    reset: Callable[[P, Key], tuple[S, TimeStep]],
+    advance: Callable[[P, S, Tensor], tuple[S, TimeStep]],
+    *,
+    observation_space: Space,
+    action_space: Space,
+) -> Env[P, S]:
+    """The env with step(params, state, action, key) = advance(params, state, action).
+
+    Its hoisted half draws `()`, so that a rollout carries no key into its loop.
+    """
+
+    def step(params: P, state: S, action: Tensor, key: object) -> tuple[S, TimeStep]:
+        del key
+        return advance(params, state, action)
+
+    return Env(
+        params=params,
+        reset=reset,
+        step=step,
+        observation_space=observation_space,
+        action_space=action_space,
+        hoisted=Hoisted(draw=_nothing, step=step),
+    )
+
+
+def _nothing(params: object, key: Key) -> tuple[()]:
+    del params, key
+    return ()

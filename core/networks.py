@@ -1,0 +1,209 @@
+"""Networks as values: `init(key) -> params`, `apply(params, x) -> y`; the multi-layer perceptron and any nn.Module."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch.utils._pytree as pytree
+from attrs import frozen
+from torch import Tensor
+
+from . import keys
+from .errors import DtypeError, ShapeError, choose, message
+from .keys import Key
+from .record import record, tensor
+
+Params = Any
+Activation = Callable[[Tensor], Tensor]
+Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
+
+ACTIVATIONS: Mapping[str, Activation] = {
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "identity": lambda x: x,
+    "relu": torch.relu,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
+FEW_ROWS = 16  # up to here, writing the product as multiply-and-sum beats a call into the matrix library
+
+
+@frozen
+class Network:
+    """A pair of pure functions; `apply` takes x with any leading axes [*, ...]."""
+
+    init: Callable[[Key], Params]
+    apply: Callable[[Params, Any], Any]
+
+
+@record
+class Linear:
+    """The parameters of y = x W + b."""
+
+    weight: Tensor = tensor("* inputs outputs", "float")
+    bias: Tensor = tensor("* outputs", "float")
+
+
+def orthogonal(key: Key, shape: tuple[int, int], gain: float = 1.0) -> Tensor:
+    """A random matrix with orthonormal rows or columns (whichever are fewer), times `gain`: key [*, 2] -> [*, m, n].
+
+    It is Q of the QR decomposition of a normal matrix, with the signs of R's diagonal moved into Q so that the
+    distribution is uniform. Source: Saxe et al. 2013, arXiv:1312.6120; Mezzadri 2006, arXiv:math-ph/0609050.
+
+    >>> w = orthogonal(keys.key(0), (2, 3), gain=2.0)
+    >>> torch.allclose(w @ w.T, 4 * torch.eye(2), atol=1e-5)
+    True
+    """
+    rows, columns = shape
+    tall = keys.normal(key, (max(shape), min(shape)))
+    q: Tensor
+    q, r = torch.linalg.qr(tall)
+    signs = torch.where(torch.diagonal(r, dim1=-2, dim2=-1) < 0, -1.0, 1.0)
+    q = q * signs[..., None, :]
+    matrix = q if rows >= columns else q.transpose(-2, -1)
+    return gain * matrix.contiguous()
+
+
+def init_linear(key: Key, inputs: int, outputs: int, gain: float) -> Linear:
+    """An orthogonal weight [*, inputs, outputs] and a zero bias [*, outputs], for key [*, 2]."""
+    weight = orthogonal(key, (inputs, outputs), gain)
+    return Linear(weight=weight, bias=weight.new_zeros((*key.shape[:-1], outputs)))
+
+
+def _matmul(x: Tensor, weight: Tensor) -> Tensor:
+    return x @ weight
+
+
+def _broadcast(x: Tensor, weight: Tensor) -> Tensor:
+    return (x[..., :, None] * weight).sum(-2)
+
+
+def _auto(x: Tensor, weight: Tensor) -> Tensor:
+    return _broadcast(x, weight) if math.prod(x.shape[:-1]) <= FEW_ROWS else _matmul(x, weight)
+
+
+PRODUCTS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "auto": _auto,
+    "broadcast": _broadcast,
+    "matmul": _matmul,
+}
+
+
+def mlp(
+    sizes: Sequence[int],
+    activation: str | Activation = "tanh",
+    *,
+    gain: float = math.sqrt(2.0),
+    final_gain: float = 1.0,
+    product: str = "matmul",
+) -> Network:
+    """A multi-layer perceptron: x_{k+1} = activation(x_k W_k + b_k), the last layer without activation.
+
+    Shapes: [*, sizes[0]] -> [*, sizes[-1]]; params are a tuple of `Linear`, orthogonal weights scaled by `gain` (the last
+    by `final_gain`), biases zero; a batch of keys [*, 2] makes a batch of params for vmap. `product` says how x W is
+    written, which changes its last bits and its speed only: "matmul"; "broadcast" as multiply-and-sum, which the compiler
+    fuses with its neighbours and which wins for a few rows; "auto" chooses by the number of rows.
+
+    Raises: ShapeError, ChoiceError.
+
+    >>> network = mlp([4, 8, 2])
+    >>> network.apply(network.init(keys.key(0)), torch.ones(3, 5, 4)).shape
+    torch.Size([3, 5, 2])
+    """
+    if len(sizes) < 2 or min(sizes) < 1:
+        remedy = "pass the input size, any hidden sizes and the output size"
+        raise ShapeError(message("mlp: sizes", got=list(sizes), wanted="two or more positive ints", remedy=remedy))
+    pairs = list(itertools.pairwise(sizes))
+    function = choose("mlp: activation", activation, ACTIVATIONS) if isinstance(activation, str) else activation
+    times = choose("mlp: product", product, PRODUCTS)
+
+    def init(key: Key) -> tuple[Linear, ...]:
+        gains = [gain] * (len(pairs) - 1) + [final_gain]
+        return tuple(
+            init_linear(layer_key, inputs, outputs, scale)
+            for layer_key, (inputs, outputs), scale in zip(keys.split(key, len(pairs)), pairs, gains, strict=True)
+        )
+
+    def apply(params: tuple[Linear, ...], x: Tensor) -> Tensor:
+        *hidden, last = params
+        for layer in hidden:
+            x = function(times(x, layer.weight) + layer.bias)
+        return times(x, last.weight) + last.bias
+
+    return Network(init=init, apply=apply)
+
+
+def _single_argument(x: Any) -> Arguments:
+    return (x,), {}
+
+
+def functional(module: torch.nn.Module, *, arguments: Callable[[Any], Arguments] = _single_argument) -> Network:
+    """A module as a pure network: apply(params, x) = module(x) with `params` in place of its trainable parameters.
+
+    `init` ignores its key and gives detached copies of the parameters that require a gradient, by name. Everything else is
+    a constant of the network and gets no gradient: parameters that require none, which it shares with the module, and the
+    buffers as they were when `functional` was called. What the forward writes into a buffer is dropped, so the module is
+    never changed. `arguments(x)` gives the positional and named arguments of the call, e.g. for a Hugging Face model.
+    The module's mode counts: one that draws random numbers (dropout while training) is not pure, so call `.eval()` first.
+
+    >>> module = torch.nn.Linear(2, 1)
+    >>> network = functional(module)
+    >>> bool((network.apply(network.init(keys.key(0)), torch.ones(3, 2)) == module(torch.ones(3, 2))).all())
+    True
+    """
+    buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+
+    def init(key: Key) -> dict[str, Tensor]:
+        del key
+        return {name: value.detach().clone() for name, value in module.named_parameters() if value.requires_grad}
+
+    def apply(params: dict[str, Tensor], x: Any) -> Any:
+        positional, named = arguments(x)
+        values = {**{name: buffer.clone() for name, buffer in buffers.items()}, **params}
+        return torch.func.functional_call(module, values, positional, dict(named))
+
+    return Network(init=init, apply=apply)
+
+
+@frozen
+class Layout:
+    """Where each leaf of a tree lies in one vector."""
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+
+    def ravel(self, tree: Any) -> Tensor:
+        """The leaves in one vector: each [*, *shape] -> [*, N]."""
+        flat = [
+            leaf.reshape(*leaf.shape[: leaf.ndim - len(shape)], -1)
+            for leaf, shape in zip(pytree.tree_leaves(tree), self.shapes, strict=True)
+        ]
+        return torch.cat(flat, -1)
+
+    def unravel(self, vector: Tensor) -> Any:
+        """The tree whose leaves are views of `vector`: [*, N] -> each [*, *shape]."""
+        parts = torch.split(vector, [math.prod(shape) for shape in self.shapes], -1)
+        leaves = [part.reshape(vector.shape[:-1] + shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        return pytree.tree_unflatten(leaves, self.structure)
+
+
+def layout(tree: Any) -> Layout:
+    """The layout of a tree of floating-point tensors of one dtype.
+
+    Raises: DtypeError.
+
+    >>> two = {"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor(3.0)}
+    >>> layout(two).ravel(two)
+    tensor([1., 2., 3.])
+    """
+    leaves, structure = pytree.tree_flatten(tree)
+    dtypes = {leaf.dtype for leaf in leaves}
+    if len(dtypes) != 1 or not leaves[0].is_floating_point():
+        remedy = "convert the leaves, or keep the tree as it is"
+        raise DtypeError(
+            message("layout: dtypes", got=sorted(map(str, dtypes)), wanted="one float type", remedy=remedy)
+        )
+    return Layout(structure=structure, shapes=tuple(tuple(leaf.shape) for leaf in leaves))

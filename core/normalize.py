@@ -1,0 +1,161 @@
+"""Running means and variances as values: what observations are centred with and rewards are scaled by.
+
+Statistics change only where `update` is called: to freeze them, do not call it.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from .errors import ShapeError, message
+from .record import record, replace, tensor
+from .scan import scan
+from .shapes import same_shape
+from .steps import ended
+
+
+@record
+class Statistics:
+    """Count, mean and variance of what was seen. Before anything was, mean 0 and variance 1 change nothing."""
+
+    count: Tensor  # [] float64, exact up to 2**53
+    mean: Tensor  # [D] or any shape, float
+    variance: Tensor  # like mean; of the population: divided by count
+
+
+def statistics(
+    shape: tuple[int, ...] = (), *, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
+) -> Statistics:
+    """Statistics of nothing yet.
+
+    >>> normalize(statistics((2,)), torch.tensor([3.0, -1.0]), eps=0.0)
+    tensor([ 3., -1.])
+    """
+    return Statistics(
+        count=torch.zeros((), dtype=torch.float64, device=device),
+        mean=torch.zeros(shape, dtype=dtype, device=device),
+        variance=torch.ones(shape, dtype=dtype, device=device),
+    )
+
+
+def of_batch(batch: Tensor, ndim: int = 1) -> Statistics:
+    """The statistics of batch [*, D], whose last `ndim` axes are one observation's.
+
+    >>> of_batch(torch.tensor([[1.0], [3.0]])).variance
+    tensor([1.])
+    """
+    lead = batch.ndim - ndim
+    count = torch.full((), math.prod(batch.shape[:lead]), dtype=torch.float64, device=batch.device)
+    if lead == 0:
+        return Statistics(count=count, mean=batch.clone(), variance=torch.zeros_like(batch))
+    axes = tuple(range(lead))
+    mean = batch.mean(axes)
+    return Statistics(count=count, mean=mean, variance=((batch - mean) ** 2).mean(axes))
+
+
+def merge(first: Statistics, second: Statistics) -> Statistics:
+    """The statistics of both together, in either order and grouping up to rounding.
+
+    With f = n_2 / (n_1 + n_2) and d = m_2 - m_1:  m = m_1 + f d,  v = (1 - f) v_1 + f v_2 + f (1 - f) d^2.
+    Source: Chan, Golub and LeVeque 1979, written with variances, which do not grow with the count.
+
+    >>> merge(of_batch(torch.tensor([[1.0]])), of_batch(torch.tensor([[3.0]]))).variance
+    tensor([1.])
+    """
+    same_shape("merge: mean", first=first.mean, second=second.mean)
+    count = first.count + second.count
+    f = (second.count / count.clamp_min(1.0)).to(first.mean.dtype)
+    difference = second.mean - first.mean
+    variance = (1.0 - f) * first.variance + f * second.variance + f * (1.0 - f) * difference * difference
+    return Statistics(count=count, mean=first.mean + f * difference, variance=variance)
+
+
+def update(current: Statistics, batch: Tensor) -> Statistics:
+    """`current` and all of batch [*, *shape], any leading axes, together.
+
+    Raises: ShapeError.
+
+    >>> update(statistics((1,)), torch.tensor([[1.0], [3.0]])).mean
+    tensor([2.])
+    """
+    shape = tuple(current.mean.shape)
+    if tuple(batch.shape[max(batch.ndim - len(shape), 0) :]) != shape or batch.ndim < len(shape):
+        remedy = "make the statistics with the shape of one observation"
+        raise ShapeError(message("update: batch", got=list(batch.shape), wanted=f"[*, *{list(shape)}]", remedy=remedy))
+    return merge(current, of_batch(batch.to(current.mean.dtype), len(shape)))
+
+
+def normalize(current: Statistics, x: Tensor, *, clip: float = math.inf, eps: float = 1e-8) -> Tensor:
+    """(x - mean) / sqrt(variance + eps), kept within [-clip, clip]: [*, *shape] -> the same.
+
+    >>> normalize(of_batch(torch.tensor([[1.0], [5.0]])), torch.tensor([4.0]))
+    tensor([0.5000])
+    """
+    return ((x - current.mean) * torch.rsqrt(current.variance + eps)).clamp(-clip, clip)
+
+
+def denormalize(current: Statistics, x: Tensor, *, eps: float = 1e-8) -> Tensor:
+    """x sqrt(variance + eps) + mean, which undoes `normalize` where it did not clip: [*, *shape] -> the same.
+
+    >>> denormalize(of_batch(torch.tensor([[1.0], [5.0]])), torch.tensor([0.5]))
+    tensor([4.])
+    """
+    return x * torch.sqrt(current.variance + eps) + current.mean
+
+
+@record
+class RewardScale:
+    """What `update_reward_scale` remembers: the discounted return so far in each env, and the spread of such returns."""
+
+    running_return: Tensor = tensor("*", "float")  # 0 where an episode begins
+    returns: Statistics  # of shape ()
+
+
+def reward_scale(
+    shape: tuple[int, ...] = (), *, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
+) -> RewardScale:
+    """The scale for envs of the given shape, before any reward.
+
+    >>> scale_rewards(reward_scale(), torch.tensor(3.0), eps=0.0)
+    tensor(3.)
+    """
+    zero = torch.zeros(shape, dtype=dtype, device=device)
+    return RewardScale(running_return=zero, returns=statistics(dtype=dtype, device=device))
+
+
+def update_reward_scale(
+    current: RewardScale, rewards: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float | Tensor
+) -> RewardScale:
+    """Follows the discounted returns through a trajectory, and adds them all to the statistics.
+
+    R_t = gamma (1 - ended_{t-1}) R_{t-1} + r_t, an episode beginning with R = 0. The order of time is that of playing, so
+    R_t weighs rewards by their age; it needs no future. Shapes: all [T, *], running_return [*]; for one step pass T = 1.
+    Raises: ShapeError.  Source: Engstrom et al. 2020, arXiv:2005.12729.
+
+    >>> no, yes = torch.tensor([False, False, False]), torch.tensor([False, True, False])
+    >>> float(update_reward_scale(reward_scale(), torch.ones(3), yes, no, gamma=0.5).returns.mean * 3)
+    3.5
+    """
+    same_shape("update_reward_scale", rewards=rewards, terminated=terminated, truncated=truncated)
+    if rewards.shape[1:] != current.running_return.shape:
+        wanted, remedy = f"[T, *{list(current.running_return.shape)}]", "put time first"
+        raise ShapeError(message("update_reward_scale: rewards", got=list(rewards.shape), wanted=wanted, remedy=remedy))
+
+    def step(running: Tensor, x: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        reward, over = x
+        total = gamma * running + reward
+        return torch.where(over, 0.0, total), total
+
+    running, totals = scan(step, current.running_return, (rewards, ended(terminated, truncated)))
+    return replace(current, running_return=running, returns=update(current.returns, totals))
+
+
+def scale_rewards(current: RewardScale, rewards: Tensor, *, clip: float = math.inf, eps: float = 1e-8) -> Tensor:
+    """rewards / sqrt(variance of returns + eps), kept within [-clip, clip]; not centred, which would change the task.
+
+    >>> scale = RewardScale(running_return=torch.zeros(()), returns=of_batch(torch.tensor([0.0, 4.0]), 0))
+    >>> scale_rewards(scale, torch.tensor([1.0, -8.0]), clip=3.0)
+    tensor([ 0.5000, -3.0000])
+    """
+    return (rewards * torch.rsqrt(current.returns.variance + eps)).clamp(-clip, clip)

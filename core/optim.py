@@ -1,0 +1,317 @@
+"""Optimisers as values: two pure functions, whose hyper-parameters are tensors in the state.
+
+An update adds up what `update` gives: `params + updates`. Since learning rates and the like are tensors [] of the state, a
+population with different ones is one vmap over states. They are float64, and what an update derives from them (1 - beta,
+bias corrections) is computed so before it meets the parameters in their own dtype: in float32, 1 - 0.999 is off by 1e-5.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from .errors import ShapeError, choose, message
+from .record import record, replace, tensor
+from .schedules import Schedule as Schedule
+from .schedules import constant as constant
+from .schedules import cosine as cosine
+from .schedules import linear as linear
+from .schedules import warmup as warmup
+from .tree import leaves, tree_map
+
+P = TypeVar("P")
+State = Any
+Number = float | Tensor
+
+
+@frozen
+class Optimizer:
+    """`update(gradients, state, params) -> (updates, state)`; all but the state are trees like `params`."""
+
+    init: Callable[[Any], State]
+    update: Callable[[Any, State, Any], tuple[Any, State]]
+
+
+@record
+class SgdState:
+    """What `sgd` and `nesterov` remember."""
+
+    hyperparameters: dict[str, Tensor]  # learning_rate, momentum; each [] float64
+    velocity: Any  # like params, or () without momentum
+
+
+@record
+class AdamState:
+    """What `adam` and `adamw` remember."""
+
+    hyperparameters: dict[str, Tensor]  # learning_rate, beta1, beta2, eps, for adamw weight_decay; each [] float64
+    first_power: Tensor = tensor("*", "float")  # beta1^t after t updates, float64
+    second_power: Tensor = tensor("*", "float")  # beta2^t
+    first_moment: Any  # like params: the decaying mean of gradients
+    second_moment: Any  # like params: that of their squares
+
+
+@record
+class ClipState:
+    """What `clip_by_global_norm` remembers."""
+
+    hyperparameters: dict[str, Tensor]  # max_norm [] float64
+
+
+@record
+class ScheduleState:
+    """What `scale_by_schedule` remembers."""
+
+    count: Tensor = tensor("*", "int")  # updates done
+    factor: Tensor = tensor("*", "float")  # what the last of them was scaled by, float64
+
+
+def apply_updates(params: P, updates: P) -> P:
+    """params + updates, leaf by leaf.
+
+    >>> apply_updates(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.0]))
+    tensor([1.5000, 2.0000])
+    """
+    return tree_map(torch.add, params, updates)
+
+
+def sgd(learning_rate: Number, *, momentum: Number = 0.0) -> Optimizer:
+    """Gradient descent: v' = momentum v + g, update = -learning_rate v'.
+
+    A momentum of 0.0 keeps no v. Source: Polyak 1964; equal to torch.optim.SGD.
+
+    >>> optimizer = sgd(0.5)
+    >>> optimizer.update(torch.tensor([2.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
+    tensor([-1.])
+    """
+    return _descent(learning_rate, momentum, lambda gradient, velocity, momentum: velocity)
+
+
+def nesterov(learning_rate: Number, *, momentum: Number = 0.9) -> Optimizer:
+    """Gradient descent that looks ahead: v' = momentum v + g, update = -learning_rate (g + momentum v').
+
+    Source: Sutskever et al. 2013; equal to torch.optim.SGD(nesterov=True).
+
+    >>> optimizer = nesterov(1.0, momentum=0.5)
+    >>> optimizer.update(torch.tensor([2.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
+    tensor([-3.])
+    """
+    return _descent(learning_rate, momentum, lambda gradient, velocity, momentum: gradient + momentum * velocity)
+
+
+def _descent(
+    learning_rate: Number, momentum: Number, direction: Callable[[Tensor, Tensor, Tensor], Tensor]
+) -> Optimizer:
+    plain = isinstance(momentum, float) and momentum == 0.0
+
+    def init(params: Any) -> SgdState:
+        if plain:
+            return SgdState(hyperparameters=_numbers(params, learning_rate=learning_rate), velocity=())
+        numbers = _numbers(params, learning_rate=learning_rate, momentum=momentum)
+        return SgdState(hyperparameters=numbers, velocity=tree_map(torch.zeros_like, params))
+
+    def update(gradients: Any, state: SgdState, params: Any) -> tuple[Any, SgdState]:
+        del params
+        rate = state.hyperparameters["learning_rate"]
+        if plain:
+            return tree_map(lambda g: -rate.to(g.dtype) * g, gradients), state
+        keep = state.hyperparameters["momentum"]
+        velocity = tree_map(lambda g, v: keep.to(g.dtype) * v + g, gradients, state.velocity)
+        updates = tree_map(lambda g, v: -rate.to(g.dtype) * direction(g, v, keep.to(g.dtype)), gradients, velocity)
+        return updates, replace(state, velocity=velocity)
+
+    return Optimizer(init=init, update=update)
+
+
+def adam(learning_rate: Number, *, beta1: Number = 0.9, beta2: Number = 0.999, eps: Number = 1e-8) -> Optimizer:
+    """Adam: m' = m + (1 - beta1) (g - m), v' = beta2 v + (1 - beta2) g^2, and at the t-th update
+
+    update = -learning_rate (m' / (1 - beta1^t)) / (sqrt(v' / (1 - beta2^t)) + eps).
+
+    Source: Kingma and Ba 2014, arXiv:1412.6980; equal to torch.optim.Adam.
+
+    >>> optimizer = adam(0.1)
+    >>> optimizer.update(torch.tensor([5.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
+    tensor([-0.1000])
+    """
+    return _adam({"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps})
+
+
+def adamw(
+    learning_rate: Number,
+    *,
+    beta1: Number = 0.9,
+    beta2: Number = 0.999,
+    eps: Number = 1e-8,
+    weight_decay: Number = 0.01,
+) -> Optimizer:
+    """Adam with decoupled weight decay: its update, minus learning_rate weight_decay params.
+
+    Source: Loshchilov and Hutter 2017, arXiv:1711.05101; equal to torch.optim.AdamW.
+
+    >>> optimizer = adamw(0.1, weight_decay=0.5)
+    >>> optimizer.update(torch.tensor([0.0]), optimizer.init(torch.ones(1)), torch.ones(1))[0]
+    tensor([-0.0500])
+    """
+    numbers = {"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps}
+    return _adam({**numbers, "weight_decay": weight_decay})
+
+
+def _adam(numbers: Mapping[str, Number]) -> Optimizer:
+    # The powers stand in the state, so that a compiler computes them once; it would repeat a pow for every few parameters.
+    def init(params: Any) -> AdamState:
+        return AdamState(
+            hyperparameters=_numbers(params, **numbers),
+            first_power=_number(params, 1.0),
+            second_power=_number(params, 1.0),
+            first_moment=tree_map(torch.zeros_like, params),
+            second_moment=tree_map(torch.zeros_like, params),
+        )
+
+    def update(gradients: Any, state: AdamState, params: Any) -> tuple[Any, AdamState]:
+        h = state.hyperparameters
+        rate, beta1, beta2, eps = h["learning_rate"], h["beta1"], h["beta2"], h["eps"]
+        first_power, second_power = state.first_power * beta1, state.second_power * beta2
+        root = torch.sqrt(1.0 - second_power)
+        step, floor = rate * root / (1.0 - first_power), eps * root
+        first = tree_map(lambda g, m: m + (1.0 - beta1).to(g.dtype) * (g - m), gradients, state.first_moment)
+        second = tree_map(
+            lambda g, v: beta2.to(g.dtype) * v + (1.0 - beta2).to(g.dtype) * (g * g), gradients, state.second_moment
+        )
+        updates = tree_map(lambda m, v: -step.to(m.dtype) * (m / (torch.sqrt(v) + floor.to(m.dtype))), first, second)
+        if "weight_decay" in h:
+            decay = rate * h["weight_decay"]
+            updates = tree_map(lambda u, p: u - decay.to(p.dtype) * p, updates, params)
+        after = replace(
+            state, first_power=first_power, second_power=second_power, first_moment=first, second_moment=second
+        )
+        return updates, after
+
+    return Optimizer(init=init, update=update)
+
+
+def global_norm(tree: Any) -> Tensor:
+    """The Euclidean norm of all leaves together: [].
+
+    >>> global_norm({"a": torch.tensor([3.0]), "b": torch.tensor(4.0)})
+    tensor(5.)
+    """
+    norms = [torch.linalg.vector_norm(leaf) for leaf in leaves(tree)]
+    total: Tensor = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
+    return total
+
+
+def clip_by_global_norm(max_norm: Number) -> Optimizer:
+    """Shortens gradients that are too long: g min(1, max_norm / (|g| + 1e-6)), with |g| over all leaves.
+
+    Source: Pascanu et al. 2012, arXiv:1211.5063; equal to torch.nn.utils.clip_grad_norm_.
+
+    >>> clip = clip_by_global_norm(1.0)
+    >>> clip.update(torch.tensor([0.5, 0.0]), clip.init(torch.zeros(2)), torch.zeros(2))[0]
+    tensor([0.5000, 0.0000])
+    """
+
+    def update(gradients: Any, state: ClipState, params: Any) -> tuple[Any, ClipState]:
+        del params
+        norm = global_norm(gradients)
+        coefficient = (state.hyperparameters["max_norm"].to(norm.dtype) / (norm + 1e-6)).clamp_max(1.0)
+        return tree_map(lambda g: coefficient.to(g.dtype) * g, gradients), state
+
+    return Optimizer(init=lambda params: ClipState(hyperparameters=_numbers(params, max_norm=max_norm)), update=update)
+
+
+def scale_by_schedule(schedule: Schedule) -> Optimizer:
+    """Multiplies the n-th updates by schedule(n), n = 0, 1, ...: put it behind an optimiser to change its learning rate.
+
+    >>> optimizer = chain(sgd(1.0), scale_by_schedule(constant(0.5)))
+    >>> optimizer.update(torch.tensor([2.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
+    tensor([-1.])
+    """
+
+    def init(params: Any) -> ScheduleState:
+        device = leaves(params)[0].device
+        count = torch.zeros((), dtype=torch.int64, device=device)
+        return ScheduleState(count=count, factor=_number(params, 0.0))
+
+    def update(updates: Any, state: ScheduleState, params: Any) -> tuple[Any, ScheduleState]:
+        del params
+        factor = schedule(state.count).to(torch.float64)
+        scaled = tree_map(lambda u: factor.to(u.dtype) * u, updates)
+        return scaled, ScheduleState(count=state.count + 1, factor=factor)
+
+    return Optimizer(init=init, update=update)
+
+
+def chain(*optimizers: Optimizer) -> Optimizer:
+    """One optimiser after the other: each takes the updates of the one before as its gradients; the state is a tuple.
+
+    >>> optimizer = chain(clip_by_global_norm(1.0), sgd(0.5))
+    >>> optimizer.update(torch.tensor([0.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
+    tensor([-0.])
+    """
+
+    def init(params: Any) -> tuple[State, ...]:
+        return tuple(optimizer.init(params) for optimizer in optimizers)
+
+    def update(gradients: Any, state: tuple[State, ...], params: Any) -> tuple[Any, tuple[State, ...]]:
+        after = []
+        for optimizer, inner in zip(optimizers, state, strict=True):
+            gradients, inner = optimizer.update(gradients, inner, params)
+            after.append(inner)
+        return gradients, tuple(after)
+
+    return Optimizer(init=init, update=update)
+
+
+def hyperparameters(state: State) -> dict[str, Tensor]:
+    """All hyper-parameters in a state, those of a chain together.
+
+    >>> sorted(hyperparameters(chain(clip_by_global_norm(0.5), sgd(0.1)).init(torch.zeros(1))))
+    ['learning_rate', 'max_norm']
+    """
+    if isinstance(state, tuple):
+        return {name: value for inner in state for name, value in hyperparameters(inner).items()}
+    return dict(getattr(state, "hyperparameters", {}))
+
+
+def with_hyperparameters(state: State, changes: Mapping[str, Number]) -> State:
+    """The state with some hyper-parameters changed, wherever in a chain they stand.
+
+    A value must broadcast to the shape it replaces: for a population, make the states first (`torch.vmap(init)`), then
+    give them one value each, [P]. Raises: ChoiceError (a name the state has not), ShapeError.
+
+    >>> state = with_hyperparameters(sgd(0.1).init(torch.zeros(1)), {"learning_rate": 0.5})
+    >>> float(hyperparameters(state)["learning_rate"])
+    0.5
+    """
+    known = hyperparameters(state)
+    for name in changes:
+        choose("with_hyperparameters: name", name, known)
+    return _changed(state, changes)
+
+
+def _changed(state: State, changes: Mapping[str, Number]) -> State:
+    if isinstance(state, tuple):
+        return tuple(_changed(inner, changes) for inner in state)
+    old = hyperparameters(state)
+    new = {name: _like(name, changes[name], value) if name in changes else value for name, value in old.items()}
+    return replace(state, hyperparameters=new) if old else state
+
+
+def _like(name: str, value: Number, old: Tensor) -> Tensor:
+    new = torch.as_tensor(value, dtype=old.dtype, device=old.device)
+    if new.ndim > old.ndim or any(a not in (1, b) for a, b in zip(new.shape[::-1], old.shape[::-1], strict=False)):
+        remedy = "for a population make the states with torch.vmap(optimizer.init) first"
+        where = f"with_hyperparameters: {name}"
+        raise ShapeError(message(where, got=list(new.shape), wanted=f"{list(old.shape)}", remedy=remedy))
+    return new.expand_as(old).clone()
+
+
+def _number(params: Any, value: Number) -> Tensor:
+    return torch.as_tensor(value, dtype=torch.float64, device=leaves(params)[0].device).clone()
+
+
+def _numbers(params: Any, **values: Number) -> dict[str, Tensor]:
+    return {name: _number(params, value) for name, value in values.items()}

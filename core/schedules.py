@@ -1,0 +1,66 @@
+"""Schedules: numbers as functions of how many updates were done, int64 [] -> float64 []."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .errors import ChoiceError, message
+
+Schedule = Callable[[Tensor], Tensor]
+
+
+def constant(value: float) -> Schedule:
+    """value, at every n.
+
+    >>> constant(0.5)(torch.tensor(7))
+    tensor(0.5000, dtype=torch.float64)
+    """
+    return lambda count: torch.full_like(count, value, dtype=torch.float64)
+
+
+def linear(start: float, end: float, steps: int) -> Schedule:
+    """start + (end - start) n / steps up to n = steps, then `end`. Raises: ChoiceError.
+
+    >>> linear(1.0, 0.0, 10)(torch.tensor(4))
+    tensor(0.6000, dtype=torch.float64)
+    """
+    _positive("linear: steps", steps)
+    return lambda count: start + (end - start) * _fraction(count, steps)
+
+
+def cosine(start: float, end: float, steps: int) -> Schedule:
+    """end + (start - end) (1 + cos(pi n / steps)) / 2 up to n = steps, then `end`. Raises: ChoiceError.
+
+    Source: Loshchilov and Hutter 2016, arXiv:1608.03983, without restarts.
+
+    >>> cosine(1.0, 0.0, 3)(torch.tensor(1))
+    tensor(0.7500, dtype=torch.float64)
+    """
+    _positive("cosine: steps", steps)
+    return lambda count: end + (start - end) * 0.5 * (1.0 + torch.cos(math.pi * _fraction(count, steps)))
+
+
+def warmup(steps: int, then: Schedule) -> Schedule:
+    """then(0) (n + 1) / (steps + 1) for n < steps, and then(n - steps) from n = steps on: never 0. Raises: ChoiceError.
+
+    >>> [float(warmup(3, constant(1.0))(torch.tensor(n))) for n in (0, 1, 3, 4)]
+    [0.25, 0.5, 1.0, 1.0]
+    """
+    _positive("warmup: steps", steps)
+
+    def schedule(count: Tensor) -> Tensor:
+        rise = ((count + 1).to(torch.float64) / (steps + 1)).clamp_max(1.0)
+        return rise * then((count - steps).clamp_min(0))
+
+    return schedule
+
+
+def _fraction(count: Tensor, steps: int) -> Tensor:
+    return (count.to(torch.float64) / steps).clamp(0.0, 1.0)
+
+
+def _positive(where: str, steps: int) -> None:
+    if steps < 1:
+        raise ChoiceError(message(where, got=steps, wanted="at least 1", remedy="leave the schedule out for none"))

@@ -1,0 +1,64 @@
+"""The two ways in: `check` makes a pytest test of a suite and a subject, `verify` gives a report without pytest."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .law import Suite, reasons
+from .profiles import Profile, current
+from .report import SKIPPED, Report, Result, name_of
+from .run import failure, run
+
+Skip = Mapping[str, str] | None
+Examples = Mapping[str, Sequence[Any]] | None
+
+
+def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples = None) -> Callable[..., None]:
+    """A pytest test with one case for each law: `test_mine = check(env_laws, my_env)`.
+
+    `skip` maps a law's name to the reason for leaving it out, `examples` a law's name to inputs to try first. The profile is
+    read when the test runs. Raises: ChoiceError for a name the suite does not have, or an empty reason.
+    """
+    import pytest
+
+    skipped, kept = reasons(suite, skip), _examples(suite, examples)
+
+    @pytest.mark.parametrize("law", [pytest.param(law, id=law.name) for law in suite])
+    def test(law: Any) -> None:
+        __tracebackhide__ = True
+        if law.name in skipped:
+            pytest.skip(skipped[law.name])
+        result = run(law, subject, examples=kept.get(law.name, ()))
+        if result.outcome == SKIPPED:
+            pytest.skip(result.detail)
+        if not result.holds:
+            raise failure(result) from result.error
+
+    test.__doc__ = f"{suite.name}, {name_of(subject)}"
+    return test
+
+
+def verify(
+    suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples = None, profile: Profile | None = None
+) -> Report:
+    """The report of a suite on a subject; needs no pytest and raises for no broken law.
+
+    >>> from purestep.properties import step_laws, dyadic, verify
+    >>> from hypothesis.strategies import tuples
+    >>> bool(verify(step_laws(tuples(dyadic((3,)))) - {"compiled_is_eager"}, lambda x: 2 * x))
+    True
+    """
+    skipped, kept = reasons(suite, skip), _examples(suite, examples)
+    profile = profile or current()
+
+    def result(law: Any) -> Result:
+        if law.name in skipped:
+            return Result(law, name_of(subject), SKIPPED, skipped[law.name])
+        return run(law, subject, profile=profile, examples=kept.get(law.name, ()))
+
+    return Report(suite.name, name_of(subject), tuple(result(law) for law in suite))
+
+
+def _examples(suite: Suite, examples: Examples) -> dict[str, Sequence[Any]]:
+    for name in examples or {}:
+        _ = suite[name]
+    return dict(examples or {})

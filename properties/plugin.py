@@ -1,0 +1,20 @@
+"""The pytest option `--laws=quick|ci|night`: load it with `-p purestep.properties.plugin` or in a conftest's pytest_plugins."""
+
+import os
+
+import pytest
+
+from .profiles import ORDER, VARIABLE
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds --laws."""
+    group = parser.getgroup("purestep")
+    group.addoption("--laws", choices=ORDER, default=None, help=f"how hard laws look (default: ${VARIABLE} or quick)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hands the choice to this process and to the workers it starts."""
+    chosen = config.getoption("--laws")
+    if chosen:
+        os.environ[VARIABLE] = chosen

@@ -1,0 +1,72 @@
+"""How hard the laws look: quick at every change, ci at every merge, night when nobody waits."""
+
+import os
+
+from attrs import frozen
+from hypothesis import HealthCheck, Phase, settings
+
+from ..core.errors import choose
+
+VARIABLE = "PURESTEP_LAWS"
+
+
+@frozen
+class Profile:
+    """How many inputs a law draws, how it is compiled, and whether the draws differ from run to run.
+
+    `backends` are the compilers of the law compiled_is_eager: "eager" finds graph breaks, "aot_eager" what functionalises
+    wrongly, "inductor" what the code generator changes.
+    """
+
+    name: str
+    examples: int
+    backends: tuple[str, ...]
+    fixed: bool  # the same draws each time, and nothing remembered
+
+
+PROFILES = {
+    "quick": Profile("quick", 20, ("eager",), True),
+    "ci": Profile("ci", 100, ("aot_eager",), True),
+    "night": Profile("night", 2000, ("aot_eager", "inductor"), False),
+}
+ORDER = tuple(PROFILES)
+
+
+def named(name: str) -> Profile:
+    """The profile of that name. Raises: ChoiceError.
+
+    >>> named("quick").examples
+    20
+    """
+    return choose("laws", name, PROFILES)
+
+
+def current() -> Profile:
+    """The profile the environment variable PURESTEP_LAWS names (pytest's `--laws` sets it); quick without one."""
+    return named(os.environ.get(VARIABLE, "quick"))
+
+
+def includes(profile: Profile, least: str) -> bool:
+    """Whether a law whose first profile is `least` runs in this one.
+
+    >>> includes(named("quick"), "night"), includes(named("night"), "ci")
+    (False, True)
+    """
+    named(least)
+    return ORDER.index(profile.name) >= ORDER.index(least)
+
+
+def hypothesis_settings(profile: Profile, *, shrink: bool = True) -> settings:
+    """The profile in hypothesis' terms: no deadline (a first call compiles), no health check that times a machine."""
+    phases = [Phase.explicit, Phase.reuse, Phase.generate, Phase.target]
+    options = {
+        "max_examples": profile.examples,
+        "deadline": None,
+        "print_blob": False,
+        "report_multiple_bugs": False,
+        "phases": [*phases, Phase.shrink] if shrink else phases,
+        "suppress_health_check": list(HealthCheck),
+    }
+    if profile.fixed:
+        options |= {"derandomize": True, "database": None}
+    return settings(**options)  # type: ignore[arg-type]

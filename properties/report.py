@@ -1,0 +1,96 @@
+"""What came of a suite: one result for each law, printed for people."""
+
+from typing import Any
+
+from attrs import Factory, frozen
+
+from .law import Law
+
+PASSED, BROKEN, VACUOUS, SKIPPED = "passed", "broken", "vacuous", "skipped"
+
+
+@frozen
+class Result:
+    """What came of one law and one subject.
+
+    `inputs` is the shrunk counterexample as source, `detail` what differed (or why the law was skipped), `seen` the events
+    counted and `examples` the inputs tried.
+    """
+
+    law: Law
+    subject: str
+    outcome: str
+    detail: str = ""
+    inputs: str = ""
+    seen: dict[str, int] = Factory(dict)
+    examples: int = 0
+    seconds: float = 0.0
+    error: BaseException | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong: passed, or skipped for a reason."""
+        return self.outcome in (PASSED, SKIPPED)
+
+    def line(self) -> str:
+        """The result in one line."""
+        tail = {
+            PASSED: self._events(),
+            BROKEN: self.detail + (f"; for {self.inputs}" if self.inputs else ""),
+            VACUOUS: self.detail,
+            SKIPPED: self.detail,
+        }[self.outcome]
+        return f"{self.outcome:8}{self.law.name}" + (f": {tail}" if tail else "")
+
+    def text(self) -> str:
+        """The result as a paragraph: the claim, what differed, the input to paste, what was seen, where it comes from."""
+        heads = {
+            BROKEN: f"{self.subject} breaks the law {self.law.name}",
+            VACUOUS: f"{self.law.name} says nothing about {self.subject}",
+        }
+        rows = [
+            ("claim", self.law.claim),
+            ("found", self.detail),
+            ("input", self.inputs),
+            ("seen", self._events()),
+            ("source", self.law.source),
+            ("keep", f'examples={{"{self.law.name}": [{self.inputs}]}}' if self.inputs else ""),
+        ]
+        head = heads.get(self.outcome, f"{self.subject}: {self.law.name} {self.outcome}")
+        return "\n".join([head, *(f"  {name:7} {value}" for name, value in rows if value)])
+
+    def _events(self) -> str:
+        tried = f"{self.examples} inputs" if self.examples != 1 else "1 input"
+        return ", ".join([tried, *(f"{name} {count}" for name, count in self.seen.items())]) if self.examples else ""
+
+
+@frozen
+class Report:
+    """What came of a suite. True when every law holds."""
+
+    suite: str
+    subject: str
+    results: tuple[Result, ...]
+
+    def __bool__(self) -> bool:
+        return all(result.holds for result in self.results)
+
+    def __getitem__(self, law: str) -> Result:
+        return {result.law.name: result for result in self.results}[law]
+
+    @property
+    def failures(self) -> tuple[Result, ...]:
+        """The laws that were broken or said nothing."""
+        return tuple(result for result in self.results if not result.holds)
+
+    def __str__(self) -> str:
+        count = sum(result.outcome == PASSED for result in self.results)
+        seconds = sum(result.seconds for result in self.results)
+        head = f"{self.suite}, {self.subject}: {count} of {len(self.results)} laws passed in {seconds:.1f} s"
+        lines = [head, *(f"  {result.line()}" for result in self.results)]
+        return "\n".join([*lines, *(f"\n{result.text()}" for result in self.failures)])
+
+
+def name_of(subject: Any) -> str:
+    """What to call a subject: its own name, or its type's."""
+    return getattr(subject, "__name__", None) or type(subject).__name__

@@ -1,0 +1,122 @@
+"""Runs one law on one subject through hypothesis and says what came of it."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import field, frozen, mutable
+from hypothesis import example, given, target
+from hypothesis.errors import Flaky, FlakyReplay, StopTest, UnsatisfiedAssumption
+
+from .compare import render
+from .law import Broken, Law, Seen, Vacuous
+from .profiles import Profile, current, hypothesis_settings, includes
+from .report import BROKEN, PASSED, SKIPPED, VACUOUS, Result, name_of
+
+ENGINE = (UnsatisfiedAssumption, StopTest)  # how hypothesis itself leaves a test
+
+
+@mutable
+class _Trial:
+    """What one run of a law collects: hypothesis replays the smallest failing input last, so the last one is it."""
+
+    seen: Seen = field(factory=Seen)
+    examples: int = 0
+    failure: Exception | None = None
+    inputs: Any = None
+
+
+@frozen
+class NotHere(Exception):
+    """Raised by a law's `prepare` when this machine cannot run it; the law is skipped for the reason."""
+
+    reason: str
+
+
+def run(
+    law: Law, subject: Any, *, profile: Profile | None = None, examples: Sequence[Any] = (), shrink: bool = True
+) -> Result:
+    """The result of one law: passed, broken, vacuous, or skipped where it does not belong to the profile.
+
+    `examples` are inputs to try first, as a failure printed them.
+    """
+    profile = profile or current()
+    subject_name = name_of(subject)
+    if not includes(profile, law.least):
+        return Result(law, subject_name, SKIPPED, f"runs in the profile {law.least}")
+    start, trial = time.perf_counter(), _Trial()
+    try:
+        prepared = law.prepare(subject)
+        _search(law, subject, prepared, trial, profile, examples, shrink)
+    except NotHere as missing:
+        return Result(law, subject_name, SKIPPED, missing.reason)
+    except ENGINE:
+        raise
+    except Exception as error:
+        if trial.failure is None:
+            trial.failure = error
+    return _result(law, subject_name, trial, time.perf_counter() - start)
+
+
+def _search(
+    law: Law, subject: Any, prepared: Any, trial: _Trial, profile: Profile, examples: Sequence[Any], shrink: bool
+) -> None:
+    def body(inputs: Any) -> None:
+        trial.examples += 1
+        seen = Seen()
+        try:
+            law.check(prepared, inputs, seen)
+        except ENGINE:
+            raise
+        except Exception as error:
+            trial.failure, trial.inputs = error, inputs
+            raise
+        finally:
+            for name, count in seen.events.items():
+                trial.seen.events[name] = trial.seen.events.get(name, 0) + count
+        if not profile.fixed:
+            for name, value in seen.measured.items():
+                target(value, label=name)
+
+    body.__name__ = law.name
+    test: Callable[[], None] = given(inputs=law.inputs(subject))(body)
+    for inputs in reversed(examples):
+        test = example(inputs=inputs)(test)
+    _own_key(test, f"{law.name} {name_of(subject)} {getattr(subject, '__module__', '')}")
+    try:
+        hypothesis_settings(profile, shrink=shrink)(test)()
+    except (Flaky, FlakyReplay) as error:
+        if trial.failure is None:
+            raise
+        trial.failure = Broken(f"{_says(trial.failure)}; and not again with the same input")
+        trial.failure.__cause__ = error
+
+
+def _own_key(test: Any, key: str) -> None:
+    """One drawer of the database for each law and subject; hypothesis would file all under this module's one function."""
+    test._hypothesis_internal_database_key = key.encode()
+
+
+def _result(law: Law, subject: str, trial: _Trial, seconds: float) -> Result:
+    detail, inputs, outcome = "", "", PASSED
+    if trial.failure is not None:
+        outcome, detail = BROKEN, _says(trial.failure)
+        inputs = render(trial.inputs) if trial.inputs is not None else ""
+    else:
+        missing = [need for need in law.needs if not trial.seen.events.get(need)]
+        if missing:
+            outcome, detail = VACUOUS, f"in {trial.examples} inputs there never was {' or '.join(missing)}"
+    return Result(law, subject, outcome, detail, inputs, trial.seen.events, trial.examples, seconds, trial.failure)
+
+
+def _says(error: BaseException) -> str:
+    """The error in one line; a foreign one with its kind, and with its second sentence where the first says little."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    if isinstance(error, Broken):
+        return lines[0]
+    return f"raised {type(error).__name__}: {' '.join(lines[:2])[:300]}"
+
+
+def failure(result: Result) -> AssertionError:
+    """The exception a test raises for a result that does not hold."""
+    return Vacuous(result.text()) if result.outcome == VACUOUS else Broken(result.text())

@@ -1,0 +1,248 @@
+"""Whole-run checkpoints: everything that decides the future of a run, in one folder that is there whole or not at all.
+
+    RUN/checkpoints/step_000123/state.safetensors   every tensor leaf, under its dotted name
+    RUN/checkpoints/step_000123/manifest.json       what they are, the machine's state, the environment, the user's own
+    RUN/checkpoints/latest                          the name of the newest, for people and other programs
+
+A folder is written beside, synced, renamed, and only then are older ones removed. A step saved twice (a run that went back)
+gets a second folder, step_000123-2: nothing is ever overwritten, and the manifest's `sequence` says which is newer.
+"""
+
+import errno
+import hashlib
+import platform
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import safetensors.torch
+import torch
+import torch.utils._pytree as pytree
+from attrs import frozen
+from torch import Tensor
+
+from ...core.errors import CheckpointError, ChoiceError, message
+from ..values import decode, encode
+from .files import DISK, Files, write_whole
+from .manifest import (
+    MANIFEST,
+    TENSORS,
+    DamagedError,
+    Manifest,
+    describe,
+    describe_leaves,
+    named,
+    same_leaves,
+    tensor_bytes,
+    written,
+)
+
+T = TypeVar("T")
+
+LATEST, PARTIAL = "latest", ".partial-"
+CHUNK = 1 << 24
+INTEGERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+STORED = {*INTEGERS, *FLOATS}  # every other dtype is stored as bytes
+_saving = threading.Lock()  # two saves of one process, from two of a driver's threads, take turns
+
+
+@frozen
+class Checkpoint(Generic[T]):
+    """What `load` gives back: what `save` was given."""
+
+    step: int
+    tree: T
+    machine: Any
+    manifest: Manifest
+
+
+def environment() -> dict[str, Any]:
+    """What decides the bits of a run beside its state, as far as it can be measured here."""
+    return {
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "processor": platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+    """A line for each fact that changed: a run resumed under it need not have the bits of one that never stopped.
+
+    >>> differences({"threads": 1, "torch": "2.13.0"}, {"threads": 2, "torch": "2.13.0"})
+    ('threads: 1 when saved, 2 now',)
+    """
+    both = [(name, saved.get(name, "unknown"), now.get(name, "unknown")) for name in sorted({*saved, *now})]
+    return tuple(f"{name}: {before} when saved, {after} now" for name, before, after in both if before != after)
+
+
+def save(
+    run: Path,
+    step: int,
+    tree: Any,
+    *,
+    machine: Any = (),
+    facts: Mapping[str, Any] = {},
+    metadata: Mapping[str, Any] = {},
+    keep: int = 3,
+    files: Files = DISK,
+) -> Path:
+    """Writes a checkpoint of `tree` (tensors of any dtype and stride) and of `machine` (a JSON value); gives its folder.
+
+    `facts` go into the environment: the lowering, the compiled artefact's key. Afterwards the `keep` newest are left.
+
+    Raises: CheckpointError when it cannot be written, the older ones being untouched, or when a leaf is no dense tensor;
+    StructureError for a machine or metadata without JSON form.
+    """
+    if keep < 1 or step < 0:
+        remedy = "keep at least the newest, and count steps from 0"
+        raise ChoiceError(message("save: (step, keep)", got=(step, keep), wanted="step >= 0, keep >= 1", remedy=remedy))
+    tensors = named("save", tree)
+    data = safetensors.torch.save({name: _storable(leaf) for name, leaf in tensors.items()})
+    with _saving:
+        root = run / "checkpoints"
+        manifest = Manifest(
+            step=step,
+            sequence=1 + max((sequence for sequence, _ in _ordered(root, _ignore)), default=0),
+            leaves=describe_leaves(tensors),
+            sha256=hashlib.sha256(data).hexdigest(),
+            machine=encode(machine, "machine"),
+            environment={**environment(), **facts},
+            metadata=metadata,
+        )
+        text = written(manifest)
+        try:
+            return _write(root, _free_name(root, step), data, text, keep, files)
+        except OSError as cause:
+            raise CheckpointError(_unwritten(root, len(data) + len(text), cause)) from cause
+
+
+def _storable(leaf: Tensor) -> Tensor:
+    """A copy on the CPU that shares no storage; of a dtype the format knows, or bytes."""
+    copy = leaf.detach().resolve_conj().resolve_neg().cpu().clone(memory_format=torch.contiguous_format)
+    return copy if copy.dtype in STORED else copy.reshape(-1).view(torch.uint8)
+
+
+def _write(root: Path, name: str, data: bytes, text: bytes, keep: int, files: Files) -> Path:
+    partial, folder = root / f"{PARTIAL}{name}", root / name
+    absent = [path for path in (root, *root.parents) if not path.exists()]
+    try:
+        files.make_folder(root)
+        for path in reversed(absent):
+            files.sync(path.parent)
+        _sweep(root, files)
+        files.make_folder(partial)
+        for start in range(0, len(data), CHUNK):
+            files.append(partial / TENSORS, data[start : start + CHUNK])
+        files.sync(partial / TENSORS)
+        files.append(partial / MANIFEST, text)
+        files.sync(partial / MANIFEST)
+        files.sync(partial)
+        files.rename(partial, folder)
+        files.sync(root)
+        write_whole(root / LATEST, f"{name}\n".encode(), files=files)
+        for _, old in _ordered(root, _ignore)[keep:]:
+            files.rename(old, root / f"{PARTIAL}{old.name}")  # a removal cut short must not look like a checkpoint
+        _sweep(root, files)
+    except BaseException:
+        with suppress(OSError):
+            _sweep(root, files)
+        raise
+    return folder
+
+
+def _sweep(root: Path, files: Files) -> None:
+    """Removes what a save, or a removal, left behind when it was cut short."""
+    for path in sorted(root.glob(f"{PARTIAL}*")):
+        files.remove(path)
+
+
+def _free_name(root: Path, step: int) -> str:
+    name, count = f"step_{step:06d}", 1
+    while (root / name).exists():
+        count += 1
+        name = f"step_{step:06d}-{count}"
+    return name
+
+
+def _unwritten(root: Path, size: int, cause: OSError) -> str:
+    full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    got = "a full disk" if full else f"not writable ({cause.strerror or cause})"
+    wanted = f"room for {size / 1e6:.1f} MB"
+    remedy = "free some space" if full else "check the folder and the disk"
+    return message(f"save: {root}", got=got, wanted=wanted, remedy=f"{remedy}; the older checkpoints are untouched")
+
+
+def _ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tuple[int, Path]]:
+    """(sequence, folder) of every checkpoint with a good manifest, newest first; `refuse` gets what is wrong with others."""
+    found = []
+    for folder in sorted(root.glob("step_*")):
+        try:
+            found.append((describe(folder).sequence, folder))
+        except CheckpointError as fault:
+            refuse(fault)
+    return sorted(found, reverse=True)
+
+
+def _ignore(fault: CheckpointError) -> None:
+    """A save goes on beside checkpoints it cannot read."""
+
+
+def to_stderr(text: str) -> None:
+    """Prints a line where it does not mix with a program's output."""
+    print(text, file=sys.stderr)
+
+
+def latest(run: Path, *, report: Callable[[str], None] = to_stderr) -> Path | None:
+    """The folder of the newest good checkpoint of a run; None when none was ever finished.
+
+    A damaged one is named in a line given to `report`, and the one before it is tried.
+    Raises: CheckpointError when there are some and none is good, or when one has an unknown schema: it may be the newest.
+    """
+    root, faults = run / "checkpoints", 0
+
+    def refuse(fault: CheckpointError) -> None:
+        nonlocal faults
+        if not isinstance(fault, DamagedError):
+            raise fault
+        faults += 1
+        report(str(fault))
+
+    for _, folder in _ordered(root, refuse):
+        try:
+            tensor_bytes(folder, describe(folder))
+            return folder
+        except DamagedError as fault:
+            refuse(fault)
+    if faults:
+        got, remedy = f"{faults} checkpoints, all damaged", "move them away to begin anew"
+        raise CheckpointError(message(f"latest: {root}", got=got, wanted="a good one", remedy=remedy))
+    return None
+
+
+def load(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
+    """The checkpoint in folder `path`, as a tree with the structure, shapes, dtypes and devices of `like`.
+
+    `classes` are those of the machine's state. Raises: DamagedError; CheckpointError for another schema or architecture,
+    naming the first leaf that differs.
+    """
+    manifest = describe(path)
+    wanted = named("load", like)
+    same_leaves(f"load: {path.name}", manifest.leaves, describe_leaves(wanted))
+    stored = safetensors.torch.load(tensor_bytes(path, manifest))
+    restored = [_restored(stored[name], leaf) for name, leaf in wanted.items()]
+    return Checkpoint(
+        step=manifest.step,
+        tree=pytree.tree_unflatten(restored, pytree.tree_structure(like)),
+        machine=decode(manifest.machine, classes, "machine"),
+        manifest=manifest,
+    )
+
+
+def _restored(stored: Tensor, like: Tensor) -> Tensor:
+    return stored.view(like.dtype).reshape(like.shape).to(like.device)

@@ -1,0 +1,57 @@
+"""What every test shares: one thread, fixed draws, warnings as errors, and a compiler that starts each module afresh."""
+
+import importlib
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+# The inductor backend imports this module at its first compilation, and its class bodies use decorators that torch itself
+# has deprecated. Imported here, once, it needs no filter that could hide a warning of ours.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    importlib.import_module("torch.utils.mkldnn")
+
+SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile(
+    "quick", max_examples=20, derandomize=True, database=None, deadline=None, suppress_health_check=SLOW_IS_FINE
+)
+settings.register_profile("night", max_examples=2000, deadline=None, suppress_health_check=SLOW_IS_FINE)
+settings.load_profile("quick")
+
+Compiled = Callable[..., Callable[..., Any]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """More threads than cores make small tensors many times slower, and the order of sums depends on their number."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fresh_compiler() -> Iterator[None]:
+    """Graphs of one module must not fill another's recompilation limit or memory."""
+    yield
+    torch.compiler.reset()
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Compiled:
+    """`compiled(f, backend="aot_eager")`: `f` as one full graph, in a code object of its own.
+
+    The compiler counts recompilations for each code object, so that a helper compiled for many cases would run out.
+    """
+
+    def make(function: Callable[..., Any], backend: str = "aot_eager") -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            return function(*arguments)
+
+        own = types.FunctionType(call.__code__.replace(), call.__globals__, None, None, call.__closure__)
+        result: Callable[..., Any] = torch.compile(own, fullgraph=True, dynamic=False, backend=backend)
+        return result
+
+    return make

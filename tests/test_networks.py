@@ -1,0 +1,207 @@
+"""Networks: shapes, initial weights, the forms of one product, and modules that behave as pure functions."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from purestep.core import keys
+from purestep.core.errors import ChoiceError, DtypeError, ShapeError
+from purestep.core.networks import FEW_ROWS, functional, layout, mlp, orthogonal
+from purestep.core.tree import leaves
+
+
+class Tied(nn.Module):
+    """Two layers that share one weight, and a buffer that counts calls."""
+
+    calls: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+        self.second = nn.Linear(3, 3)
+        self.second.weight = self.first.weight
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        self.calls.add_(1)
+        out: Tensor = self.second(torch.tanh(self.first(x))) * scale
+        return out
+
+
+def modules() -> list[nn.Module]:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        normalised = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+        return [nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), Tied(), normalised]
+
+
+def snapshot(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in module.state_dict().items()}
+
+
+@pytest.mark.parametrize("lead", [(), (5,), (2, 3)])
+def test_mlp_takes_any_leading_axes(lead: tuple[int, ...]) -> None:
+    network = mlp([4, 8, 2])
+    params = network.init(keys.key(0))
+    x = keys.normal(keys.key(1), (*lead, 4))
+    y = network.apply(params, x)
+    assert y.shape == (*lead, 2)
+    rows = torch.stack([network.apply(params, row) for row in x.reshape(-1, 4)]).reshape(y.shape)
+    torch.testing.assert_close(y, rows, rtol=1e-5, atol=1e-6)
+
+
+def test_mlp_is_its_layers_and_leaves_the_last_one_linear() -> None:
+    network = mlp([4, 8, 8, 2], "relu")
+    params = network.init(keys.key(0))
+    layers: list[nn.Module] = []
+    for layer in params:
+        linear = nn.Linear(*layer.weight.shape)
+        with torch.no_grad():
+            linear.weight.copy_(layer.weight.T)
+            linear.bias.copy_(layer.bias + 0.1)
+        layers += [linear, nn.ReLU()]
+    shifted = tuple(type(layer)(weight=layer.weight, bias=layer.bias + 0.1) for layer in params)
+    x = keys.normal(keys.key(1), (5, 4))
+    torch.testing.assert_close(network.apply(shifted, x), nn.Sequential(*layers[:-1])(x).detach())
+
+
+def test_initial_weights_are_orthogonal_with_their_gains_and_biases_zero() -> None:
+    params = mlp([4, 8, 8, 2], gain=1.5, final_gain=0.01).init(keys.key(0))
+    for layer, gain in zip(params, (1.5, 1.5, 0.01), strict=True):
+        weight = layer.weight / gain
+        rows, columns = weight.shape
+        product = weight.T @ weight if rows >= columns else weight @ weight.T
+        torch.testing.assert_close(product, torch.eye(min(rows, columns)), rtol=1e-5, atol=1e-5)
+        assert not bool(layer.bias.any())
+
+
+def test_orthogonal_is_not_biased_by_the_signs_of_qr() -> None:
+    # LAPACK makes R's diagonal negative; without the correction Q of a 1 x 1 matrix would always be the same sign
+    signs = orthogonal(keys.split(keys.key(0), 400), (1, 1)).sign()
+    assert 150 < int((signs > 0).sum()) < 250
+
+
+def test_init_depends_on_the_key_alone_and_a_batch_is_its_singles() -> None:
+    network = mlp([4, 8, 2])
+    several = keys.split(keys.key(0), 3)
+    batch, mapped = network.init(several), torch.vmap(network.init)(several)
+    for i, key in enumerate(several):
+        for single, again, in_batch, in_map in zip(
+            *(leaves(tree) for tree in (network.init(key), network.init(key), batch, mapped)), strict=True
+        ):
+            assert torch.equal(single, again)
+            torch.testing.assert_close(in_batch[i], single, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(in_map[i], single, rtol=1e-4, atol=1e-5)
+    assert not torch.equal(batch[0].weight[0], batch[0].weight[1])
+
+
+@pytest.mark.parametrize("rows", [1, FEW_ROWS, FEW_ROWS + 1, 100])
+def test_products_differ_in_rounding_only_and_auto_chooses_by_rows(rows: int) -> None:
+    networks = {product: mlp([6, 32, 5], product=product) for product in ("matmul", "broadcast", "auto")}
+    params = networks["matmul"].init(keys.key(0))
+    x = keys.normal(keys.key(1), (rows, 6))
+    results = {product: network.apply(params, x) for product, network in networks.items()}
+    torch.testing.assert_close(results["broadcast"], results["matmul"], rtol=1e-5, atol=1e-6)
+    assert torch.equal(results["auto"], results["broadcast" if rows <= FEW_ROWS else "matmul"])
+
+
+def test_mlp_refuses_bad_sizes_and_names() -> None:
+    with pytest.raises(ShapeError, match=r"mlp: sizes is \[4\]"):
+        mlp([4])
+    with pytest.raises(ChoiceError, match="did you mean 'tanh'"):
+        mlp([4, 2], "tanhh")
+    with pytest.raises(ChoiceError, match="mlp: product"):
+        mlp([4, 2], product="einsum")
+
+
+@pytest.mark.parametrize("module", modules(), ids=["plain", "tied", "batch norm"])
+def test_functional_call_is_the_module_call(module: nn.Module) -> None:
+    before = snapshot(module)
+    network = functional(module)
+    params = network.init(keys.key(0))
+    x = keys.normal(keys.key(1), (6, 3))
+    first, second = network.apply(params, x), network.apply(params, x)
+    gradient = torch.func.grad(lambda p: (network.apply(p, x) ** 2).sum())(params)
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert torch.equal(first, second)
+    assert torch.equal(first, module(x))
+    loss = (module(x) ** 2).sum()
+    expected = torch.autograd.grad(loss, list(module.parameters()))
+    assert list(gradient) == [name for name, _ in module.named_parameters()]
+    for got, wanted in zip(gradient.values(), expected, strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+def test_functional_params_are_copies_used_instead_of_the_modules() -> None:
+    module = modules()[0]
+    network = functional(module)
+    params = network.init(keys.key(0))
+    assert not any(value.requires_grad for value in params.values())
+    x = torch.ones(2, 3)
+    zero = {name: torch.zeros_like(value) for name, value in params.items()}
+    assert not bool(network.apply(zero, x).any())
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    assert bool(network.apply(params, x).any())
+
+
+def test_functional_leaves_frozen_parameters_out_and_takes_several_arguments() -> None:
+    module = Tied().eval()
+    module.second.bias.requires_grad_(False)
+    network = functional(module, arguments=lambda x: ((x["x"],), {"scale": 2.0}))
+    params = network.init(keys.key(0))
+    assert sorted(params) == ["first.bias", "first.weight"]
+    x = torch.ones(2, 3)
+    assert torch.equal(network.apply(params, {"x": x}), module(x, scale=2.0))
+
+
+def test_functional_maps_over_params() -> None:
+    network = functional(modules()[0])
+    params = network.init(keys.key(0))
+    several = {name: torch.stack([value, 2.0 * value]) for name, value in params.items()}
+    mapped = torch.vmap(network.apply, in_dims=(0, None))(several, torch.ones(5, 3))
+    torch.testing.assert_close(mapped[0], network.apply(params, torch.ones(5, 3)))
+    assert not torch.allclose(mapped[0], mapped[1])
+
+
+def test_layout_ravels_and_unravels_trees_and_batches_of_them() -> None:
+    network = mlp([4, 3, 2])
+    params = network.init(keys.key(0))
+    places = layout(params)
+    vector = places.ravel(params)
+    assert vector.shape == (4 * 3 + 3 + 3 * 2 + 2,)
+    for got, wanted in zip(leaves(places.unravel(vector)), leaves(params), strict=True):
+        assert torch.equal(got, wanted)
+    batch = network.init(keys.split(keys.key(0), 5))
+    vectors = places.ravel(batch)
+    assert vectors.shape == (5, vector.shape[0])
+    for got, wanted in zip(leaves(places.unravel(vectors)), leaves(batch), strict=True):
+        assert torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize("dtypes", list(itertools.permutations([torch.float32, torch.float64, torch.int64], 2)))
+def test_layout_refuses_mixed_and_integer_trees(dtypes: tuple[torch.dtype, ...]) -> None:
+    with pytest.raises(DtypeError, match="layout: dtypes"):
+        layout([torch.zeros(2, dtype=dtype) for dtype in dtypes])
+    with pytest.raises(DtypeError, match="layout: dtypes"):
+        layout([torch.zeros(2, dtype=torch.int64)])
+
+
+@pytest.mark.parametrize("product", ["matmul", "broadcast"])
+def test_networks_compile_whole_with_their_gradients(product: str) -> None:
+    network, wrapped = mlp([4, 8, 2], product=product), functional(modules()[0])
+    params, others = network.init(keys.key(0)), wrapped.init(keys.key(0))
+    x, y = keys.normal(keys.key(1), (5, 4)), keys.normal(keys.key(2), (5, 3))
+
+    def both(key: Tensor, params: object, others: object) -> object:
+        grown = torch.func.grad(lambda p: (network.apply(p, x) ** 2).sum())(params)
+        return network.init(key), grown, torch.func.grad(lambda p: (wrapped.apply(p, y) ** 2).sum())(others)
+
+    compiled = torch.compile(both, fullgraph=True, backend="aot_eager")
+    pairs = zip(leaves(compiled(keys.key(3), params, others)), leaves(both(keys.key(3), params, others)), strict=True)
+    for got, wanted in pairs:
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
