@@ -16,6 +16,7 @@ from .kl import k3
 from .policy_losses import policy_gradient
 from .value_losses import squared
 
+METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "gradient_norm")
 Estimate = Callable[[Trajectory, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -70,4 +71,4 @@ def actor_critic(
         after = TrainState(params=params, optimizer=optimizer_state, step=state.step + 1)
         return after, {**metrics, "gradient_norm": global_norm(gradients)}
 
-    return Algorithm(init=init, update=update)
+    return Algorithm(init=init, update=update, metrics=METRICS)

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..core.shapes import boolean, same_shape
 from ..core.steps import bootstrap_mask, trace_mask
-from .hyperparameters import Number
+from .hyperparameters import Number, check_number
 from .recurrence import backwards
 
 
@@ -24,10 +24,11 @@ def gae(
     A_t = d_t + gamma lambda_ (1 - ended_t) A_t+1,    d_t = r_t + gamma (1 - terminated_t) v'_t - v_t
 
     with A_T = 0. `next_values` v' belong to next_observation, before a reset: a truncation bootstraps from v'_t, and so
-    does the last row, whether its episode goes on or not; a termination does not, whatever v'_t is. Nothing is detached.
+    does the last row, whether its episode goes on or not; a termination does not, whatever v'_t is. Nothing is detached. A
+    NaN elsewhere shows in all earlier rows of its stream, other episodes included.
 
     Shapes: all [T]; further axes [T, *] are independent streams, so a batch [T, B] needs no vmap.
-    Raises: ShapeError, DtypeError.  Source: Schulman et al. 2016, arXiv:1506.02438.
+    Raises: ShapeError, DtypeError, ChoiceError.  Source: Schulman et al. 2016, arXiv:1506.02438.
 
     >>> rewards, values, next_values = torch.ones(3), torch.zeros(3), torch.full((3,), 2.0)
     >>> terminated, truncated = torch.tensor([False, True, False]), torch.tensor([False, False, True])
@@ -37,6 +38,8 @@ def gae(
     same_shape("gae", rewards=rewards, values=values, next_values=next_values)
     same_shape("gae", rewards=rewards, terminated=terminated, truncated=truncated)
     boolean("gae", terminated=terminated, truncated=truncated)
+    check_number("gae: gamma", gamma, 0.0, 1.0)
+    check_number("gae: lambda_", lambda_, 0.0, 1.0)
     errors = rewards + gamma * bootstrap(next_values, terminated) - values
     return backwards(gamma * lambda_ * trace_mask(terminated, truncated, errors.dtype), errors)
 

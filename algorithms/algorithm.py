@@ -28,3 +28,4 @@ class Algorithm:
 
     init: Callable[[Key], TrainState]
     update: Callable[[TrainState, Trajectory, Key], tuple[TrainState, Metrics]]
+    metrics: tuple[str, ...]  # the names `update` gives, in its order

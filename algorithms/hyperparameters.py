@@ -2,7 +2,10 @@
 
 import math
 
+import torch
 from torch import Tensor
+
+from ..core.errors import ChoiceError, message
 
 Number = float | Tensor  # a tensor has no axes but those that vmap hides
 
@@ -15,4 +18,15 @@ def bounded(x: Tensor, low: Number = -math.inf, high: Number = math.inf) -> Tens
     """
     # Under vmap clamp takes the wider dtype of a tensor without axes, which elsewhere does not count.
     low, high = (bound.to(x.dtype) if isinstance(bound, Tensor) else bound for bound in (low, high))
-    return x.clamp(min=low).clamp(max=high)
+    return torch.clamp(torch.clamp(x, min=low), max=high)
+
+
+def check_number(where: str, number: Number, low: float, high: float = math.inf) -> None:
+    """Raises ChoiceError unless low <= number <= high; what a tensor holds is not looked at.
+
+    >>> check_number("gae: gamma", 99, 0.0, 1.0)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: gae: gamma is 99, wanted a number from 0.0 to 1.0; change it
+    """
+    if not isinstance(number, Tensor) and not low <= number <= high:
+        raise ChoiceError(message(where, got=number, wanted=f"a number from {low} to {high}", remedy="change it"))

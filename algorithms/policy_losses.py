@@ -6,12 +6,13 @@ its own place alone. A step that does not count must be neutralised before the l
 only: the chain rule still multiplies its 0 by an infinite ratio or a NaN.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
-from ..core.errors import ChoiceError, message
 from ..core.shapes import same_shape
-from .hyperparameters import Number, bounded
+from .hyperparameters import Number, bounded, check_number
 
 
 def policy_gradient(log_prob: Tensor, advantage: Tensor) -> Tensor:
@@ -36,7 +37,8 @@ def ppo_clip(
     L = max(-A r, -A min(max(r, 1 - low), 1 + high)),    r = exp(log p(a) - log b(a))
 
     `clip` is one number for low and high, or the pair. The gradient is 0 exactly where A > 0 and r > 1 + high, or A < 0
-    and r < 1 - low; elsewhere it is that of -A r. With clip = infinity nothing is clipped.
+    and r < 1 - low; elsewhere it is that of -A r. With clip = infinity nothing is clipped, except that where A > 0 a ratio
+    that would overflow counts as about the largest number of its dtype.
 
     Shapes: all [*]. Raises: ShapeError, ChoiceError.  Source: Schulman et al. 2017, arXiv:1707.06347, equation 7; two
     bounds: Yu et al. 2025, arXiv:2503.14476.
@@ -54,10 +56,11 @@ def ppo_clip(
     """
     same_shape("ppo_clip", log_prob=log_prob, behaviour_log_prob=behaviour_log_prob, advantage=advantage)
     low, high = clip if isinstance(clip, tuple) else (clip, clip)
-    for name, bound in (("low", low), ("high", high)):
-        if not isinstance(bound, Tensor) and not bound >= 0:
-            remedy = "pass how far the ratio may leave 1, e.g. 0.2"
-            raise ChoiceError(message(f"ppo_clip: clip {name}", got=bound, wanted="at least 0", remedy=remedy))
-    ratio = torch.exp(log_prob - behaviour_log_prob.detach())
+    check_number("ppo_clip: clip below", low, 0.0)
+    check_number("ppo_clip: clip above", high, 0.0)
+    log_ratio = log_prob - behaviour_log_prob.detach()
+    # An infinite ratio is clipped where A > 0, yet would turn the backward pass's 0 into NaN.
+    ceiling = math.log(torch.finfo(log_ratio.dtype).max) - 1.0
+    ratio = torch.exp(torch.where(advantage > 0, bounded(log_ratio, high=ceiling), log_ratio))
     scale = -advantage.detach()
     return torch.maximum(scale * ratio, scale * bounded(ratio, 1 - low, 1 + high))

@@ -12,7 +12,7 @@ from ..core.errors import ChoiceError, message
 from ..core.shapes import boolean, same_shape
 from ..core.steps import ended, trace_mask
 from .advantages import bootstrap, gae
-from .hyperparameters import Number
+from .hyperparameters import Number, check_number
 from .recurrence import backwards
 
 
@@ -39,7 +39,7 @@ def discounted(
     G_t = r_t + gamma G_t+1 inside an episode,    G_t = r_t + gamma (1 - terminated_t) v'_t at a cut
 
     Without `next_values` nothing lies beyond a cut: rewards after a truncation, or after the last row, count as 0.
-    Raises: ShapeError, DtypeError.  Source: Sutton and Barto 2018, equation 3.9.
+    Raises: ShapeError, DtypeError, ChoiceError.  Source: Sutton and Barto 2018, equation 3.9.
 
     >>> no = torch.zeros(3, dtype=torch.bool)
     >>> discounted(torch.ones(3), torch.tensor([False, True, False]), no, gamma=0.5, next_values=torch.full((3,), 8.0))
@@ -47,6 +47,7 @@ def discounted(
     """
     same_shape("discounted", rewards=rewards, terminated=terminated, truncated=truncated)
     boolean("discounted", terminated=terminated, truncated=truncated)
+    check_number("discounted: gamma", gamma, 0.0, 1.0)
     slopes = gamma * trace_mask(terminated, truncated, rewards.dtype)
     if isinstance(next_values, tuple):
         return backwards(slopes, rewards)
@@ -71,6 +72,7 @@ def n_step(
     """
     same_shape("n_step", rewards=rewards, next_values=next_values, terminated=terminated, truncated=truncated)
     boolean("n_step", terminated=terminated, truncated=truncated)
+    check_number("n_step: gamma", gamma, 0.0, 1.0)
     if n < 1:
         raise ChoiceError(message("n_step: n", got=n, wanted="at least 1", remedy="count the rewards before the value"))
     over = cut(terminated, truncated)
@@ -97,7 +99,8 @@ def lambda_returns(
     G_t = v_t + A_t; where v'_t = v_t+1 inside an episode, this is the average of n-step returns with weights
     (1 - lambda_) lambda_^(n - 1), the longest one getting the rest.
 
-    Raises: ShapeError, DtypeError.  Source: Sutton and Barto 2018, equation 12.3; Schulman et al. 2016, arXiv:1506.02438.
+    Raises: ShapeError, DtypeError, ChoiceError.
+    Source: Sutton and Barto 2018, equation 12.3; Schulman et al. 2016, arXiv:1506.02438.
 
     >>> no = torch.zeros(2, dtype=torch.bool)
     >>> lambda_returns(torch.ones(2), torch.tensor([9.0, 4.0]), torch.tensor([4.0, 8.0]), no, no, gamma=0.5, lambda_=0.5)

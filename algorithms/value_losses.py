@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core.shapes import same_shape
-from .hyperparameters import Number, bounded
+from .hyperparameters import Number, bounded, check_number
 
 
 def squared(value: Tensor, target: Tensor) -> Tensor:
@@ -34,12 +34,13 @@ def clipped(value: Tensor, behaviour_value: Tensor, target: Tensor, *, clip: Num
     `behaviour_value` b is the value when the data were gathered, a constant. The gradient is 0 where v is more than `clip`
     from b and nearer to the target than that bound. `clip` has the scale of the returns.
 
-    Shapes: all [*]. Raises: ShapeError.  Source: the PPO2 code of OpenAI baselines (2017); no paper gives it.
+    Shapes: all [*]. Raises: ShapeError, ChoiceError.  Source: the PPO2 code of OpenAI baselines (2017); no paper gives it.
 
     >>> clipped(torch.tensor([2.0, 2.0]), torch.zeros(2), torch.tensor([2.0, -1.0]), clip=0.5)
     tensor([1.1250, 4.5000])
     """
     same_shape("clipped", value=value, behaviour_value=behaviour_value, target=target)
+    check_number("clipped: clip", clip, 0.0)
     anchor, goal = behaviour_value.detach(), target.detach()
     near = anchor + bounded(value - anchor, -clip, clip)
     return 0.5 * torch.maximum((value - goal).square(), (near - goal).square())

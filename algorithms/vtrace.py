@@ -7,7 +7,7 @@ from ..core.record import record, tensor
 from ..core.shapes import boolean, same_shape
 from ..core.steps import trace_mask
 from .advantages import bootstrap
-from .hyperparameters import Number, bounded
+from .hyperparameters import Number, bounded, check_number
 from .recurrence import backwards
 from .returns import cut
 
@@ -43,7 +43,7 @@ def vtrace(
     to next_observation, before a reset. rho_bar decides what is learnt (the value of the policy proportional to
     min(rho_bar mu, pi)), c_bar how fast; the paper assumes rho_bar >= c_bar. Nothing is detached; the losses detach.
 
-    Shapes: all [T]; further axes [T, *] are independent streams. Raises: ShapeError, DtypeError.
+    Shapes: all [T]; further axes [T, *] are independent streams. Raises: ShapeError, DtypeError, ChoiceError.
     Source: Espeholt et al. 2018, arXiv:1802.01561, section 4; lambda_ as in its remark 2, in the targets only.
 
     >>> no, two = torch.zeros(2, dtype=torch.bool), torch.full((2,), 2.0)
@@ -54,6 +54,10 @@ def vtrace(
     same_shape("vtrace", rewards=rewards, log_ratios=log_ratios, values=values, next_values=next_values)
     same_shape("vtrace", rewards=rewards, terminated=terminated, truncated=truncated)
     boolean("vtrace", terminated=terminated, truncated=truncated)
+    check_number("vtrace: gamma", gamma, 0.0, 1.0)
+    check_number("vtrace: lambda_", lambda_, 0.0, 1.0)
+    check_number("vtrace: rho_bar", rho_bar, 0.0)
+    check_number("vtrace: c_bar", c_bar, 0.0)
     ratios = torch.exp(log_ratios)
     rho, c = bounded(ratios, high=rho_bar), bounded(ratios, high=c_bar)
     errors = rewards + gamma * bootstrap(next_values, terminated) - values

@@ -32,12 +32,14 @@ def scan(
     reverse: bool = False,
     lowering: str = "auto",
     unroll: int = 1,
+    output: Y = None,
 ) -> tuple[C, Y]:
     """Folds `step` over the leading axis of `xs`; gives the last carry and the outputs stacked in the order of `xs`.
 
     `length` is needed when `xs` has no leaves. With `reverse` the last x comes first, and y_t still stands beside x_t.
     `lowering`: "python" is a loop (unrolled when compiled), "higher_order" one loop in the compiled graph whose body holds
-    `unroll` steps, "auto" the second while compiling and the first otherwise.
+    `unroll` steps, "auto" the second while compiling and the first otherwise. `output`, when given, is any tree with the
+    structure of one y; it spares the compiler a second look at the step, which nested scans would double each time.
 
     Raises: ShapeError (lengths), StructureError (a carry that changes), ChoiceError.
 
@@ -57,15 +59,16 @@ def scan(
             reverse=reverse,
             lowering=lowering,
             unroll=unroll,
+            output=output,
         )
     if lowering == "python" or (lowering == "auto" and not torch.compiler.is_compiling()) or count <= unroll:
         return _python(step, init, inputs, structure, count, reverse)
-    return _higher_order(step, init, inputs, structure, count, reverse, unroll)
+    return _higher_order(step, init, inputs, structure, count, reverse, unroll, output)
 
 
 def _length(inputs: list[Tensor], length: int | None) -> int:
-    lengths = {leaf.shape[0] for leaf in inputs} | ({length} if length is not None else set())
-    if len(lengths) != 1:
+    lengths = {leaf.shape[0] if leaf.ndim else -1 for leaf in inputs} | ({length} if length is not None else set())
+    if len(lengths) != 1 or min(lengths) < 0:
         got = sorted(lengths) or "unknown"
         remedy = "give xs one leading axis, or pass `length` when there are none"
         raise ShapeError(message("scan: length", got=got, wanted="one number", remedy=remedy))
@@ -93,49 +96,50 @@ def _empty(step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any) -> 
 
 
 def _higher_order(
-    step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, count: int, reverse: bool, unroll: int
+    step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, count: int, reverse: bool, unroll: int, output: Y
 ) -> tuple[C, Y]:
     """Whole chunks go through the operator; the remainder, at the end that comes last, is unrolled."""
     whole = count - count % unroll
     main, tail = [leaf[:whole] for leaf in inputs], [leaf[whole:] for leaf in inputs]
     if whole == count:
-        return _operator(step, init, main, structure, reverse, unroll)
+        return _operator(step, init, main, structure, reverse, unroll, output)
     if reverse:
         carry, after = _python(step, init, tail, structure, count - whole, reverse)
-        carry, before = _operator(step, carry, main, structure, reverse, unroll)
+        carry, before = _operator(step, carry, main, structure, reverse, unroll, output)
     else:
-        carry, before = _operator(step, init, main, structure, reverse, unroll)
+        carry, before = _operator(step, init, main, structure, reverse, unroll, output)
         carry, after = _python(step, carry, tail, structure, count - whole, reverse)
     return carry, pytree.tree_map(lambda a, b: torch.cat([a, b]), before, after)
 
 
 def _operator(
-    step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, reverse: bool, unroll: int
+    step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, reverse: bool, unroll: int, output: Y
 ) -> tuple[C, Y]:
     """The compiler's scan takes flat tensors, none sharing storage; records are rebuilt inside its body."""
     from torch._higher_order_ops.scan import scan as operator
 
     state, carry_structure = pytree.tree_flatten(init)
-    # The structure of the outputs is known only once the step has run: one run on the first element, dead code after.
-    carry_after, first = step(init, pytree.tree_unflatten([leaf[0] for leaf in inputs], structure))
-    same_structure("scan: carry", carry_after, init)
-    y_structure = pytree.tree_structure(first)
+    padded = state or [inputs[0].new_zeros(())]  # the operator wants something to carry
+    if output is None:  # one run on the first element tells the structure, and is dead code after
+        _, output = step(init, pytree.tree_unflatten([leaf[0] for leaf in inputs], structure))
+    y_structure = pytree.tree_structure(output)
 
     def body(carry: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        current, ys = pytree.tree_unflatten(carry, carry_structure), []
+        current, ys = pytree.tree_unflatten(carry[: len(state)], carry_structure), []
         for k in reversed(range(unroll)) if reverse else range(unroll):
             current, y = step(current, pytree.tree_unflatten([leaf[k] for leaf in x], structure))
             ys.append(pytree.tree_leaves(y))
+        same_structure("scan: carry", current, init)
         if reverse:
             ys.reverse()
         outputs = [torch.stack(group) for group in zip(*ys, strict=True)]
-        return [leaf.clone() for leaf in pytree.tree_leaves(current)], outputs
+        return [leaf.clone() for leaf in pytree.tree_leaves(current) or carry], outputs
 
     # A strided input would be copied whole in every iteration (measured: 37 against 14 us a CartPole step).
     chunks = [_contiguous(leaf.reshape(-1, unroll, *leaf.shape[1:])) for leaf in inputs]
-    final, stacked = operator(body, [_contiguous(leaf) for leaf in state], chunks, reverse=reverse)
+    final, stacked = operator(body, [_contiguous(leaf) for leaf in padded], chunks, reverse=reverse)
     ys = pytree.tree_unflatten([leaf.flatten(0, 1) for leaf in stacked], y_structure)
-    return pytree.tree_unflatten(final, carry_structure), ys
+    return pytree.tree_unflatten(final[: len(state)], carry_structure), ys
 
 
 def _contiguous(leaf: Tensor) -> Tensor:

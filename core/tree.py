@@ -63,11 +63,13 @@ def same_structure(where: str, got: Any, wanted: Any) -> None:
         if not (isinstance(a, Tensor) and isinstance(b, Tensor)) or (a.shape, a.dtype) != (b.shape, b.dtype):
             remedy = "keep shape and dtype" if isinstance(a, Tensor) else "make it a tensor"
             at = ".".join((where, *leaf_paths(got)[i]))
-            raise StructureError(message(at, got=_describe(a), wanted=_describe(b), remedy=remedy))
+            raise StructureError(message(at, got=_describe(a), wanted=_describe(b, "a tensor"), remedy=remedy))
 
 
-def _describe(leaf: Any) -> str:
-    return f"{list(leaf.shape)} {leaf.dtype}" if isinstance(leaf, Tensor) else type(leaf).__name__
+def _describe(leaf: Any, otherwise: str = "") -> str:
+    if isinstance(leaf, Tensor):
+        return f"{list(leaf.shape)} {leaf.dtype}"
+    return otherwise or type(leaf).__name__
 
 
 def all_finite(tree: Any) -> Tensor:

@@ -38,6 +38,12 @@ class Seen:
         self.measured[name] = max(value, self.measured.get(name, value))
 
 
+    def add(self, other: "Seen") -> None:
+        """Adds another tally's events to this one."""
+        for name, count in other.events.items():
+            self.events[name] = self.events.get(name, 0) + count
+
+
 @frozen
 class Mutant:
     """A plausible edit of a correct subject: `edit` in words, `make(subject)` the edited subject."""

@@ -62,7 +62,7 @@ def _search(
     law: Law, subject: Any, prepared: Any, trial: _Trial, profile: Profile, examples: Sequence[Any], shrink: bool
 ) -> None:
     def body(inputs: Any) -> None:
-        trial.examples += 1
+        trial.examples += trial.failure is None
         seen = Seen()
         try:
             law.check(prepared, inputs, seen)
@@ -72,8 +72,8 @@ def _search(
             trial.failure, trial.inputs = error, inputs
             raise
         finally:
-            for name, count in seen.events.items():
-                trial.seen.events[name] = trial.seen.events.get(name, 0) + count
+            if trial.failure is None:  # what shrinking tries afterwards is no evidence
+                trial.seen.add(seen)
         if not profile.fixed:
             for name, value in seen.measured.items():
                 target(value, label=name)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
-from ..core.record import is_record, stack, take
+from ..core.record import stack, take
 from ..core.tree import leaf_names, leaves, tree_map
 from . import step_mutants as mutants
 from .compare import EXACT, Tolerance, bits, require, same
@@ -239,7 +239,6 @@ def _structure(pair: SearchStrategy[tuple[Arguments, Arguments]], carry: int | N
         results = [function(*arguments) for arguments in drawn]
         for name, leaf in zip(leaf_names(results[0]), leaves(results[0]), strict=True):
             require(isinstance(leaf, Tensor), f"output {name} is {type(leaf).__name__}, wanted a tensor")
-        _whole(results[0])
         shapes = [[leaf.shape for leaf in leaves(arguments)] for arguments in drawn]
         if shapes[0] == shapes[1]:
             same_kind("the result of another call", results[1], results[0])
@@ -264,15 +263,3 @@ def same_kind(where: str, got: Any, wanted: Any) -> None:
         kinds = [f"{list(leaf.shape)} {leaf.dtype}" for leaf in (a, b)]
         require(kinds[0] == kinds[1], f"{where}{name and f' at {name}'}: got {kinds[0]}, wanted {kinds[1]}")
 
-
-def _whole(tree: Any) -> None:
-    """Raises Broken where a record carries attributes that its fields do not declare: no copy of it would have them."""
-    if is_record(tree):
-        known = {f.name for f in type(tree).__attrs_attrs__}
-        extra = sorted(set(vars(tree)) - known)
-        require(not extra, f"{type(tree).__name__} carries {extra}, which no field declares")
-        for value in vars(tree).values():
-            _whole(value)
-    elif isinstance(tree, (tuple, list)):
-        for value in tree:
-            _whole(value)

@@ -156,7 +156,7 @@ def from_record(cls: type[R], **given: Any) -> SearchStrategy[R]:
     replace a field. A field that declares nothing (a tree) is drawn as a dyadic tensor over the leading axes.
     Raises: StructureError for a name that is neither a size nor a field, ShapeError for a size nobody gave.
     """
-    if not getattr(cls, "__record__", False):
+    if not hasattr(cls, "__record_fields__"):
         raise StructureError(message("from_record: cls", got=cls, wanted="a record class", remedy="use @record"))
     fields = {f.name: f for f in attrs.fields(cls)}  # type: ignore[misc]
     sizes = {name: value for name, value in given.items() if name not in fields and isinstance(value, int)}

@@ -87,15 +87,15 @@ def drive(machine: Machine[S], state: S, effects: Effects | Handlers) -> Iterato
     """
     inbox: Inbox = SimpleQueue()
     session = (effects if isinstance(effects, Effects) else threads(effects)).open(inbox)
-    wait = True
+    hurry = threading.Event()
     try:
-        with _interrupts(inbox):
+        with _interrupts(inbox, hurry):
             yield from _loop(machine, state, session)
     except KeyboardInterrupt:
-        wait = False
+        hurry.set()
         raise
     finally:
-        session.close(wait)
+        session.close(not hurry.is_set())
 
 
 def _loop(machine: Machine[S], state: S, session: Session) -> Iterator[S]:
@@ -146,8 +146,8 @@ def _dead_end(entry: Entry) -> str:
 
 
 @contextmanager
-def _interrupts(inbox: Inbox) -> Iterator[None]:
-    """Turns the first SIGINT into an entry of the inbox; a handler somebody else has set is left alone."""
+def _interrupts(inbox: Inbox, hurry: threading.Event) -> Iterator[None]:
+    """Turns the first SIGINT into an entry of the inbox; a signal handler that somebody else has set is left alone."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -157,6 +157,7 @@ def _interrupts(inbox: Inbox) -> Iterator[None]:
     def notice(number: int, frame: object) -> None:
         nonlocal noticed
         if noticed:
+            hurry.set()  # the exception may be raised in the consumer's code, which then only closes the generator
             raise KeyboardInterrupt
         noticed = True
         inbox.put(Told(DRIVER, "", Interrupted()))

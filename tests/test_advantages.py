@@ -8,7 +8,7 @@ from torch import Tensor
 
 from purestep.algorithms.advantages import bootstrap, gae
 from purestep.algorithms.vtrace import vtrace
-from purestep.core.errors import DtypeError, ShapeError
+from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 
 LAMBDAS = [0.0, 0.5, 1.0]
 Stream = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -75,9 +75,12 @@ def test_cutting_at_endings_changes_nothing(seed: int, lambda_: float) -> None:
 def test_the_past_and_other_episodes_have_no_influence(seed: int) -> None:
     data, other = stream(seed, 7, ends=0.0), stream(seed + 100, 7, ends=0.0)
     truncated = torch.arange(7) == 4
-    mixed = [torch.where((torch.arange(7) < 2) | (torch.arange(7) > 4), b, a) for a, b in zip(data, other, strict=True)]
+    outside = (torch.arange(7) < 2) | (torch.arange(7) > 4)
+    rewards, values, next_values, terminated = (
+        torch.where(outside, b, a) for a, b in zip(data[:4], other[:4], strict=True)
+    )
     first = gae(*data[:4], truncated, gamma=0.5, lambda_=1.0)
-    second = gae(*mixed[:4], truncated, gamma=0.5, lambda_=1.0)
+    second = gae(rewards, values, next_values, terminated, truncated, gamma=0.5, lambda_=1.0)
     assert torch.equal(first[2:5], second[2:5])
     assert not torch.equal(first[:2], second[:2])
 
@@ -85,9 +88,10 @@ def test_the_past_and_other_episodes_have_no_influence(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_linear_in_rewards_and_values_together(seed: int) -> None:
     a, b = stream(seed, 6), stream(seed + 1, 6)
-    ends = a[3:]
-    both = gae(*(2 * x - y for x, y in zip(a[:3], b[:3], strict=True)), *ends, gamma=0.5, lambda_=0.5)
-    assert torch.equal(both, 2 * estimate(a, 0.5) - gae(*b[:3], *ends, gamma=0.5, lambda_=0.5))
+    ends = a[3], a[4]
+    rewards, values, next_values = (2 * x - y for x, y in zip(a[:3], b[:3], strict=True))
+    both = gae(rewards, values, next_values, *ends, gamma=0.5, lambda_=0.5)
+    assert torch.equal(both, 2 * estimate(a, 0.5) - estimate((*b[:3], *ends), 0.5))
 
 
 @pytest.mark.parametrize("lambda_", LAMBDAS)
@@ -120,7 +124,7 @@ def test_terminated_ignores_the_next_value_and_truncated_counts_it() -> None:
 def test_batch_is_its_streams_with_and_without_vmap() -> None:
     data = stream(5, 11, 3)
     whole = gae(*data, gamma=0.5, lambda_=0.5)
-    mapped = torch.vmap(lambda *row: gae(*row, gamma=0.5, lambda_=0.5), in_dims=1, out_dims=1)(*data)
+    mapped = torch.vmap(lambda row: estimate(row, 0.5), in_dims=1, out_dims=1)(data)
     singles = [gae(*(x[:, i] for x in data), gamma=0.5, lambda_=0.5) for i in range(3)]
     assert torch.equal(whole, mapped)
     assert torch.equal(whole, torch.stack(singles, 1))
@@ -163,6 +167,12 @@ def test_wrong_arguments_are_refused() -> None:
         gae(rewards, torch.ones(5), next_values, terminated, truncated, gamma=0.5, lambda_=0.5)
     with pytest.raises(DtypeError, match="gae: terminated"):
         gae(rewards, values, next_values, terminated.float(), truncated, gamma=0.5, lambda_=0.5)
+    with pytest.raises(ChoiceError, match=r"gae: gamma is 99\.0, wanted a number from 0\.0 to 1\.0"):
+        estimate((rewards, values, next_values, terminated, truncated), 0.5, gamma=99.0)
+    with pytest.raises(ChoiceError, match="gae: lambda_"):
+        estimate((rewards, values, next_values, terminated, truncated), -0.5)
+    with pytest.raises(ChoiceError, match="vtrace: c_bar"):
+        vtrace(torch.ones(4), rewards, values, next_values, terminated, truncated, gamma=0.5, c_bar=-1.0)
     with pytest.raises(ShapeError, match="vtrace: log_ratios"):
         vtrace(torch.ones(3), rewards, values, next_values, terminated, truncated, gamma=0.5)
 

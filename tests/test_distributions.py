@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -126,7 +127,7 @@ def test_minus_infinity_as_a_logit_has_finite_entropy_and_gradient() -> None:
 
 def test_normal_is_the_reference() -> None:
     p = Normal(mean=logits(4, 3), log_std=logits(4, 3, seed=1))
-    reference = torch.distributions.Independent(torch.distributions.Normal(p.mean, p.log_std.exp()), 1)
+    reference: Any = torch.distributions.Independent(torch.distributions.Normal(p.mean, p.log_std.exp()), 1)
     action = p.sample(keys.split(keys.key(2), 4))
     torch.testing.assert_close(p.log_prob(action), reference.log_prob(action), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(p.entropy(), reference.entropy(), rtol=1e-5, atol=1e-5)
@@ -137,7 +138,7 @@ def test_normal_is_the_reference() -> None:
 def test_tanh_normal_is_the_reference_and_a_density(mean: float, std: float) -> None:
     p = tanh_normal(mean, std, -2.0, 4.0)
     transforms = [torch.distributions.TanhTransform(), torch.distributions.AffineTransform(1.0, 3.0)]
-    reference = torch.distributions.TransformedDistribution(
+    reference: Any = torch.distributions.TransformedDistribution(
         torch.distributions.Normal(p.mean, p.log_std.exp()), transforms
     )
     x = torch.linspace(-6.0, 6.0, 25, dtype=torch.float64)[:, None]

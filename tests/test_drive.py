@@ -277,7 +277,7 @@ def test_an_exit_in_a_thread_ends_the_run() -> None:
     def leave(command: Work) -> Done:
         raise SystemExit(3)
 
-    answers_all = Machine(lambda seen, event: (seen, (Work(seen),)))
+    answers_all: Machine[int] = Machine(lambda count, event: (count, (Work(count),)))
     with pytest.raises(SystemExit):
         end(answers_all, 0, threads({Work: leave}))
 

@@ -36,14 +36,16 @@ def model(kind: str, **options: Any) -> tuple[ActorCritic, Space, Any]:
     """A small model, its action space and seven observations."""
     features = keys.normal(keys.key(5), (7, 4))
     legal = torch.tensor([True, False, True]).expand(7, 3)
-    seen, space, observation = {
+    table: dict[str, tuple[Space, Space, Any]] = {
         "discrete": (SEEN, Discrete(3), features),
         "masked": (MASKED, Discrete(3), {"features": features, "action_mask": legal}),
         "normal": (SEEN, BOUNDED, features),
         "tanh_normal": (SEEN, BOUNDED, features),
-    }[kind]
-    chosen = {"distribution": kind} if "normal" in kind else {}
-    return actor_critic_mlp(seen, space, (8, 8), **chosen, **options), space, observation
+    }
+    seen, space, observation = table[kind]
+    if "normal" in kind:
+        options["distribution"] = kind
+    return actor_critic_mlp(seen, space, (8, 8), **options), space, observation
 
 
 KINDS = {"discrete": Categorical, "masked": Categorical, "normal": Normal, "tanh_normal": TanhNormal}
@@ -120,6 +122,7 @@ def test_separate_networks_share_no_gradient_and_shared_ones_do() -> None:
         return torch.func.grad(lambda p: actor_critic.apply(p, x, ())[1].sum())(params)
 
     assert not any(bool(leaf.any()) for leaf in leaves(value_gradient(apart)["policy"]))
+    assert all(bool(leaf.any()) for leaf in leaves(value_gradient(apart)["value"]))
     gradient = value_gradient(together)
     assert not any(bool(leaf.any()) for leaf in leaves(gradient["policy"]))
     assert all(bool(leaf.any()) for leaf in leaves(gradient["torso"]))
@@ -205,19 +208,20 @@ def test_the_factory_refuses_what_it_cannot_build() -> None:
 
 
 def test_acting_compiles_whole_inside_a_scan() -> None:
-    actor_critic = flat(model("tanh_normal", product="auto")[0])
+    squashed = flat(model("tanh_normal", product="auto")[0])
     masked_model, _, observation = model("masked")
-    params, others = actor_critic.init(keys.key(0)), masked_model.init(keys.key(0))
+    params, others = squashed.init(keys.key(0)), masked_model.init(keys.key(0))
 
-    def play(params: Tensor, others: Any, key: Tensor) -> Any:
-        def step(seen: Tensor, k: Tensor) -> tuple[Tensor, Any]:
-            chosen = act(actor_critic, params, seen, (), keys.split(k, 7))
-            legal = act(masked_model, others, {**observation, "features": seen}, (), keys.split(k, 7))
-            return torch.cos(seen + chosen.action.sum(-1, keepdim=True)), (chosen.log_prob, legal.action)
+    def play(params: Tensor, others: Any, noise: Tensor, key: Tensor) -> Any:
+        def step(seen: Tensor, noise: Tensor) -> tuple[Tensor, Any]:
+            distribution, value, _ = squashed.apply(params, seen, ())
+            action = distribution.transform(noise)
+            return torch.cos(seen + action.sum(-1, keepdim=True)), (distribution.log_prob(action), value)
 
-        return scan(step, observation["features"], keys.split(key, 3))
+        seen, outputs = scan(step, observation["features"], noise)
+        return outputs, act(masked_model, others, {**observation, "features": seen}, (), key)
 
+    arguments = (params, others, keys.normal(keys.key(1), (3, 7, 2)), keys.split(keys.key(2), 7))
     compiled = torch.compile(play, fullgraph=True, backend="aot_eager")
-    pairs = zip(leaves(compiled(params, others, keys.key(1))), leaves(play(params, others, keys.key(1))), strict=True)
-    for got, wanted in pairs:
+    for got, wanted in zip(leaves(compiled(*arguments)), leaves(play(*arguments)), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from purestep.algorithms.value_losses import clipped, squared
-from purestep.core.errors import ShapeError
+from purestep.core.errors import ChoiceError, ShapeError
 
 
 def test_squared_carries_the_half() -> None:
@@ -65,8 +65,10 @@ def test_a_batch_is_its_singles_and_one_graph(compiled: Any) -> None:
     assert torch.equal(mapped[1], clipped(value, anchor, target, clip=0.5))
 
 
-def test_wrong_shapes_are_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"squared: target is \[2, 1\], wanted \[2\]"):
         squared(torch.zeros(2), torch.zeros(2, 1))
+    with pytest.raises(ChoiceError, match="clipped: clip is -1"):
+        clipped(torch.zeros(2), torch.zeros(2), torch.zeros(2), clip=-1.0)
     with pytest.raises(ShapeError, match="clipped: behaviour_value"):
         clipped(torch.zeros(2), torch.zeros(1), torch.zeros(2), clip=0.5)

@@ -25,6 +25,13 @@ def deterministic(
     """The env with step(params, state, action, key) = advance(params, state, action).
 
     Its hoisted half draws `()`, so that a rollout carries no key into its loop.
+
+    >>> import torch
+    >>> from purestep.core.envs import cartpole
+    >>> env, state = cartpole(), cartpole().reset(cartpole().params, torch.tensor([0, 0]))[0]
+    >>> noise = env.hoisted.draw(env.params, torch.tensor([1, 0]))
+    >>> noise, env.hoisted.step(env.params, state, torch.tensor(1), noise)[1].reward
+    ((), tensor(1.))
     """
 
     def step(params: P, state: S, action: Tensor, key: object) -> tuple[S, TimeStep]:

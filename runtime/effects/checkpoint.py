@@ -173,7 +173,7 @@ def _free_name(root: Path, step: int) -> str:
 def _unwritten(root: Path, size: int, cause: OSError) -> str:
     full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
     got = "a full disk" if full else f"not writable ({cause.strerror or cause})"
-    wanted = f"room for {size / 1e6:.1f} MB"
+    wanted = f"room for {size:,} bytes" if full else "a folder on a sound disk"
     remedy = "free some space" if full else "check the folder and the disk"
     return message(f"save: {root}", got=got, wanted=wanted, remedy=f"{remedy}; the older checkpoints are untouched")
 

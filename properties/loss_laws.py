@@ -1,0 +1,379 @@
+"""Laws of policy losses, one number a step (L1 to L3, L5, L6 and the gradients of S7).
+
+The subject: f(log_prob, behaviour_log_prob, advantage, *, clip) -> loss [*], to be minimised; a loss without a clip is asked
+without one. A reduced loss, f(log_prob, behaviour_log_prob, advantage, mask) -> [], has laws of its own.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from torch import Tensor
+
+from . import loss_mutants as mutants
+from .compare import CURVATURE, ROUNDING, require, same
+from .law import Broken, Law, Mutant, Seen, Suite
+from .loss_mutants import Batch, Loss
+from .strategies import dyadic, log_prob_pairs, masks, smooth
+
+CLIPS = (0.25, 0.0, 0.5)
+PPO = "Schulman et al. 2017, arXiv:1707.06347, section 3"
+PADDING = "objectives: a step that does not count must not count, whatever stands in it"
+POISON = (math.nan, math.inf, -math.inf, 1e30)
+
+
+@st.composite
+def batches(draw: DrawFn, size: int = 4) -> Batch:
+    """On- and off-policy steps, ratios from exp(-2) to exp(2)."""
+    count = draw(st.integers(1, size))
+    log_prob, behaviour = draw(log_prob_pairs((count,)))
+    return Batch(log_prob, behaviour, draw(dyadic((count,))), draw(st.sampled_from(CLIPS)))
+
+
+def loss_laws(clipped: bool = True) -> Suite:
+    """The laws of a policy loss of one number a step; `clipped` says whether it takes `clip` and so has the laws of one."""
+    always = (_per_step, _policy_gradient, _constants, _padding, _permutation, _smooth)
+    only_clipped = (_surrogate, _pessimism, _gradient_stops, _unclipped) if clipped else ()
+    return Suite("loss_laws", tuple(law(clipped) for law in (*always, *only_clipped)))
+
+
+def judge(loss: Loss, batch: Batch, clipped: bool, **changes: Any) -> Tensor:
+    """The subject's losses on a batch, some of its fields exchanged."""
+    batch = attrs.evolve(batch, **changes)
+    named = {"clip": batch.clip} if clipped else {}
+    return loss(batch.log_prob, batch.behaviour_log_prob, batch.advantage, **named)
+
+
+def gradient(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
+    """The gradient of the sum, by autograd."""
+    leaf = at.detach().clone().requires_grad_()
+    value = function(leaf).sum()
+    if not value.requires_grad:
+        return torch.zeros_like(at)
+    return torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)[0]
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Loss],
+    check: Callable[[Loss, Any, Seen], None],
+    *needs: str,
+    inputs: SearchStrategy[Any] | None = None,
+    source: str = PPO,
+) -> Law:
+    edited = Mutant(mutant[0], lambda subject: mutant[1])
+    drawn = batches() if inputs is None else inputs
+    draw = lambda subject: drawn  # noqa: E731
+    return Law(name=name, claim=claim, source=source, inputs=draw, check=check, mutant=edited, needs=needs)
+
+
+def _per_step(clipped: bool) -> Law:
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        got = judge(loss, batch, clipped)
+        seen("several steps", len(batch.advantage) > 1)
+        require(got.shape == batch.advantage.shape, f"got {list(got.shape)}, wanted {list(batch.advantage.shape)}")
+
+    mutant = ("reduces to a mean inside", mutants.reduced)
+    return _law("per_step", "A loss gives one number for each step and leaves reducing to others.", mutant, check)
+
+
+def _policy_gradient(clipped: bool) -> Law:
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        on_policy = attrs.evolve(batch, behaviour_log_prob=batch.log_prob.clone())
+        got = gradient(lambda x: judge(loss, on_policy, clipped, log_prob=x), batch.log_prob)
+        seen("a bad action", (batch.advantage < 0).any())
+        same("the gradient at ratio 1", got, -batch.advantage, ROUNDING)
+
+    return _law(
+        "on_policy_gradient",
+        "At ratio 1 the gradient is the policy gradient, -A, whatever the clip.",
+        ("drops steps of negative advantage", mutants.ignores_bad_actions),
+        check,
+        "a bad action",
+    )
+
+
+def _surrogate(clipped: bool) -> Law:
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        on_policy = attrs.evolve(batch, behaviour_log_prob=batch.log_prob.clone())
+        same("the loss at ratio 1", judge(loss, on_policy, clipped), -batch.advantage)
+
+    mutant = ("maximises log pi A inside the clip, not the ratio", mutants.log_prob_for_ratio)
+    return _law("on_policy_value", "At ratio 1 the loss is -A.", mutant, check)
+
+
+def _pessimism(clipped: bool) -> Law:
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
+        objective = -judge(loss, batch, clipped)
+        outside = (ratio > 1 + batch.clip) | (ratio < 1 - batch.clip)
+        seen("a ratio outside the clip", (outside & (batch.advantage != 0)).any())
+        above = objective > ratio * batch.advantage
+        if bool(above.any()):
+            i = int(above.nonzero()[0])
+            promised, unclipped = float(objective[i]), float((ratio * batch.advantage)[i])
+            raise Broken(f"the objective of step {i} is {promised}, above ratio times advantage, {unclipped}")
+
+    return _law(
+        "pessimism",
+        "The objective never promises more than ratio times advantage.",
+        ("takes the larger of the two objectives", mutants.optimistic),
+        check,
+        "a ratio outside the clip",
+    )
+
+
+def _gradient_stops(clipped: bool) -> Law:
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
+        above, below = ratio > 1 + batch.clip, ratio < 1 - batch.clip
+        good, bad = batch.advantage > 0, batch.advantage < 0
+        stops = (good & above) | (bad & below)
+        names = {"above, A > 0": good & above, "below, A < 0": bad & below, "above, A < 0": bad & above}
+        for name, where in names.items():
+            seen(f"a ratio {name}", where.any())
+        got = gradient(lambda x: judge(loss, batch, clipped, log_prob=x), batch.log_prob)
+        wanted = torch.where(stops, 0.0, -ratio * batch.advantage)
+        same("the gradient", got, wanted, ROUNDING)
+        require(not bool(got[stops].any()), "a clipped step has a gradient")
+
+    return _law(
+        "gradient_stops_at_the_clip",
+        "The gradient is 0 exactly where A > 0 and the ratio is above, or A < 0 and it is below; elsewhere -A ratio.",
+        ("clips on both sides, whatever the sign of A", mutants.clips_both_sides),
+        check,
+        "a ratio above, A > 0",
+        "a ratio below, A < 0",
+        "a ratio above, A < 0",
+    )
+
+
+def _unclipped(clipped: bool) -> Law:
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
+        seen("an off-policy step", ((ratio != 1) & (batch.advantage != 0)).any())
+        same("the loss without a clip", judge(loss, batch, clipped, clip=math.inf), -ratio * batch.advantage, ROUNDING)
+
+    return _law(
+        "no_clip_is_importance_weighting",
+        "With an infinite clip the loss is -A times the ratio to the behaviour policy.",
+        ("takes the ratio to its own detached log-prob: it is always 1", mutants.ratio_to_itself),
+        check,
+        "an off-policy step",
+        source=f"{PPO}; TRL 2769",
+    )
+
+
+def _constants(clipped: bool) -> Law:
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        for name in ("behaviour_log_prob", "advantage"):
+            at = getattr(batch, name)
+            got = gradient(lambda x, name=name: judge(loss, batch, clipped, **{name: x}), at)  # type: ignore[misc]
+            require(not bool(got.any()), f"the gradient with respect to {name} is {got.tolist()}, wanted 0")
+
+    return _law(
+        "constants",
+        "No gradient flows into advantages and behaviour log-probs.",
+        ("forgets to detach the advantage", mutants.live_advantage),
+        check,
+        source="Sutton et al. 2000: the theorem differentiates log pi alone",
+    )
+
+
+@st.composite
+def _poisoned(draw: DrawFn) -> tuple[Batch, Tensor, float]:
+    batch = draw(batches())
+    rows = draw(st.lists(st.booleans(), min_size=len(batch.advantage), max_size=len(batch.advantage)))
+    return batch, torch.tensor(rows), draw(st.sampled_from(POISON))
+
+
+def _padding(clipped: bool) -> Law:
+    def check(loss: Loss, inputs: tuple[Batch, Tensor, float], seen: Seen) -> None:
+        batch, padded, poison = inputs
+        kept = ~padded
+        seen("a padded step beside a real one", padded.any() & kept.any())
+        names = ("log_prob", "behaviour_log_prob", "advantage")
+        other = attrs.evolve(batch, **{name: torch.where(padded, poison, getattr(batch, name)) for name in names})
+        wanted, got = judge(loss, batch, clipped), judge(loss, other, clipped)
+        same(f"the loss beside {poison}", got[kept], wanted[kept])
+        slopes = [gradient(lambda x, b=b: judge(loss, b, clipped, log_prob=x)[kept], b.log_prob) for b in (batch, other)]  # type: ignore[misc]
+        same(f"the gradient beside {poison}", slopes[1][kept], slopes[0][kept])
+
+    return _law(
+        "padding",
+        "A step's loss and gradient ignore what stands at other steps, NaN and infinity included.",
+        ("centres the advantages over the batch, padding included", mutants.centred),
+        check,
+        "a padded step beside a real one",
+        inputs=_poisoned(),
+        source=PADDING,
+    )
+
+
+@st.composite
+def _permuted(draw: DrawFn) -> tuple[Batch, list[int]]:
+    batch = draw(batches())
+    return batch, draw(st.permutations(range(len(batch.advantage))))
+
+
+def _permutation(clipped: bool) -> Law:
+    def check(loss: Loss, inputs: tuple[Batch, list[int]], seen: Seen) -> None:
+        batch, order = inputs
+        seen("another order", order != sorted(order))
+        names = ("log_prob", "behaviour_log_prob", "advantage")
+        other = attrs.evolve(batch, **{name: getattr(batch, name)[order] for name in names})
+        same("the permuted batch's loss", judge(loss, other, clipped), judge(loss, batch, clipped)[order])
+
+    return _law(
+        "permutation",
+        "Permuting the steps permutes the losses.",
+        ("shifts the behaviour log-probs by one step", mutants.shifted),
+        check,
+        "another order",
+        inputs=_permuted(),
+        source="derived: a sum over steps has no order",
+    )
+
+
+@st.composite
+def _smooth_points(draw: DrawFn) -> Batch:
+    log_prob, behaviour = -draw(smooth((2,))).abs(), -draw(smooth((2,))).abs()
+    return Batch(log_prob, behaviour, draw(smooth((2,))), draw(st.sampled_from((0.25, 0.5))))
+
+
+def _smooth(clipped: bool) -> Law:
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        step = 1e-6
+        got = gradient(lambda x: judge(loss, batch, clipped, log_prob=x), batch.log_prob)
+        up, down = (judge(loss, batch, clipped, log_prob=batch.log_prob + sign * step) for sign in (1, -1))
+        same("the gradient against finite differences", got, (up - down) / (2 * step), CURVATURE)
+
+    return _law(
+        "gradient_is_the_slope",
+        "The gradient autograd gives is the slope of the loss.",
+        ("detaches the ratio where the clip does not bind", mutants.detached),
+        check,
+        inputs=_smooth_points(),
+        source="derived: central differences in float64, away from kinks",
+    )
+
+
+@attrs.frozen
+class Padded:
+    """A batch [B, L] of which each row counts up to its own length."""
+
+    batch: Batch
+    mask: Tensor
+    poison: float
+    more: int  # columns of padding to add
+
+
+@st.composite
+def padded_batches(draw: DrawFn) -> Padded:
+    """Rows of different lengths, some of them empty."""
+    rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 2, 4)))
+    log_prob, behaviour = draw(log_prob_pairs((rows, length)))
+    batch = Batch(log_prob, behaviour, draw(dyadic((rows, length))), 0.25)
+    return Padded(batch, draw(masks(rows, length)), draw(st.sampled_from(POISON)), draw(st.sampled_from((0, 1, 3))))
+
+
+def masked_loss_laws() -> Suite:
+    """The laws of a reduced loss: f(log_prob, behaviour_log_prob, advantage, mask), each [B, L], gives one number."""
+    return Suite("masked_loss_laws", (_padding_is_nothing(), _more_padding(), _nothing_counts(), _rows_permute()))
+
+
+Masked = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def _value_and_gradient(loss: Masked, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
+    leaf = batch.log_prob.detach().clone().requires_grad_()
+    value = loss(leaf, batch.behaviour_log_prob, batch.advantage, mask)
+    return value.detach(), torch.autograd.grad(value, leaf)[0]
+
+
+def _refilled(batch: Batch, mask: Tensor, fill: float) -> Batch:
+    names = ("log_prob", "behaviour_log_prob", "advantage")
+    return attrs.evolve(batch, **{name: torch.where(mask, getattr(batch, name), fill) for name in names})
+
+
+def _padding_is_nothing() -> Law:
+    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
+        seen("padding beside real steps", (~drawn.mask).any() & drawn.mask.any())
+        wanted = _value_and_gradient(loss, _refilled(drawn.batch, drawn.mask, 0.0), drawn.mask)
+        got = _value_and_gradient(loss, _refilled(drawn.batch, drawn.mask, drawn.poison), drawn.mask)
+        same(f"(loss, gradient) with padding of {drawn.poison}", got, wanted)
+        require(not bool(wanted[1][~drawn.mask].any()), "a padded step has a gradient")
+
+    return _law(
+        "padding_is_nothing",
+        "Whatever stands in the padding, NaN and infinity included, value and gradient keep their bits.",
+        ("multiplies the losses by the mask, which leaves NaN where it was", mutants.multiplies_by_mask),
+        check,
+        "padding beside real steps",
+        inputs=padded_batches(),
+        source=PADDING,
+    )
+
+
+def _more_padding() -> Law:
+    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
+        seen("more padding", drawn.more > 0)
+        pad = lambda x: torch.nn.functional.pad(x, (0, drawn.more))  # noqa: E731
+        names = ("log_prob", "behaviour_log_prob", "advantage")
+        longer = attrs.evolve(drawn.batch, **{name: pad(getattr(drawn.batch, name)) for name in names})
+        wanted = _value_and_gradient(loss, drawn.batch, drawn.mask)
+        got = _value_and_gradient(loss, longer, pad(drawn.mask))
+        same("the loss of a longer batch", got[0], wanted[0], ROUNDING)
+        same("the gradient of a longer batch", got[1], pad(wanted[1]), ROUNDING)
+
+    return _law(
+        "length_of_padding",
+        "More columns of padding change neither value nor gradient.",
+        ("divides by the size of the batch, padding included", mutants.mean_over_all),
+        check,
+        "more padding",
+        inputs=padded_batches(),
+        source=PADDING,
+    )
+
+
+def _nothing_counts() -> Law:
+    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
+        value, slope = _value_and_gradient(loss, drawn.batch, torch.zeros_like(drawn.mask))
+        same("the loss of nothing", value, torch.zeros_like(value))
+        same("its gradient", slope, torch.zeros_like(slope))
+
+    return _law(
+        "nothing_counts_for_nothing",
+        "A batch without a single real step has loss 0 and gradient 0, never NaN.",
+        ("divides by the number of real steps, which may be 0", mutants.divides_by_count),
+        check,
+        inputs=padded_batches(),
+        source="verl 785, prime-rl 1961: NaN on a micro-batch that is all masked",
+    )
+
+
+def _rows_permute() -> Law:
+    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
+        seen("several rows", len(drawn.mask) > 1)
+        names = ("log_prob", "behaviour_log_prob", "advantage")
+        turned = attrs.evolve(drawn.batch, **{name: getattr(drawn.batch, name).flip(0) for name in names})
+        wanted = _value_and_gradient(loss, drawn.batch, drawn.mask)
+        got = _value_and_gradient(loss, turned, drawn.mask.flip(0))
+        same("the loss in another order", got[0], wanted[0], ROUNDING)
+        same("the gradient in another order", got[1], wanted[1].flip(0), ROUNDING)
+
+    return _law(
+        "rows_permute",
+        "The order of the rows does not matter to the reduced loss.",
+        ("weighs the first row as if it were alone", mutants.first_row_denominator),
+        check,
+        "several rows",
+        inputs=padded_batches(),
+        source="derived: a sum over sequences has no order",
+    )

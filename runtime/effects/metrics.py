@@ -1,0 +1,172 @@
+"""Metrics leave the program here: rows of numbers, into files, TensorBoard and the terminal.
+
+A sink is a function of one row. What owns a file or a display is a context manager that gives one, so that a recipe reads
+
+    with jsonl(run / "metrics.jsonl") as file, progress(total) as bar:
+        handlers = {Report: fan_out(thin(file, stride(iterations)), bar)}
+
+A row belongs to one iteration. `thin` keeps a file bounded, by a rule that depends on the row alone: a resumed run writes
+the rows of one that never stopped.
+"""
+
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from time import time
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from ...core.errors import ChoiceError, ShapeError, StructureError, message
+from ..values import line
+from .files import write_whole
+
+Row = dict[str, float]
+Sink = Callable[[Row], None]
+
+
+@frozen
+class Report:
+    """The command to tell the outside how an iteration went: numbers, or tensors [] of any device."""
+
+    row: Mapping[str, Any]
+
+
+def floats(values: Mapping[str, Any]) -> Row:
+    """The numbers as Python floats; the tensors among them cross over in one transfer.
+
+    Raises: ShapeError for a tensor that holds more than one number.
+
+    >>> floats({"steps": 512, "loss": torch.tensor(0.5)})
+    {'steps': 512.0, 'loss': 0.5}
+    """
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    for name, value in tensors.items():
+        if value.ndim:
+            remedy = "reduce it where it is made, with mean or sum"
+            raise ShapeError(message(f"metrics: {name}", got=list(value.shape), wanted=[], remedy=remedy))
+    doubles = [value.detach().to(torch.float64) for value in tensors.values()]
+    numbers = dict(zip(tensors, torch.stack(doubles).tolist() if doubles else [], strict=True))
+    return {name: float(numbers.get(name, value)) for name, value in values.items()}
+
+
+def fan_out(*sinks: Sink) -> Callable[[Report], tuple[()]]:
+    """A handler of `Report` that gives each row to every sink, one row at a time."""
+    turn = threading.Lock()
+
+    def handle(command: Report) -> tuple[()]:
+        row = floats(command.row)
+        with turn:
+            for sink in sinks:
+                sink(row)
+        return ()
+
+    return handle
+
+
+def stride(rows: int, limit: int = 10_000) -> int:
+    """The smallest `every` with which a run of so many rows leaves at most `limit` of them.
+
+    >>> stride(500), stride(25_000)
+    (1, 3)
+    """
+    return max(1, math.ceil(rows / limit))
+
+
+def thin(sink: Sink, every: int, *, by: str = "iteration") -> Sink:
+    """Passes on the rows whose column `by` is a multiple of `every`. Raises: ChoiceError."""
+    if every < 1:
+        remedy = "pass 1 to keep all rows"
+        raise ChoiceError(message("thin: every", got=every, wanted="at least 1", remedy=remedy))
+
+    def write(row: Row) -> None:
+        if int(column(row, by)) % every == 0:
+            sink(row)
+
+    return write
+
+
+def column(row: Row, name: str) -> float:
+    """The row's number of that name. Raises: ChoiceError."""
+    if name not in row:
+        remedy = "report it, or name another column with `by`"
+        raise ChoiceError(message(f"metrics: column {name!r}", got="absent", wanted=sorted(row), remedy=remedy))
+    return row[name]
+
+
+@contextmanager
+def jsonl(path: Path) -> Iterator[Sink]:
+    """Appends each row as a line of JSON and hands it to the system at once; NaN and infinities become strings.
+
+    A last line that a crash has torn is removed first.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+    with path.open("a", encoding="ascii") as file:
+
+        def write(row: Row) -> None:
+            file.write(_text(row))
+            file.flush()
+
+        yield write
+
+
+def _text(row: Row) -> str:
+    return line({name: value if math.isfinite(value) else repr(value) for name, value in row.items()}) + "\n"
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a file that `jsonl` wrote; a torn last line is passed over.
+
+    Raises: StructureError for any other line that is no row.
+    """
+    rows: list[Row] = []
+    for number, text in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+        try:
+            rows.append({str(name): float(value) for name, value in json.loads(text).items()})
+        except (ValueError, TypeError, AttributeError) as cause:
+            where, remedy = f"read: line {number} of {path}", "remove the line"
+            raise StructureError(
+                message(where, got=repr(text[:40]), wanted="a row of numbers", remedy=remedy)
+            ) from cause
+    return rows
+
+
+def rewind(path: Path, last: float, *, by: str = "iteration") -> None:
+    """Removes the rows whose column `by` is beyond `last`: a run that resumes from there will write them again."""
+    if path.exists():
+        kept = [row for row in read(path) if column(row, by) <= last]
+        write_whole(path, "".join(map(_text, kept)).encode())
+
+
+@contextmanager
+def tensorboard(folder: Path, *, by: str = "steps", resumed_at: int = 0) -> Iterator[Sink]:
+    """Writes every column as a TensorBoard scalar over the column `by`.
+
+    With `resumed_at`, TensorBoard forgets what earlier files in the folder say of later steps.
+    """
+    # Loaded here, as few need it; by name, as no type checker can see into generated classes.
+    events = import_module("tensorboard.compat.proto.event_pb2")
+    summaries = import_module("tensorboard.compat.proto.summary_pb2")
+    writer = import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter(str(folder), flush_secs=10)
+    if resumed_at:
+        start = events.SessionLog(status=events.SessionLog.START)
+        writer.add_event(events.Event(wall_time=time(), step=resumed_at + 1, session_log=start))
+
+    def write(row: Row) -> None:
+        values = [summaries.Summary.Value(tag=name, simple_value=row[name]) for name in row if name != by]
+        summary = summaries.Summary(value=values)
+        writer.add_event(events.Event(wall_time=time(), step=int(column(row, by)), summary=summary))
+
+    try:
+        yield write
+    finally:
+        writer.close()

@@ -1,0 +1,141 @@
+"""How far a run is, how fast it goes and when it will be there: a bar in a terminal, now and then a line elsewhere."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+from attrs import define, field, frozen
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from .metrics import Row, Sink, column
+
+WINDOW = 30.0  # seconds of which the rate is the mean
+
+
+@define
+class Pace:
+    """The rate over the last half minute, from the first row on: what came before was compilation."""
+
+    clock: Callable[[], float]
+    seen: deque[tuple[float, float]] = field(factory=deque)  # (seconds, steps)
+
+    def add(self, steps: float) -> float:
+        """Steps a second; 0 while unknown."""
+        now = self.clock()
+        self.seen.append((now, steps))
+        while len(self.seen) > 2 and self.seen[1][0] <= now - WINDOW:
+            self.seen.popleft()
+        before, then = self.seen[0]
+        return (steps - then) / (now - before) if now > before else 0.0
+
+
+@frozen
+class Words:
+    """A row as it is shown."""
+
+    share: float  # of the whole, 0 to 1
+    far: str
+    fast: str
+    metrics: str
+
+
+def number(value: float) -> str:
+    """A number in few characters.
+
+    >>> number(61234.5), number(0.123456), number(3.0)
+    ('61,234', '0.1235', '3')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+
+
+def describe(row: Row, total: float, unit: str, rate: float, by: str) -> tuple[str, str]:
+    """How far and how fast, in words.
+
+    >>> describe({"steps": 2000.0}, 8000, "steps", 100.0, "steps")
+    ('2,000/8,000 steps', '100 steps/s, 0:01:00 left')
+    """
+    steps = column(row, by)
+    far = f"{steps:,.0f}/{total:,.0f} {unit}"
+    if rate <= 0:
+        return far, ""
+    left = timedelta(seconds=round(max(total - steps, 0) / rate))
+    return far, f"{number(rate)} {unit}/s, {left} left"
+
+
+def metrics_of(row: Row, show: Sequence[str], by: str) -> str:
+    """The columns of `show`, or the row's first three that count nothing."""
+    names = [name for name in show if name in row] or [name for name in row if name not in (by, "iteration")][:3]
+    return "  ".join(f"{name} {number(row[name])}" for name in names)
+
+
+@contextmanager
+def progress(
+    total: float,
+    *,
+    unit: str = "steps",
+    by: str = "steps",
+    show: Sequence[str] = (),
+    seconds: float = 10.0,
+    console: Console | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Sink]:
+    """A display of the newest row, on stderr unless `console` says otherwise.
+
+    In a terminal a bar with rate, time left and the metrics named in `show`; elsewhere the same as a line, for the first
+    row, then at most one in `seconds`, and for the last.
+    """
+    console = console or Console(stderr=True)
+    pace = Pace(clock)
+
+    def words(row: Row) -> Words:
+        far, fast = describe(row, total, unit, pace.add(column(row, by)), by)
+        return Words(column(row, by) / total, far, fast, metrics_of(row, show, by))
+
+    with _bar(console, words) if console.is_terminal else _lines(console, words, seconds, clock) as sink:
+        yield sink
+
+
+@contextmanager
+def _bar(console: Console, words: Callable[[Row], Words]) -> Iterator[Sink]:
+    with Live(_picture(Words(0.0, "starting", "", "")), console=console, refresh_per_second=4) as live:
+        yield lambda row: live.update(_picture(words(row)))
+
+
+def _picture(words: Words) -> RenderableType:
+    grid = Table.grid(padding=(0, 1), expand=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(ratio=1)
+    grid.add_column(no_wrap=True)
+    grid.add_row(words.far, ProgressBar(1.0, words.share), words.fast)
+    return Group(grid, Text(words.metrics, style="dim", no_wrap=True, overflow="ellipsis"))
+
+
+@contextmanager
+def _lines(
+    console: Console, words: Callable[[Row], Words], seconds: float, clock: Callable[[], float]
+) -> Iterator[Sink]:
+    printed, waiting = -math.inf, ""
+
+    def show(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+    def write(row: Row) -> None:
+        nonlocal printed, waiting
+        said = words(row)
+        waiting = "  ".join(part for part in (said.far, said.fast, said.metrics) if part)
+        if clock() - printed >= seconds:
+            show(waiting)
+            printed, waiting = clock(), ""
+
+    try:
+        yield write
+    finally:
+        if waiting:
+            show(waiting)

@@ -1,0 +1,94 @@
+"""How a run scales what the learner sees: statistics that stand still during a rollout and move after it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import frozen
+
+from ..core import normalize
+from ..core.errors import ChoiceError, message
+from ..core.record import record, replace
+from ..core.spaces import Box, Space
+from ..core.steps import Trajectory
+
+
+@frozen
+class Normalizer:
+    """Pure functions of explicit statistics; to freeze them, do not call `update`."""
+
+    init: Callable[[Space, int, torch.device], Any]  # observation space, worlds, device
+    observe: Callable[[Any, Any], Any]  # statistics, observation [*, ...] -> the same shape
+    scale: Callable[[Any, Trajectory], Trajectory]  # all of a trajectory [T, B] as the learner shall see it
+    update: Callable[[Any, Trajectory], Any]  # statistics, trajectory [T, B] as it was played
+
+
+def identity() -> Normalizer:
+    """Scales nothing and remembers nothing.
+
+    >>> identity().observe((), torch.ones(2))
+    tensor([1., 1.])
+    """
+    return Normalizer(
+        init=lambda space, worlds, device: (),
+        observe=lambda statistics, observation: observation,
+        scale=lambda statistics, trajectory: trajectory,
+        update=lambda statistics, trajectory: statistics,
+    )
+
+
+@record
+class RunningScales:
+    """What `running` remembers."""
+
+    observation: Any  # normalize.Statistics, or () when observations stay as they are
+    reward: Any  # normalize.RewardScale, or ()
+
+
+def running(
+    *, observations: bool = True, rewards: bool = True, gamma: float = 0.99, clip: float = 10.0
+) -> Normalizer:
+    """Observations to mean 0 and variance 1, rewards divided by the standard deviation of discounted returns.
+
+    Both follow everything seen so far, as in the PPO2 code of OpenAI baselines, except that statistics stand still within
+    a rollout. Raises: ChoiceError when the observation is not one box of numbers.
+
+    >>> scales = running().init(Box(-1.0, 1.0, (2,)), 3, torch.device("cpu"))
+    >>> running().observe(scales, torch.tensor([0.5, 20.0]))
+    tensor([ 0.5000, 10.0000])
+    """
+
+    def init(space: Space, worlds: int, device: torch.device) -> RunningScales:
+        if observations and not isinstance(space, Box):
+            got, remedy = type(space).__name__, "pass observations=False"
+            raise ChoiceError(message("running: observation space", got=got, wanted="Box", remedy=remedy))
+        shape = space.shape if isinstance(space, Box) else ()
+        return RunningScales(
+            observation=normalize.statistics(shape, device=device) if observations else (),
+            reward=normalize.reward_scale((worlds,), device=device) if rewards else (),
+        )
+
+    def observe(scales: RunningScales, observation: Any) -> Any:
+        return normalize.normalize(scales.observation, observation, clip=clip) if observations else observation
+
+    def scale(scales: RunningScales, trajectory: Trajectory) -> Trajectory:
+        scaled = replace(
+            trajectory,
+            observation=observe(scales, trajectory.observation),
+            next_observation=observe(scales, trajectory.next_observation),
+        )
+        if not rewards:
+            return scaled
+        return replace(scaled, reward=normalize.scale_rewards(scales.reward, trajectory.reward, clip=clip))
+
+    def update(scales: RunningScales, trajectory: Trajectory) -> RunningScales:
+        after = scales
+        if observations:
+            after = replace(after, observation=normalize.update(scales.observation, trajectory.observation))
+        if rewards:
+            ends = trajectory.terminated, trajectory.truncated
+            reward = normalize.update_reward_scale(scales.reward, trajectory.reward, *ends, gamma=gamma)
+            after = replace(after, reward=reward)
+        return after
+
+    return Normalizer(init=init, observe=observe, scale=scale, update=update)

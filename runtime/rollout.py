@@ -1,0 +1,100 @@
+"""`rollout = scan(step)`: a policy acts in a batch of worlds for a number of steps."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+
+from ..core import keys
+from ..core.env import Env, halves
+from ..core.keys import Key
+from ..core.policy import ActorCritic
+from ..core.record import record
+from ..core.scan import scan
+from ..core.steps import Trajectory, Transition
+
+Observe = Callable[[Any], Any]
+
+
+@record
+class Worlds:
+    """Where a batch of worlds stands between two rollouts."""
+
+    state: Any  # the env's, [B, ...]
+    observation: Any  # what the policy sees next, [B, ...]
+    memory: Any  # the policy's carry, () when it has none
+
+
+def begin(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
+    """Resets a batched env."""
+    state, timestep = env.reset(env.params, key)
+    return Worlds(state=state, observation=timestep.observation, memory=memory)
+
+
+class Rollout(Protocol):
+    """What `rollout` makes."""
+
+    def __call__(
+        self, params: Any, worlds: Worlds, key: Key, observe: Observe = ...
+    ) -> tuple[Worlds, Trajectory]:
+        """Acts for the rollout's steps: Worlds [B] -> Worlds [B], Trajectory [T, B]."""
+        ...
+
+
+def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int = 1) -> Rollout:
+    """A function that runs `length` steps of `model` in `env`, which must be batched and reset itself.
+
+    The noise of all steps, the policy's and the env's, is drawn at once before the loop; the bits are those of a draw in
+    each step. `observe` maps what the policy sees, e.g. a normalisation by statistics that stand still meanwhile; the
+    trajectory keeps what the world showed. `unroll` steps form one iteration of the compiled loop.
+
+    >>> from purestep.core.env import auto_reset, batched
+    >>> from purestep.core.envs.cartpole import cartpole
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> env = batched(auto_reset(cartpole()), 3)
+    >>> model = actor_critic_mlp(env.observation_space, env.action_space)
+    >>> worlds = begin(env, keys.key(0))
+    >>> worlds, trajectory = rollout(env, model, 5)(model.init(keys.key(1)), worlds, keys.key(2))
+    >>> trajectory.reward.shape
+    torch.Size([5, 3])
+    """
+    parts = halves(env)
+
+    def run(params: Any, worlds: Worlds, key: Key, observe: Observe = lambda x: x) -> tuple[Worlds, Trajectory]:
+        env_key, policy_key = keys.split(key)
+        env_noise = torch.vmap(lambda k: parts.draw(env.params, k))(keys.split(env_key, length))
+        # The distribution's shape alone decides its noise; the numbers computed here are never used, hence never computed.
+        distribution, value, _ = model.apply(params, observe(worlds.observation), worlds.memory)
+        policy_keys = keys.split(keys.split(policy_key, length), value.shape[0]).transpose(0, 1)
+        noise = torch.vmap(distribution.noise)(policy_keys)
+
+        def step(worlds: Worlds, drawn: tuple[Any, Any]) -> tuple[Worlds, Transition]:
+            distribution, _, memory = model.apply(params, observe(worlds.observation), worlds.memory)
+            action = distribution.transform(drawn[1])
+            state, timestep = parts.step(env.params, worlds.state, action, drawn[0])
+            transition = Transition(
+                observation=worlds.observation,
+                action=action,
+                reward=timestep.reward,
+                terminated=timestep.terminated,
+                truncated=timestep.truncated,
+                next_observation=timestep.next_observation,
+                behaviour_log_prob=distribution.log_prob(action),
+            )
+            return Worlds(state=state, observation=timestep.observation, memory=memory), transition
+
+        one = Transition(
+            observation=worlds.observation,
+            action=value,
+            reward=value,
+            terminated=value,
+            truncated=value,
+            next_observation=worlds.observation,
+            behaviour_log_prob=value,
+        )
+        return scan(step, worlds, (env_noise, noise), unroll=unroll, output=one)
+
+    return run
+
+

@@ -1,0 +1,122 @@
+"""`train = map(update)`: rollout and update as one iteration, iterations as one scan."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from ..algorithms.algorithm import Algorithm, Metrics, TrainState
+from ..core import keys
+from ..core.env import Env, auto_reset, batched, clear_statistics, episode_statistics
+from ..core.keys import Key
+from ..core.policy import ActorCritic
+from ..core.record import record, replace, tensor
+from ..core.scan import scan
+from ..core.tree import all_finite
+from .normalizer import Normalizer, identity
+from .rollout import Worlds, begin, rollout
+
+
+COUNTS = ("episodes", "return_sum", "length_sum", "finite")
+
+
+@record
+class RunState:
+    """Everything that decides how a run goes on: save it, and the run goes on as if it had never stopped."""
+
+    learner: TrainState
+    worlds: Worlds  # [B, ...]
+    normalizer: Any  # the normaliser's statistics, () when there is none
+    key: Key = tensor("* 2", "key")
+    env_steps: Tensor = tensor("*", "int")  # steps in the worlds so far
+
+
+@frozen
+class Trainer:
+    """`init(key) -> RunState`, `iterate(state) -> (state, metrics)`: one rollout and one update."""
+
+    init: Callable[[Key], RunState]
+    iterate: Callable[[RunState], tuple[RunState, Metrics]]
+    steps: int  # in the worlds, for each iteration
+    metrics: tuple[str, ...]  # the names `iterate` gives
+
+
+def trainer(
+    env: Env[Any, Any],
+    model: ActorCritic,
+    algorithm: Algorithm,
+    *,
+    envs: int,
+    horizon: int,
+    normalizer: Normalizer | None = None,
+    reset: str = "pooled",
+    unroll: int = 1,
+) -> Trainer:
+    """Trains `algorithm` on `envs` copies of `env`, a single world that does not reset itself, `horizon` steps at a time.
+
+    Metrics are those of the algorithm and: episodes (finished in the iteration), return_sum and length_sum over them, and
+    finite, 1 where parameters and rewards are. `reset` is the mode of `auto_reset`, `unroll` that of `rollout`.
+    """
+    worlds_env = episode_statistics(batched(auto_reset(env, reset), envs))
+    act = rollout(worlds_env, model, horizon, unroll=unroll)
+    scaling = normalizer or identity()
+
+    def init(key: Key) -> RunState:
+        learner_key, worlds_key, key = keys.split(key, 3)
+        return RunState(
+            learner=algorithm.init(learner_key),
+            worlds=begin(worlds_env, worlds_key),
+            normalizer=scaling.init(env.observation_space, envs, key.device),
+            key=key,
+            env_steps=torch.zeros((), dtype=torch.int64, device=key.device),
+        )
+
+    def iterate(state: RunState) -> tuple[RunState, Metrics]:
+        act_key, update_key, key = keys.split(state.key, 3)
+        worlds = replace(state.worlds, state=clear_statistics(state.worlds.state))
+        # Statistics stand still while the policy acts, so that behaviour log-probs are those of what the update sees.
+        worlds, raw = act(
+            state.learner.params, worlds, act_key, lambda observation: scaling.observe(state.normalizer, observation)
+        )
+        trajectory = scaling.scale(state.normalizer, raw)
+        learner, metrics = algorithm.update(state.learner, trajectory, update_key)
+        counted = worlds.state
+        after = RunState(
+            learner=learner,
+            worlds=worlds,
+            normalizer=scaling.update(state.normalizer, raw),
+            key=key,
+            env_steps=state.env_steps + horizon * envs,
+        )
+        return after, {
+            **metrics,
+            "episodes": counted.finished.sum().to(torch.float32),
+            "return_sum": counted.return_sum.sum(),
+            "length_sum": counted.length_sum.sum().to(torch.float32),
+            "finite": all_finite((learner.params, raw.reward)).to(torch.float32),
+        }
+
+    return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=(*algorithm.metrics, *COUNTS))
+
+
+def train(
+    trainer: Trainer, iterations: int
+) -> Callable[[RunState], tuple[RunState, Metrics]]:
+    """A function that runs `iterations` iterations: state -> (state, metrics, each [iterations]).
+
+    One scan, so one loop when compiled; the metrics travel as one vector, since each loose number costs the loop time.
+    """
+    names = trainer.metrics
+
+    def step(state: RunState, _: Any) -> tuple[RunState, Tensor]:
+        state, metrics = trainer.iterate(state)
+        return state, torch.stack([metrics[name].to(torch.float32) for name in names], -1)
+
+    def run(state: RunState) -> tuple[RunState, Metrics]:
+        ticks = torch.zeros(iterations, device=state.key.device)
+        state, rows = scan(step, state, ticks, output=ticks)
+        return state, dict(zip(names, rows.unbind(-1), strict=True))
+
+    return run
