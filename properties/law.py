@@ -68,7 +68,8 @@ class Law:
 
     `inputs(subject)` draws, `check(prepared, inputs, seen)` raises `Broken` or whatever the subject raises. `prepare` runs
     once, before the first draw (it compiles, say). `needs` are the events without which holding means nothing. `mutant` is
-    what the law is for: an edit that it must catch. `least` is the first profile in which the law runs.
+    what the law is for: an edit that it must catch. `least` is the first profile in which the law runs, and `most` caps the
+    inputs it tries, where each is dear.
     """
 
     name: str = field(validator=_is_word)
@@ -80,6 +81,7 @@ class Law:
     needs: tuple[str, ...] = ()
     prepare: Callable[[Subject], Subject] = _same
     least: str = "quick"
+    most: int = 2000
 
 
 @frozen

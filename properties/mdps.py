@@ -124,11 +124,11 @@ def tabular_mdps(draw: DrawFn, states: int = 3, actions: int = 2) -> TabularMDP:
 
 
 @st.composite
-def layered_mdps(draw: DrawFn, horizon: int = 3, width: int = 2, actions: int = 2) -> TabularMDP:
+def layered_mdps(draw: DrawFn, horizon: int = 3, width: int = 2, actions: int = 2, parts: int = 8) -> TabularMDP:
     """Processes that end within `horizon` steps: every step leads to the next layer of `width` states, or to the end."""
     steps = draw(st.integers(1, horizon))
     states = steps * width + 1
-    rows = draw(probabilities((steps, width, actions, width + 1), parts=8))
+    rows = draw(probabilities((steps, width, actions, width + 1), parts=parts))
     transition = torch.zeros(states, actions, states, dtype=torch.float64)
     transition[-1, :, -1] = 1.0
     for layer in range(steps):

@@ -56,11 +56,11 @@ def includes(profile: Profile, least: str) -> bool:
     return ORDER.index(profile.name) >= ORDER.index(least)
 
 
-def hypothesis_settings(profile: Profile, *, shrink: bool = True) -> settings:
-    """The profile in hypothesis' terms: no deadline (a first call compiles), no health check that times a machine."""
+def hypothesis_settings(profile: Profile, *, shrink: bool = True, most: int = 2000) -> settings:
+    """The profile, with `most` inputs at most, in hypothesis' terms: no deadline (a first call compiles), no health check that times a machine."""
     phases = [Phase.explicit, Phase.reuse, Phase.generate, Phase.target]
     options = {
-        "max_examples": profile.examples,
+        "max_examples": min(profile.examples, most),
         "deadline": None,
         "print_blob": False,
         "report_multiple_bugs": False,

@@ -84,7 +84,7 @@ def _search(
         test = example(inputs=inputs)(test)
     _own_key(test, f"{law.name} {name_of(subject)} {getattr(subject, '__module__', '')}")
     try:
-        hypothesis_settings(profile, shrink=shrink)(test)()
+        hypothesis_settings(profile, shrink=shrink, most=law.most)(test)()
     except (Flaky, FlakyReplay) as error:
         if trial.failure is None:
             raise

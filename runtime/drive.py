@@ -80,7 +80,7 @@ def drive(machine: Machine[S], state: S, effects: Effects | Handlers) -> Iterato
 
     Raises: DriveError at a dead end (no command runs and none was Stop), ChoiceError for a command without handler.
 
-    >>> from ..core.machine import Stop
+    >>> from purestep.core.machine import Machine, Started, Stop
     >>> count = Machine(lambda n, event: (n + 1, (Stop(),) if n == 2 else (event,)))
     >>> list(drive(count, 0, {Started: lambda command: command}))
     [1, 2, 3]

@@ -45,9 +45,7 @@ class RunningScales:
     reward: Any  # normalize.RewardScale, or ()
 
 
-def running(
-    *, observations: bool = True, rewards: bool = True, gamma: float = 0.99, clip: float = 10.0
-) -> Normalizer:
+def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0.99, clip: float = 10.0) -> Normalizer:
     """Observations to mean 0 and variance 1, rewards divided by the standard deviation of discounted returns.
 
     Both follow everything seen so far, as in the PPO2 code of OpenAI baselines, except that statistics stand still within

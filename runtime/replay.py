@@ -15,7 +15,14 @@ Log = list[Entry]  # in the order in which the machine was told
 
 
 def recorded(effects: Effects | Handlers, log: Log) -> Effects:
-    """The same effects; what the machine is told is appended to `log`, in the order of the telling."""
+    """The same effects; what the machine is told is appended to `log`, in the order of the telling.
+
+    >>> from purestep.core.machine import Machine, Started, Stop
+    >>> from purestep.runtime.drive import drive
+    >>> machine, log = Machine(lambda count, event: (count + 1, (7, Stop()) if event == Started() else ())), []
+    >>> list(drive(machine, 0, recorded({int: str}, log))), log
+    ([1, 2], [Told(command=0, kind='int', event='7'), Finished(command=0, kind='int')])
+    """
     inner = effects if isinstance(effects, Effects) else threads(effects)
 
     def open_(inbox: Inbox) -> Session:
@@ -37,8 +44,8 @@ def replayed(log: Iterable[Entry]) -> Effects:
 
     Raises: DriveError where the machine issues other commands than the recorded one, or where the log was cut short.
 
-    >>> from ..core.machine import Machine, Started, Stop
-    >>> from .drive import drive
+    >>> from purestep.core.machine import Machine, Started, Stop
+    >>> from purestep.runtime.drive import drive
     >>> echo = Machine(lambda seen, event: ((*seen, event), (Stop(),) if event == 7 else (event,)))
     >>> list(drive(echo, (), replayed([Told(0, "Started", 7), Finished(0, "Started")])))[-1]
     (Started(), 7)
@@ -82,6 +89,12 @@ def simulated(handlers: Handlers, latency: Callable[[int, Command], float]) -> E
     end together are told in order of issue. So a latency gives a schedule, and every run with it the same states.
 
     Raises: ChoiceError for a negative latency.
+
+    >>> from purestep.core.machine import Machine, Started, Stop
+    >>> from purestep.runtime.drive import drive
+    >>> machine = Machine(lambda seen, event: ((*seen, event), (3, 1, 2, Stop()) if event == Started() else ()))
+    >>> list(drive(machine, (), simulated({int: str}, lambda number, command: command)))[-1]
+    (Started(), '1', '2', '3')
     """
 
     def open_(inbox: Inbox) -> Session:
@@ -111,7 +124,11 @@ def simulated(handlers: Handlers, latency: Callable[[int, Command], float]) -> E
 
 
 def to_lines(log: Log) -> str:
-    """A log as JSON lines. Raises: StructureError for an event that is no attrs value of numbers, strings and tuples."""
+    """A log as JSON lines. Raises: StructureError for an event that is no attrs value of numbers, strings and tuples.
+
+    >>> to_lines([Told(0, "Work", (1, "a"))])
+    '{"command":0,"kind":"Work","event":[1,"a"]}\\n'
+    """
     rows = []
     for index, entry in enumerate(log):
         row = {"command": entry.command, "kind": entry.kind}

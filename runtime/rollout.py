@@ -35,9 +35,7 @@ def begin(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
 class Rollout(Protocol):
     """What `rollout` makes."""
 
-    def __call__(
-        self, params: Any, worlds: Worlds, key: Key, observe: Observe = ...
-    ) -> tuple[Worlds, Trajectory]:
+    def __call__(self, params: Any, worlds: Worlds, key: Key, observe: Observe = ...) -> tuple[Worlds, Trajectory]:
         """Acts for the rollout's steps: Worlds [B] -> Worlds [B], Trajectory [T, B]."""
         ...
 
@@ -96,5 +94,3 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
         return scan(step, worlds, (env_noise, noise), unroll=unroll, output=one)
 
     return run
-
-

@@ -101,9 +101,7 @@ def trainer(
     return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=(*algorithm.metrics, *COUNTS))
 
 
-def train(
-    trainer: Trainer, iterations: int
-) -> Callable[[RunState], tuple[RunState, Metrics]]:
+def train(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunState, Metrics]]:
     """A function that runs `iterations` iterations: state -> (state, metrics, each [iterations]).
 
     One scan, so one loop when compiled; the metrics travel as one vector, since each loose number costs the loop time.

@@ -22,7 +22,7 @@ PLAIN = (bool, int, str, type(None))
 def encode(value: Any, where: str = "value") -> Json:
     """What `json.dumps` can write. Raises: StructureError, naming the first part that has no JSON form.
 
-    >>> from ..core.machine import Stop
+    >>> from purestep.core.machine import Stop
     >>> encode((1, Stop("enough")))
     [1, {'$class': 'Stop', 'reason': 'enough'}]
     """
@@ -62,7 +62,7 @@ def decode(data: Json, classes: Iterable[type] = (), where: str = "value") -> An
 
     Raises: ChoiceError for a class that is not among them, StructureError for fields it does not have.
 
-    >>> from ..core.machine import Stop
+    >>> from purestep.core.machine import Stop
     >>> decode([1, {"$class": "Stop", "reason": "enough"}], [Stop])
     (1, Stop(reason='enough'))
     """

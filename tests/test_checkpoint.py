@@ -372,12 +372,19 @@ class Disk:
     def remove(self, path: Path) -> None:
         del self.node(path.parent).now[path.name]
 
+    def half(self, name: str, path: Path, data: Any = b"") -> None:
+        """Does a part of an operation that has parts."""
+        if name == "append":
+            self.append(path, data[: len(data) // 2])
+        if name == "remove" and isinstance(self.node(path).now, dict):
+            self.node(path).now.pop(MANIFEST, None)
+
     def files(self) -> Files:
         def both(name: str) -> Callable[..., None]:
             def operate(path: Path, *rest: Any) -> None:
                 if self.left == 0:
-                    if self.torn and name == "append":
-                        self.append(path, rest[0][: len(rest[0]) // 2])
+                    if self.torn:
+                        self.half(name, path, *rest)
                     raise Crash
                 self.left -= 1
                 self.done.append(name)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from purestep.core.errors import ChoiceError, ShapeError
@@ -128,7 +129,7 @@ def test_the_picture_is_a_png_of_a_readable_size_with_ink_in_it(tmp_path: Path) 
     image = matplotlib.image.imread(learning_curve([run(0)], tmp_path / "a.png", threshold=475.0))
     height, width, _ = image.shape
     assert (width, height) == (1200, 690)
-    blue = np.abs(image[..., :3] - mpl.colors.to_rgb(plot.COLOURS[0])).max(axis=-1) < 0.02
+    blue = np.abs(image[..., :3] - to_rgb(plot.COLOURS[0])).max(axis=-1) < 0.02
     assert blue.any(axis=0).mean() > 0.8
     assert (image[..., :3] > 0.99).all(axis=-1).mean() > 0.8
 

@@ -270,7 +270,8 @@ def test_a_gradient_through_a_compiled_scan(compiled: Any) -> None:
     assert weight.grad.item() == wanted
 
     def unrolled(weight: Tensor, xs: Tensor) -> Tensor:
-        return torch.func.grad(lambda w: polynomial(w, xs, lowering="python"))(weight)
+        gradient: Tensor = torch.func.grad(lambda w: polynomial(w, xs, lowering="python"))(weight)
+        return gradient
 
     assert compiled(unrolled)(weight.detach(), xs).item() == wanted
 

@@ -230,6 +230,13 @@ def load(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
 
     `classes` are those of the machine's state. Raises: DamagedError; CheckpointError for another schema or architecture,
     naming the first leaf that differs.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as run:
+    ...     path = save(Path(run), 7, {"w": torch.ones(2)}, machine=(3, "going"))
+    ...     checkpoint = load(path, {"w": torch.zeros(2)})
+    >>> checkpoint.step, checkpoint.tree, checkpoint.machine
+    (7, {'w': tensor([1., 1.])}, (3, 'going'))
     """
     manifest = describe(path)
     wanted = named("load", like)

@@ -81,7 +81,14 @@ def stride(rows: int, limit: int = 10_000) -> int:
 
 
 def thin(sink: Sink, every: int, *, by: str = "iteration") -> Sink:
-    """Passes on the rows whose column `by` is a multiple of `every`. Raises: ChoiceError."""
+    """Passes on the rows whose column `by` is a multiple of `every`. Raises: ChoiceError.
+
+    >>> sink = thin(print, 2)
+    >>> for iteration in range(1, 5):
+    ...     sink({"iteration": float(iteration)})
+    {'iteration': 2.0}
+    {'iteration': 4.0}
+    """
     if every < 1:
         remedy = "pass 1 to keep all rows"
         raise ChoiceError(message("thin: every", got=every, wanted="at least 1", remedy=remedy))
@@ -106,6 +113,13 @@ def jsonl(path: Path) -> Iterator[Sink]:
     """Appends each row as a line of JSON and hands it to the system at once; NaN and infinities become strings.
 
     A last line that a crash has torn is removed first.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as run:
+    ...     with jsonl(Path(run) / "metrics.jsonl") as sink:
+    ...         sink({"steps": 512.0, "loss": 0.5})
+    ...     read(Path(run) / "metrics.jsonl")
+    [{'steps': 512.0, 'loss': 0.5}]
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():

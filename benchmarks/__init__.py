@@ -1,0 +1,1 @@
+"""Measurements of purestep beside its peers."""

@@ -1,0 +1,290 @@
+"""Laws of learners (U1 to U5). The subject makes an Algorithm of an ActorCritic: `lambda model: ppo(model, sgd(0.1))`.
+
+It is given models of the laws' own making, some of which know the exact values of a small process.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from torch import Tensor
+
+from ..algorithms.algorithm import Algorithm, TrainState
+from ..core import keys
+from ..core.distributions import Categorical
+from ..core.optim import hyperparameters, with_hyperparameters
+from ..core.policy import ActorCritic, actor_critic_mlp
+from ..core.record import replace
+from ..core.spaces import Box, Discrete
+from ..core.steps import Trajectory, Transition
+from ..core.tree import tree_map
+from . import update_mutants as mutants
+from .compare import EXACT, ROUNDING, Tolerance, require, same
+from .env_laws import through_bytes
+from .law import Law, Mutant, Seen, Suite, lifted
+from .mdps import histories, layered_mdps, objective, values
+from .step_laws import step_laws
+from .strategies import dyadic, from_record, integers, seeds
+
+Factory = Callable[[ActorCritic], Algorithm]
+CONTRACT = "algorithms.algorithm: a learner is two pure functions over one state"
+OBSERVATION, ACTION = Box(-1.0, 1.0, (2,)), Discrete(2)
+STEP_MUTANTS = {
+    "same_twice": Mutant("anneals its learning rate by a Python counter", mutants.counts_updates),
+    "inputs_stay": Mutant("adds its updates in place", mutants.updates_in_place),
+    "structure_is_fixed": Mutant("counts its updates in float", mutants.float_counter),
+}
+
+
+def small_model() -> ActorCritic:
+    """A perceptron of four hidden units for two numbers and two actions."""
+    return actor_critic_mlp(OBSERVATION, ACTION, hidden=(4,))
+
+
+@attrs.frozen
+class Lesson:
+    """One update: the parameters' seed, the data, the update's key."""
+
+    seed: int
+    trajectory: Trajectory
+    update_seed: int
+
+
+@st.composite
+def lessons(draw: DrawFn, length: int = 4, batch: int = 2) -> Lesson:
+    """Trajectories [length, batch] of dyadic numbers; the data need not come from the policy."""
+    shape = (length, batch)
+    behaviour = draw(dyadic(shape, limit=2)).abs()
+    observation = draw(dyadic((*shape, 2), limit=1))
+    action = draw(integers(shape, 0, 2))
+    trajectory = from_record(
+        Transition,
+        T=length,
+        B=batch,
+        observation=observation,
+        next_observation=dyadic((*shape, 2), limit=1),
+        action=action,
+        behaviour_log_prob=-behaviour,
+    )
+    return Lesson(draw(seeds()), draw(trajectory), draw(seeds()))
+
+
+def update_laws(*, round_trip: Callable[[Any], Any] | None = None, tolerance: Tolerance = ROUNDING) -> Suite:
+    """The laws of a learner; `round_trip` saves a state and loads it, by torch.save if there is none.
+
+    The learner made must have no entropy bonus, and an optimiser with the hyper-parameter learning_rate.
+    """
+    save = round_trip or through_bytes
+    kept = ("same_twice", "global_state_stays", "inputs_stay", "compiled_is_eager", "structure_is_fixed")
+    steps = [law for law in step_laws(lessons(), tolerance=tolerance, carry=0) if law.name in kept]
+    lifts = tuple(lifted(law, _update_of, _arguments, mutant=_mutant_of(law)) for law in steps)
+    return Suite("update_laws", (*lifts, _resumed(save), _zero_rate(), _zero_advantage(), _ascent()))
+
+
+def _mutant_of(law: Law) -> Mutant:
+    return STEP_MUTANTS.get(law.name) or mutants.OF_STEPS[law.name]
+
+
+def _update_of(factory: Factory) -> Callable[..., Any]:
+    return factory(small_model()).update
+
+
+def _arguments(factory: Factory, drawn: Any) -> Any:
+    if isinstance(drawn, tuple):
+        return tuple(_arguments(factory, lesson) for lesson in drawn)
+    state = factory(small_model()).init(keys.key(drawn.seed))
+    return state, drawn.trajectory, keys.key(drawn.update_seed)
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: Mutant,
+    inputs: SearchStrategy[Any],
+    check: Callable[[Factory, Any, Seen], None],
+    *needs: str,
+    source: str = CONTRACT,
+) -> Law:
+    draw = lambda subject: inputs  # noqa: E731
+    return Law(name=name, claim=claim, source=source, inputs=draw, check=check, mutant=mutant, needs=needs)
+
+
+def _resumed(round_trip: Callable[[Any], Any]) -> Law:
+    def check(factory: Factory, drawn: list[Lesson], seen: Seen) -> None:
+        algorithm = factory(small_model())
+        live = stored = algorithm.init(keys.key(drawn[0].seed))
+        for i, lesson in enumerate(drawn):
+            key = keys.key(lesson.update_seed)
+            live, wanted = algorithm.update(live, lesson.trajectory, key)
+            fresh = factory(small_model())
+            stored, got = fresh.update(round_trip(stored), lesson.trajectory, key)
+            same(f"update {i + 1}, saved and loaded before it", (stored, dict(got)), (live, dict(wanted)))
+        seen("two updates", len(drawn) > 1)
+
+    mutant = Mutant("keeps its momentum beside the state", mutants.momentum_beside)
+    claim = "Updates with a save and a load before each are the updates without, bit for bit."
+    inputs = st.lists(lessons(), min_size=1, max_size=3)
+    return _law("resumed_is_unbroken", claim, mutant, inputs, check, "two updates")
+
+
+def _zero_rate() -> Law:
+    def check(factory: Factory, lesson: Lesson, seen: Seen) -> None:
+        algorithm = factory(small_model())
+        state = algorithm.init(keys.key(lesson.seed))
+        moved, _ = algorithm.update(state, lesson.trajectory, keys.key(lesson.update_seed))
+        seen("an update that moves", _differs(moved.params, state.params))
+        known = hyperparameters(state.optimizer)
+        require("learning_rate" in known, f"the optimiser has {sorted(known)}, wanted a learning_rate")
+        still = replace(state, optimizer=with_hyperparameters(state.optimizer, {"learning_rate": 0.0}))
+        after, _ = algorithm.update(still, lesson.trajectory, keys.key(lesson.update_seed))
+        same("params after an update at rate 0", after.params, state.params)
+
+    mutant = Mutant("decays its weights by a fixed share", mutants.decays)
+    claim = "At learning rate 0 an update leaves the parameters."
+    return _law("rate_0_changes_nothing", claim, mutant, lessons(), check, "an update that moves")
+
+
+def _differs(a: Any, b: Any) -> bool:
+    pairs = zip(torch.utils._pytree.tree_leaves(a), torch.utils._pytree.tree_leaves(b), strict=True)
+    return any(bool((x != y).any()) for x, y in pairs)
+
+
+def worthless(model: ActorCritic) -> ActorCritic:
+    """The model's policy with the constant value 0."""
+
+    def apply(params: Any, observation: Any, carry: Any) -> tuple[Any, Tensor, Any]:
+        distribution, value, carry = model.apply(params, observation, carry)
+        return distribution, torch.zeros_like(value), carry
+
+    return attrs.evolve(model, apply=apply)
+
+
+def _zero_advantage() -> Law:
+    def check(factory: Factory, lesson: Lesson, seen: Seen) -> None:
+        algorithm = factory(worthless(small_model()))
+        state = algorithm.init(keys.key(lesson.seed))
+        unpaid = replace(lesson.trajectory, reward=torch.zeros_like(lesson.trajectory.reward))
+        after, _ = algorithm.update(state, unpaid, keys.key(lesson.update_seed))
+        same("params after an update on advantages of 0", after.params, state.params)
+
+    mutant = Mutant("adds an entropy bonus nobody asked for", mutants.bonus)
+    claim = "Where every advantage is 0 and there is no bonus, an update leaves the policy."
+    return _law("advantage_0_changes_nothing", claim, mutant, lessons(), check)
+
+
+def knowing(exact: Tensor) -> ActorCritic:
+    """A policy with a logit for each state and action, whose values are those of a table: observations are one-hot."""
+    states = len(exact)
+
+    def init(key: keys.Key) -> Tensor:
+        return torch.zeros(states, 2, device=key.device)
+
+    def apply(params: Tensor, observation: Tensor, carry: Any) -> tuple[Categorical, Tensor, Any]:
+        return Categorical(logits=observation @ params), observation @ exact.to(observation.dtype), carry
+
+    return ActorCritic(init=init, apply=apply)
+
+
+def _ascent() -> Law:
+    def check(factory: Factory, mdp: Any, seen: Seen) -> None:
+        policy = torch.full(mdp.transition.shape[:2], 0.5, dtype=torch.float64)
+        algorithm = factory(knowing(values(mdp, policy, 1.0)))
+        state = algorithm.init(keys.key(0))
+        after, _ = algorithm.update(state, _every_history(mdp, policy), keys.key(0))
+        before, now = (objective(mdp, s.params.double().softmax(-1), 1.0) for s in (state, after))
+        seen("a better policy", now > before + 1e-6)
+        require(now >= before - 1e-6, f"J went from {float(before)} to {float(now)}")
+
+    inputs = layered_mdps(horizon=2, parts=4)
+    return _law(
+        "ascent",
+        "One small step on exact advantages, over every history there is, does not lower the expected return.",
+        Mutant("turns the sign of the rewards", mutants.turns_rewards),
+        inputs,
+        check,
+        "a better policy",
+        source="Sutton et al. 2000: for a softmax table each component of the gradient has the advantage's sign",
+    )
+
+
+def _every_history(mdp: Any, policy: Tensor) -> Trajectory:
+    """Each history as often as it is likely: the mean over the batch is the expectation."""
+    all_ = histories(mdp, policy, 2)
+    counts = (all_.probability / all_.probability.min()).round().to(torch.int64)
+    columns = torch.arange(len(counts)).repeat_interleave(counts)
+    eye = torch.eye(len(mdp.initial))
+    return Transition(
+        observation=eye[all_.state][:, columns],
+        action=all_.action[:, columns],
+        reward=all_.reward[:, columns].float(),
+        terminated=all_.terminated[:, columns],
+        truncated=all_.truncated[:, columns],
+        next_observation=eye[all_.next_state][:, columns],
+        behaviour_log_prob=policy.log().float()[all_.state, all_.action][:, columns],
+    )
+
+
+def order_laws() -> Suite:
+    """The laws of an order of samples (U3): f(key, rows, *, epochs, minibatches) -> int64 [epochs minibatches, rows / minibatches]."""
+    return Suite("order_laws", (_once_an_epoch(), _other_order(), _keyed_order()))
+
+
+@attrs.frozen
+class Plan:
+    """How many rows, passes and parts."""
+
+    seed: int
+    size: int
+    epochs: int
+    minibatches: int
+
+
+def _plans() -> SearchStrategy[Plan]:
+    return st.builds(
+        Plan, seed=seeds(), size=st.integers(1, 4), epochs=st.integers(1, 3), minibatches=st.sampled_from((1, 2, 4))
+    )
+
+
+Order = Callable[..., Tensor]
+
+
+def _order(subject: Order, plan: Plan, seed: int | None = None) -> Tensor:
+    key = keys.key(plan.seed if seed is None else seed)
+    rows = plan.size * plan.minibatches
+    return subject(key, rows, epochs=plan.epochs, minibatches=plan.minibatches)
+
+
+def _once_an_epoch() -> Law:
+    def check(subject: Order, plan: Plan, seen: Seen) -> None:
+        rows = plan.size * plan.minibatches
+        got = _order(subject, plan)
+        require(got.shape == (plan.epochs * plan.minibatches, plan.size), f"the order has the shape {list(got.shape)}")
+        used = got.reshape(plan.epochs, rows).sort(-1).values
+        same("the rows used in each epoch", used, torch.arange(rows).expand(plan.epochs, rows))
+
+    mutant = Mutant("draws rows with replacement", mutants.with_replacement)
+    return _law("once_an_epoch", "Every row is used exactly once in each epoch.", mutant, _plans(), check)
+
+
+def _other_order() -> Law:
+    def check(subject: Order, plan: Plan, seen: Seen) -> None:
+        wide = attrs.evolve(plan, size=32, epochs=2)
+        first, second = _order(subject, wide).chunk(2)
+        require((first != second).any(), f"both epochs use {first.flatten()[:4].tolist()}...")
+
+    mutant = Mutant("shuffles once, before the first epoch", mutants.shuffled_once)
+    return _law("another_order_each_epoch", "Two epochs use two orders.", mutant, _plans(), check)
+
+
+def _keyed_order() -> Law:
+    def check(subject: Order, plan: Plan, seen: Seen) -> None:
+        wide = attrs.evolve(plan, size=32)
+        first = _order(subject, wide)
+        same("the order with the same key", _order(subject, wide), first)
+        require((_order(subject, wide, plan.seed + 1) != first).any(), "another key gives the same order")
+
+    mutant = Mutant("ignores its key", mutants.fixed_order)
+    return _law("order_depends_on_key", "The order is a function of the key.", mutant, _plans(), check)
