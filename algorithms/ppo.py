@@ -98,7 +98,9 @@ def ppo(
     >>> int(algorithm.init(keys.key(0)).step)
     0
     """
-    over = choose("ppo: advantages", advantages, {"minibatch": (False, True), "batch": (True, False), "none": (False, False)})
+    over = choose(
+        "ppo: advantages", advantages, {"minibatch": (False, True), "batch": (True, False), "none": (False, False)}
+    )
     whole, each = over
     numbers = _Loss(clip, value_clip, value_coefficient, entropy_coefficient, normalize=each)
     minibatch = _minibatch_update(model, optimizer, numbers, target_kl)
@@ -151,13 +153,13 @@ def order(key: Key, rows: int, *, epochs: int, minibatches: int) -> Tensor:
     """
     if rows % minibatches:
         remedy = "change the number of envs, steps or minibatches"
-        raise ShapeError(message("ppo: rows", got=rows, wanted=f"a multiple of {minibatches} minibatches", remedy=remedy))
+        raise ShapeError(
+            message("ppo: rows", got=rows, wanted=f"a multiple of {minibatches} minibatches", remedy=remedy)
+        )
     return keys.permutation(keys.split(key, epochs), rows).reshape(epochs * minibatches, rows // minibatches)
 
 
-def _objective(
-    model: ActorCritic, numbers: _Loss
-) -> Callable[[Any, Sample], tuple[Tensor, tuple[Tensor, ...]]]:
+def _objective(model: ActorCritic, numbers: _Loss) -> Callable[[Any, Sample], tuple[Tensor, tuple[Tensor, ...]]]:
     def loss(params: Any, sample: Sample) -> tuple[Tensor, tuple[Tensor, ...]]:
         distribution, value, _ = model.apply(params, sample.observation, ())
         log_prob = distribution.log_prob(sample.action)

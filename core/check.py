@@ -39,6 +39,10 @@ def check(value: R, batch: Sequence[int] | None = None) -> R:
     record [B] may hold a trajectory [B, T]. A named size is shared by the fields of one record, not with those inside it.
 
     Raises: StructureError, DtypeError, ShapeError; the first fault found, in one line.
+
+    >>> check((1.0, 2.0))
+    Traceback (most recent call last):
+    purestep.core.errors.StructureError: check: value is tuple, wanted a record; pass one
     """
     if not is_record(value):
         raise StructureError(message("check: value", got=type(value).__name__, wanted="a record", remedy="pass one"))
@@ -47,7 +51,11 @@ def check(value: R, batch: Sequence[int] | None = None) -> R:
 
 
 def check_tensor(where: str, item: Any, lead: Axes) -> Tensor:
-    """Returns `item` if it is a tensor whose leading axes are `lead`. Raises: StructureError, ShapeError."""
+    """Returns `item` if it is a tensor whose leading axes are `lead`. Raises: StructureError, ShapeError.
+
+    >>> check_tensor("x", torch.ones(2, 3), (2,)).shape
+    torch.Size([2, 3])
+    """
     if not isinstance(item, Tensor):
         remedy = "use () for absent" if item is None else "wrap it in torch.tensor, or make the field static"
         raise StructureError(message(where, got=type(item).__name__, wanted="a tensor", remedy=remedy))

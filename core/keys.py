@@ -35,7 +35,11 @@ def key(seed: int, *, device: torch.device | str | None = None) -> Key:
 
 
 def check_key(where: str, value: Key) -> Key:
-    """Returns `value` if it is a key or a batch of keys. Raises: DtypeError, ShapeError."""
+    """Returns `value` if it is a key or a batch of keys. Raises: DtypeError, ShapeError.
+
+    >>> check_key("draw", key(7))
+    tensor([7, 0])
+    """
     if value.dtype != torch.int64:
         raise DtypeError(
             message(f"{where}: key", got=value.dtype, wanted="torch.int64", remedy="make it with keys.key")

@@ -47,7 +47,12 @@ class Interrupted:
 
 
 def run(machine: Machine[S], state: S, events: Iterable[Event]) -> tuple[S, tuple[Command, ...]]:
-    """Folds events through a machine; gives the last state and all commands in order."""
+    """Folds events through a machine; gives the last state and all commands in order.
+
+    >>> counter = Machine(lambda total, event: (total + event, (f"said {event}",)))
+    >>> run(counter, 0, [2, 3])
+    (5, ('said 2', 'said 3'))
+    """
     commands: tuple[Command, ...] = ()
     for event in events:
         state, new = machine.step(state, event)

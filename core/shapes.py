@@ -23,7 +23,12 @@ def same_shape(where: str, **tensors: Tensor) -> None:
 
 
 def rank(where: str, ndim: int, **tensors: Tensor) -> None:
-    """Raises ShapeError unless every tensor has `ndim` axes."""
+    """Raises ShapeError unless every tensor has `ndim` axes.
+
+    >>> rank("gae", 1, rewards=torch.ones(4, 2))
+    Traceback (most recent call last):
+    purestep.core.errors.ShapeError: gae: rewards is [4, 2], wanted 1 axes; use torch.vmap for further axes
+    """
     for name, tensor in tensors.items():
         if tensor.ndim != ndim:
             remedy = "use torch.vmap for further axes" if tensor.ndim > ndim else "add the missing axes"
@@ -31,7 +36,12 @@ def rank(where: str, ndim: int, **tensors: Tensor) -> None:
 
 
 def boolean(where: str, **tensors: Tensor) -> None:
-    """Raises DtypeError unless every tensor is bool."""
+    """Raises DtypeError unless every tensor is bool.
+
+    >>> boolean("gae", terminated=torch.zeros(4))
+    Traceback (most recent call last):
+    purestep.core.errors.DtypeError: gae: terminated is torch.float32, wanted torch.bool; compare or convert it
+    """
     for name, tensor in tensors.items():
         if tensor.dtype != torch.bool:
             raise DtypeError(

@@ -56,7 +56,12 @@ def first(observation: PyTree) -> TimeStep:
 
 
 def following(observation: PyTree, reward: Tensor, terminated: Tensor, truncated: Tensor | None = None) -> TimeStep:
-    """The TimeStep after an action, before any reset: next_observation = observation."""
+    """The TimeStep after an action, before any reset: next_observation = observation.
+
+    >>> told = following(torch.tensor([3]), torch.tensor(1.0), torch.tensor(True))
+    >>> told.next_observation, told.terminated, told.truncated
+    (tensor([3]), tensor(True), tensor(False))
+    """
     return TimeStep(
         observation=observation,
         reward=reward,
@@ -67,12 +72,21 @@ def following(observation: PyTree, reward: Tensor, terminated: Tensor, truncated
 
 
 def restarted(old: TimeStep, observation: PyTree) -> TimeStep:
-    """`old`, seen from the episode that begins now: only `observation` is the new one's."""
+    """`old`, seen from the episode that begins now: only `observation` is the new one's.
+
+    >>> told = restarted(first(torch.tensor(1)), torch.tensor(2))
+    >>> told.observation, told.next_observation
+    (tensor(2), tensor(1))
+    """
     return replace(old, observation=observation)
 
 
 def ended(terminated: Tensor, truncated: Tensor) -> Tensor:
-    """Whether the episode is over, for either reason: bool [*]."""
+    """Whether the episode is over, for either reason: bool [*].
+
+    >>> ended(torch.tensor([True, False, False]), torch.tensor([False, True, False]))
+    tensor([ True,  True, False])
+    """
     return terminated | truncated
 
 
@@ -86,5 +100,9 @@ def bootstrap_mask(terminated: Tensor, dtype: torch.dtype = torch.float32) -> Te
 
 
 def trace_mask(terminated: Tensor, truncated: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """1 where the next row belongs to the same episode, 0 across an ending of either kind."""
+    """1 where the next row belongs to the same episode, 0 across an ending of either kind.
+
+    >>> trace_mask(torch.tensor([True, False, False]), torch.tensor([False, True, False]))
+    tensor([0., 0., 1.])
+    """
     return (~ended(terminated, truncated)).to(dtype)

@@ -8,20 +8,23 @@ import torch
 from torch._dynamo.backends.registry import lookup_backend
 
 from ..core.tree import leaves
+from .law import Broken
 
 Function = Callable[..., Any]
 
 
 class Compiled:
-    """A compiled function that knows how often the compiler ran, and for how many shapes it was called.
+    """A compiled function that refuses to be compiled more than once for a shape.
 
-    The compiler allows one code object eight compilations, so that every instance wraps the function in a new one.
+    The compiler allows one code object eight compilations, so that every instance wraps the function in a new one. What
+    went wrong once is raised again without another try: a counterexample is then shrunk in no time.
     """
 
     def __init__(self, function: Function, backend: str) -> None:
         self.backend = backend
         self.count = 0
         self.shapes: set[tuple[Any, ...]] = set()
+        self.error: Exception | None = None
         inner: Function = lookup_backend(backend)
 
         def counted(graph: torch.fx.GraphModule, example: Sequence[Any], **options: Any) -> Function:
@@ -32,8 +35,20 @@ class Compiled:
         self._call: Function = torch.compile(own_code(function), fullgraph=True, dynamic=False, backend=counted)
 
     def __call__(self, *arguments: Any) -> Any:
-        self.shapes.add(tuple((leaf.shape, leaf.dtype) for leaf in leaves(arguments) if isinstance(leaf, torch.Tensor)))
-        return self._call(*arguments)
+        if self.error:
+            raise self.error
+        tensors = [leaf for leaf in leaves(arguments) if isinstance(leaf, torch.Tensor)]
+        self.shapes.add(tuple((leaf.shape, leaf.dtype) for leaf in tensors))
+        before = self.count
+        try:
+            result = self._call(*arguments)
+        except Exception as error:
+            self.error = error
+            raise
+        if self.count > max(before, len(self.shapes)):
+            self.error = Broken(f"{self.backend} compiled it {self.count} times for {len(self.shapes)} shapes")
+            raise self.error
+        return result
 
 
 def own_code(function: Function) -> Function:

@@ -64,6 +64,11 @@ def dyadic(
     return _binary(shape).map(make)
 
 
+def raw(shape: Sequence[int] = (), dtype: torch.dtype = torch.float32) -> SearchStrategy[Tensor]:
+    """Any bits a number of this dtype can have: NaN, infinity, -0 and subnormal numbers among them. Not for bool."""
+    return _binary(shape, dtype.itemsize).map(lambda data: _integers(data, dtype, shape))
+
+
 def smooth(shape: Sequence[int] = (), *, limit: float = 2.0) -> SearchStrategy[Tensor]:
     """Float64 numbers in (-limit, limit) that miss every multiple of limit/32768 by at least half of that.
 

@@ -385,6 +385,7 @@ class Disk:
                 if self.left == 0:
                     if self.torn:
                         self.half(name, path, *rest)
+                        self.torn = False
                     raise Crash
                 self.left -= 1
                 self.done.append(name)
@@ -497,8 +498,10 @@ def failing(left: int, number: int) -> Files:
 
 @pytest.mark.parametrize(("number", "got"), [(errno.ENOSPC, "a full disk"), (errno.EIO, "not writable")])
 def test_a_disk_that_fails_at_any_operation_leaves_the_last_good_one(tmp_path: Path, number: int, got: str) -> None:
+    disk, _ = crash_at(iter([tmp_path / "whole"]), 10**9, False, keep=1, before=1)
+    operations = len(disk.done)
     seen = set()
-    for left in range(15):
+    for left in range(operations):
         run = tmp_path / str(left)
         old = save(run, 1, learner(1), keep=1)
         with pytest.raises(CheckpointError, match=got) as caught:
@@ -509,9 +512,10 @@ def test_a_disk_that_fails_at_any_operation_leaves_the_last_good_one(tmp_path: P
         seen.add(path.name)
         assert same(load(path, learner(0)).tree, learner(1 if path == old else 2))
     assert seen == {"step_000001", "step_000002"}
-    run = tmp_path / "whole"
-    save(run, 1, learner(1), keep=1)
-    assert save(run, 2, learner(2), keep=1, files=failing(15, number)) == newest(run)
+    save(tmp_path / "good", 1, learner(1), keep=1)
+    assert save(tmp_path / "good", 2, learner(2), keep=1, files=failing(operations, number)) == newest(
+        tmp_path / "good"
+    )
 
 
 def test_two_saves_at_once_take_turns(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_examples_are_true(path: Path) -> None:
     assert not runner.failures, report.getvalue()
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
+@pytest.mark.parametrize("path", [p for p in FILES if p.parts[0] != "properties"], ids=str)
 def test_every_public_name_has_a_docstring(path: Path) -> None:
     module = module_of(path)
     assert len(lines(module)) > 1, f"{path} has no docstring"

@@ -378,6 +378,26 @@ def test_a_second_ctrl_c_is_raised(wrap: Callable[[Handlers], Effects], ctrl_c: 
     states.close()
 
 
+def test_a_second_ctrl_c_does_not_wait_for_a_handler(ctrl_c: Callable[[], None]) -> None:
+    release = threading.Event()
+
+    def stuck(command: Work) -> Done:
+        release.wait(5)
+        return Done(command.number)
+
+    states = drive(batch(Work(0)), (), threads({Work: stuck}))
+    assert next(states) == (Started(),)
+    ctrl_c()
+    assert next(states) == (Started(), Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        ctrl_c()
+    assert isinstance(states, Generator)
+    begin = time.monotonic()
+    states.close()
+    assert time.monotonic() - begin < 3
+    release.set()
+
+
 def test_ctrl_c_wakes_a_driver_that_waits(ctrl_c: Callable[[], None]) -> None:
     release = threading.Event()
 

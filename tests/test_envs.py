@@ -125,6 +125,13 @@ def test_the_hoisted_halves_are_the_step(name: str) -> None:
 
 
 @every_world
+def test_a_world_without_chance_draws_nothing_for_its_steps(name: str) -> None:
+    env = WORLD_TABLE[name]()
+    drawn = leaves(halves(env).draw(env.params, keys.key(0)))
+    assert len(drawn) == (1 if name == "tabular" else 0)
+
+
+@every_world
 def test_own_params_give_each_world_its_own_physics(name: str) -> None:
     """With equal copies of the params, n worlds of their own params are the n worlds that share one."""
     env = WORLD_TABLE[name]()

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import gymnasium
 import numpy as np
 import pytest
@@ -29,8 +30,10 @@ from purestep.core.envs.acrobot import AcrobotState, acrobot
 from purestep.core.envs.cartpole import CartPoleState, cartpole
 from purestep.core.envs.mountain_car import MountainCarState, mountain_car, mountain_car_continuous
 from purestep.core.envs.pendulum import PendulumState, pendulum
+from purestep.core.record import replace
 from purestep.core.scan import scan
 from purestep.core.steps import TimeStep
+from purestep.core.tree import leaves
 
 Array = NDArray[Any]
 STEPS = 10_000
@@ -188,11 +191,29 @@ def test_a_step_from_the_same_state_is_gymnasiums(name: str) -> None:
 
     agree(twin.numbers(moved).numpy(), theirs.next_states, twin.tolerance, twin.angles)
     agree(timestep.next_observation.numpy(), theirs.observations, twin.tolerance)
+    assert all(abs(twin.numbers(moved)[:, i]).max() < np.pi + 1e-5 for i in twin.angles)
     clear = twin.edge(theirs.next_states) > 2.0 * twin.tolerance[0]  # nearer the edge, rounding decides
     assert clear.mean() > 0.999
     assert np.array_equal(timestep.terminated.numpy()[clear], theirs.terminated[clear])
     assert np.allclose(timestep.reward.numpy()[clear], theirs.rewards[clear], rtol=0.0, atol=REWARD)
     assert not timestep.truncated.any()
+
+
+@every_twin
+def test_every_constant_matters(name: str) -> None:
+    """Each param, changed alone, changes a reset or a step: that is what vmap over params varies."""
+    env, theirs = TWINS[name].ours(), record_steps(name)
+    states, actions = TWINS[name].state(torch.from_numpy(theirs.states)), torch.from_numpy(theirs.actions)
+    unused = keys.split(keys.key(0), STEPS)
+
+    def behaviour(params: Any) -> list[Tensor]:
+        steps = torch.vmap(env.step, in_dims=(None, 0, 0, 0))(params, states, actions, unused)
+        return leaves((steps, env.reset(params, keys.key(1))))
+
+    usual = behaviour(env.params)
+    for field in attrs.fields(type(env.params)):
+        other = replace(env.params, **{field.name: 1.25 * getattr(env.params, field.name) + 0.01})
+        assert any(not torch.equal(a, b) for a, b in zip(usual, behaviour(other), strict=True)), field.name
 
 
 @every_twin
@@ -301,3 +322,6 @@ def test_resets_are_distributed_as_gymnasiums(name: str) -> None:
         gap = np.searchsorted(np.sort(ours[:, i]), grid, "right") / len(ours)
         gap = gap - np.searchsorted(np.sort(theirs[:, i]), grid, "right") / len(theirs)
         assert np.max(abs(gap)) < KOLMOGOROV * np.sqrt(1 / len(ours) + 1 / len(theirs))
+        width = np.ptp(theirs[:, i])
+        assert abs(ours[:, i].min() - theirs[:, i].min()) <= 0.01 * width
+        assert abs(ours[:, i].max() - theirs[:, i].max()) <= 0.01 * width

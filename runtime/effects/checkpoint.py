@@ -124,7 +124,7 @@ def save(
 
 def _storable(leaf: Tensor) -> Tensor:
     """A copy on the CPU that shares no storage; of a dtype the format knows, or bytes."""
-    copy = leaf.detach().resolve_conj().resolve_neg().cpu().clone(memory_format=torch.contiguous_format)
+    copy = leaf.detach().cpu().clone(memory_format=torch.contiguous_format)
     return copy if copy.dtype in STORED else copy.reshape(-1).view(torch.uint8)
 
 
@@ -148,6 +148,7 @@ def _write(root: Path, name: str, data: bytes, text: bytes, keep: int, files: Fi
         write_whole(root / LATEST, f"{name}\n".encode(), files=files)
         for _, old in _ordered(root, _ignore)[keep:]:
             files.rename(old, root / f"{PARTIAL}{old.name}")  # a removal cut short must not look like a checkpoint
+        files.sync(root)
         _sweep(root, files)
     except BaseException:
         with suppress(OSError):
