@@ -114,6 +114,30 @@ def turns_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajector
     return algorithm.update(state, replace(trajectory, reward=-trajectory.reward), key)
 
 
+@_around
+def mixes_worlds(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Is off by one in the batch."""
+    return algorithm.update(state, replace(trajectory, observation=trajectory.observation.roll(1, 1)), key)
+
+
+@_around
+def ends_everywhere(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Never looks beyond a step."""
+    return algorithm.update(state, replace(trajectory, terminated=torch.ones_like(trajectory.terminated)), key)
+
+
+@_around
+def mixes_actions(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Is off by one in the actions."""
+    return algorithm.update(state, replace(trajectory, action=1 - trajectory.action), key)
+
+
+@_around
+def mixes_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Is off by one in the rewards."""
+    return algorithm.update(state, replace(trajectory, reward=trajectory.reward.roll(1, 1)), key)
+
+
 def bonus(factory: Factory) -> Factory:
     """Moves a little towards larger entropy."""
 

@@ -150,6 +150,13 @@ def test_simulated_time_tells_in_order_of_ending(delays: list[int]) -> None:
     assert [event.number for event in told[1:]] == expected
 
 
+def test_a_command_begins_when_it_is_issued() -> None:
+    answers = {Started(): (Work(0), Work(1)), Done(0): (Work(2),), Done(1): (), Done(2): (Stop(),)}
+    machine: Machine[tuple[Any, ...]] = Machine(lambda seen, event: ((*seen, event), answers[event]))
+    told = end(machine, (), simulated({Work: done}, lambda number, command: [1.0, 1.5, 1.0][number]))
+    assert told[1:] == (Done(0), Done(1), Done(2))
+
+
 def test_serial_is_simulated_without_latency() -> None:
     machine = random_machine((0, 2, 1), 20)
     instant = simulated({Work: done}, lambda number, command: 0)
@@ -450,6 +457,24 @@ def test_breaking_off_finishes_what_runs_and_begins_nothing_more() -> None:
     assert begun
     assert sorted(begun) == sorted(ended)
     assert len(begun) < 50
+
+
+def test_breaking_off_ends_a_stream_at_its_next_event() -> None:
+    made: list[int] = []
+
+    def stream(command: Work) -> Iterator[Done]:
+        begin = time.monotonic()
+        while time.monotonic() - begin < 2:
+            made.append(len(made))
+            yield Done(len(made))
+            time.sleep(0.001)
+
+    begin = time.monotonic()
+    for state in drive(batch(Work(0)), (), threads({Work: stream})):
+        if len(state) == 3:
+            break
+    assert time.monotonic() - begin < 1.5
+    assert len(made) >= 2
 
 
 def test_another_machine_than_the_recorded_is_refused() -> None:

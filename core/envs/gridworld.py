@@ -116,9 +116,12 @@ def _check_reachable(plan: tuple[str, ...]) -> None:
 def _neighbours(params: GridworldParams, cell: Tensor) -> Tensor:
     """The cell each move aims at, and the walker's own where it would leave the map: int64 [A]."""
     height, width = params.walls.shape[-2:]
-    moves = torch.tensor(MOVES, device=cell.device)
-    row = torch.clamp(cell // width + moves[:, 0], 0, height - 1)
-    column = torch.clamp(cell % width + moves[:, 1], 0, width - 1)
+    # Arithmetic instead of a table of MOVES: a constant tensor inside a scan's body is one the compiler's C++ cannot find.
+    action = torch.arange(len(MOVES), device=cell.device)
+    down = (action == 2).to(torch.int64) - (action == 0).to(torch.int64)
+    right = (action == 1).to(torch.int64) - (action == 3).to(torch.int64)
+    row = torch.clamp(cell // width + down, 0, height - 1)
+    column = torch.clamp(cell % width + right, 0, width - 1)
     return row * width + column
 
 
