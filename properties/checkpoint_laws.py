@@ -20,7 +20,7 @@ from ..runtime.effects.files import Files
 from . import checkpoint_mutants as mutants
 from .compare import bits, require, same
 from .crash import Crash, CrashingFiles
-from .law import Broken, Law, Mutant, Seen, Suite
+from .law import Broken, Law, Mutant, Seen, Suite, always
 from .strategies import flags, integers, raw
 
 SOURCE = "design: a whole-run checkpoint is one value, and resumed is never stopped"
@@ -75,7 +75,12 @@ def _leaf(draw: DrawFn) -> Tensor:
 def trees(draw: DrawFn) -> dict[str, Any]:
     """Trees of all dtypes and layouts, with shared storage and an absent part."""
     weight = draw(_leaf())
-    return {"leaf": draw(_leaf()), "part": Part(weight=weight, shared=weight), "none": (), "count": draw(integers((), 0, 9))}
+    return {
+        "leaf": draw(_leaf()),
+        "part": Part(weight=weight, shared=weight),
+        "none": (),
+        "count": draw(integers((), 0, 9)),
+    }
 
 
 def checkpoint_laws() -> Suite:
@@ -95,9 +100,8 @@ def _law(
         with tempfile.TemporaryDirectory() as folder:
             check(store, drawn, seen, Path(folder))
 
-    draw = lambda subject: inputs  # noqa: E731
     return Law(
-        name=name, claim=claim, source=SOURCE, inputs=draw, check=in_folder, mutant=mutant, needs=needs, most=200
+        name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=in_folder, mutant=mutant, needs=needs, most=200
     )
 
 

@@ -17,7 +17,7 @@ from ..core.steps import TimeStep
 from ..core.tree import all_finite
 from . import env_mutants as mutants
 from .compare import ROUNDING, Tolerance, require, same
-from .law import Law, Mutant, Seen, Suite, lifted
+from .law import Law, Mutant, Seen, Suite, always, lifted
 from .step_laws import step_laws
 from .walks import AnyEnv, Walk, action_of, end_of, is_over, key_of, trajectory, visits, walks
 
@@ -30,6 +30,7 @@ STEP_MUTANTS = {
     "batch_is_singles": Mutant("asks Python: if action == 1", mutants.asks_python),
     "compiled_is_eager": Mutant("times itself: time.perf_counter()", mutants.clocked),
     "structure_is_fixed": Mutant("computes in double precision and leaves the state so", mutants.widens),
+    "device_does_not_matter": Mutant("makes a tensor without asking where: torch.zeros(1)", mutants.on_the_cpu),
 }
 
 
@@ -78,7 +79,7 @@ def _law(
     *needs: str,
 ) -> Law:
     return Law(
-        name=name, claim=claim, source=CONTRACT, inputs=lambda env: walk, check=check, mutant=mutant, needs=needs
+        name=name, claim=claim, source=CONTRACT, inputs=always(walk), check=check, mutant=mutant, needs=needs
     )
 
 
@@ -92,7 +93,7 @@ def _members(walk: SearchStrategy[Walk]) -> Law:
                 inside = spaces.contains(env.observation_space, value)
                 require(inside, f"{name} after {t} steps is {value}, not in {env.observation_space}")
 
-    mutant = Mutant("declares half the range its observations have", mutants.narrow_space)
+    mutant = Mutant("declares a narrower range than its observations have", mutants.narrow_space)
     return _law("spaces_hold", "Observations and actions lie in the spaces the env declares.", mutant, walk, check)
 
 

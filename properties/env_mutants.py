@@ -109,6 +109,16 @@ def widens(env: AnyEnv) -> AnyEnv:
     return stepping(env, step)
 
 
+def on_the_cpu(env: AnyEnv) -> AnyEnv:
+    """Makes its tensors where tensors are made by default."""
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        state, timestep = env.step(params, state, action, key)
+        return state, replace(timestep, reward=torch.cat([torch.zeros(1), timestep.reward.reshape(1)])[1])
+
+    return stepping(env, step)
+
+
 def narrow_space(env: AnyEnv) -> AnyEnv:
     """Declares a range that only the middle of an episode keeps to."""
     shape = env.observation_space.shape if isinstance(env.observation_space, Box) else ()

@@ -15,7 +15,7 @@ from ..core.record import replace
 from . import estimator_mutants as mutants
 from .compare import same
 from .exact_laws import expected_advantage, gradient_is_exact
-from .law import Law, Mutant, Seen, Suite
+from .law import Law, Mutant, Seen, Suite, always
 from .profiles import Profile, named
 from .report import PASSED
 from .run import run
@@ -78,7 +78,7 @@ def _law(
         name=name,
         claim=claim,
         source=source,
-        inputs=lambda subject: inputs,
+        inputs=always(inputs),
         check=check,
         mutant=Mutant(mutant[0], lambda subject: edited),
         needs=needs,

@@ -78,6 +78,14 @@ def one_lambda_missing(*columns: Tensor, gamma: float, lambda_: float) -> Tensor
     return rewards + gamma * lasting * torch.where(inside > 0, following, next_values) - values
 
 
+def cuts_before_bad(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Stops the trace before a step that turned out badly, as Watkins does before an exploring one: a biased choice."""
+    rewards, values, next_values, lasting, inside = _parts(*columns)
+    errors = _td(rewards, values, next_values, lasting, inside, gamma)
+    good = torch.cat([(errors[1:] >= 0).to(errors.dtype), torch.ones_like(errors[-1:])])
+    return backward_sum(gamma * lambda_ * inside * good, errors)
+
+
 def normalised(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
     """Centres the advantages before it hands them out."""
     advantages = reference(*columns, gamma=gamma, lambda_=lambda_)
@@ -108,6 +116,7 @@ def drops_truncated(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
 
 
 MUTANTS: dict[str, Estimator] = {
+    "stops the trace before a bad step": cuts_before_bad,
     "takes a truncation for a termination": truncation_terminates,
     "bootstraps from the value of the reset observation": reset_value,
     "shifts the endings by one row": endings_shifted,

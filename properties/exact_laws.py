@@ -12,7 +12,7 @@ from torch import Tensor
 from ..core.envs.tabular import TabularMDP
 from . import estimator_mutants, return_mutants
 from .compare import DOUBLE, same
-from .law import Law, Mutant, Seen
+from .law import Law, Mutant, Seen, always
 from .mdps import (
     Histories,
     action_values,
@@ -115,7 +115,7 @@ def expected_advantage() -> Law:
         name="expected_advantage",
         claim="With exact values the expected advantage of (s, a) is Q(s, a) - V(s), for every lambda.",
         source="Schulman et al. 2016, arXiv:1506.02438, section 3; by enumeration",
-        inputs=lambda subject: problems(),
+        inputs=always(problems()),
         check=check,
         mutant=Mutant(
             "bootstraps from the value of the reset observation", lambda subject: estimator_mutants.reset_value
@@ -149,7 +149,7 @@ def gradient_is_exact() -> Law:
         claim="sum_t gamma^t A_t grad log pi, expected over all histories, is grad J: for any baseline at lambda 1, "
         "for the exact one below.",
         source="Sutton et al. 2000, policy gradient theorem; by enumeration, the gradient through the linear solve",
-        inputs=lambda subject: ending_problems(),
+        inputs=always(ending_problems()),
         check=check,
         mutant=Mutant(
             "subtracts the value of the row after for a baseline", lambda subject: estimator_mutants.late_baseline
@@ -174,9 +174,9 @@ def expected_target() -> Law:
         name="expected_target",
         claim="With exact values the expected lambda-return of a state is its value, for every lambda.",
         source="Sutton and Barto 2018, chapter 12; by enumeration",
-        inputs=lambda subject: problems(),
+        inputs=always(problems()),
         check=check,
-        mutant=Mutant("forgets the value beyond a truncation", lambda subject: return_mutants.forgets_truncations),
+        mutant=Mutant("stops the trace before a bad step", lambda subject: return_mutants.cuts_before_bad),
         needs=("a termination", "a truncation", "chance"),
     )
 
@@ -208,7 +208,7 @@ def fixed_point() -> Law:
         name="fixed_point",
         claim="The value of the policy proportional to min(rho_bar mu, pi) is what V-trace's targets expect to be.",
         source="Espeholt et al. 2018, arXiv:1802.01561, appendix A; by enumeration, the value by a linear solve",
-        inputs=lambda subject: problems(),
+        inputs=always(problems()),
         check=check,
         mutant=Mutant("weighs each error by the squared ratio", lambda subject: return_mutants.ratio_twice),
         needs=("a ratio above the bound", "a truncation", "chance"),

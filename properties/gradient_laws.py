@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import gradient_mutants as mutants
 from .compare import CURVATURE, require, same
-from .law import Law, Mutant, Seen, Suite
+from .law import Law, Mutant, Seen, Suite, always
 
 Function = Callable[..., Tensor]
 SOURCE = "properties: autograd's gradient is the slope, and what is declared constant has none"
@@ -51,7 +51,7 @@ def _slope(inputs: SearchStrategy[tuple[Tensor, ...]], constant: Sequence[int]) 
         name="gradient_is_the_slope",
         claim="The gradient autograd gives is the slope, by central differences in float64.",
         source=SOURCE,
-        inputs=lambda subject: inputs,
+        inputs=always(inputs),
         check=check,
         mutant=Mutant("detaches what it scales by", mutants.scaled_by_detached),
     )
@@ -67,7 +67,7 @@ def _constant(inputs: SearchStrategy[tuple[Tensor, ...]], constant: Sequence[int
         name="constants_have_no_gradient",
         claim="No gradient flows into the arguments declared constant.",
         source=SOURCE,
-        inputs=lambda subject: inputs,
+        inputs=always(inputs),
         check=check,
         mutant=Mutant("forgets a detach", lambda function: mutants.leaks_into(function, tuple(constant))),
     )
@@ -77,7 +77,9 @@ def slopes_of(function: Any) -> Function:
     """The function of tensors in a function that gives a record or tuple: the sum of its floating-point leaves."""
 
     def total(*arguments: Tensor) -> Tensor:
-        parts = [leaf.sum() for leaf in torch.utils._pytree.tree_leaves(function(*arguments)) if leaf.is_floating_point()]
+        parts = [
+            leaf.sum() for leaf in torch.utils._pytree.tree_leaves(function(*arguments)) if leaf.is_floating_point()
+        ]
         result: Tensor = torch.stack(parts).sum()
         return result
 

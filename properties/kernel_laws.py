@@ -18,7 +18,7 @@ from ..core.envs.tabular import TabularMDP, TabularState
 from ..core.tree import tree_map
 from . import env_mutants as mutants
 from .compare import same
-from .law import Law, Mutant, Seen, Suite
+from .law import Law, Mutant, Seen, Suite, always
 from .mdps import tabular_mdps
 from .walks import AnyEnv
 
@@ -50,12 +50,9 @@ def kernel_laws() -> Suite:
     return Suite("kernel_laws", (_kernel(), _rewards(), _beginnings()))
 
 
-def _law(
-    name: str, claim: str, mutant: Mutant, check: Callable[[Build, Place, Seen], None], *needs: str
-) -> Law:
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Build, Place, Seen], None], *needs: str) -> Law:
     inputs: SearchStrategy[Place] = places()
-    draw = lambda subject: inputs  # noqa: E731
-    return Law(name=name, claim=claim, source=SOURCE, inputs=draw, check=check, mutant=mutant, needs=needs)
+    return Law(name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=check, mutant=mutant, needs=needs)
 
 
 def _everywhere(build: Build, place: Place) -> tuple[Any, Any]:
@@ -110,4 +107,3 @@ def _beginnings() -> Law:
     mutant = Mutant("begins anywhere", mutants.begins_anywhere)
     claim = "An episode begins where the initial distribution says, and never where it says 0."
     return _law("reset_is_the_table", claim, mutant, check)
-

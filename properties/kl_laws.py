@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import kl_mutants as mutants
 from .compare import DOUBLE, EXACT, require, same
-from .law import Law, Mutant, Seen, Suite
+from .law import Law, Mutant, Seen, Suite, always
 from .strategies import dyadic, probabilities
 
 Estimator = Callable[[Tensor, Tensor], Tensor]
@@ -22,7 +22,9 @@ def distribution_pairs(draw: DrawFn, largest: int = 4) -> Pair:
     """Two distributions over up to `largest` outcomes, without zeros, the same one time in four."""
     size = draw(st.integers(2, largest))
     first = draw(probabilities((size,), zeros=False))
-    return (first, first.clone()) if draw(st.integers(0, 3)) == 3 else (first, draw(probabilities((size,), zeros=False)))
+    return (
+        (first, first.clone()) if draw(st.integers(0, 3)) == 3 else (first, draw(probabilities((size,), zeros=False)))
+    )
 
 
 def kl_laws(*, unbiased: bool = True, never_negative: bool = True) -> Suite:
@@ -41,8 +43,7 @@ def _law(
     check: Callable[[Estimator, Pair, Seen], None],
     *needs: str,
 ) -> Law:
-    draw = lambda subject: inputs  # noqa: E731
-    return Law(name=name, claim=claim, source=SOURCE, inputs=draw, check=check, mutant=mutant, needs=needs)
+    return Law(name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=check, mutant=mutant, needs=needs)
 
 
 def _log_probs() -> SearchStrategy[Pair]:

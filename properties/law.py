@@ -22,6 +22,10 @@ class Vacuous(PurestepError, AssertionError):
     """A law held, but what it speaks about never came."""
 
 
+class NotHere(PurestepError, RuntimeError):
+    """Raised by a law's `prepare` where this machine cannot run the law; it is then skipped for the reason given."""
+
+
 @frozen
 class Seen:
     """The tally of one run: which events came, and how often. `seen(name, happened)` counts."""
@@ -36,7 +40,6 @@ class Seen:
     def measure(self, name: str, value: float) -> None:
         """Notes a number that the night profile drives upwards while it searches."""
         self.measured[name] = max(value, self.measured.get(name, value))
-
 
     def add(self, other: "Seen") -> None:
         """Adds another tally's events to this one."""
@@ -113,6 +116,11 @@ class Suite:
         for name in names:
             _ = self[name]
         return evolve(self, laws=tuple(law for law in self.laws if law.name not in names))
+
+
+def always(strategy: SearchStrategy[Inputs]) -> Callable[[Subject], SearchStrategy[Inputs]]:
+    """The `inputs` of a law that draws the same whatever the subject is."""
+    return lambda subject: strategy
 
 
 def lifted(

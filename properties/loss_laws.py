@@ -16,7 +16,7 @@ from torch import Tensor
 
 from . import loss_mutants as mutants
 from .compare import CURVATURE, ROUNDING, require, same
-from .law import Broken, Law, Mutant, Seen, Suite
+from .law import Broken, Law, Mutant, Seen, Suite, always
 from .loss_mutants import Batch, Loss
 from .strategies import dyadic, log_prob_pairs, masks, smooth
 
@@ -68,8 +68,7 @@ def _law(
 ) -> Law:
     edited = Mutant(mutant[0], lambda subject: mutant[1])
     drawn = batches() if inputs is None else inputs
-    draw = lambda subject: drawn  # noqa: E731
-    return Law(name=name, claim=claim, source=source, inputs=draw, check=check, mutant=edited, needs=needs)
+    return Law(name=name, claim=claim, source=source, inputs=always(drawn), check=check, mutant=edited, needs=needs)
 
 
 def _per_step(clipped: bool) -> Law:
@@ -201,7 +200,9 @@ def _padding(clipped: bool) -> Law:
         other = attrs.evolve(batch, **{name: torch.where(padded, poison, getattr(batch, name)) for name in names})
         wanted, got = judge(loss, batch, clipped), judge(loss, other, clipped)
         same(f"the loss beside {poison}", got[kept], wanted[kept])
-        slopes = [gradient(lambda x, b=b: judge(loss, b, clipped, log_prob=x)[kept], b.log_prob) for b in (batch, other)]  # type: ignore[misc]
+        slopes = [
+            gradient(lambda x, b=b: judge(loss, b, clipped, log_prob=x)[kept], b.log_prob) for b in (batch, other)
+        ]  # type: ignore[misc]
         same(f"the gradient beside {poison}", slopes[1][kept], slopes[0][kept])
 
     return _law(

@@ -15,7 +15,7 @@ from ..runtime.drive import Told, drive
 from ..runtime.replay import Log, from_lines, recorded, replayed, simulated, to_lines
 from . import machine_mutants as mutants
 from .compare import render
-from .law import Broken, Law, Mutant, Seen, Suite
+from .law import Broken, Law, Mutant, Seen, Suite, always
 
 SOURCE = "core.machine: effects as data; runtime.replay: the same run without the world"
 
@@ -49,13 +49,8 @@ def machine_laws() -> Suite:
     return Suite("machine_laws", (_pure(), _replay(), _text(), _values()))
 
 
-def _law(
-    name: str, claim: str, mutant: Mutant, check: Callable[[Play, Latencies, Seen], None], *needs: str
-) -> Law:
-    draw = lambda subject: latencies()  # noqa: E731
-    return Law(
-        name=name, claim=claim, source=SOURCE, inputs=draw, check=check, mutant=mutant, needs=needs, most=200
-    )
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Play, Latencies, Seen], None], *needs: str) -> Law:
+    return Law(name=name, claim=claim, source=SOURCE, inputs=always(latencies()), check=check, mutant=mutant, needs=needs, most=200)
 
 
 def _equal(where: str, got: Any, wanted: Any) -> None:

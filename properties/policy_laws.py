@@ -16,7 +16,7 @@ from ..core.spaces import Box, Discrete, Space, contains
 from ..core.spaces import Fields as FieldSpace
 from . import policy_mutants as mutants
 from .compare import EXACT, ROUNDING, Tolerance, require, same
-from .law import Law, Mutant, Seen, Suite
+from .law import Law, Mutant, Seen, Suite, always
 from .step_laws import same_kind
 from .strategies import dyadic, flags, integers, seeds
 
@@ -75,8 +75,7 @@ def _law(
     inputs: SearchStrategy[Look],
     check: Callable[[ActorCritic, Look, Seen], None],
 ) -> Law:
-    draw = lambda subject: inputs  # noqa: E731
-    return Law(name=name, claim=claim, source=CONTRACT, inputs=draw, check=check, mutant=mutant)
+    return Law(name=name, claim=claim, source=CONTRACT, inputs=always(inputs), check=check, mutant=mutant)
 
 
 def _prepared(model: ActorCritic, look: Look) -> tuple[Any, Tensor]:
@@ -164,16 +163,14 @@ def categorical_laws() -> Suite:
 Make = Callable[[Tensor], Distribution]
 
 
-def _over_logits(
-    name: str, claim: str, mutant: Mutant, check: Callable[[Make, tuple[Tensor, int], Seen], None]
-) -> Law:
+def _over_logits(name: str, claim: str, mutant: Mutant, check: Callable[[Make, tuple[Tensor, int], Seen], None]) -> Law:
     sizes = st.integers(1, 5)
     inputs = st.tuples(sizes.flatmap(lambda n: dyadic((n,), limit=4)), seeds())
     return Law(
         name=name,
         claim=claim,
         source="definition of softmax, entropy and sampling by inversion",
-        inputs=lambda subject: inputs,
+        inputs=always(inputs),
         check=check,
         mutant=mutant,
     )
@@ -245,7 +242,7 @@ def _same_call(inputs: SearchStrategy[Any]) -> Law:
         name="functional_is_module",
         claim="The network on the module's own parameters gives what the module gives.",
         source=MODULE,
-        inputs=lambda subject: inputs,
+        inputs=always(inputs),
         check=check,
         mutant=Mutant("leaves out the parameters that have no gradient yet", mutants.zero_biases),
     )
@@ -265,7 +262,7 @@ def _untouched(inputs: SearchStrategy[Any]) -> Law:
         name="parameters_are_the_argument",
         claim="Other parameters give other results, and the module stays as it was.",
         source=MODULE,
-        inputs=lambda subject: inputs,
+        inputs=always(inputs),
         check=check,
         mutant=Mutant("loads the parameters into the module", mutants.loads_parameters),
         needs=("parameters that matter",),

@@ -142,4 +142,3 @@ def loads_parameters(pair: Pair) -> Pair:
         return module(x)
 
     return module, attrs.evolve(network, apply=apply)
-

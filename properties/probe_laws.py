@@ -51,7 +51,7 @@ def _probes(gamma: float) -> tuple[Probe, ...]:
             {0.0: 1.0},
             {},
             "A reward of 1 at every step: V = 1. Otherwise the value loss or the optimiser is wrong.",
-            Mutant("turns the sign of the rewards", mutants.turns_rewards),
+            Mutant("centres the rewards over the batch", mutants.centres_rewards),
         ),
         Probe(
             "learns_from_observations",
@@ -113,4 +113,3 @@ def _law(probe: Probe) -> Law:
         least="night",
         most=1,
     )
-

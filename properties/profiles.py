@@ -1,6 +1,9 @@
 """How hard the laws look: quick at every change, ci at every merge, night when nobody waits."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from attrs import frozen
 from hypothesis import HealthCheck, Phase, settings
@@ -41,9 +44,22 @@ def named(name: str) -> Profile:
     return choose("laws", name, PROFILES)
 
 
+_chosen: ContextVar[Profile | None] = ContextVar("purestep_laws", default=None)
+
+
 def current() -> Profile:
-    """The profile the environment variable PURESTEP_LAWS names (pytest's `--laws` sets it); quick without one."""
-    return named(os.environ.get(VARIABLE, "quick"))
+    """The profile of the run that is going on; else the one the variable PURESTEP_LAWS names (`--laws` sets it); else quick."""
+    return _chosen.get() or named(os.environ.get(VARIABLE, "quick"))
+
+
+@contextmanager
+def using(profile: Profile) -> Iterator[None]:
+    """Makes `profile` the current one."""
+    token = _chosen.set(profile)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
 
 
 def includes(profile: Profile, least: str) -> bool:

@@ -19,7 +19,7 @@ from .compare import ROUNDING, same
 from .estimator_laws import Estimator, judge, td_errors
 from .estimator_mutants import reference as gae
 from .exact_laws import expected_target, fixed_point
-from .law import Law, Mutant, Seen, Suite
+from .law import Law, Mutant, Seen, Suite, always
 from .strategies import from_record
 from .streams import Discounted, Stream, discounted, episodes, events, last_of_episode, over, with_rows
 
@@ -45,9 +45,8 @@ def _law(
     source: str,
 ) -> Law:
     edited = mutant[1]
-    draw = lambda subject: inputs  # noqa: E731
     made = Mutant(mutant[0], lambda subject: edited)
-    return Law(name=name, claim=claim, source=source, inputs=draw, check=check, mutant=made, needs=needs)
+    return Law(name=name, claim=claim, source=source, inputs=always(inputs), check=check, mutant=made, needs=needs)
 
 
 def _value_plus_gae() -> Law:
@@ -86,9 +85,7 @@ def _whole_return() -> Law:
 
     mutant = ("shifts the endings by one row", mutants.endings_shifted)
     claim = "At lambda 1 a lambda-return is the discounted sum to the episode's end and the value beyond it."
-    return _law(
-        "lambda_1_is_the_return", claim, mutant, discounted(lambdas=(1.0,)), check, *ENDS, source=DEFINITION
-    )
+    return _law("lambda_1_is_the_return", claim, mutant, discounted(lambdas=(1.0,)), check, *ENDS, source=DEFINITION)
 
 
 @attrs.frozen
@@ -142,9 +139,7 @@ def _policy_advantage() -> Law:
 
     mutant = ("takes the value of the next row, not its target", mutants.value_for_target)
     claim = "On policy and at lambda 1 the policy's advantages are generalized advantages."
-    return _law(
-        "on_policy_advantage", claim, mutant, discounted(lambdas=(1.0,)), check, *ENDS, source=IMPALA
-    )
+    return _law("on_policy_advantage", claim, mutant, discounted(lambdas=(1.0,)), check, *ENDS, source=IMPALA)
 
 
 def _ratio_zero() -> Law:
@@ -177,7 +172,9 @@ def _unclipped() -> Law:
     mutant = ("leaves the ratio out of the trace", mutants.trace_without_ratio)
     claim = "With bounds above all ratios, at lambda 1, the targets are per-decision importance sampling."
     source = f"{IMPALA}; Precup, Sutton and Singh 2000"
-    return _law("unbounded_is_importance_sampling", claim, mutant, off_policy(), check, "ratios of both sides", source=source)
+    return _law(
+        "unbounded_is_importance_sampling", claim, mutant, off_policy(), check, "ratios of both sides", source=source
+    )
 
 
 def _bounds() -> Law:
@@ -209,9 +206,7 @@ def _cut() -> Law:
 
     mutant = ("takes the next episode's target for what a truncation led to", mutants.leaks)
     claim = "A stream gives what its episodes, cut apart, give alone."
-    return _law(
-        "cut_at_endings", claim, mutant, off_policy(), check, "an ending inside", "a truncation", source=IMPALA
-    )
+    return _law("cut_at_endings", claim, mutant, off_policy(), check, "an ending inside", "a truncation", source=IMPALA)
 
 
 @st.composite

@@ -21,15 +21,14 @@ def forgets_lambda(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
     return columns[1] + advantages.reference(*columns, gamma=gamma, lambda_=1.0)
 
 
-def forgets_truncations(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """Takes the world for ended wherever the watching ends."""
-    return columns[1] + advantages.truncation_terminates(*columns, gamma=gamma, lambda_=lambda_)
+def cuts_before_bad(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Stops the trace before a step that turned out badly."""
+    return columns[1] + advantages.cuts_before_bad(*columns, gamma=gamma, lambda_=lambda_)
 
 
 def endings_shifted(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
     """Shifts the endings by a row."""
     return columns[1] + advantages.endings_shifted(*columns, gamma=gamma, lambda_=lambda_)
-
 
 
 def forgets_gamma(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:

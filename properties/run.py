@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attrs import field, frozen, mutable
+from attrs import field, mutable
 from hypothesis import example, given, target
 from hypothesis.errors import Flaky, FlakyReplay, StopTest, UnsatisfiedAssumption
 
 from .compare import render
-from .law import Broken, Law, Seen, Vacuous
-from .profiles import Profile, current, hypothesis_settings, includes
+from .law import Broken, Law, NotHere, Seen, Vacuous
+from .profiles import Profile, current, hypothesis_settings, includes, using
 from .report import BROKEN, PASSED, SKIPPED, VACUOUS, Result, name_of
 
 ENGINE = (UnsatisfiedAssumption, StopTest)  # how hypothesis itself leaves a test
@@ -26,11 +26,17 @@ class _Trial:
     inputs: Any = None
 
 
-@frozen
-class NotHere(Exception):
-    """Raised by a law's `prepare` when this machine cannot run it; the law is skipped for the reason."""
-
-    reason: str
+def absent(law: Law, subject: Any, profile: Profile) -> str:
+    """Why the law cannot run in this profile or on this machine; "" if it can."""
+    if not includes(profile, law.least):
+        return f"runs in the profile {law.least}"
+    try:
+        law.prepare(subject)
+    except NotHere as missing:
+        return str(missing)
+    except Exception:
+        return ""  # the subject's own fault: the run will say so
+    return ""
 
 
 def run(
@@ -41,21 +47,17 @@ def run(
     `examples` are inputs to try first, as a failure printed them.
     """
     profile = profile or current()
-    subject_name = name_of(subject)
-    if not includes(profile, law.least):
-        return Result(law, subject_name, SKIPPED, f"runs in the profile {law.least}")
     start, trial = time.perf_counter(), _Trial()
-    try:
-        prepared = law.prepare(subject)
-        _search(law, subject, prepared, trial, profile, examples, shrink)
-    except NotHere as missing:
-        return Result(law, subject_name, SKIPPED, missing.reason)
-    except ENGINE:
-        raise
-    except Exception as error:
-        if trial.failure is None:
-            trial.failure = error
-    return _result(law, subject_name, trial, time.perf_counter() - start)
+    with using(profile):
+        reason = absent(law, subject, profile)
+        if reason:
+            return Result(law, name_of(subject), SKIPPED, reason)
+        try:
+            prepared = law.prepare(subject)
+            _search(law, subject, prepared, trial, profile, examples, shrink)
+        except Exception as error:
+            trial.failure = trial.failure or error
+    return _result(law, name_of(subject), trial, time.perf_counter() - start)
 
 
 def _search(

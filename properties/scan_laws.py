@@ -16,7 +16,7 @@ from ..core.errors import StructureError
 from ..core.record import record, take, tensor
 from . import scan_mutants as mutants
 from .compare import same
-from .law import Broken, Law, Mutant, Seen, Suite
+from .law import Broken, Law, Mutant, Seen, Suite, always
 from .strategies import LENGTHS, dyadic, integers
 
 Scan = Callable[..., tuple[Any, Any]]
@@ -80,8 +80,7 @@ def _law(
     check: Callable[[Scan, Fold, Seen], None],
     *needs: str,
 ) -> Law:
-    draw = lambda subject: folds(lengths)  # noqa: E731
-    return Law(name=name, claim=claim, source=SOURCE, inputs=draw, check=check, mutant=mutant, needs=needs)
+    return Law(name=name, claim=claim, source=SOURCE, inputs=always(folds(lengths)), check=check, mutant=mutant, needs=needs)
 
 
 def _is_loop(lengths: Sequence[int]) -> Law:
@@ -95,7 +94,15 @@ def _is_loop(lengths: Sequence[int]) -> Law:
             same(f"y_{t}", take(ys, t), y)
 
     mutant = Mutant("gives the outputs of a backward scan in the order in which they came", mutants.order_of_coming)
-    return _law(lengths, "is_a_loop", "A scan is the Python loop, forwards and backwards.", mutant, check, "backwards", "forwards")
+    return _law(
+        lengths,
+        "is_a_loop",
+        "A scan is the Python loop, forwards and backwards.",
+        mutant,
+        check,
+        "backwards",
+        "forwards",
+    )
 
 
 def _composes(lengths: Sequence[int]) -> Law:
@@ -128,7 +135,9 @@ def _of_nothing(lengths: Sequence[int]) -> Law:
         same("the outputs of no steps", ys, take(one, slice(0, 0)))
 
     mutant = Mutant("takes one step at least", mutants.one_step_at_least)
-    return _law(lengths, "of_nothing_is_identity", "Over no steps the carry stays and the outputs are empty.", mutant, check)
+    return _law(
+        lengths, "of_nothing_is_identity", "Over no steps the carry stays and the outputs are empty.", mutant, check
+    )
 
 
 def _refuses(lengths: Sequence[int]) -> Law:
@@ -144,5 +153,6 @@ def _refuses(lengths: Sequence[int]) -> Law:
         raise Broken("a carry that changed from float32 to float64 was taken")
 
     mutant = Mutant("lets a carry change its dtype", mutants.casts)
-    return _law(lengths, "refuses_a_changed_carry", "A carry of another structure, shape or dtype is refused.", mutant, check)
-
+    return _law(
+        lengths, "refuses_a_changed_carry", "A carry of another structure, shape or dtype is refused.", mutant, check
+    )

@@ -21,7 +21,7 @@ from ..core.tree import leaf_names, leaves, tree_map
 from . import step_mutants as mutants
 from .compare import EXACT, Tolerance, bits, require, same
 from .compiling import Compiled, compile_each
-from .law import Broken, Law, Mutant, Seen, Subject, Suite
+from .law import Broken, Law, Mutant, NotHere, Seen, Subject, Suite, always
 from .profiles import current
 
 Arguments = tuple[Any, ...]
@@ -50,16 +50,13 @@ def step_laws(inputs: Buckets, *, tolerance: Tolerance = EXACT, carry: int | Non
             _batch(pair, tolerance),
             _compiled(one, tolerance),
             _structure(pair, carry),
+            _device(one, tolerance),
         ),
     )
 
 
 def _any(buckets: Sequence[SearchStrategy[Arguments]]) -> SearchStrategy[Arguments]:
     return st.one_of(list(buckets))
-
-
-def _drawing(strategy: SearchStrategy[Any]) -> Callable[[Subject], SearchStrategy[Any]]:
-    return lambda subject: strategy
 
 
 def fresh(arguments: Arguments) -> Arguments:
@@ -80,7 +77,7 @@ def _same_twice(pair: SearchStrategy[tuple[Arguments, Arguments]]) -> Law:
         name="same_twice",
         claim="The same inputs give the same bits: after other calls and under another global seed.",
         source=PURITY,
-        inputs=_drawing(pair),
+        inputs=always(pair),
         check=check,
         mutant=Mutant("serves the result of the call before, from a cache", mutants.stale),
     )
@@ -101,7 +98,7 @@ def _global_state(one: SearchStrategy[Arguments]) -> Law:
         name="global_state_stays",
         claim="A step leaves the global random states, the number of threads and the default dtype as they were.",
         source=PURITY,
-        inputs=_drawing(one),
+        inputs=always(one),
         check=check,
         mutant=Mutant("seeds torch's global generator itself before it draws", mutants.seeded),
     )
@@ -146,7 +143,7 @@ def _inputs_stay(one: SearchStrategy[Arguments]) -> Law:
         name="inputs_stay",
         claim="A step writes to none of its inputs, not even the value that stood there.",
         source=PURITY,
-        inputs=_drawing(one),
+        inputs=always(one),
         check=check,
         mutant=Mutant("adds in place: total.mul_(1 / 2)", mutants.in_place),
     )
@@ -170,7 +167,7 @@ def _own_storage(one: SearchStrategy[Arguments]) -> Law:
         name="outputs_own_storage",
         claim="An output either is an input, the very tensor, or shares no storage with one.",
         source=PURITY,
-        inputs=_drawing(one),
+        inputs=always(one),
         check=check,
         mutant=Mutant("gives a view of the state: total[...] where it should give total", mutants.view),
     )
@@ -194,7 +191,7 @@ def _batch(pair: SearchStrategy[tuple[Arguments, Arguments]], tolerance: Toleran
         name="batch_is_singles",
         claim="A batch (torch.vmap) gives what its entries give alone.",
         source=DESIGN,
-        inputs=_drawing(pair),
+        inputs=always(pair),
         check=check,
         mutant=Mutant("asks Python: if count > 3", mutants.branches),
     )
@@ -216,7 +213,7 @@ def _compiled(one: SearchStrategy[Arguments], tolerance: Tolerance) -> Law:
         name="compiled_is_eager",
         claim="Compiled as one full graph, once for each shape, a step gives what it gives eagerly.",
         source=DESIGN,
-        inputs=_drawing(one),
+        inputs=always(one),
         prepare=prepare,
         check=check,
         mutant=Mutant("times itself: time.perf_counter()", mutants.clocked),
@@ -245,7 +242,7 @@ def _structure(pair: SearchStrategy[tuple[Arguments, Arguments]], carry: int | N
         name="structure_is_fixed",
         claim="The tree, shapes and dtypes of a result never change, and a carry leaves as it came.",
         source=DESIGN,
-        inputs=_drawing(pair),
+        inputs=always(pair),
         check=check,
         mutant=Mutant("sums the total in double precision and leaves it so", mutants.widens),
     )
@@ -259,3 +256,27 @@ def same_kind(where: str, got: Any, wanted: Any) -> None:
         kinds = [f"{list(leaf.shape)} {leaf.dtype}" for leaf in (a, b)]
         require(kinds[0] == kinds[1], f"{where}{name and f' at {name}'}: got {kinds[0]}, wanted {kinds[1]}")
 
+
+def _device(one: SearchStrategy[Arguments], tolerance: Tolerance) -> Law:
+    def prepare(function: Subject) -> Subject:
+        if not torch.cuda.is_available():
+            raise NotHere("this machine has no CUDA device")
+        return function
+
+    def check(function: Subject, arguments: Arguments, seen: Seen) -> None:
+        moved = tree_map(lambda leaf: leaf.cuda(), arguments)
+        got, wanted = function(*moved), function(*fresh(arguments))
+        for name, leaf in zip(leaf_names(got), leaves(got), strict=True):
+            require(leaf.is_cuda, f"output {name or 'the result'} is on {leaf.device}, wanted where the inputs are")
+        same("on a CUDA device", tree_map(lambda leaf: leaf.cpu(), got), wanted, tolerance)
+
+    return Law(
+        name="device_does_not_matter",
+        claim="Where the inputs lie, there lies the result, and it is what a CPU gives.",
+        source=DESIGN,
+        inputs=always(one),
+        prepare=prepare,
+        check=check,
+        mutant=Mutant("makes a tensor without asking where: torch.zeros(1)", mutants.on_the_cpu),
+        least="night",
+    )

@@ -137,6 +137,16 @@ def counts_in_python(step: Step) -> Step:
     return mutant
 
 
+def on_the_cpu(step: Step) -> Step:
+    """Makes its tensors where tensors are made by default."""
+
+    def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
+        after, before = step(state, reward)
+        return after, torch.cat([torch.zeros(1), before.reshape(1)])[1]
+
+    return mutant
+
+
 MUTANTS: dict[str, Callable[[Step], Step]] = {
     "draws noise from torch's global generator": global_noise,
     "draws noise from the module random": python_noise,

@@ -130,9 +130,7 @@ def bootstraps(convention: str, terminated: Tensor, truncated: Tensor) -> Tensor
     "bootstrap", but see `kept`. Raises: ChoiceError.
     """
     lasting = ~terminated
-    return choose(
-        "convention", convention, {"bootstrap": lasting, "drop": lasting, "terminate": lasting & ~truncated}
-    )
+    return choose("convention", convention, {"bootstrap": lasting, "drop": lasting, "terminate": lasting & ~truncated})
 
 
 def kept(convention: str, terminated: Tensor, truncated: Tensor) -> Tensor:

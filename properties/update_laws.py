@@ -24,7 +24,7 @@ from ..core.tree import tree_map
 from . import update_mutants as mutants
 from .compare import EXACT, ROUNDING, Tolerance, require, same
 from .env_laws import through_bytes
-from .law import Law, Mutant, Seen, Suite, lifted
+from .law import Law, Mutant, Seen, Suite, always, lifted
 from .mdps import histories, layered_mdps, objective, values
 from .step_laws import step_laws
 from .strategies import dyadic, from_record, integers, seeds
@@ -108,8 +108,7 @@ def _law(
     *needs: str,
     source: str = CONTRACT,
 ) -> Law:
-    draw = lambda subject: inputs  # noqa: E731
-    return Law(name=name, claim=claim, source=source, inputs=draw, check=check, mutant=mutant, needs=needs)
+    return Law(name=name, claim=claim, source=source, inputs=always(inputs), check=check, mutant=mutant, needs=needs)
 
 
 def _resumed(round_trip: Callable[[Any], Any]) -> Law:

@@ -133,6 +133,13 @@ def mixes_actions(algorithm: Algorithm, state: TrainState, trajectory: Trajector
 
 
 @_around
+def centres_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Normalises what must not be normalised: a constant reward becomes 0."""
+    centred = trajectory.reward - trajectory.reward.mean()
+    return algorithm.update(state, replace(trajectory, reward=centred), key)
+
+
+@_around
 def mixes_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Is off by one in the rewards."""
     return algorithm.update(state, replace(trajectory, reward=trajectory.reward.roll(1, 1)), key)

@@ -12,7 +12,7 @@ from ..core.keys import Key
 from ..core.steps import TimeStep
 from . import wrapper_mutants as mutants
 from .compare import same
-from .law import Law, Mutant, Seen, Suite
+from .law import Law, Mutant, Seen, Suite, always
 from .walks import AnyEnv, Visit, Walk, is_over, key_of, unbroken, walks
 
 CONTRACT = "core.env: what reset and step promise"
@@ -65,8 +65,7 @@ def auto_reset_laws(
                 if came == event:
                     judge(inside, visit, wanted)
 
-        draw = lambda env: several  # noqa: E731
-        return Law(name=name, claim=claim, source=CONTRACT, inputs=draw, check=check, mutant=mutant, needs=(event,))
+        return Law(name=name, claim=claim, source=CONTRACT, inputs=always(several), check=check, mutant=mutant, needs=(event,))
 
     return Suite("auto_reset_laws", tuple(law(*row) for row in AUTO_RESET))
 
@@ -134,9 +133,8 @@ def time_limit_laws(inner: AnyEnv, steps: int) -> Suite:
                 seen("a step before the limit", pair.age < steps)
                 judge(steps, pair)
 
-        draw = lambda env: several  # noqa: E731
         needs = ("the limit",) if steps == 1 else ("the limit", "a step before the limit")
-        return Law(name=name, claim=claim, source=CONTRACT, inputs=draw, check=check, mutant=mutant, needs=needs)
+        return Law(name=name, claim=claim, source=CONTRACT, inputs=always(several), check=check, mutant=mutant, needs=needs)
 
     return Suite("time_limit_laws", tuple(law(*row) for row in TIME_LIMIT))
 

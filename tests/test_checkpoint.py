@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +288,7 @@ def flip(path: Path, position: float) -> None:
         lambda path: flip(path / TENSORS, 0.1),
         lambda path: flip(path / TENSORS, 0.99),
         lambda path: flip(path / MANIFEST, 0.5),
+        lambda path: (path / MANIFEST).write_text((path / MANIFEST).read_text().replace('"threads": ', '"threads": 1')),
         lambda path: (path / MANIFEST).unlink(),
         lambda path: (path / TENSORS).unlink(),
         lambda path: os.truncate(path / TENSORS, 20),
@@ -432,6 +433,7 @@ def test_a_crash_after_any_operation_leaves_the_old_or_the_new(folders: Iterator
     seen = set()
     whole, _ = crash_at(folders, 10**9, False, keep, before)
     assert len(whole.done) >= 10
+    assert all(after in ("sync", "rename") for name, after in pairwise(whole.done) if name == "rename")
     for left in range(len(whole.done) + 1):
         for torn, survives in ((False, True), (True, True), (False, False), (True, False)):
             disk, finished = crash_at(folders, left, torn, keep, before)
@@ -532,11 +534,31 @@ def test_two_saves_at_once_take_turns(tmp_path: Path) -> None:
 
 def test_write_whole_replaces_a_file_and_clears_what_was_left(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    (tmp_path / ".partial-a").write_bytes(b"torn")
-    write_whole(path, b"one")
-    write_whole(path, b"two")
-    assert path.read_bytes() == b"two"
+    for text in (b"one", b"two"):
+        (tmp_path / ".partial-a").write_bytes(b"torn")
+        write_whole(path, text)
+        assert path.read_bytes() == text
     assert [item.name for item in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("survives", [False, True])
+def test_a_file_written_whole_is_the_old_or_the_new_after_a_crash(
+    folders: Iterator[Path], torn: bool, survives: bool
+) -> None:
+    found = []
+    for left in range(5):
+        root, after = next(folders), next(folders)
+        root.mkdir()
+        disk = Disk(root, torn=torn)
+        write_whole(root / "a", b"old one", files=disk.files())
+        disk.left = left
+        with suppress(Crash):
+            write_whole(root / "a", b"new", files=disk.files())
+        disk.after_crash(after, lambda: survives)
+        found.append((after / "a").read_bytes())
+    assert found == sorted(found, reverse=True)
+    assert {*found} == {b"old one", b"new"}
 
 
 def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:

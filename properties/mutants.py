@@ -1,0 +1,144 @@
+"""Families: each suite beside a subject that obeys it and the edits of that subject which the suite is there to catch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import frozen
+from hypothesis import strategies as st
+
+from ..algorithms.a2c import a2c
+from ..algorithms.kl import k2, k3
+from ..algorithms.ppo import order, ppo
+from ..algorithms.value_losses import squared
+from ..core.distributions import Categorical
+from ..core.env import auto_reset, time_limit
+from ..core.envs.cartpole import cartpole
+from ..core.envs.tabular import tabular
+from ..core.networks import functional
+from ..core.optim import adam
+from ..core.policy import actor_critic_mlp
+from ..core.scan import scan
+from ..core.spaces import Box, Discrete
+from . import (
+    checkpoint_mutants,
+    estimator_mutants,
+    kl_mutants,
+    loss_mutants,
+    return_mutants,
+    scan_mutants,
+    step_mutants,
+    update_mutants,
+    wrapper_mutants,
+)
+from .checkpoint_laws import checkpoint_laws, own_store
+from .env_laws import env_laws
+from .estimator_laws import estimator_laws
+from .gradient_laws import gradient_laws
+from .kernel_laws import kernel_laws
+from .kl_laws import kl_laws
+from .law import Mutant, Subject, Suite
+from .loss_laws import loss_laws, masked_loss_laws
+from .machine_laws import machine_laws
+from .machine_mutants import fetcher
+from .policy_laws import categorical_laws, module_laws, policy_laws
+from .probe_laws import probe_laws
+from .return_laws import lambda_return_laws, vtrace_laws
+from .scan_laws import scan_laws
+from .step_laws import step_laws
+from .step_mutants import running_total, totals
+from .strategies import dyadic, smooth
+from .update_laws import order_laws, update_laws
+from .wrapper_laws import auto_reset_laws, time_limit_laws
+
+LIMIT = 4  # steps of an episode in the families of wrappers
+
+
+@frozen
+class Family:
+    """A suite, a right subject, and edits beyond those the laws name themselves."""
+
+    suite: Suite
+    subject: Subject
+    more: tuple[Mutant, ...] = ()
+    night: bool = False  # too slow for the matrix of every day
+
+    @property
+    def mutants(self) -> tuple[Mutant, ...]:
+        """The laws' own mutants, then the others; each edit once."""
+        own = [law.mutant for law in self.suite]
+        return tuple({mutant.edit: mutant for mutant in (*own, *self.more)}.values())
+
+
+def _edits(table: dict[str, Callable[[Subject], Subject]]) -> tuple[Mutant, ...]:
+    return tuple(Mutant(edit, make) for edit, make in table.items())
+
+
+def _constant(table: dict[str, Any]) -> tuple[Mutant, ...]:
+    """Edits that are functions of their own, whatever the subject."""
+    return tuple(Mutant(edit, lambda subject, wrong=wrong: wrong) for edit, wrong in table.items())
+
+
+def _steps_and_folds() -> list[Family]:
+    pairs = st.tuples(smooth((2,)), smooth((2,)))
+    return [
+        Family(step_laws(totals(), carry=0), running_total, _edits(step_mutants.MUTANTS)),
+        Family(scan_laws(), scan, _edits(scan_mutants.MUTANTS)),
+        Family(gradient_laws(pairs, constant=(1,)), squared),
+    ]
+
+
+def _worlds() -> list[Family]:
+    limited = time_limit(cartpole(), LIMIT)
+    return [
+        Family(env_laws, cartpole()),
+        Family(auto_reset_laws(limited), auto_reset(limited), _edits(wrapper_mutants.AUTO_RESET)),
+        Family(time_limit_laws(cartpole(), LIMIT), limited, _edits(wrapper_mutants.TIME_LIMIT)),
+        Family(kernel_laws(), tabular),
+    ]
+
+
+def _objectives() -> list[Family]:
+    from ..algorithms.advantages import gae
+    from ..algorithms.policy_losses import ppo_clip
+    from ..algorithms.returns import lambda_returns
+    from ..algorithms.vtrace import vtrace
+
+    return [
+        Family(estimator_laws(), gae, _constant(estimator_mutants.MUTANTS)),
+        Family(lambda_return_laws(), lambda_returns, _constant(return_mutants.LAMBDA_RETURNS)),
+        Family(vtrace_laws(), vtrace, _constant(return_mutants.VTRACE)),
+        Family(loss_laws(clipped=True), ppo_clip, _constant(loss_mutants.MUTANTS)),
+        Family(masked_loss_laws(), loss_mutants.masked_reference, _constant(loss_mutants.MASKED)),
+        Family(kl_laws(), k3, _constant(kl_mutants.MUTANTS)),
+        Family(kl_laws(unbiased=False), k2),
+    ]
+
+
+def _learners() -> list[Family]:
+    observation, action = Box(-1.0, 1.0, (3,)), Discrete(2)
+    module = torch.nn.Linear(3, 2)
+    torch.nn.init.constant_(module.weight, 0.5)
+    torch.nn.init.constant_(module.bias, 0.25)
+    learner = lambda model: a2c(model, adam(0.01), entropy_coefficient=0.0)  # noqa: E731
+    prober = lambda model: ppo(model, adam(0.02), gamma=0.5, epochs=2, minibatches=2)  # noqa: E731
+    return [
+        Family(policy_laws(observation, action), actor_critic_mlp(observation, action, hidden=(8,))),
+        Family(categorical_laws(), lambda logits: Categorical(logits=logits)),
+        Family(module_laws(dyadic((2, 3))), (module, functional(module))),
+        Family(update_laws(), learner),
+        Family(order_laws(), order, _edits(update_mutants.ORDERS)),
+        Family(probe_laws(gamma=0.5), prober, night=True),
+    ]
+
+
+def _effects() -> list[Family]:
+    return [
+        Family(checkpoint_laws(), own_store(), _edits(checkpoint_mutants.MUTANTS)),
+        Family(machine_laws(), fetcher()),
+    ]
+
+
+def families() -> tuple[Family, ...]:
+    """Every suite of this package with a subject and its mutants."""
+    return tuple(_steps_and_folds() + _worlds() + _objectives() + _learners() + _effects())

@@ -1,0 +1,126 @@
+"""What sets a run: names and numbers, in groups that the recipes share. The command line is made from these classes."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+import attrs
+from attrs import evolve, frozen
+
+from ...algorithms.hyperparameters import check_number
+from ...core.errors import ChoiceError, choose, message
+from .machine import Loop, plan
+
+A = TypeVar("A")
+SEEDS = 2**63 - 1
+
+
+@frozen
+class Experience:
+    """Where experience comes from."""
+
+    env: str  # the environment
+    seed: int = 0  # every random number of the run follows from it
+    steps: int = 500_000  # in the environment, all worlds together; rounded up to whole chunks of iterations
+    envs: int = 4  # worlds that are played side by side
+    horizon: int = 128  # steps in each of them from one update to the next
+    normalize: Literal["none", "observations", "rewards", "both"] = "none"  # what is scaled by its running spread
+
+
+@frozen
+class Learner:
+    """What learns, and how fast."""
+
+    hidden: tuple[int, ...] = (64, 64)  # sizes of the hidden layers, of policy and value each
+    activation: Literal["elu", "gelu", "identity", "relu", "silu", "tanh"] = "tanh"  # between the layers
+    learning_rate: float = 2.5e-4  # of Adam
+    anneal: bool = True  # let the learning rate fall to 0 over the run
+    max_gradient_norm: float = 0.5  # longer gradients are shortened to it
+    gamma: float = 0.99  # what a reward is worth one step later
+
+
+@frozen
+class Process:
+    """How the computer goes about it."""
+
+    threads: int = 1  # of PyTorch; more help large batches only
+    checkpoints: int = 10  # written in the course of the run, the last at its end; three are kept
+    backend: Literal["inductor", "aot_eager", "none"] = "inductor"  # of the compiler; "none" is slow and easy to debug
+
+
+def iteration_steps(experience: Experience) -> int:
+    """Steps in the environment from one update to the next."""
+    return experience.envs * experience.horizon
+
+
+def loop_of(experience: Experience, process: Process) -> Loop:
+    """Where the run begins, with its length and its chunks."""
+    return plan(math.ceil(experience.steps / iteration_steps(experience)), process.checkpoints)
+
+
+def check_shared(experience: Experience, learner: Learner, process: Process) -> None:
+    """Refuses numbers with which nothing can be trained, by the name of their flag. Raises: ChoiceError."""
+    check_whole("--seed", experience.seed, 0, SEEDS)
+    for name in ("steps", "envs", "horizon"):
+        check_whole(flag(name), getattr(experience, name), 1)
+    for size in learner.hidden:
+        check_whole("--hidden", size, 1)
+    for name in ("threads", "checkpoints"):
+        check_whole(flag(name), getattr(process, name), 1)
+    check_number("--learning-rate", learner.learning_rate, 0.0, 1.0)
+    check_number("--max-gradient-norm", learner.max_gradient_norm, 0.0)
+    check_number("--gamma", learner.gamma, 0.0, 1.0)
+
+
+def check_whole(where: str, number: int, low: int, high: int | None = None) -> None:
+    """Raises ChoiceError unless low <= number <= high.
+
+    >>> check_whole("--envs", 0, 1)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --envs is 0, wanted at least 1; change it
+    """
+    if number < low or (high is not None and number > high):
+        wanted = f"at least {low}" if high is None else f"from {low} to {high}"
+        raise ChoiceError(message(where, got=number, wanted=wanted, remedy="change it"))
+
+
+def flag(name: str) -> str:
+    """How the command line spells an argument.
+
+    >>> flag("learning_rate")
+    '--learning-rate'
+    """
+    return "--" + name.replace("_", "-")
+
+
+def flatten(arguments: Any) -> dict[str, Any]:
+    """All names and numbers of a recipe's arguments, those of its groups among them.
+
+    >>> flatten(Process())
+    {'threads': 1, 'checkpoints': 10, 'backend': 'inductor'}
+    """
+    flat: dict[str, Any] = {}
+    for field in attrs.fields(type(arguments)):
+        value = getattr(arguments, field.name)
+        flat |= flatten(value) if attrs.has(type(value)) else {field.name: value}
+    return flat
+
+
+def changed(arguments: A, changes: Mapping[str, Any]) -> A:
+    """The arguments with some of them changed, in whatever group they stand. Raises: ChoiceError for another name.
+
+    >>> changed(Process(), {"threads": 2})
+    Process(threads=2, checkpoints=10, backend='inductor')
+    """
+    known = flatten(arguments)
+    for name in changes:
+        choose("arguments: name", name, known)
+    parts = {}
+    for field in attrs.fields(type(arguments)):  # type: ignore[arg-type]
+        value = getattr(arguments, field.name)
+        if attrs.has(type(value)):
+            within = flatten(value).keys() & changes.keys()
+            parts[field.name] = changed(value, {name: changes[name] for name in within})
+        elif field.name in changes:
+            parts[field.name] = changes[field.name]
+    return evolve(arguments, **parts)  # type: ignore[misc]

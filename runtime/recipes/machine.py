@@ -1,0 +1,132 @@
+"""Training as a pure machine: when to train, to report, to save and to stop.
+
+One command is under way at any time, so that Ctrl-C falls between two of them: the chunk in flight is finished, saved, and
+nothing else is begun. A state whose numbers are not finite is reported and never saved.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+
+from ...core.errors import ChoiceError, message
+from ...core.machine import Command, Event, Failed, Interrupted, Machine, Stop
+
+Row = Mapping[str, float]  # the numbers of one iteration; "finite" is 1 where parameters and rewards were
+
+
+@frozen
+class Loop:
+    """Where a run stands. Every checkpoint holds it, and it says all that the machine needs to go on."""
+
+    iterations: int  # of the whole run
+    chunk: int  # of them in one call of the program; divides `iterations`
+    every: int  # of them between two checkpoints; a multiple of `chunk`
+    iteration: int = 0  # done
+    saved: int = 0  # those of them that are in a checkpoint
+    diverged: int = 0  # the number, from 1, of the first one that gave numbers which are not finite
+    interrupted: bool = False
+
+
+@frozen
+class Train:
+    """Do so many iterations."""
+
+    iterations: int
+
+
+@frozen
+class Trained:
+    """They were done: a row for each."""
+
+    rows: tuple[Row, ...]
+
+
+@frozen
+class Log:
+    """Report these rows."""
+
+    rows: tuple[Row, ...]
+
+
+@frozen
+class Logged:
+    """They were reported."""
+
+
+@frozen
+class Save:
+    """Write a checkpoint from which a machine goes on with `loop`."""
+
+    loop: Loop
+
+
+@frozen
+class Saved:
+    """The checkpoint of that iteration is on the disk."""
+
+    iteration: int
+
+
+FINISHED, INTERRUPTED, DIVERGED = Stop("finished"), Stop("interrupted"), Stop("diverged")
+
+
+def plan(iterations: int, checkpoints: int) -> Loop:
+    """A run of at least so many iterations, cut into chunks and saved so many times, evenly spread.
+
+    A chunk is a twentieth of a short run and ten iterations of a long one; the run is rounded up to whole chunks. It depends
+    on nothing else, so that a resumed run has the chunks of one that never stopped. Raises: ChoiceError.
+
+    >>> plan(977, 10)
+    Loop(iterations=980, chunk=10, every=100, iteration=0, saved=0, diverged=0, interrupted=False)
+    """
+    if iterations < 1 or checkpoints < 1:
+        got, wanted = (iterations, checkpoints), "both at least 1"
+        raise ChoiceError(message("plan: (iterations, checkpoints)", got=got, wanted=wanted, remedy="raise them"))
+    chunk = max(1, min(10, iterations // 20))
+    chunks = math.ceil(iterations / chunk)
+    return Loop(iterations=chunks * chunk, chunk=chunk, every=chunk * math.ceil(chunks / checkpoints))
+
+
+def trainer_machine() -> Machine[Loop]:
+    """The machine: Started, Trained, Logged, Saved, Interrupted and Failed in; Train, Log, Save and Stop out.
+
+    A failed command gets no answer, so that the driver raises what the handler raised.
+
+    >>> step = trainer_machine().step
+    >>> step(Loop(iterations=2, chunk=1, every=2), Trained(({"finite": 1.0},)))[1]
+    (Log(rows=({'finite': 1.0},)),)
+    >>> step(Loop(iterations=2, chunk=1, every=2, iteration=1), Logged())[1]
+    (Train(iterations=1),)
+    """
+    return Machine(_step)
+
+
+def _step(loop: Loop, event: Event) -> tuple[Loop, tuple[Command, ...]]:
+    if isinstance(event, Interrupted):
+        return evolve(loop, interrupted=True), ()
+    if isinstance(event, Failed):
+        return loop, ()
+    if isinstance(event, Trained):
+        return _trained(loop, event.rows), (Log(event.rows),)
+    if isinstance(event, Saved):
+        loop = evolve(loop, saved=event.iteration)
+    return loop, (_next(loop),)
+
+
+def _trained(loop: Loop, rows: tuple[Any, ...]) -> Loop:
+    faulty = [number for number, row in enumerate(rows, loop.iteration + 1) if row["finite"] != 1.0]
+    return evolve(loop, iteration=loop.iteration + len(rows), diverged=faulty[0] if faulty else 0)
+
+
+def _next(loop: Loop) -> Command:
+    if loop.diverged:
+        return DIVERGED
+    finished = loop.iteration >= loop.iterations
+    due = finished or loop.interrupted or loop.iteration % loop.every == 0
+    if due and loop.iteration > loop.saved:
+        return Save(evolve(loop, saved=loop.iteration, interrupted=False))
+    if finished:
+        return FINISHED
+    return INTERRUPTED if loop.interrupted else Train(loop.chunk)

@@ -1,0 +1,138 @@
+"""A look at an environment before anything is built on it: one reset and one step, in single and in batch."""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..core import keys
+from ..core.check import check
+from ..core.env import Env, batched
+from ..core.errors import ChoiceError, DtypeError, NonFiniteError, ShapeError, StructureError, message
+from ..core.spaces import Box, Discrete, Space, contains, field, sample
+from ..core.steps import TimeStep
+from ..core.tree import all_finite, leaf_names, leaves, same_structure
+
+P = TypeVar("P")
+S = TypeVar("S")
+
+
+def validate(env: Env[P, S]) -> Env[P, S]:
+    """Returns `env`, one world, if a reset and a step of it keep the contract that training relies on.
+
+    State and observation keep structure, shapes and dtypes; observations are of their space; reward and flags are numbers
+    without axes, the reward a finite float; a reset has reward 0 and no flag; nothing that was passed is written to; and
+    both run under vmap. What one step cannot show is for `purestep.properties.env_laws`.
+
+    Raises: StructureError, ShapeError, DtypeError, NonFiniteError, ChoiceError; the first fault, with its remedy.
+
+    >>> from purestep.core.envs.cartpole import cartpole
+    >>> env = cartpole()
+    >>> validate(env) is env
+    True
+    """
+    key, action_key, step_key = keys.split(keys.key(0), 3)
+    action = sample(env.action_space, action_key)
+    state, first = _told("reset", _unwritten("reset", env.reset, params=env.params, key=key))
+    _reset_tells_nothing(first)
+    arguments = {"params": env.params, "state": state, "action": action, "key": step_key}
+    after, timestep = _told("step", _unwritten("step", env.step, **arguments))
+    same_structure("validate: step: state", after, state)
+    for name, told in (("reset", first), ("step", timestep)):
+        _finite(f"validate: {name}", told)
+        _member(f"validate: {name}: observation", env.observation_space, told.observation)
+        same_structure(f"validate: {name}: next_observation", told.next_observation, first.observation)
+    same_structure("validate: step: reward", timestep.reward, first.reward)
+    _in_batch(env, action)
+    return env
+
+
+def _told(where: str, result: Any) -> tuple[Any, TimeStep]:
+    """The result as (state, timestep), the timestep being of one world."""
+    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], TimeStep)):
+        got = [type(part).__name__ for part in result] if isinstance(result, tuple) else type(result).__name__
+        remedy = "return both, the second made by `first` or `following`"
+        raise StructureError(message(f"validate: {where}", got=got, wanted="(state, TimeStep)", remedy=remedy))
+    state, timestep = result
+    try:
+        check(timestep, ())
+    except (StructureError, ShapeError, DtypeError) as fault:
+        raise type(fault)(f"validate: {where}: {fault}") from fault
+    return state, timestep
+
+
+def _unwritten(where: str, function: Callable[..., Any], **arguments: Any) -> Any:
+    """What the function returns, if it has written into none of its arguments."""
+    names, tensors = leaf_names(arguments), leaves(arguments)
+    for name, leaf in zip(names, tensors, strict=True):
+        if not isinstance(leaf, Tensor):
+            got, remedy = type(leaf).__name__, "wrap it in torch.tensor, or make the field static"
+            raise StructureError(message(f"validate: {where}: {name}", got=got, wanted="a tensor", remedy=remedy))
+    before = [leaf._version for leaf in tensors]
+    result = function(*arguments.values())
+    for name, leaf, version in zip(names, tensors, before, strict=True):
+        if leaf._version != version:
+            remedy = "compute a new tensor instead of writing into this one (x = x + 1, not x += 1)"
+            raise StructureError(
+                message(f"validate: {where}: {name}", got="written to", wanted="left as it was", remedy=remedy)
+            )
+    return result
+
+
+def _reset_tells_nothing(first: TimeStep) -> None:
+    if bool(first.terminated) or bool(first.truncated) or float(first.reward) != 0.0:
+        got = f"reward {float(first.reward)}, terminated {bool(first.terminated)}, truncated {bool(first.truncated)}"
+        remedy = "make the TimeStep of a reset with `first(observation)`"
+        raise ChoiceError(message("validate: reset", got=got, wanted="reward 0 and no flag", remedy=remedy))
+
+
+def _finite(where: str, told: TimeStep) -> None:
+    for name in ("reward", "observation"):
+        if not bool(all_finite(getattr(told, name))):
+            remedy = "keep the world's numbers within bounds, and divide by nothing that can be 0"
+            raise NonFiniteError(message(f"{where}: {name}", got="NaN or infinite", wanted="finite", remedy=remedy))
+
+
+def _member(where: str, space: Space, value: Any) -> None:
+    """Raises unless the value has the shape and dtype of the space, and lies in it."""
+    if not isinstance(space, Discrete | Box):
+        for name, inner in space.spaces:
+            _member(f"{where}.{name}", inner, field(value, name))
+        return
+    if not isinstance(value, Tensor):
+        got, remedy = type(value).__name__, "describe it with Fields, or make it one tensor"
+        raise StructureError(message(where, got=got, wanted="a tensor", remedy=remedy))
+    shape = () if isinstance(space, Discrete) else space.shape
+    if tuple(value.shape) != shape:
+        remedy = "change observation_space, or what the world shows"
+        raise ShapeError(message(where, got=list(value.shape), wanted=list(shape), remedy=remedy))
+    if isinstance(space, Discrete) and value.dtype != torch.int64:
+        raise DtypeError(message(where, got=value.dtype, wanted="torch.int64", remedy="convert it with .to"))
+    if math.prod(shape) and not bool(contains(space, value)):
+        got, remedy = shortened(value), "widen observation_space, or keep the world within it"
+        raise ChoiceError(message(where, got=got, wanted=f"in {space}", remedy=remedy))
+
+
+def shortened(value: Tensor, limit: int = 6) -> str:
+    """The numbers of a tensor, the first few of many.
+
+    >>> shortened(torch.arange(9), 2)
+    '[0, 1, ...]'
+    """
+    numbers = [str(number) for number in value.flatten()[:limit].tolist()]
+    return f"[{', '.join(numbers + ['...'] * (value.numel() > limit))}]"
+
+
+def _in_batch(env: Env[Any, Any], action: Tensor) -> None:
+    """Raises unless two worlds at once can be reset and moved."""
+    two = batched(env, 2)
+    try:
+        state, _ = two.reset(env.params, keys.key(0))
+        two.step(env.params, state, torch.stack([action, action]), keys.key(1))
+    except Exception as fault:
+        got = f"refused by torch.vmap ({str(fault).strip().splitlines()[0]})"
+        remedy = "write choices with torch.where, and call neither .item() nor bool() on a tensor"
+        wanted = "the same code for one world and for many"
+        raise StructureError(message("validate: step", got=got, wanted=wanted, remedy=remedy)) from fault
