@@ -1,17 +1,19 @@
 """Laws, strategies and mutants for reinforcement learning written as pure steps: for users' code as for our own.
 
     from purestep.properties import check, env_laws, verify
-    test_my_world = check(env_laws, my_world())        # pytest: test_my_world[inputs_stay], test_my_world[batch_is_singles], ...
+    test_my_world = check(env_laws, my_world())        # pytest: test_my_world[inputs_stay], ...
     print(verify(env_laws, my_world()))                # the same without pytest
 
 A law is an equation over drawn inputs; it says what it must have seen to mean anything, and which mistake it is there to
 catch. A suite is a set of laws: `suite + (law,)`, `suite - {"name"}`.
 """
 
+from .categorical_laws import categorical_laws as categorical_laws
 from .check import check as check
 from .check import verify as verify
 from .checkpoint_laws import Store as Store
 from .checkpoint_laws import checkpoint_laws as checkpoint_laws
+from .classify import classify as classify
 from .compare import CURVATURE as CURVATURE
 from .compare import DOUBLE as DOUBLE
 from .compare import EXACT as EXACT
@@ -22,7 +24,6 @@ from .compare import require as require
 from .compare import same as same
 from .env_laws import env_laws as env_laws
 from .env_laws import env_suite as env_suite
-from .estimator_laws import classify as classify
 from .estimator_laws import estimator_laws as estimator_laws
 from .estimator_laws import estimator_step_laws as estimator_step_laws
 from .gradient_laws import gradient_laws as gradient_laws
@@ -37,17 +38,17 @@ from .law import Suite as Suite
 from .law import Vacuous as Vacuous
 from .law import lifted as lifted
 from .loss_laws import loss_laws as loss_laws
-from .loss_laws import masked_loss_laws as masked_loss_laws
 from .machine_laws import Play as Play
 from .machine_laws import machine_laws as machine_laws
+from .masked_loss_laws import masked_loss_laws as masked_loss_laws
 from .mdps import layered_mdps as layered_mdps
 from .mdps import tabular_mdps as tabular_mdps
-from .policy_laws import categorical_laws as categorical_laws
-from .policy_laws import module_laws as module_laws
+from .module_laws import module_laws as module_laws
+from .order_laws import order_laws as order_laws
 from .policy_laws import policy_laws as policy_laws
 from .probe_laws import probe_laws as probe_laws
 from .profiles import Profile as Profile
-from .profiles import named as profile
+from .profiles import named_profile as named_profile
 from .report import Report as Report
 from .report import Result as Result
 from .return_laws import lambda_return_laws as lambda_return_laws
@@ -71,7 +72,6 @@ from .strategies import smooth as smooth
 from .streams import Stream as Stream
 from .streams import discounted as discounted
 from .streams import streams as streams
-from .update_laws import order_laws as order_laws
 from .update_laws import update_laws as update_laws
 from .walks import Walk as Walk
 from .walks import walks as walks

@@ -34,7 +34,8 @@ def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples =
             raise failure(result) from result.error
 
     test.__doc__ = f"{suite.name}, {name_of(subject)}"
-    return test
+    marked: Callable[..., None] = test
+    return marked
 
 
 def verify(

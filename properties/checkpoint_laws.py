@@ -1,5 +1,6 @@
 """Laws of checkpoints (C1 to C3): nothing is lost, a crash at any moment leaves the old or the new, no other shape is taken."""
 
+import itertools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from ..core.errors import CheckpointError
 from ..core.record import record
-from ..core.tree import leaf_names
+from ..core.tree import leaf_names, tree_map
 from ..runtime.effects import checkpoint
 from ..runtime.effects.files import Files
 from . import checkpoint_mutants as mutants
@@ -101,16 +102,23 @@ def _law(
             check(store, drawn, seen, Path(folder))
 
     return Law(
-        name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=in_folder, mutant=mutant, needs=needs, most=200
+        name=name,
+        claim=claim,
+        source=SOURCE,
+        inputs=always(inputs),
+        check=in_folder,
+        mutant=mutant,
+        needs=needs,
+        most=200,
     )
 
 
 def _as_bits(tree: Any) -> Any:
-    return torch.utils._pytree.tree_map(bits, tree)
+    return tree_map(bits, tree)
 
 
 def _blank(tree: Any) -> Any:
-    return torch.utils._pytree.tree_map(torch.zeros_like, tree)
+    return tree_map(torch.zeros_like, tree)
 
 
 def _nothing_lost() -> Law:
@@ -139,7 +147,7 @@ def _small(value: int) -> dict[str, Tensor]:
 
 def _newest_wins() -> Law:
     def check(store: Store, steps: list[int], seen: Seen, run: Path) -> None:
-        seen("a step that goes back", any(b <= a for a, b in zip(steps, steps[1:], strict=False)))
+        seen("a step that goes back", any(b <= a for a, b in itertools.pairwise(steps)))
         for i, step in enumerate(steps):
             store.save(run, step, _small(i), CrashingFiles(-1).files)
             same(f"the newest after save {i + 1}", store.newest(run, _small(-1)), _small(i))

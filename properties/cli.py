@@ -10,20 +10,23 @@ from typing import Any
 
 from ..core.env import Env
 from ..core.errors import PurestepError, StructureError, choose, message
+from .categorical_laws import categorical_laws
 from .check import verify
 from .checkpoint_laws import Store, checkpoint_laws
+from .classify import classify
 from .env_laws import env_laws
-from .estimator_laws import classify, estimator_laws
+from .estimator_laws import estimator_laws
 from .kl_laws import kl_laws
 from .law import Suite
-from .loss_laws import loss_laws, masked_loss_laws
+from .loss_laws import loss_laws
 from .machine_laws import Play, machine_laws
-from .policy_laws import categorical_laws
+from .masked_loss_laws import masked_loss_laws
+from .order_laws import order_laws
 from .probe_laws import probe_laws
-from .profiles import ORDER, named
+from .profiles import ORDER, named_profile
 from .return_laws import lambda_return_laws, vtrace_laws
 from .scan_laws import scan_laws
-from .update_laws import order_laws, update_laws
+from .update_laws import update_laws
 
 SUITES: Mapping[str, Callable[[], Suite]] = {
     "env": lambda: env_laws,
@@ -117,7 +120,7 @@ def verify_command(arguments: Sequence[str]) -> int:
         return int(stop.code or 0)
     try:
         subject, suite = subject_of(load(options.target), options.suite)
-        report = verify(suite, subject, skip=skips(options.skip), profile=named(options.laws))
+        report = verify(suite, subject, skip=skips(options.skip), profile=named_profile(options.laws))
     except PurestepError as error:
         print(f"purestep verify: {error}", file=sys.stderr)
         return 2

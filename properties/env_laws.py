@@ -78,9 +78,7 @@ def _law(
     check: Callable[[AnyEnv, Any, Seen], None],
     *needs: str,
 ) -> Law:
-    return Law(
-        name=name, claim=claim, source=CONTRACT, inputs=always(walk), check=check, mutant=mutant, needs=needs
-    )
+    return Law(name=name, claim=claim, source=CONTRACT, inputs=always(walk), check=check, mutant=mutant, needs=needs)
 
 
 def _members(walk: SearchStrategy[Walk]) -> Law:

@@ -1,6 +1,7 @@
-"""Laws of advantage estimators (E1 to E8). The subject: f(rewards, values, next_values, terminated, truncated, *, gamma, lambda_).
+"""Laws of advantage estimators (E1 to E8, E11, E12).
 
-On drawn values (multiples of 1/4, gamma and lambda halves) every law asks for equal bits.
+The subject: f(rewards, values, next_values, terminated, truncated, *, gamma, lambda_) -> advantages, all [T]. On drawn
+values (multiples of 1/4, gamma and lambda 0, 1/2 or 1) every law but the last two asks for equal bits.
 """
 
 from collections.abc import Callable
@@ -16,13 +17,22 @@ from . import estimator_mutants as mutants
 from .compare import same
 from .exact_laws import expected_advantage, gradient_is_exact
 from .law import Law, Mutant, Seen, Suite, always
-from .profiles import Profile, named
-from .report import PASSED
-from .run import run
 from .step_laws import step_laws
 from .strategies import LENGTHS, dyadic, flags, from_record
-from .streams import CONVENTIONS, FRACTIONS, Discounted, Stream, bootstraps, discounted, episodes, events, kept
-from .streams import last_of_episode, over, twins, with_rows
+from .streams import (
+    FRACTIONS,
+    Discounted,
+    Stream,
+    bootstraps,
+    discounted,
+    episodes,
+    events,
+    kept,
+    last_of_episode,
+    over,
+    twins,
+    with_rows,
+)
 
 Estimator = Callable[..., Tensor]
 Twins = tuple[Discounted, Stream]
@@ -273,18 +283,3 @@ def _shaping(convention: str) -> Law:
         *ENDS,
         source="derived from Ng, Harada and Russell 1999: the potential cancels in each temporal difference",
     )
-
-
-def classify(estimator: Estimator, *, profile: Profile | None = None) -> str:
-    """The convention whose laws an estimator obeys, or "none of these".
-
-    >>> from ..algorithms.advantages import gae
-    >>> classify(gae)
-    'bootstrap'
-    """
-    profile = profile or named("quick")
-    for convention in CONVENTIONS:
-        laws = estimator_laws(convention)
-        if all(run(law, estimator, profile=profile, shrink=False).outcome == PASSED for law in laws):
-            return convention
-    return "none of these"

@@ -75,9 +75,10 @@ def columns(all_: Histories, value: Tensor) -> tuple[Tensor, ...]:
     return all_.reward, value[all_.state], value[all_.next_state], all_.terminated, all_.truncated
 
 
-def each(function: Callable[..., Any], *tensors: Tensor) -> Any:
+def each(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """The function of one stream [H], on all streams [H, N]."""
-    return torch.vmap(function, in_dims=1, out_dims=1)(*tensors)
+    result: Tensor = torch.vmap(function, in_dims=1, out_dims=1)(*tensors)
+    return result
 
 
 def _given(all_: Histories, quantity: Tensor, shape: tuple[int, ...], *by: Tensor) -> tuple[Tensor, Tensor]:

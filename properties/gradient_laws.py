@@ -7,6 +7,7 @@ import torch
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
+from ..core.tree import leaves
 from . import gradient_mutants as mutants
 from .compare import CURVATURE, require, same
 from .law import Law, Mutant, Seen, Suite, always
@@ -77,9 +78,7 @@ def slopes_of(function: Any) -> Function:
     """The function of tensors in a function that gives a record or tuple: the sum of its floating-point leaves."""
 
     def total(*arguments: Tensor) -> Tensor:
-        parts = [
-            leaf.sum() for leaf in torch.utils._pytree.tree_leaves(function(*arguments)) if leaf.is_floating_point()
-        ]
+        parts = [leaf.sum() for leaf in leaves(function(*arguments)) if leaf.is_floating_point()]
         result: Tensor = torch.stack(parts).sum()
         return result
 

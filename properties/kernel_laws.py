@@ -15,8 +15,9 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from ..core import keys
 from ..core.env import halves
 from ..core.envs.tabular import TabularMDP, TabularState
+from ..core.record import replace
 from ..core.tree import tree_map
-from . import env_mutants as mutants
+from . import kernel_mutants as mutants
 from .compare import same
 from .law import Law, Mutant, Seen, Suite, always
 from .mdps import tabular_mdps
@@ -100,7 +101,7 @@ def _beginnings() -> Law:
     def check(build: Build, place: Place, seen: Seen) -> None:
         states = len(place.mdp.initial)
         chosen = torch.zeros(states).index_fill(0, torch.tensor(place.state), 1.0)
-        env = build(attrs.evolve(place.mdp, initial=chosen))
+        env = build(replace(place.mdp, initial=chosen))
         state, _ = torch.vmap(lambda key: env.reset(env.params, key))(keys.split(keys.key(0), 16))
         same("where it begins", state.index, torch.full((16,), place.state))
 

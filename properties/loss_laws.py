@@ -1,7 +1,7 @@
 """Laws of policy losses, one number a step (L1 to L3, L5, L6 and the gradients of S7).
 
 The subject: f(log_prob, behaviour_log_prob, advantage, *, clip) -> loss [*], to be minimised; a loss without a clip is asked
-without one. A reduced loss, f(log_prob, behaviour_log_prob, advantage, mask) -> [], has laws of its own.
+without one. A loss that reduces has laws of its own, in masked_loss_laws.
 """
 
 import math
@@ -18,7 +18,7 @@ from . import loss_mutants as mutants
 from .compare import CURVATURE, ROUNDING, require, same
 from .law import Broken, Law, Mutant, Seen, Suite, always
 from .loss_mutants import Batch, Loss
-from .strategies import dyadic, log_prob_pairs, masks, smooth
+from .strategies import dyadic, log_prob_pairs, smooth
 
 CLIPS = (0.25, 0.0, 0.5)
 PPO = "Schulman et al. 2017, arXiv:1707.06347, section 3"
@@ -55,6 +55,11 @@ def gradient(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
     if not value.requires_grad:
         return torch.zeros_like(at)
     return torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)[0]
+
+
+def _mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
+    """The batch with every tensor changed."""
+    return Batch(change(batch.log_prob), change(batch.behaviour_log_prob), change(batch.advantage), batch.clip)
 
 
 def _law(
@@ -170,9 +175,13 @@ def _unclipped(clipped: bool) -> Law:
 
 def _constants(clipped: bool) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
-        for name in ("behaviour_log_prob", "advantage"):
-            at = getattr(batch, name)
-            got = gradient(lambda x, name=name: judge(loss, batch, clipped, **{name: x}), at)  # type: ignore[misc]
+        slopes = {
+            "behaviour_log_prob": gradient(
+                lambda x: judge(loss, batch, clipped, behaviour_log_prob=x), batch.behaviour_log_prob
+            ),
+            "advantage": gradient(lambda x: judge(loss, batch, clipped, advantage=x), batch.advantage),
+        }
+        for name, got in slopes.items():
             require(not bool(got.any()), f"the gradient with respect to {name} is {got.tolist()}, wanted 0")
 
     return _law(
@@ -191,18 +200,19 @@ def _poisoned(draw: DrawFn) -> tuple[Batch, Tensor, float]:
     return batch, torch.tensor(rows), draw(st.sampled_from(POISON))
 
 
+def _kept_slope(loss: Loss, batch: Batch, clipped: bool, kept: Tensor) -> Tensor:
+    return gradient(lambda x: judge(loss, batch, clipped, log_prob=x)[kept], batch.log_prob)
+
+
 def _padding(clipped: bool) -> Law:
     def check(loss: Loss, inputs: tuple[Batch, Tensor, float], seen: Seen) -> None:
         batch, padded, poison = inputs
         kept = ~padded
         seen("a padded step beside a real one", padded.any() & kept.any())
-        names = ("log_prob", "behaviour_log_prob", "advantage")
-        other = attrs.evolve(batch, **{name: torch.where(padded, poison, getattr(batch, name)) for name in names})
+        other = _mapped(batch, lambda x: torch.where(padded, poison, x))
         wanted, got = judge(loss, batch, clipped), judge(loss, other, clipped)
         same(f"the loss beside {poison}", got[kept], wanted[kept])
-        slopes = [
-            gradient(lambda x, b=b: judge(loss, b, clipped, log_prob=x)[kept], b.log_prob) for b in (batch, other)
-        ]  # type: ignore[misc]
+        slopes = [_kept_slope(loss, one, clipped, kept) for one in (batch, other)]
         same(f"the gradient beside {poison}", slopes[1][kept], slopes[0][kept])
 
     return _law(
@@ -226,8 +236,7 @@ def _permutation(clipped: bool) -> Law:
     def check(loss: Loss, inputs: tuple[Batch, list[int]], seen: Seen) -> None:
         batch, order = inputs
         seen("another order", order != sorted(order))
-        names = ("log_prob", "behaviour_log_prob", "advantage")
-        other = attrs.evolve(batch, **{name: getattr(batch, name)[order] for name in names})
+        other = _mapped(batch, lambda x: x[order])
         same("the permuted batch's loss", judge(loss, other, clipped), judge(loss, batch, clipped)[order])
 
     return _law(
@@ -261,120 +270,4 @@ def _smooth(clipped: bool) -> Law:
         check,
         inputs=_smooth_points(),
         source="derived: central differences in float64, away from kinks",
-    )
-
-
-@attrs.frozen
-class Padded:
-    """A batch [B, L] of which each row counts up to its own length."""
-
-    batch: Batch
-    mask: Tensor
-    poison: float
-    more: int  # columns of padding to add
-
-
-@st.composite
-def padded_batches(draw: DrawFn) -> Padded:
-    """Rows of different lengths, some of them empty."""
-    rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 2, 4)))
-    log_prob, behaviour = draw(log_prob_pairs((rows, length)))
-    batch = Batch(log_prob, behaviour, draw(dyadic((rows, length))), 0.25)
-    return Padded(batch, draw(masks(rows, length)), draw(st.sampled_from(POISON)), draw(st.sampled_from((0, 1, 3))))
-
-
-def masked_loss_laws() -> Suite:
-    """The laws of a reduced loss: f(log_prob, behaviour_log_prob, advantage, mask), each [B, L], gives one number."""
-    return Suite("masked_loss_laws", (_padding_is_nothing(), _more_padding(), _nothing_counts(), _rows_permute()))
-
-
-Masked = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-def _value_and_gradient(loss: Masked, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
-    leaf = batch.log_prob.detach().clone().requires_grad_()
-    value = loss(leaf, batch.behaviour_log_prob, batch.advantage, mask)
-    return value.detach(), torch.autograd.grad(value, leaf)[0]
-
-
-def _refilled(batch: Batch, mask: Tensor, fill: float) -> Batch:
-    names = ("log_prob", "behaviour_log_prob", "advantage")
-    return attrs.evolve(batch, **{name: torch.where(mask, getattr(batch, name), fill) for name in names})
-
-
-def _padding_is_nothing() -> Law:
-    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
-        seen("padding beside real steps", (~drawn.mask).any() & drawn.mask.any())
-        wanted = _value_and_gradient(loss, _refilled(drawn.batch, drawn.mask, 0.0), drawn.mask)
-        got = _value_and_gradient(loss, _refilled(drawn.batch, drawn.mask, drawn.poison), drawn.mask)
-        same(f"(loss, gradient) with padding of {drawn.poison}", got, wanted)
-        require(not bool(wanted[1][~drawn.mask].any()), "a padded step has a gradient")
-
-    return _law(
-        "padding_is_nothing",
-        "Whatever stands in the padding, NaN and infinity included, value and gradient keep their bits.",
-        ("multiplies the losses by the mask, which leaves NaN where it was", mutants.multiplies_by_mask),
-        check,
-        "padding beside real steps",
-        inputs=padded_batches(),
-        source=PADDING,
-    )
-
-
-def _more_padding() -> Law:
-    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
-        seen("more padding", drawn.more > 0)
-        pad = lambda x: torch.nn.functional.pad(x, (0, drawn.more))  # noqa: E731
-        names = ("log_prob", "behaviour_log_prob", "advantage")
-        longer = attrs.evolve(drawn.batch, **{name: pad(getattr(drawn.batch, name)) for name in names})
-        wanted = _value_and_gradient(loss, drawn.batch, drawn.mask)
-        got = _value_and_gradient(loss, longer, pad(drawn.mask))
-        same("the loss of a longer batch", got[0], wanted[0], ROUNDING)
-        same("the gradient of a longer batch", got[1], pad(wanted[1]), ROUNDING)
-
-    return _law(
-        "length_of_padding",
-        "More columns of padding change neither value nor gradient.",
-        ("divides by the size of the batch, padding included", mutants.mean_over_all),
-        check,
-        "more padding",
-        inputs=padded_batches(),
-        source=PADDING,
-    )
-
-
-def _nothing_counts() -> Law:
-    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
-        value, slope = _value_and_gradient(loss, drawn.batch, torch.zeros_like(drawn.mask))
-        same("the loss of nothing", value, torch.zeros_like(value))
-        same("its gradient", slope, torch.zeros_like(slope))
-
-    return _law(
-        "nothing_counts_for_nothing",
-        "A batch without a single real step has loss 0 and gradient 0, never NaN.",
-        ("divides by the number of real steps, which may be 0", mutants.divides_by_count),
-        check,
-        inputs=padded_batches(),
-        source="verl 785, prime-rl 1961: NaN on a micro-batch that is all masked",
-    )
-
-
-def _rows_permute() -> Law:
-    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
-        seen("several rows", len(drawn.mask) > 1)
-        names = ("log_prob", "behaviour_log_prob", "advantage")
-        turned = attrs.evolve(drawn.batch, **{name: getattr(drawn.batch, name).flip(0) for name in names})
-        wanted = _value_and_gradient(loss, drawn.batch, drawn.mask)
-        got = _value_and_gradient(loss, turned, drawn.mask.flip(0))
-        same("the loss in another order", got[0], wanted[0], ROUNDING)
-        same("the gradient in another order", got[1], wanted[1].flip(0), ROUNDING)
-
-    return _law(
-        "rows_permute",
-        "The order of the rows does not matter to the reduced loss.",
-        ("weighs the first row as if it were alone", mutants.first_row_denominator),
-        check,
-        "several rows",
-        inputs=padded_batches(),
-        source="derived: a sum over sequences has no order",
     )

@@ -50,7 +50,16 @@ def machine_laws() -> Suite:
 
 
 def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Play, Latencies, Seen], None], *needs: str) -> Law:
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(latencies()), check=check, mutant=mutant, needs=needs, most=200)
+    return Law(
+        name=name,
+        claim=claim,
+        source=SOURCE,
+        inputs=always(latencies()),
+        check=check,
+        mutant=mutant,
+        needs=needs,
+        most=200,
+    )
 
 
 def _equal(where: str, got: Any, wanted: Any) -> None:

@@ -56,7 +56,9 @@ def fetcher() -> Any:
     """The reference: six pages whose content is the square of their number."""
     from .machine_laws import Play
 
-    handlers: Callable[[], Any] = lambda: {Fetch: lambda command: Fetched(command.n, command.n**2)}  # noqa: E731
+    def handlers() -> dict[type[Any], Callable[[Any], Any]]:
+        return {Fetch: lambda command: Fetched(command.n, command.n**2)}
+
     return Play(Machine(fetch_step), Fetching(), handlers, (Fetched, Fetch))
 
 
@@ -86,7 +88,7 @@ def looks_outside(play: Any) -> Any:
         inner = play.handlers()
 
         def fetch(command: Fetch) -> Fetched:
-            answer = inner[Fetch](command)
+            answer: Fetched = inner[Fetch](command)
             world[command.n] = answer.value
             return attrs.evolve(answer, value=0)
 
@@ -95,7 +97,8 @@ def looks_outside(play: Any) -> Any:
     def step(state: Any, event: Event) -> tuple[Any, tuple[Command, ...]]:
         if isinstance(event, Fetched):
             event = attrs.evolve(event, value=world.pop(event.n, -1))
-        return play.machine.step(state, event)
+        answer: tuple[Any, tuple[Command, ...]] = play.machine.step(state, event)
+        return answer
 
     return attrs.evolve(play, machine=Machine(step), handlers=handlers)
 

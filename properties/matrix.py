@@ -20,7 +20,7 @@ from attrs import evolve, frozen
 
 from .law import Mutant
 from .mutants import Family, families
-from .profiles import Profile, named
+from .profiles import Profile, named_profile
 from .report import BROKEN, PASSED, SKIPPED, VACUOUS
 from .run import absent, run
 
@@ -81,7 +81,7 @@ def laws_here(family: Family, profile: Profile) -> Family:
 
 def _task(place: tuple[int, int, str]) -> tuple[Row, float]:
     """One row, by the numbers of its family and its mutant (-1: the original), so that another process can make it."""
-    start, profile = time.perf_counter(), named(place[2])
+    start, profile = time.perf_counter(), named_profile(place[2])
     family = laws_here(families()[place[0]], profile)
     mutant = None if place[1] < 0 else family.mutants[place[1]]
     return row(family, mutant, profile), time.perf_counter() - start
@@ -93,7 +93,7 @@ def matrix(suites: Container[str] = (), *, night: bool = False, jobs: int = 1) -
     for i, family in enumerate(families()):
         if (family.suite.name in suites) if suites else (night or not family.night):
             profile = "night" if family.night else "quick"
-            count = len(laws_here(family, named(profile)).mutants)
+            count = len(laws_here(family, named_profile(profile)).mutants)
             tasks.append([(i, j, profile) for j in range(-1, count)])
     with _workers(jobs) as work:
         waiting = [work(_task, places) for places in tasks]
@@ -153,9 +153,12 @@ def figures(tables: Sequence[Table]) -> dict[str, Any]:
 def commit() -> str:
     """The checkout's commit, "unknown" outside of one; "+" behind it means uncommitted changes."""
     folder = Path(__file__).parent
+
+    def ask(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        ask = lambda *words: subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)  # noqa: E731
-        name, changes = ask("rev-parse", "HEAD").stdout.strip(), ask("status", "--porcelain").stdout.strip()
+        name, changes = ask("rev-parse", "HEAD"), ask("status", "--porcelain")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return name + ("+" if changes else "")

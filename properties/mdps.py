@@ -92,7 +92,8 @@ def histories(mdp: TabularMDP, policy: Tensor, horizon: int, *, truncated_at: in
     Each is truncated at step `truncated_at`, if that is not negative. Raises: ShapeError when there are too many.
     """
     state = mdp.initial.nonzero()[:, 0]
-    probability, rows = mdp.initial[state], []
+    probability = mdp.initial[state]
+    rows: list[tuple[Tensor, ...]] = []
     for t in range(horizon):
         weights = probability[:, None, None] * policy[state][:, :, None] * mdp.transition[state]
         ends = torch.stack([1 - mdp.termination, mdp.termination], -1)

@@ -8,16 +8,21 @@ from attrs import frozen
 from hypothesis import strategies as st
 
 from ..algorithms.a2c import a2c
+from ..algorithms.advantages import gae
+from ..algorithms.algorithm import Algorithm
 from ..algorithms.kl import k2, k3
+from ..algorithms.policy_losses import ppo_clip
 from ..algorithms.ppo import order, ppo
+from ..algorithms.returns import lambda_returns
 from ..algorithms.value_losses import squared
+from ..algorithms.vtrace import vtrace
 from ..core.distributions import Categorical
 from ..core.env import auto_reset, time_limit
 from ..core.envs.cartpole import cartpole
 from ..core.envs.tabular import tabular
 from ..core.networks import functional
 from ..core.optim import adam
-from ..core.policy import actor_critic_mlp
+from ..core.policy import ActorCritic, actor_critic_mlp
 from ..core.scan import scan
 from ..core.spaces import Box, Discrete
 from . import (
@@ -31,6 +36,7 @@ from . import (
     update_mutants,
     wrapper_mutants,
 )
+from .categorical_laws import categorical_laws
 from .checkpoint_laws import checkpoint_laws, own_store
 from .env_laws import env_laws
 from .estimator_laws import estimator_laws
@@ -38,17 +44,20 @@ from .gradient_laws import gradient_laws
 from .kernel_laws import kernel_laws
 from .kl_laws import kl_laws
 from .law import Mutant, Subject, Suite
-from .loss_laws import loss_laws, masked_loss_laws
+from .loss_laws import loss_laws
 from .machine_laws import machine_laws
 from .machine_mutants import fetcher
-from .policy_laws import categorical_laws, module_laws, policy_laws
+from .masked_loss_laws import masked_loss_laws
+from .module_laws import module_laws
+from .order_laws import order_laws
+from .policy_laws import policy_laws
 from .probe_laws import probe_laws
 from .return_laws import lambda_return_laws, vtrace_laws
 from .scan_laws import scan_laws
 from .step_laws import step_laws
 from .step_mutants import running_total, totals
 from .strategies import dyadic, smooth
-from .update_laws import order_laws, update_laws
+from .update_laws import update_laws
 from .wrapper_laws import auto_reset_laws, time_limit_laws
 
 LIMIT = 4  # steps of an episode in the families of wrappers
@@ -76,7 +85,11 @@ def _edits(table: dict[str, Callable[[Subject], Subject]]) -> tuple[Mutant, ...]
 
 def _constant(table: dict[str, Any]) -> tuple[Mutant, ...]:
     """Edits that are functions of their own, whatever the subject."""
-    return tuple(Mutant(edit, lambda subject, wrong=wrong: wrong) for edit, wrong in table.items())
+    return tuple(Mutant(edit, _instead(wrong)) for edit, wrong in table.items())
+
+
+def _instead(wrong: Any) -> Callable[[Subject], Subject]:
+    return lambda subject: wrong
 
 
 def _steps_and_folds() -> list[Family]:
@@ -99,11 +112,6 @@ def _worlds() -> list[Family]:
 
 
 def _objectives() -> list[Family]:
-    from ..algorithms.advantages import gae
-    from ..algorithms.policy_losses import ppo_clip
-    from ..algorithms.returns import lambda_returns
-    from ..algorithms.vtrace import vtrace
-
     return [
         Family(estimator_laws(), gae, _constant(estimator_mutants.MUTANTS)),
         Family(lambda_return_laws(), lambda_returns, _constant(return_mutants.LAMBDA_RETURNS)),
@@ -115,20 +123,26 @@ def _objectives() -> list[Family]:
     ]
 
 
+def _learner(model: ActorCritic) -> Algorithm:
+    return a2c(model, adam(0.01), entropy_coefficient=0.0)
+
+
+def _prober(model: ActorCritic) -> Algorithm:
+    return ppo(model, adam(0.02), gamma=0.5, epochs=2, minibatches=2)
+
+
 def _learners() -> list[Family]:
     observation, action = Box(-1.0, 1.0, (3,)), Discrete(2)
     module = torch.nn.Linear(3, 2)
     torch.nn.init.constant_(module.weight, 0.5)
     torch.nn.init.constant_(module.bias, 0.25)
-    learner = lambda model: a2c(model, adam(0.01), entropy_coefficient=0.0)  # noqa: E731
-    prober = lambda model: ppo(model, adam(0.02), gamma=0.5, epochs=2, minibatches=2)  # noqa: E731
     return [
         Family(policy_laws(observation, action), actor_critic_mlp(observation, action, hidden=(8,))),
         Family(categorical_laws(), lambda logits: Categorical(logits=logits)),
         Family(module_laws(dyadic((2, 3))), (module, functional(module))),
-        Family(update_laws(), learner),
+        Family(update_laws(), _learner),
         Family(order_laws(), order, _edits(update_mutants.ORDERS)),
-        Family(probe_laws(gamma=0.5), prober, night=True),
+        Family(probe_laws(gamma=0.5), _prober, night=True),
     ]
 
 

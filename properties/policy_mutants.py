@@ -66,8 +66,8 @@ def global_sample(model: ActorCritic) -> ActorCritic:
     def change(distribution: Categorical) -> Any:
         return Wrapped(
             distribution,
-            sample=lambda key: torch.distributions.Categorical(logits=distribution.logits).sample(),
-            transform=lambda noise: torch.distributions.Categorical(logits=distribution.logits).sample(),
+            sample=lambda key: torch.multinomial(distribution.logits.softmax(-1), 1)[0],
+            transform=lambda noise: torch.multinomial(distribution.logits.softmax(-1), 1)[0],
         )
 
     return _around(model, change)

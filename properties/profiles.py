@@ -35,10 +35,10 @@ PROFILES = {
 ORDER = tuple(PROFILES)
 
 
-def named(name: str) -> Profile:
+def named_profile(name: str) -> Profile:
     """The profile of that name. Raises: ChoiceError.
 
-    >>> named("quick").examples
+    >>> named_profile("quick").examples
     20
     """
     return choose("laws", name, PROFILES)
@@ -49,7 +49,7 @@ _chosen: ContextVar[Profile | None] = ContextVar("purestep_laws", default=None)
 
 def current() -> Profile:
     """The profile of the run that is going on; else the one the variable PURESTEP_LAWS names (`--laws` sets it); else quick."""
-    return _chosen.get() or named(os.environ.get(VARIABLE, "quick"))
+    return _chosen.get() or named_profile(os.environ.get(VARIABLE, "quick"))
 
 
 @contextmanager
@@ -65,15 +65,18 @@ def using(profile: Profile) -> Iterator[None]:
 def includes(profile: Profile, least: str) -> bool:
     """Whether a law whose first profile is `least` runs in this one.
 
-    >>> includes(named("quick"), "night"), includes(named("night"), "ci")
+    >>> includes(named_profile("quick"), "night"), includes(named_profile("night"), "ci")
     (False, True)
     """
-    named(least)
+    named_profile(least)
     return ORDER.index(profile.name) >= ORDER.index(least)
 
 
 def hypothesis_settings(profile: Profile, *, shrink: bool = True, most: int = 2000) -> settings:
-    """The profile, with `most` inputs at most, in hypothesis' terms: no deadline (a first call compiles), no health check that times a machine."""
+    """The profile, with `most` inputs at most, in hypothesis' terms.
+
+    No deadline, since a first call compiles, and no health check that times a machine.
+    """
     phases = [Phase.explicit, Phase.reuse, Phase.generate, Phase.target]
     options = {
         "max_examples": min(profile.examples, most),

@@ -13,7 +13,8 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ..core.errors import StructureError
-from ..core.record import record, take, tensor
+from ..core.record import record, replace, take, tensor
+from ..core.tree import tree_map
 from . import scan_mutants as mutants
 from .compare import same
 from .law import Broken, Law, Mutant, Seen, Suite, always
@@ -80,7 +81,9 @@ def _law(
     check: Callable[[Scan, Fold, Seen], None],
     *needs: str,
 ) -> Law:
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(folds(lengths)), check=check, mutant=mutant, needs=needs)
+    return Law(
+        name=name, claim=claim, source=SOURCE, inputs=always(folds(lengths)), check=check, mutant=mutant, needs=needs
+    )
 
 
 def _is_loop(lengths: Sequence[int]) -> Law:
@@ -118,7 +121,7 @@ def _composes(lengths: Sequence[int]) -> Law:
             carry, after = scan(step, carry, second)
         whole, ys = scan(step, fold.init, fold.xs, reverse=fold.reverse)
         same("the last carry", carry, whole)
-        joined = torch.utils._pytree.tree_map(lambda a, b: torch.cat([a, b]), before, after)
+        joined = tree_map(lambda a, b: torch.cat([a, b]), before, after)
         same("the outputs", joined, ys)
 
     mutant = Mutant("begins with the first input as if it were the state", mutants.starts_from_first)
@@ -144,7 +147,7 @@ def _refuses(lengths: Sequence[int]) -> Law:
     def check(scan: Scan, fold: Fold, seen: Seen) -> None:
         def widens(carry: Counter, x: dict[str, Tensor]) -> tuple[Any, Tensor]:
             after, _ = step(carry, x)
-            return attrs.evolve(after, total=after.total.double()), x["a"]
+            return replace(after, total=after.total.double()), x["a"]
 
         try:
             scan(widens, fold.init, fold.xs, reverse=fold.reverse)

@@ -3,12 +3,9 @@
 The subject is a function, called as `subject(*arguments)`; the suite is told how to draw its arguments.
 """
 
-import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 import torch.utils._pytree as pytree
 from hypothesis import assume
@@ -22,10 +19,11 @@ from . import step_mutants as mutants
 from .compare import EXACT, Tolerance, bits, require, same
 from .compiling import Compiled, compile_each
 from .law import Broken, Law, Mutant, NotHere, Seen, Subject, Suite, always
+from .outside import generators, seeded
 from .profiles import current
 
-Arguments = tuple[Any, ...]
-Buckets = SearchStrategy[Arguments] | Sequence[SearchStrategy[Arguments]]
+Arguments = Any  # a tuple, or what `lifted` makes one of
+Buckets = SearchStrategy[Any] | Sequence[SearchStrategy[Any]]
 
 PURITY = "properties: a step is a function of its arguments and of nothing else"
 DESIGN = "design: steps run alone, in batches and compiled, and mean the same"
@@ -67,9 +65,9 @@ def fresh(arguments: Arguments) -> Arguments:
 def _same_twice(pair: SearchStrategy[tuple[Arguments, Arguments]]) -> Law:
     def check(function: Subject, drawn: tuple[Arguments, Arguments], seen: Seen) -> None:
         arguments, other = drawn
-        with _seeded(1):
+        with seeded(1):
             first = fresh((function(*fresh(arguments)),))[0]
-        with _seeded(2):
+        with seeded(2):
             function(*fresh(other))
             same("the second call with the same inputs", function(*fresh(arguments)), first)
 
@@ -86,10 +84,10 @@ def _same_twice(pair: SearchStrategy[tuple[Arguments, Arguments]]) -> Law:
 def _global_state(one: SearchStrategy[Arguments]) -> Law:
     def check(function: Subject, arguments: Arguments, seen: Seen) -> None:
         threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
-        with _seeded(3):
-            before = _generators()
+        with seeded(3):
+            before = generators()
             function(*arguments)
-            moved = [name for name, state in _generators().items() if state != before[name]]
+            moved = [name for name, state in generators().items() if state != before[name]]
         require(not moved, f"the global generator of {' and '.join(moved)} moved")
         require(threads == torch.get_num_threads(), "the number of threads changed")
         require(dtype == torch.get_default_dtype(), "the default dtype changed")
@@ -102,31 +100,6 @@ def _global_state(one: SearchStrategy[Arguments]) -> Law:
         check=check,
         mutant=Mutant("seeds torch's global generator itself before it draws", mutants.seeded),
     )
-
-
-def _generators() -> dict[str, Any]:
-    """The states of the global random generators, as values to compare."""
-    name, words, *rest = np.random.get_state()
-    return {
-        "torch": torch.get_rng_state().numpy().tobytes(),
-        "numpy": (name, np.asarray(words).tobytes(), *rest),
-        "random": random.getstate(),
-    }
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Other global generators than usual; the caller's are back afterwards."""
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
-    torch.manual_seed(seed)
-    np.random.seed(seed)
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(states[0])
-        np.random.set_state(states[1])
-        random.setstate(states[2])
 
 
 def _inputs_stay(one: SearchStrategy[Arguments]) -> Law:

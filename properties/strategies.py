@@ -6,10 +6,11 @@ products are exact and laws may ask for equal bits. Sizes come from a few bucket
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import attrs
 import torch
+import torch.utils._pytree as pytree
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
@@ -132,7 +133,7 @@ def like(example: Any) -> SearchStrategy[Any]:
 
     Raises: StructureError at a leaf that is no tensor.
     """
-    leaves, structure = torch.utils._pytree.tree_flatten(example)
+    parts, structure = pytree.tree_flatten(example)
 
     def leaf(value: Any) -> SearchStrategy[Any]:
         if not isinstance(value, Tensor):
@@ -142,7 +143,7 @@ def like(example: Any) -> SearchStrategy[Any]:
             return dyadic(tuple(value.shape), dtype=value.dtype)
         return flags(tuple(value.shape)) if value.dtype == torch.bool else st.just(value)
 
-    return st.tuples(*map(leaf, leaves)).map(lambda drawn: torch.utils._pytree.tree_unflatten(list(drawn), structure))
+    return st.tuples(*map(leaf, parts)).map(lambda drawn: pytree.tree_unflatten(list(drawn), structure))
 
 
 KINDS: dict[str, Callable[[tuple[int, ...]], SearchStrategy[Tensor]]] = {
@@ -163,7 +164,7 @@ def from_record(cls: type[R], **given: Any) -> SearchStrategy[R]:
     """
     if not hasattr(cls, "__record_fields__"):
         raise StructureError(message("from_record: cls", got=cls, wanted="a record class", remedy="use @record"))
-    fields = {f.name: f for f in attrs.fields(cls)}  # type: ignore[misc]
+    fields = {f.name: f for f in attrs.fields(cast(Any, cls))}
     sizes = {name: value for name, value in given.items() if name not in fields and isinstance(value, int)}
     unknown = sorted(set(given) - set(sizes) - set(fields))
     if unknown:

@@ -1,5 +1,6 @@
 """Streams of steps: what estimators take. Drawn as a list of steps, so that a counterexample shrinks to one or two."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,7 +115,7 @@ def episodes(stream: Stream) -> list[Stream]:
     """The stream, cut behind each ending."""
     cuts = [t + 1 for t in range(len(stream.rewards)) if bool(over(stream)[t])]
     edges = sorted({0, len(stream.rewards), *cuts})
-    return [take(stream, slice(a, b)) for a, b in zip(edges, edges[1:], strict=False)]
+    return [take(stream, slice(a, b)) for a, b in itertools.pairwise(edges)]
 
 
 def last_of_episode(stream: Stream, t: int) -> int:
@@ -151,5 +152,5 @@ def events(stream: Stream, seen: Any) -> None:
 
 def with_rows(stream: Stream, rows: Tensor, other: Stream, *fields: str) -> Stream:
     """The stream with the rows marked (bool [T]) taken from `other`, in the fields named or in all."""
-    names = fields or tuple(f.name for f in attrs.fields(Stream))
+    names = fields or ("rewards", "values", "next_values", "terminated", "truncated")
     return replace(stream, **{name: torch.where(rows, getattr(other, name), getattr(stream, name)) for name in names})

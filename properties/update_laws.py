@@ -1,4 +1,4 @@
-"""Laws of learners (U1 to U5). The subject makes an Algorithm of an ActorCritic: `lambda model: ppo(model, sgd(0.1))`.
+"""Laws of learners (U1, U2 and U4). The subject makes an Algorithm of an ActorCritic: `lambda model: ppo(model, sgd(0.1))`.
 
 It is given models of the laws' own making, some of which know the exact values of a small process.
 """
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
 
-from ..algorithms.algorithm import Algorithm, TrainState
+from ..algorithms.algorithm import Algorithm
 from ..core import keys
 from ..core.distributions import Categorical
 from ..core.optim import hyperparameters, with_hyperparameters
@@ -20,9 +20,9 @@ from ..core.policy import ActorCritic, actor_critic_mlp
 from ..core.record import replace
 from ..core.spaces import Box, Discrete
 from ..core.steps import Trajectory, Transition
-from ..core.tree import tree_map
+from ..core.tree import leaves
 from . import update_mutants as mutants
-from .compare import EXACT, ROUNDING, Tolerance, require, same
+from .compare import ROUNDING, Tolerance, require, same
 from .env_laws import through_bytes
 from .law import Law, Mutant, Seen, Suite, always, lifted
 from .mdps import histories, layered_mdps, objective, values
@@ -147,7 +147,7 @@ def _zero_rate() -> Law:
 
 
 def _differs(a: Any, b: Any) -> bool:
-    pairs = zip(torch.utils._pytree.tree_leaves(a), torch.utils._pytree.tree_leaves(b), strict=True)
+    pairs = zip(leaves(a), leaves(b), strict=True)
     return any(bool((x != y).any()) for x, y in pairs)
 
 
@@ -224,66 +224,3 @@ def _every_history(mdp: Any, policy: Tensor) -> Trajectory:
         next_observation=eye[all_.next_state][:, columns],
         behaviour_log_prob=policy.log().float()[all_.state, all_.action][:, columns],
     )
-
-
-def order_laws() -> Suite:
-    """The laws of an order of samples (U3): f(key, rows, *, epochs, minibatches) -> int64 [epochs minibatches, rows / minibatches]."""
-    return Suite("order_laws", (_once_an_epoch(), _other_order(), _keyed_order()))
-
-
-@attrs.frozen
-class Plan:
-    """How many rows, passes and parts."""
-
-    seed: int
-    size: int
-    epochs: int
-    minibatches: int
-
-
-def _plans() -> SearchStrategy[Plan]:
-    return st.builds(
-        Plan, seed=seeds(), size=st.integers(1, 4), epochs=st.integers(1, 3), minibatches=st.sampled_from((1, 2, 4))
-    )
-
-
-Order = Callable[..., Tensor]
-
-
-def _order(subject: Order, plan: Plan, seed: int | None = None) -> Tensor:
-    key = keys.key(plan.seed if seed is None else seed)
-    rows = plan.size * plan.minibatches
-    return subject(key, rows, epochs=plan.epochs, minibatches=plan.minibatches)
-
-
-def _once_an_epoch() -> Law:
-    def check(subject: Order, plan: Plan, seen: Seen) -> None:
-        rows = plan.size * plan.minibatches
-        got = _order(subject, plan)
-        require(got.shape == (plan.epochs * plan.minibatches, plan.size), f"the order has the shape {list(got.shape)}")
-        used = got.reshape(plan.epochs, rows).sort(-1).values
-        same("the rows used in each epoch", used, torch.arange(rows).expand(plan.epochs, rows))
-
-    mutant = Mutant("draws rows with replacement", mutants.with_replacement)
-    return _law("once_an_epoch", "Every row is used exactly once in each epoch.", mutant, _plans(), check)
-
-
-def _other_order() -> Law:
-    def check(subject: Order, plan: Plan, seen: Seen) -> None:
-        wide = attrs.evolve(plan, size=32, epochs=2)
-        first, second = _order(subject, wide).chunk(2)
-        require((first != second).any(), f"both epochs use {first.flatten()[:4].tolist()}...")
-
-    mutant = Mutant("shuffles once, before the first epoch", mutants.shuffled_once)
-    return _law("another_order_each_epoch", "Two epochs use two orders.", mutant, _plans(), check)
-
-
-def _keyed_order() -> Law:
-    def check(subject: Order, plan: Plan, seen: Seen) -> None:
-        wide = attrs.evolve(plan, size=32)
-        first = _order(subject, wide)
-        same("the order with the same key", _order(subject, wide), first)
-        require((_order(subject, wide, plan.seed + 1) != first).any(), "another key gives the same order")
-
-    mutant = Mutant("ignores its key", mutants.fixed_order)
-    return _law("order_depends_on_key", "The order is a function of the key.", mutant, _plans(), check)

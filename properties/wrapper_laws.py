@@ -65,7 +65,9 @@ def auto_reset_laws(
                 if came == event:
                     judge(inside, visit, wanted)
 
-        return Law(name=name, claim=claim, source=CONTRACT, inputs=always(several), check=check, mutant=mutant, needs=(event,))
+        return Law(
+            name=name, claim=claim, source=CONTRACT, inputs=always(several), check=check, mutant=mutant, needs=(event,)
+        )
 
     return Suite("auto_reset_laws", tuple(law(*row) for row in AUTO_RESET))
 
@@ -134,7 +136,9 @@ def time_limit_laws(inner: AnyEnv, steps: int) -> Suite:
                 judge(steps, pair)
 
         needs = ("the limit",) if steps == 1 else ("the limit", "a step before the limit")
-        return Law(name=name, claim=claim, source=CONTRACT, inputs=always(several), check=check, mutant=mutant, needs=needs)
+        return Law(
+            name=name, claim=claim, source=CONTRACT, inputs=always(several), check=check, mutant=mutant, needs=needs
+        )
 
     return Suite("time_limit_laws", tuple(law(*row) for row in TIME_LIMIT))
 

@@ -45,6 +45,14 @@ class Progress:
     names: tuple[str, ...] = ()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_disk() -> Iterator[None]:
+    """Hundreds of real syncs would wait for whatever else uses the disk; no test cuts the machine's power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 def learner(value: float) -> Learner:
     weights = {"w": torch.full((3, 2), float(value)), "b": torch.tensor(value, dtype=torch.float64)}
     return Learner(params=weights, step=torch.tensor(int(value)))

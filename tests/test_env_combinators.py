@@ -206,17 +206,18 @@ def test_an_unknown_mode_is_named() -> None:
 
 @pytest.mark.parametrize("inner", INNER)
 @pytest.mark.parametrize("own_params", [False, True])
-def test_a_world_of_a_batch_is_that_world_alone(inner: str, own_params: bool) -> None:
-    env = INNER[inner]
+@pytest.mark.parametrize("seed", range(4))
+def test_a_world_of_a_batch_is_that_world_alone(inner: str, own_params: bool, seed: int) -> None:
+    env, reset_own, step_own = INNER[inner], key(seed), key(seed + 100)
     tables = [table(i) for i in range(WORLDS)] if own_params else [env.params] * WORLDS
     params = stack(tables) if own_params else env.params
     many = batched(env, WORLDS, own_params=own_params)
-    state, timestep = many.reset(params, key(5))
+    state, timestep = many.reset(params, reset_own)
     actions = torch.tensor([0, 1, 1])
-    after = many.step(params, state, actions, key(6))
-    for i, own in enumerate(keys.split(key(5), WORLDS)):
+    after = many.step(params, state, actions, step_own)
+    for i, own in enumerate(keys.split(reset_own, WORLDS)):
         assert_same(take((state, timestep), i), env.reset(tables[i], own))
-    for i, own in enumerate(keys.split(key(6), WORLDS)):
+    for i, own in enumerate(keys.split(step_own, WORLDS)):
         assert_same(take(after, i), env.step(tables[i], take(state, i), actions[i], own))
     assert check(after[1], (WORLDS,)) is after[1]
     assert many.hoisted is None or inner == "hoisted"

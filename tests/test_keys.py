@@ -77,6 +77,12 @@ def test_draws_splits_and_folds_use_counters_of_their_own(seed: int, n: int, dat
     assert keys.fold_in(key(seed), data).tolist() == list(folded)
 
 
+@given(st.integers(0, 2**64 - 1), st.integers(-(2**62), 2**62), st.integers(1, 2**31 - 1))
+def test_randint_scales_the_word(seed: int, low: int, width: int) -> None:
+    drawn = keys.randint(key(seed), (3,), low, low + width)
+    assert drawn.tolist() == [low + word * width // 2**32 for word in keys.bits(key(seed), (3,)).tolist()]
+
+
 def test_derived_keys_are_distinct() -> None:
     parents = torch.stack([key(seed) for seed in (0, 1, 2**32, 2**64 - 1)])
     numbers = torch.cat([torch.arange(500), torch.tensor([2**31, 2**32, 2**32 + 1, 2**62])])
@@ -347,6 +353,24 @@ def test_a_masked_action_is_never_chosen_at_any_edge(actions: int, scale: float)
     assert not masked.expand(len(EDGES), -1, -1).gather(-1, chosen[..., None]).any()
 
 
+@pytest.mark.parametrize("actions", [1, 2, 8, 32, 64])
+def test_a_boundary_belongs_to_the_action_that_begins_there(actions: int) -> None:
+    numbers = torch.arange(actions) / actions
+    assert keys.inverse_cdf(numbers, torch.zeros(actions, actions)).tolist() == list(range(actions))
+    before = keys.inverse_cdf(numbers[1:] - 2.0**-24, torch.zeros(actions - 1, actions))
+    assert before.tolist() == list(range(actions - 1))
+
+
+def test_sums_that_do_not_rise_choose_no_masked_action(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that sums in another order for each entry may find that the sum falls where a zero was added."""
+    exact, wave = torch.Tensor.cumsum, 1e-3 * torch.cos(torch.arange(40.0) * 2)
+    monkeypatch.setattr(torch.Tensor, "cumsum", lambda self, axis: exact(self, axis) + wave)
+    logits = torch.where(torch.arange(40) % 2 == 1, -torch.inf, torch.zeros(40))
+    chosen = keys.inverse_cdf(torch.cat([EDGES, keys.uniform(key(27), (5000,))]), logits.expand(5009, 40))
+    assert (chosen % 2 == 0).all()
+    assert len(set(chosen.tolist())) == 20
+
+
 @pytest.mark.parametrize("precision", [20, pytest.param(24, marks=pytest.mark.slow)])
 def test_all_numbers_of_the_grid_give_each_action_its_share(precision: int) -> None:
     """All u = k 2**-precision: an action's count is its probability to within three grid points."""
@@ -373,8 +397,13 @@ def test_extreme_logits(actions: int) -> None:
     assert {0, actions - 1} <= chosen(low), "equal logits are equally likely, however low"
     assert chosen(torch.full((actions,), -torch.inf)) == {0}
     assert chosen(torch.where(one, torch.nan, low)) == {0}
-    for dtype in (torch.float16, torch.bfloat16):
-        assert keys.inverse_cdf(torch.tensor(LAST), torch.zeros(actions, dtype=dtype)) == actions - 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("actions", [20, 200])
+def test_short_logits_are_summed_in_float32(dtype: torch.dtype, actions: int) -> None:
+    logits, numbers = keys.normal(key(25), (500, actions), dtype=dtype), keys.uniform(key(26), (500,))
+    assert torch.equal(keys.inverse_cdf(numbers, logits), keys.inverse_cdf(numbers, logits.float()))
 
 
 def test_both_sums_choose_alike() -> None:

@@ -3,7 +3,9 @@
 import io
 import json
 import math
+import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,15 @@ from purestep.runtime.effects.metrics import (
     thin,
 )
 from purestep.runtime.effects.progress import Pace, metrics_of, progress
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_disk() -> Iterator[None]:
+    """Hundreds of real syncs would wait for whatever else uses the disk; no test cuts the machine's power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
 
 names = st.text("ab_/é", min_size=1, max_size=4)
 rows = st.lists(st.dictionaries(names, st.floats(width=64), max_size=3), max_size=5)

@@ -1,5 +1,7 @@
 """Driver, checkpoints and metrics together: a run cut anywhere and resumed ends with the bits of one never stopped."""
 
+import os
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,14 @@ def step(loop: Loop, event: Any) -> tuple[Loop, tuple[Any, ...]]:
     if event == Interrupted():
         return loop, (Stop("interrupted"),)
     return loop, (Stop("done"),) if loop.iteration == TOTAL else (Train(loop.iteration),)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_disk() -> Iterator[None]:
+    """Hundreds of real syncs would wait for whatever else uses the disk; no test cuts the machine's power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 def learn(learner: Learner) -> Learner:

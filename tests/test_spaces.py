@@ -82,7 +82,7 @@ def test_a_sample_of_a_bounded_box_is_a_member(pairs: list[list[float]], seed: i
     assert samples.shape == (100, len(pairs))
 
 
-UNBOUNDED = Box((0.0, -INF, -INF, -1.0), (INF, 2.0, INF, 1.0), (4,))
+UNBOUNDED = Box((3.0, -INF, -INF, -1.0), (INF, 2.0, INF, 1.0), (4,))
 
 
 def test_samples_reach_as_far_as_their_bounds() -> None:
@@ -91,7 +91,7 @@ def test_samples_reach_as_far_as_their_bounds() -> None:
     assert samples.isfinite().all()
     up, down, free, between = samples.T
     for mean, wanted, spread in (
-        (up.mean(), 1.0, 1.0),
+        (up.mean(), 4.0, 1.0),
         (down.mean(), 1.0, 1.0),
         (free.mean(), 0.0, 1.0),
         (between.mean(), 0.0, 0.58),

@@ -20,13 +20,20 @@ from .files import DISK, Files, write_whole
 
 ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
 PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"
+OURS = (METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS, ARGUMENTS)
 
 
 def clear(run: Path, *, files: Files = DISK) -> None:
-    """Removes what an earlier run has left in the folder, the arguments last; a file that is none of ours stays."""
-    for name in (METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS, ARGUMENTS):
-        if (run / name).exists():
-            files.remove(run / name)
+    """Removes what an earlier run has left in the folder, the arguments last; a file that is none of ours stays.
+
+    Raises: CheckpointError when no run of ours was here and yet one of its names is taken.
+    """
+    taken = [name for name in OURS if (run / name).exists()]
+    if taken and ARGUMENTS not in taken:
+        got, remedy = f"a folder with {taken[0]!r}, which no run wrote", "choose another folder"
+        raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))
+    for name in taken:
+        files.remove(run / name)
 
 
 def begun(run: Path) -> bool:
@@ -44,6 +51,18 @@ def existing(run: Path) -> Path:
 def write_json(path: Path, value: Mapping[str, Any], *, files: Files = DISK) -> None:
     """Writes a mapping that JSON has words for, indented; a crash leaves the old file or the new."""
     write_whole(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode(), files=files)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The mapping in a file. Raises: CheckpointError when it is absent or holds no mapping."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as cause:
+        value = type(cause).__name__
+    if not isinstance(value, dict):
+        remedy = "name the folder of a run"
+        raise CheckpointError(message(str(path), got=f"unreadable ({value})", wanted="a JSON object", remedy=remedy))
+    return value
 
 
 def cache_directory() -> Path | None:

@@ -9,11 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-import gymnasium
 import numpy as np
 import torch
-from gymnasium.error import ResetNeeded
-from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
 from ...core import keys
@@ -23,7 +20,17 @@ from ...core.keys import Key, split
 from ...core.record import record, select, take, tensor
 from ...core.spaces import sample
 from ...core.steps import TimeStep, ended
-from .gymnasium_spaces import Array, AutoresetMode, Foreign, spaces, to_arrays, to_gymnasium, to_numpy, to_tensors
+from .gymnasium_spaces import (
+    Array,
+    AutoresetMode,
+    Foreign,
+    gymnasium,
+    spaces,
+    to_arrays,
+    to_gymnasium,
+    to_numpy,
+    to_tensors,
+)
 
 Lower = Callable[[Callable[..., Any]], Callable[..., Any]]
 Info = dict[str, Any]
@@ -91,7 +98,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
         """(observation, reward, terminated, truncated, {}). Raises: ResetNeeded, ShapeError, DtypeError."""
         if self._over or self._chain is None:
-            raise ResetNeeded(message("step: the episode", got="over", wanted="one that runs", remedy="call reset"))
+            raise _must_reset("step: the episode", "over", "call reset")
         step_key, self._chain = split(self._chain)
         self._state, timestep = self._step(self._state, _action(self.action_space, action, ()), step_key)
         terminated, truncated = bool(timestep.terminated), bool(timestep.truncated)
@@ -127,8 +134,8 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Array]):
         self.metadata = {"autoreset_mode": self.mode}
         self.num_envs = num_envs
         self.single_observation_space, self.single_action_space = _spaces(env)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
+        self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
         self._reset, self._step = _functions(batched(wrap(env), num_envs), lower)
         self._chain: Key | None = None
         self._now: Any = None  # the worlds' state and what they show
@@ -183,7 +190,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Array]):
         if self._now is None or waiting.any():
             got = "not begun" if self._now is None else f"over in worlds {np.flatnonzero(waiting).tolist()}"
             remedy = "call reset" if self._now is None else "call reset with the option reset_mask"
-            raise ResetNeeded(message("step: the episode", got=got, wanted="one that runs", remedy=remedy))
+            raise _must_reset("step: the episode", got, remedy)
 
     def _check_mask(self, mask: Any) -> None:
         where, wanted, remedy = "reset: reset_mask", f"bool [{self.num_envs}]", "pass one flag for each world"
@@ -193,7 +200,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Array]):
         if mask.shape != (self.num_envs,):
             raise ShapeError(message(where, got=list(mask.shape), wanted=wanted, remedy=remedy))
         if self._now is None:
-            raise ResetNeeded(message("reset: the first", got="one of some worlds", wanted="all", remedy="leave it out"))
+            raise _must_reset("reset: the episode of the other worlds", "not begun", "leave reset_mask out")
 
 
 def _spaces(env: Env[Any, Any]) -> tuple[Foreign, Foreign]:
@@ -216,6 +223,10 @@ def _begin(seed: int | None, chain: Key | None, generator: np.random.Generator) 
     if seed is not None:
         return keys.key(seed)
     return keys.key(int(generator.integers(1 << 63))) if chain is None else chain
+
+
+def _must_reset(where: str, got: str, remedy: str) -> gymnasium.error.ResetNeeded:
+    return gymnasium.error.ResetNeeded(message(where, got=got, wanted="one that runs", remedy=remedy))
 
 
 def _refuse(options: Info | None) -> None:

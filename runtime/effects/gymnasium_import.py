@@ -1,43 +1,39 @@
-"""Gymnasium's worlds behind our rollout and trainer: policy and update are ours, the world is a foreign effect.
+"""Gymnasium's worlds in the form of ours: a batch of them as one Env whose steps are effects.
 
-Such a world cannot be seen, copied or saved: its own state lives in the Gymnasium env. The `Worlds` of a rollout hold what
-the policy sees next, the running totals of episodes and where the world stood, so that a stale one is refused; a checkpoint
-of them cannot bring the world back. A run that resumes keeps all it has learnt and begins new episodes:
-`replace(state, worlds=begin(world.env, key))`.
+Such a world cannot be seen, copied or saved: its own state lives in the Gymnasium env. Ours holds only where the world
+stands and the running totals of its episodes, so that a state from before is refused.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
-import gymnasium
 import numpy as np
 import torch
 from attrs import define, field
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from torch import Tensor
 
-from ...algorithms.algorithm import Algorithm, Metrics, TrainState
 from ...core import keys
-from ...core.env import Env, Hoisted, clear_statistics, episode_statistics
+from ...core.env import Env, Hoisted, episode_statistics
 from ...core.errors import ChoiceError, PurestepError, ShapeError, message
 from ...core.keys import Key
-from ...core.policy import ActorCritic
-from ...core.record import replace, select
-from ...core.steps import TimeStep, Trajectory
-from ...core.tree import all_finite, clone, leaves
-from ..compile import program
-from ..normalizer import Normalizer, identity
-from ..rollout import Rollout, begin, rollout
-from ..train import COUNTS, RunState, Trainer
-from .gymnasium_spaces import AutoresetMode, Foreign, from_gymnasium, spaces, to_arrays, to_tensors
+from ...core.record import select
+from ...core.steps import TimeStep
+from ...core.tree import clone, leaves
+from .gymnasium_spaces import AutoresetMode, Foreign, from_gymnasium, gymnasium, spaces, to_arrays, to_tensors
 
-Vector = VectorEnv[Any, Any, Any]
-Lower = Callable[[Callable[..., Any]], Callable[..., Any]]
+F = TypeVar("F", bound=Callable[..., Any])
+Single = gymnasium.Env[Any, Any]
+Vector = gymnasium.vector.VectorEnv[Any, Any, Any]
 SEEDS = (1 << 31) - 1  # those that every env takes
 
 
 class WorldError(PurestepError, RuntimeError):
     """A foreign world was asked for what it cannot do."""
+
+
+def in_python(function: F) -> F:
+    """The function, refused by a full-graph compile."""
+    return cast(F, torch.compiler.disable(function, reason="Gymnasium steps in Python"))  # type: ignore[no-untyped-call]
 
 
 @define
@@ -49,13 +45,14 @@ class GymnasiumWorld:
     """
 
     vector: Vector
-    masks: bool  # whether an ending is followed by a reset of its own, instead of one in the same step
+    masks: bool = field(init=False)  # whether an ending needs a reset by mask, instead of one in the same step
     env: Env[Any, Any] = field(init=False)
     _begun: int = 0
     _steps: int = 0
 
     def __attrs_post_init__(self) -> None:
-        reset, step = (torch.compiler.disable(f, reason="Gymnasium steps in Python") for f in (self._reset, self._step))
+        self.masks = _resets_by_mask(self.vector)
+        reset, step = in_python(self._reset), in_python(self._step)
         foreign: Env[Any, Any] = Env(
             params=(),
             reset=reset,
@@ -102,7 +99,7 @@ class GymnasiumWorld:
             where = "gymnasium: worlds (beginnings, steps)"
             raise WorldError(message(where, got=got, wanted=f"{wanted}, where the world stands", remedy=remedy))
         space, device = self.vector.single_observation_space, action.device
-        taken = _inside(self.vector.single_action_space, to_arrays(self.vector.single_action_space, action))
+        taken = to_arrays(self.vector.single_action_space, _inside(self.vector.single_action_space, action))
         seen, reward, terminated, truncated, infos = self.vector.step(taken)
         self._steps += 1
         observation = to_tensors(space, seen, device)
@@ -132,7 +129,7 @@ class GymnasiumWorld:
         return after
 
 
-def gymnasium_world(make: Callable[[], gymnasium.Env[Any, Any] | Vector], envs: int) -> GymnasiumWorld:
+def gymnasium_world(make: Callable[[], Single | Vector], envs: int) -> GymnasiumWorld:
     """`envs` copies of the world that `make` makes; or, where it makes a vector env, that one, of `envs` worlds.
 
     The seed of the first resets derives from the key given to `begin`; later ones go on with the worlds' own generators, so
@@ -143,39 +140,53 @@ def gymnasium_world(make: Callable[[], gymnasium.Env[Any, Any] | Vector], envs: 
     their final observation, and so must a vector env in mode SAME_STEP. One in mode DISABLED gets a reset of the worlds that
     ended, and so do Gymnasium's own in mode NEXT_STEP, whose extra steps, which ignore their action, then never come.
 
-    Raises: StructureError (a space without counterpart, another env in mode NEXT_STEP), ShapeError, ChoiceError.
+    Raises: WorldError (another env in mode NEXT_STEP), StructureError (a space without counterpart), ShapeError, ChoiceError.
     """
     if envs < 1:
         remedy = "pass how many worlds you want"
         raise ChoiceError(message("gymnasium_world: envs", got=envs, wanted="1 or more", remedy=remedy))
-    first = make()
-    if not isinstance(first, VectorEnv):
-        copies = [lambda: first, *[make] * (envs - 1)]
-        first = SyncVectorEnv(copies, autoreset_mode=AutoresetMode.SAME_STEP)
-    if first.num_envs != envs:
+    made = make()
+    if isinstance(made, gymnasium.vector.VectorEnv):
+        vector = made
+    else:
+        first: Single = made
+        others = cast(Callable[[], Single], make)
+        copies = [lambda: first, *[others] * (envs - 1)]
+        vector = gymnasium.vector.SyncVectorEnv(copies, autoreset_mode=AutoresetMode.SAME_STEP)
+    if vector.num_envs != envs:
         remedy = "let `make` make that many"
-        raise ShapeError(message("gymnasium_world: num_envs", got=first.num_envs, wanted=envs, remedy=remedy))
-    return GymnasiumWorld(first, _resets_by_mask(first))
+        raise ShapeError(message("gymnasium_world: num_envs", got=vector.num_envs, wanted=envs, remedy=remedy))
+    return GymnasiumWorld(vector)
 
 
 def _resets_by_mask(vector: Vector) -> bool:
-    inner = vector.unwrapped
-    own = isinstance(inner, SyncVectorEnv | AsyncVectorEnv)
-    mode = inner.autoreset_mode if own else vector.metadata.get("autoreset_mode")
-    # Without shared memory Gymnasium's worker forgets to cancel the reset that a masked one has replaced.
-    heeds = own and (isinstance(inner, SyncVectorEnv) or inner.shared_memory)
+    mode, heeds = _mode(vector)
     if mode is AutoresetMode.SAME_STEP:
         return False
     if mode is AutoresetMode.DISABLED or (mode is AutoresetMode.NEXT_STEP and heeds):
         return True
     got = mode.name if isinstance(mode, AutoresetMode) else repr(mode)
     remedy = "make it with such an autoreset_mode, or let `make` make a single env"
-    where = f"gymnasium_world: the autoreset mode of {type(inner).__name__}"
+    where = f"gymnasium_world: the autoreset mode of {type(vector.unwrapped).__name__}"
     raise WorldError(message(where, got=got, wanted="SAME_STEP or DISABLED", remedy=remedy))
 
 
-def _inside(space: Foreign, action: Any) -> Any:
-    return np.clip(action, space.low, space.high) if isinstance(space, spaces.Box) else action
+def _mode(vector: Vector) -> tuple[object, bool]:
+    """The autoreset mode, and whether a reset of some worlds is known to replace the one that the next step would do."""
+    inner = vector.unwrapped
+    if isinstance(inner, gymnasium.vector.SyncVectorEnv):
+        return inner.autoreset_mode, True
+    if isinstance(inner, gymnasium.vector.AsyncVectorEnv):
+        return inner.autoreset_mode, bool(inner.shared_memory)  # without it, the worker resets a second time
+    return vector.metadata.get("autoreset_mode"), False
+
+
+def _inside(space: Foreign, action: Tensor) -> Tensor:
+    """The action, one of a Box moved into it: before its dtype changes, which may hold nothing beyond."""
+    if not isinstance(space, spaces.Box):
+        return action
+    low, high = (torch.tensor(bound.astype(np.float64), device=action.device) for bound in (space.low, space.high))
+    return torch.minimum(torch.maximum(action, low), high)
 
 
 def _with_finals(seen: Any, infos: dict[str, Any], rows: list[int]) -> Any:
@@ -197,66 +208,3 @@ def _replaced(batch: Any, values: list[Any], rows: list[int]) -> Any:
     changed = np.array(batch)
     changed[rows] = np.stack(values)
     return changed
-
-
-def gymnasium_rollout(world: GymnasiumWorld, model: ActorCritic, length: int) -> Rollout:
-    """A function that runs `length` steps of `model` in the world, to be called like what `rollout` makes.
-
-    Not compiled, and not to be: it walks through Python step by step, and a full-graph compile refuses it. The policy's noise
-    is that of `rollout` for the same key. The worlds that go in come from `begin(world.env, key)` or the call before.
-    Raises: WorldError for older ones.
-    """
-    return rollout(world.env, model, length)
-
-
-def gymnasium_trainer(
-    world: GymnasiumWorld,
-    model: ActorCritic,
-    algorithm: Algorithm,
-    *,
-    horizon: int,
-    normalizer: Normalizer | None = None,
-    lower: Lower = program,
-) -> Trainer:
-    """Trains `algorithm` in the world, `horizon` steps at a time; what `trainer` is for our own envs, metrics included.
-
-    Only the update is compiled, by `lower`, e.g. `functools.partial(program, artefact=path)`; so `iterate` is called from
-    Python and must not be compiled. It moves the world: its states are to be used once, in order (see above for resuming).
-    """
-    envs = world.vector.num_envs
-    act = gymnasium_rollout(world, model, horizon)
-    scaling = normalizer or identity()
-
-    def init(key: Key) -> RunState:
-        learner_key, worlds_key, key = keys.split(key, 3)
-        return RunState(
-            learner=algorithm.init(learner_key),
-            worlds=begin(world.env, worlds_key),
-            normalizer=scaling.init(world.env.observation_space, envs, key.device),
-            key=key,
-            env_steps=torch.zeros((), dtype=torch.int64, device=key.device),
-        )
-
-    def learn(learner: TrainState, scales: Any, raw: Trajectory, key: Key) -> tuple[TrainState, Any, Metrics]:
-        after, metrics = algorithm.update(learner, scaling.scale(scales, raw), key)
-        finite = all_finite((after.params, raw.reward)).to(torch.float32)
-        return after, scaling.update(scales, raw), {**metrics, "finite": finite}
-
-    update = lower(learn)
-
-    def iterate(state: RunState) -> tuple[RunState, Metrics]:
-        act_key, update_key, key = keys.split(state.key, 3)
-        worlds = replace(state.worlds, state=clear_statistics(state.worlds.state))
-        worlds, raw = act(state.learner.params, worlds, act_key, lambda seen: scaling.observe(state.normalizer, seen))
-        learner, scales, metrics = update(state.learner, state.normalizer, raw, update_key)
-        counted = worlds.state
-        steps = state.env_steps + horizon * envs
-        after = RunState(learner=learner, worlds=worlds, normalizer=scales, key=key, env_steps=steps)
-        return after, {
-            **metrics,
-            "episodes": counted.finished.sum().to(torch.float32),
-            "return_sum": counted.return_sum.sum(),
-            "length_sum": counted.length_sum.sum().to(torch.float32),
-        }
-
-    return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=(*algorithm.metrics, *COUNTS))

@@ -20,7 +20,8 @@ from ...core.errors import StructureError, message
 from ...core.spaces import Box, Discrete, Fields, Space, field
 
 try:
-    from gymnasium import spaces
+    import gymnasium as gymnasium
+    from gymnasium import spaces as spaces
     from gymnasium.vector import AutoresetMode as AutoresetMode  # the youngest of the names needed, of version 1.1
 except ImportError:
     text = message("gymnasium", got="absent or too old", wanted=">= 1.1", remedy="pip install 'purestep[gym]'")
@@ -34,7 +35,7 @@ Foreign = spaces.Space[Any]
 def from_gymnasium(space: Foreign, where: str = "space") -> Space:
     """Our space for Gymnasium's. Raises: StructureError for one that has no counterpart.
 
-    >>> from_gymnasium(spaces.Dict(speed=spaces.Box(-1.0, 1.0, (2,)), gear=spaces.Discrete(5, start=1)))
+    >>> from_gymnasium(spaces.Dict(gear=spaces.Discrete(5, start=1), speed=spaces.Box(-1.0, 1.0, (2,))))
     Fields(spaces=(('gear', Discrete(n=5)), ('speed', Box(low=-1.0, high=1.0, shape=(2,)))))
     """
     if isinstance(space, spaces.Discrete):
@@ -114,5 +115,6 @@ def to_tensors(space: Foreign, value: Any, device: torch.device | str | None = N
     array = np.asarray(value)
     if isinstance(space, spaces.Discrete):
         return torch.tensor(array.astype(np.int64) - int(space.start), device=device)
-    narrow = array.dtype.kind == "b" or array.dtype == np.uint8
-    return torch.tensor(array if narrow else array.astype(np.float32 if array.dtype.kind == "f" else np.int64), device=device)
+    if array.dtype.kind != "b" and array.dtype != np.uint8:
+        array = array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
+    return torch.tensor(array, device=device)

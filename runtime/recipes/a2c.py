@@ -1,6 +1,6 @@
 """The whole of A2C, from an environment's name to one iteration of training: what `purestep train a2c` runs."""
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ...algorithms.a2c import a2c
 from ...algorithms.hyperparameters import check_number
@@ -16,8 +16,8 @@ class A2C:
     """Advantage actor-critic: one step of the optimiser for each batch."""
 
     experience: Experience
-    learner: Learner = Learner()
-    process: Process = Process()
+    learner: Learner = field(factory=Learner)
+    process: Process = field(factory=Process)
     gae_lambda: float = 1.0  # 0 trusts the value function, 1 the rewards
     value_coefficient: float = 1.0  # weight of the value loss
     entropy_coefficient: float = 0.01  # weight of the policy's entropy

@@ -3,7 +3,7 @@
 import math
 from typing import Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ...algorithms.hyperparameters import check_number
 from ...algorithms.ppo import ppo
@@ -20,8 +20,8 @@ class PPO:
     """Proximal policy optimisation: several passes over each batch, each step kept close to the policy that played."""
 
     experience: Experience
-    learner: Learner = Learner()
-    process: Process = Process()
+    learner: Learner = field(factory=Learner)
+    process: Process = field(factory=Process)
     gae_lambda: float = 0.95  # 0 trusts the value function, 1 the rewards
     clip: float = 0.2  # how far a probability may move, as a ratio
     value_clip: float = math.inf  # how far a value may move

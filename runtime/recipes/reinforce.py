@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ...algorithms.hyperparameters import check_number
 from ...algorithms.reinforce import reinforce
@@ -18,8 +18,8 @@ class Reinforce:
     """REINFORCE: one step of the optimiser for each batch, along the score function times the return."""
 
     experience: Experience
-    learner: Learner = Learner()
-    process: Process = Process()
+    learner: Learner = field(factory=Learner)
+    process: Process = field(factory=Process)
     baseline: Literal["value", "mean", "none"] = "value"  # what is subtracted from the returns
     value_coefficient: float = 1.0  # weight of the value loss
     entropy_coefficient: float = 0.0  # weight of the policy's entropy

@@ -1,0 +1,233 @@
+"""The command line: `purestep train|evaluate|resume|plot`, and the commands that other packages add.
+
+Exit codes: 0; 1 for an error, told in one line on stderr; 2 for words that are no command line; 130 after Ctrl-C.
+A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import tyro
+from attrs import frozen
+
+from ..core.errors import ChoiceError, PurestepError, choose, message
+from .effects import folder
+from .recipes import RECIPES, report, session
+
+A = TypeVar("A")
+GROUP = "purestep.commands"
+FLAGS = (tyro.conf.OmitArgPrefixes,)
+
+
+@frozen
+class Training(Generic[A]):
+    """Where a run goes, and what follows it."""
+
+    arguments: Annotated[A, tyro.conf.arg(name="")]
+    run: Path  # the run's folder
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
+    episodes: int = 100  # of the evaluation at the end
+
+
+@frozen
+class Command:
+    """A subcommand: what `purestep --help` says of it, and what it does with the words that follow its name."""
+
+    about: str
+    call: Callable[[list[str]], int]
+
+
+def train_command(words: list[str]) -> int:
+    """`purestep train RECIPE`: trains, evaluates and draws."""
+    if not words or words[0] in ("-h", "--help"):
+        rows = "\n".join(f"  {name:10} {recipe.about}" for name, recipe in RECIPES.items())
+        print(f"usage: purestep train RECIPE [OPTIONS]\n\nrecipes:\n{rows}\n\nOptions: purestep train RECIPE --help")
+        return 0
+    recipe, *words = words
+    chosen = choose("purestep train", recipe, RECIPES)
+    env, seed = option(words, "--env", "cartpole"), option(words, "--seed", "0")
+    defaults = chosen.defaults(env)
+    given: Training[Any] = tyro.cli(
+        Training[type(defaults)],  # type: ignore[misc]
+        default=Training(defaults, Path("runs") / f"{env}-{recipe}-{seed}"),
+        args=words,
+        prog=f"purestep train {recipe}",
+        description=f"{type(defaults).__doc__}\n\nThe defaults shown are those of --env {env}.",
+        config=FLAGS,
+    )
+    plan = session.plan(recipe, given.arguments)
+    say(f"{recipe} on {env} for {plan.steps():,} steps, into {given.run}")
+    return _through(given.run, given.episodes, lambda: session.start(given.run, plan, overwrite=given.overwrite, notice=say))
+
+
+def resume_command(words: list[str]) -> int:
+    """`purestep resume RUN`: goes on with a run that was stopped."""
+
+    def resume(run: tyro.conf.Positional[Path], /, *, episodes: int = 100) -> int:
+        """Go on with a run from its newest checkpoint, with the arguments it was begun with.
+
+        Args:
+            run: the run's folder
+            episodes: of the evaluation at the end
+        """
+        return _through(run, episodes, lambda: session.resume(run, notice=say))
+
+    return tyro.cli(resume, args=words, prog="purestep resume")
+
+
+def _through(run: Path, episodes: int, work: Callable[[], session.Outcome]) -> int:
+    """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
+    try:
+        outcome = work()
+    except KeyboardInterrupt:
+        next_step = f"purestep resume {run} goes on from the last checkpoint"
+        say(f"stopped at once; {next_step if folder.begun(run) else 'nothing was saved yet'}")
+        return 130
+    if outcome.loop.interrupted:
+        say(f"interrupted after {outcome.steps:,} steps and saved; go on with: purestep resume {run}")
+        return 130
+    print(report.evaluated(run, episodes=episodes).line())
+    picture = report.picture([run], run / folder.PICTURE)
+    print(f"learning curve: {picture}")
+    print(spent(outcome, folder.install_seconds()))
+    return 0
+
+
+def spent(outcome: session.Outcome, install: float | None) -> str:
+    """What a run took, part by part, in one line."""
+    parts = [f"install {install:.0f} s"] if install is not None else []
+    if outcome.trained:
+        how = " (loaded from the cache)" if outcome.loaded else ""
+        rate = outcome.trained / outcome.train_seconds
+        parts += [f"compile {outcome.compile_seconds:.1f} s{how}", f"train {outcome.train_seconds:.1f} s"]
+        parts += [f"{rate:,.0f} environment steps/s"]
+    return "time: " + (", ".join(parts) or "nothing was left to train")
+
+
+def evaluate_command(words: list[str]) -> int:
+    """`purestep evaluate RUN`: plays episodes with what was learnt."""
+
+    def evaluate(
+        run: tyro.conf.Positional[Path], /, *, episodes: int = 100, seed: int = 0, action: report.Choice = "mode"
+    ) -> int:
+        """Play episodes with the newest checkpoint's policy.
+
+        Args:
+            run: the run's folder
+            episodes: how many
+            seed: decides where they begin
+            action: "mode" takes the likeliest action, "sample" draws one
+        """
+        print(report.evaluated(run, episodes=episodes, seed=seed, action=action).line())
+        return 0
+
+    return tyro.cli(evaluate, args=words, prog="purestep evaluate")
+
+
+def plot_command(words: list[str]) -> int:
+    """`purestep plot RUN...`: draws the learning curve."""
+
+    def plot(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, out: Path = Path("learning_curve.png")) -> int:
+        """Draw returns over environment steps; runs that differ in their seed alone become a mean in a band.
+
+        Args:
+            runs: the runs' folders
+            out: the picture; for a single run it goes into its folder unless given
+        """
+        if not runs:
+            raise ChoiceError(message("purestep plot: RUN", got="absent", wanted="one or more", remedy="name a run"))
+        place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out
+        print(report.picture(list(runs), place))
+        return 0
+
+    return tyro.cli(plot, args=words, prog="purestep plot")
+
+
+COMMANDS: Mapping[str, Command] = {
+    "train": Command("train a policy, evaluate it and draw its learning curve", train_command),
+    "evaluate": Command("play episodes with a trained policy", evaluate_command),
+    "resume": Command("go on with a run that was stopped", resume_command),
+    "plot": Command("draw the learning curve of one run, or of several seeds", plot_command),
+}
+
+
+def commands() -> dict[str, Command]:
+    """Our own commands and those of the entry-point group, which are loaded when they are called."""
+    added = {point.name: Command(f"of {point.value.partition(':')[0]}", _loader(point)) for point in entry_points(group=GROUP)}
+    return {**added, **COMMANDS}
+
+
+def _loader(point: Any) -> Callable[[list[str]], int]:
+    def call(words: list[str]) -> int:
+        try:
+            command = point.load()
+        except ModuleNotFoundError as absent:
+            remedy = "install the package's extras, e.g. pip install 'purestep[properties]'"
+            where = f"purestep {point.name}: {absent.name}"
+            raise ChoiceError(message(where, got="not installed", wanted="it installed", remedy=remedy)) from absent
+        return int(command(words))
+
+    return call
+
+
+def option(words: Sequence[str], name: str, default: str) -> str:
+    """The value an option has in the words, wherever it stands; the last counts.
+
+    >>> option(["--seed", "1", "--env=acrobot"], "--env", "cartpole")
+    'acrobot'
+    """
+    value = default
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == name:
+            value = following
+        elif word.startswith(name + "="):
+            value = word.removeprefix(name + "=")
+    return value
+
+
+def usage(known: Mapping[str, Command]) -> str:
+    """What `purestep --help` prints."""
+    rows = "\n".join(f"  {name:10} {command.about}" for name, command in known.items())
+    tail = "Options of a command: purestep COMMAND --help. With --debug an error shows its traceback."
+    return f"usage: purestep [--debug] COMMAND ...\n\ncommands:\n{rows}\n\n{tail}"
+
+
+def say(text: str) -> None:
+    """A line for people, apart from a command's output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def told(error: Exception) -> str:
+    """An error in one line."""
+    if isinstance(error, PurestepError):
+        return " ".join(str(error).split())
+    if isinstance(error, OSError):
+        return ": ".join(str(part) for part in (error.strerror or type(error).__name__, error.filename) if part)
+    first = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}: {first} (--debug shows where)"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs a command line; gives the exit code."""
+    words = list(sys.argv[1:] if words is None else words)
+    debug = "--debug" in words
+    name, *rest = [word for word in words if word != "--debug"] or ["--help"]
+    try:
+        known = commands()
+        if name in ("-h", "--help"):
+            print(usage(known))
+            return 0
+        return choose("purestep: command", name, known).call(rest)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 1
+    except KeyboardInterrupt:
+        say("purestep: interrupted")
+        return 130
+    except Exception as error:
+        if debug:
+            raise
+        say(f"purestep: {told(error)}")
+        return 1

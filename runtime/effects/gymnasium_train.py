@@ -1,0 +1,89 @@
+"""Rollout and trainer in a Gymnasium world: the policy and the update are ours, the world is a foreign effect.
+
+The world's own state lives in the Gymnasium env, so no checkpoint can hold it. A run that resumes from one keeps all that
+was learnt and begins new episodes: `replace(state, worlds=begin(world.env, key))`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...algorithms.algorithm import Algorithm, Metrics, TrainState
+from ...core import keys
+from ...core.env import clear_statistics
+from ...core.keys import Key
+from ...core.policy import ActorCritic
+from ...core.record import replace
+from ...core.steps import Trajectory
+from ...core.tree import all_finite
+from ..compile import program
+from ..normalizer import Normalizer, identity
+from ..rollout import Rollout, begin, rollout
+from ..train import COUNTS, RunState, Trainer
+from .gymnasium_import import GymnasiumWorld
+
+Lower = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def gymnasium_rollout(world: GymnasiumWorld, model: ActorCritic, length: int) -> Rollout:
+    """A function that runs `length` steps of `model` in the world, to be called like what `rollout` makes.
+
+    Not compiled, and not to be: it walks through Python step by step, and a full-graph compile refuses it. The policy's noise
+    is that of `rollout` for the same key. The worlds that go in come from `begin(world.env, key)` or the call before.
+    Raises: WorldError for older ones.
+    """
+    return rollout(world.env, model, length)
+
+
+def gymnasium_trainer(
+    world: GymnasiumWorld,
+    model: ActorCritic,
+    algorithm: Algorithm,
+    *,
+    horizon: int,
+    normalizer: Normalizer | None = None,
+    lower: Lower = program,
+) -> Trainer:
+    """Trains `algorithm` in the world, `horizon` steps at a time; what `trainer` is for our own envs, metrics included.
+
+    Only the update is compiled, by `lower`, e.g. `functools.partial(program, artefact=path)`; so `iterate` is called from
+    Python and must not be compiled. It moves the world: its states are to be used once, in order (see above for resuming).
+    """
+    envs = world.vector.num_envs
+    act = gymnasium_rollout(world, model, horizon)
+    scaling = normalizer or identity()
+
+    def init(key: Key) -> RunState:
+        learner_key, worlds_key, key = keys.split(key, 3)
+        return RunState(
+            learner=algorithm.init(learner_key),
+            worlds=begin(world.env, worlds_key),
+            normalizer=scaling.init(world.env.observation_space, envs, key.device),
+            key=key,
+            env_steps=torch.zeros((), dtype=torch.int64, device=key.device),
+        )
+
+    def learn(learner: TrainState, scales: Any, raw: Trajectory, key: Key) -> tuple[TrainState, Any, Metrics]:
+        after, metrics = algorithm.update(learner, scaling.scale(scales, raw), key)
+        finite = all_finite((after.params, raw.reward)).to(torch.float32)
+        return after, scaling.update(scales, raw), {**metrics, "finite": finite}
+
+    update = lower(learn)
+
+    def iterate(state: RunState) -> tuple[RunState, Metrics]:
+        act_key, update_key, key = keys.split(state.key, 3)
+        worlds = replace(state.worlds, state=clear_statistics(state.worlds.state))
+        worlds, raw = act(state.learner.params, worlds, act_key, lambda seen: scaling.observe(state.normalizer, seen))
+        learner, scales, metrics = update(state.learner, state.normalizer, raw, update_key)
+        counted = worlds.state
+        steps = state.env_steps + horizon * envs
+        after = RunState(learner=learner, worlds=worlds, normalizer=scales, key=key, env_steps=steps)
+        return after, {
+            **metrics,
+            "episodes": counted.finished.sum().to(torch.float32),
+            "return_sum": counted.return_sum.sum(),
+            "length_sum": counted.length_sum.sum().to(torch.float32),
+        }
+
+    return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=(*algorithm.metrics, *COUNTS))

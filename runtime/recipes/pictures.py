@@ -1,0 +1,69 @@
+"""Learning curves of runs, each kind under a name that says how it differs from the others."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import ChoiceError, message
+from ..effects import folder
+from ..effects.metrics import read
+from ..effects.plot import learning_curve
+from .defaults import SOLVED
+
+APART = ("seed", "threads", "checkpoints", "backend")  # what may differ between runs of one kind
+POINTS = 100  # that a curve keeps of a run's rows, each the mean of those about it
+
+
+def picture(runs: Sequence[Path], out: Path) -> Path:
+    """Draws the mean return of episodes over environment steps; runs of one kind, seeds, become a mean in a band.
+
+    Raises: CheckpointError for a folder that is no run, ChoiceError for one that has reported nothing.
+    """
+    described = {run: folder.read_json(folder.existing(run) / folder.ARGUMENTS) for run in runs}
+    kinds: dict[str, list[Path]] = {}
+    for run, label in labels(described).items():
+        kinds.setdefault(label, []).append(_reported(run))
+    envs = {str(arguments["env"]) for arguments in described.values()}
+    env = envs.pop() if len(envs) == 1 else ""
+    rows = min(len(read(path)) for paths in kinds.values() for path in paths)
+    learning_curve(
+        kinds if len(kinds) > 1 else next(iter(kinds.values())),
+        out,
+        title=_title(described, env),
+        threshold=SOLVED.get(env),
+        smooth=max(1, rows // POINTS),
+    )
+    return out
+
+
+def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
+    """What to call each run's kind: recipe, environment, and the arguments in which kinds of one name differ.
+
+    >>> one, two = {"recipe": "ppo", "env": "e", "seed": 0, "gamma": 0.9}, {"recipe": "ppo", "env": "e", "seed": 1, "gamma": 0.99}
+    >>> list(labels({Path("a"): one, Path("b"): two}).values())
+    ['ppo e, gamma 0.9', 'ppo e, gamma 0.99']
+    """
+    names = {run: f"{arguments['recipe']} {arguments['env']}" for run, arguments in described.items()}
+    result = {}
+    for run, arguments in described.items():
+        alike = [other for path, other in described.items() if names[path] == names[run]]
+        differing = [
+            name
+            for name in arguments
+            if name not in APART and any(other.get(name) != arguments[name] for other in alike)
+        ]
+        result[run] = ", ".join([names[run], *(f"{name.replace('_', ' ')} {arguments[name]}" for name in differing)])
+    return result
+
+
+def _title(described: Mapping[Path, Mapping[str, Any]], env: str) -> str:
+    recipes = {str(arguments["recipe"]) for arguments in described.values()}
+    return " ".join([*(recipes if len(recipes) == 1 else ()), *(["on", env] if env else ())]) or "Learning curves"
+
+
+def _reported(run: Path) -> Path:
+    path = run / folder.METRICS
+    if not path.exists():
+        remedy = "let the run report something first"
+        raise ChoiceError(message(str(path), got="absent", wanted="the metrics of a run", remedy=remedy))
+    return path

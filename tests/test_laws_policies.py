@@ -1,0 +1,47 @@
+"""Our policies, distributions and networks obey their laws."""
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from purestep.core.distributions import Categorical, masked
+from purestep.core.networks import functional, mlp
+from purestep.core.policy import actor_critic_mlp, flat
+from purestep.core.spaces import Box, Discrete, Fields
+from purestep.properties import ROUNDING, categorical_laws, check, dyadic, module_laws, policy_laws, step_laws
+
+SEEN, TWO, REACH = Box(-1.0, 1.0, (3,)), Discrete(2), Box(-2.0, 2.0, (2,))
+MASKED = Fields((("features", Box(0.0, 1.0, (3,))), ("action_mask", Box(0.0, 1.0, (2,)))))
+
+
+def of_logits(logits: Tensor) -> Categorical:
+    """The distribution our policies give."""
+    return Categorical(logits=logits)
+
+
+def all_legal(logits: Tensor) -> Categorical:
+    """A masked one where nothing is forbidden."""
+    return masked(logits, torch.ones_like(logits, dtype=torch.bool))
+
+
+def module() -> torch.nn.Module:
+    """A small network with a buffer."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2)).eval()
+
+
+network = mlp((3, 4, 2))
+fixed = network.init(torch.tensor([0, 1]))
+
+test_discrete = check(policy_laws(SEEN, TWO), actor_critic_mlp(SEEN, TWO, hidden=(8,)))
+test_flat = check(policy_laws(SEEN, TWO), flat(actor_critic_mlp(SEEN, TWO, hidden=(8,))))
+test_normal = check(policy_laws(SEEN, REACH), actor_critic_mlp(SEEN, REACH, hidden=(8,)))
+test_squashed = check(
+    policy_laws(SEEN, REACH), actor_critic_mlp(SEEN, REACH, hidden=(8,), distribution="tanh_normal")
+)
+test_discrete_observation = check(policy_laws(Discrete(5), TWO), actor_critic_mlp(Discrete(5), TWO, hidden=(8,)))
+test_action_mask = check(policy_laws(MASKED, TWO), actor_critic_mlp(MASKED, TWO, hidden=(8,)))
+test_categorical = check(categorical_laws(), of_logits)
+test_masked = check(categorical_laws(), all_legal)
+test_network = check(step_laws(st.tuples(dyadic((3,))), tolerance=ROUNDING), lambda x: network.apply(fixed, x))
+test_functional = check(module_laws(dyadic((2, 3))), (found := module(), functional(found)))

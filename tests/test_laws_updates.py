@@ -1,0 +1,76 @@
+"""Our learners obey their laws; at night they solve the probe worlds."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from purestep.algorithms.a2c import a2c
+from purestep.algorithms.algorithm import Algorithm
+from purestep.algorithms.ppo import order, ppo
+from purestep.algorithms.reinforce import reinforce
+from purestep.core.optim import adam, sgd
+from purestep.core.policy import ActorCritic
+from purestep.properties import check, named_profile, order_laws, probe_laws, update_laws, verify
+from purestep.properties.probe_laws import Factory
+from purestep.runtime.effects import checkpoint
+
+
+def on_disk(tree: Any) -> Any:
+    """A tree after a real checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        saved = checkpoint.save(Path(folder), 1, tree)
+        return checkpoint.load(saved, tree).tree
+
+
+def learns_by_ppo(model: ActorCritic) -> Algorithm:
+    """PPO whose every step sees the whole batch."""
+    return ppo(model, sgd(0.05), entropy_coefficient=0.0, minibatches=1, epochs=2, advantages="none")
+
+
+def learns_by_minibatches(model: ActorCritic) -> Algorithm:
+    """PPO as it is used."""
+    return ppo(model, adam(0.01), entropy_coefficient=0.0, minibatches=2, epochs=2)
+
+
+def learns_by_a2c(model: ActorCritic) -> Algorithm:
+    """A2C with momentum in its state."""
+    return a2c(model, adam(0.01), entropy_coefficient=0.0)
+
+
+def learns_by_reinforce(model: ActorCritic) -> Algorithm:
+    """REINFORCE with a value for a baseline."""
+    return reinforce(model, sgd(0.05))
+
+
+NOISY = {"ascent": "minibatches are samples: a step may go down"}
+COMPILED = {"compiled_is_eager": "the loss is the one compiled for the other learners"}
+
+test_ppo = check(update_laws(), learns_by_ppo)
+test_ppo_minibatches = check(update_laws(), learns_by_minibatches, skip=NOISY | COMPILED)
+test_a2c = check(update_laws(), learns_by_a2c)
+test_reinforce = check(update_laws(), learns_by_reinforce, skip=COMPILED)
+test_order = check(order_laws(), order)
+
+
+def test_a_checkpoint_on_disk_loses_nothing() -> None:
+    suite = update_laws(round_trip=on_disk)
+    report = verify(suite - {law.name for law in suite if law.name != "resumed_is_unbroken"}, learns_by_a2c)
+    assert report, str(report)
+
+
+def prober(name: str) -> Factory:
+    """The learners, set up for a budget of some thousand steps."""
+    return {
+        "ppo": lambda model: ppo(model, adam(0.02), gamma=0.5, epochs=2, minibatches=2),
+        "a2c": lambda model: a2c(model, adam(0.02), gamma=0.5),
+        "reinforce": lambda model: reinforce(model, adam(0.02), gamma=0.5),
+    }[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ppo", "a2c", "reinforce"])
+def test_probes(name: str) -> None:
+    report = verify(probe_laws(gamma=0.5), prober(name), profile=named_profile("night"))
+    assert report, str(report)
