@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 SEED ?= 0
-RUN_DIR ?= runs/cartpole
+RUN_DIR ?= runs/cartpole-ppo-$(SEED)
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: train test slow lint types format clean
@@ -15,9 +15,7 @@ $(VENV)/.installed: constraints.txt pyproject.toml
 	echo $$(( $$(date +%s) - start )) > $@ && echo "install: $$(cat $@) s"
 
 train: $(VENV)/.installed
-	$(RUN)/purestep train ppo --env cartpole --seed $(SEED) --run $(RUN_DIR)
-	$(RUN)/purestep evaluate $(RUN_DIR) --episodes 100
-	$(RUN)/purestep plot $(RUN_DIR)
+	$(RUN)/purestep train ppo --env cartpole --seed $(SEED) --run $(RUN_DIR) --overwrite
 
 test: $(VENV)/.installed
 	$(RUN)/pytest -n 2 --dist loadfile

@@ -44,18 +44,35 @@ class Env(Generic[P, S]):
 
 
 def halves(env: Env[P, S]) -> Hoisted[P, S]:
-    """The env's own two halves, or the trivial ones: the noise is the key."""
+    """The env's own two halves, or the trivial ones: the noise is the key.
+
+    >>> from purestep.core.envs import cartpole
+    >>> env = auto_reset(cartpole(), "select")
+    >>> halves(env).step is env.step
+    True
+    """
     return env.hoisted or Hoisted(draw=lambda params, key: key, step=env.step)
 
 
 def map_step(env: Env[P, Any], reset: Any, wrap: Callable[[Step[P, Any]], Step[P, Any]]) -> Env[P, Any]:
-    """The env with another `reset`, and `wrap` put around its step, hoisted or not."""
+    """The env with another `reset`, and `wrap` put around its step, hoisted or not.
+
+    >>> from purestep.core.envs import cartpole
+    >>> plain = cartpole()
+    >>> map_step(plain, plain.reset, lambda step: step) == plain
+    True
+    """
     hoisted = env.hoisted and Hoisted(draw=env.hoisted.draw, step=wrap(env.hoisted.step))
     return attrs.evolve(env, reset=reset, step=wrap(env.step), hoisted=hoisted)
 
 
 def reset_key(key: Key) -> Key:
-    """The key with which `auto_reset` resets when the step that was given `key` ends the episode."""
+    """The key with which `auto_reset` resets when the step that was given `key` ends the episode.
+
+    >>> one = torch.tensor([1, 0])
+    >>> torch.equal(reset_key(one), split(one)[1])
+    True
+    """
     return split(key)[1]
 
 
@@ -65,22 +82,32 @@ def auto_reset(env: Env[P, S], mode: str = "pooled") -> Env[P, S]:
     The state and `observation` are then those of reset(params, reset_key(key)); reward, flags and next_observation still
     belong to the old episode. `mode` decides where the reset is computed, never what it is: "select" in the step itself,
     "pooled" for all steps of a rollout at once. Raises: ChoiceError.
+
+    >>> from purestep.core.envs import cartpole
+    >>> env, key = auto_reset(time_limit(cartpole(), 1)), torch.tensor([1, 0])
+    >>> state, _ = env.reset(env.params, key)
+    >>> after, told = env.step(env.params, state, torch.tensor(1), key)
+    >>> told.truncated, after.elapsed  # one episode is over, the next has begun
+    (tensor(True), tensor(0))
     """
 
-    def join(state: S, old: TimeStep, fresh: tuple[S, TimeStep]) -> tuple[S, TimeStep]:
+    def join(state: S, old: TimeStep, fresh: tuple[S, Any]) -> tuple[S, TimeStep]:
         over = ended(old.terminated, old.truncated)
-        observation = select(over, fresh[1].observation, old.observation)
-        return select(over, fresh[0], state), restarted(old, observation)
+        return select(over, fresh[0], state), restarted(old, select(over, fresh[1], old.observation))
+
+    def begin(params: P, key: Key) -> tuple[S, Any]:
+        state, timestep = env.reset(params, key)
+        return state, timestep.observation
 
     def step(params: P, state: S, action: Tensor, key: Key) -> tuple[S, TimeStep]:
         step_key, fresh_key = split(key)
-        return join(*env.step(params, state, action, step_key), env.reset(params, fresh_key))
+        return join(*env.step(params, state, action, step_key), begin(params, fresh_key))
 
     inner = halves(env)
 
     def draw(params: P, key: Key) -> Noise:
         step_key, fresh_key = split(key)
-        return inner.draw(params, step_key), env.reset(params, fresh_key)
+        return inner.draw(params, step_key), begin(params, fresh_key)
 
     def step_drawn(params: P, state: S, action: Tensor, noise: Noise) -> tuple[S, TimeStep]:
         return join(*inner.step(params, state, action, noise[0]), noise[1])
@@ -93,6 +120,11 @@ def batched(env: Env[P, S], n: int, *, own_params: bool = False) -> Env[P, S]:
     """n worlds as one: every leaf of state, action and timestep gains a leading axis [n].
 
     World i of a call with `key` gets split(key, n)[i]. `own_params`: params have a leading axis too, one for each world.
+
+    >>> from purestep.core.envs import cartpole
+    >>> env = batched(cartpole(), 3)
+    >>> env.reset(env.params, torch.tensor([1, 0]))[1].observation.shape
+    torch.Size([3, 4])
     """
     axis = 0 if own_params else None
 
@@ -120,7 +152,15 @@ class TimeLimitState:
 
 
 def time_limit(env: Env[P, S], steps: int) -> Env[P, TimeLimitState]:
-    """Truncates an episode at its step number `steps`, never earlier; termination is left as it is."""
+    """Truncates an episode at its step number `steps`, never earlier; termination is left as it is.
+
+    >>> from purestep.core.envs import cartpole
+    >>> env, key = time_limit(cartpole(), 1), torch.tensor([1, 0])
+    >>> state, _ = env.reset(env.params, key)
+    >>> _, told = env.step(env.params, state, torch.tensor(1), key)
+    >>> told.terminated, told.truncated
+    (tensor(False), tensor(True))
+    """
 
     def reset(params: P, key: Key) -> tuple[TimeLimitState, TimeStep]:
         state, timestep = env.reset(params, key)
@@ -151,7 +191,15 @@ class EpisodeStatistics:
 
 
 def episode_statistics(env: Env[P, S]) -> Env[P, EpisodeStatistics]:
-    """Counts returns and lengths inside the step; goes around `auto_reset`, whose resets must not wipe them."""
+    """Counts returns and lengths inside the step; goes around `auto_reset`, whose resets must not wipe them.
+
+    >>> from purestep.core.envs import cartpole
+    >>> env, key = episode_statistics(auto_reset(time_limit(cartpole(), 1))), torch.tensor([1, 0])
+    >>> state, _ = env.reset(env.params, key)
+    >>> state, _ = env.step(env.params, state, torch.tensor(1), key)
+    >>> state.finished, state.return_sum, state.episode_length
+    (tensor(1), tensor(1.), tensor(0))
+    """
 
     def reset(params: P, key: Key) -> tuple[EpisodeStatistics, TimeStep]:
         state, timestep = env.reset(params, key)
@@ -192,7 +240,15 @@ def _count(state: EpisodeStatistics, inner: Any, timestep: TimeStep) -> EpisodeS
 
 
 def clear_statistics(state: EpisodeStatistics) -> EpisodeStatistics:
-    """The same state with no finished episodes; the current one goes on."""
+    """The same state with no finished episodes; the current one goes on.
+
+    >>> from purestep.core.envs import cartpole
+    >>> env, key = episode_statistics(cartpole()), torch.tensor([1, 0])
+    >>> state, _ = env.reset(env.params, key)
+    >>> state, _ = env.step(env.params, state, torch.tensor(1), key)
+    >>> clear_statistics(state).episode_return
+    tensor(1.)
+    """
     return replace(
         state,
         finished=torch.zeros_like(state.finished),

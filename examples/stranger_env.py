@@ -22,8 +22,7 @@ from purestep.core.policy import actor_critic_mlp, flat
 from purestep.core.record import record, tensor
 from purestep.core.spaces import Box, Discrete
 from purestep.core.steps import TimeStep, first, following
-from purestep.properties import check
-from purestep.properties.env_laws import env_laws
+from purestep.properties import check, env_laws
 from purestep.runtime.effects.plot import learning_curve
 from purestep.runtime.train import train, trainer
 

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from ..core.errors import ChoiceError, PurestepError, choose, message
 from .effects import folder
-from .recipes import RECIPES, report, session
+from .recipes import RECIPES, pictures, report, session
 
 A = TypeVar("A")
 GROUP = "purestep.commands"
@@ -50,8 +50,9 @@ def train_command(words: list[str]) -> int:
     chosen = choose("purestep train", recipe, RECIPES)
     env, seed = option(words, "--env", "cartpole"), option(words, "--seed", "0")
     defaults = chosen.defaults(env)
+    kind: Any = Training[type(defaults)]  # type: ignore[misc]
     given: Training[Any] = tyro.cli(
-        Training[type(defaults)],  # type: ignore[misc]
+        kind,
         default=Training(defaults, Path("runs") / f"{env}-{recipe}-{seed}"),
         args=words,
         prog=f"purestep train {recipe}",
@@ -60,7 +61,9 @@ def train_command(words: list[str]) -> int:
     )
     plan = session.plan(recipe, given.arguments)
     say(f"{recipe} on {env} for {plan.steps():,} steps, into {given.run}")
-    return _through(given.run, given.episodes, lambda: session.start(given.run, plan, overwrite=given.overwrite, notice=say))
+    return _through(
+        given.run, given.episodes, lambda: session.start(given.run, plan, overwrite=given.overwrite, notice=say)
+    )
 
 
 def resume_command(words: list[str]) -> int:
@@ -90,7 +93,7 @@ def _through(run: Path, episodes: int, work: Callable[[], session.Outcome]) -> i
         say(f"interrupted after {outcome.steps:,} steps and saved; go on with: purestep resume {run}")
         return 130
     print(report.evaluated(run, episodes=episodes).line())
-    picture = report.picture([run], run / folder.PICTURE)
+    picture = pictures.picture([run], run / folder.PICTURE)
     print(f"learning curve: {picture}")
     print(spent(outcome, folder.install_seconds()))
     return 0
@@ -140,7 +143,7 @@ def plot_command(words: list[str]) -> int:
         if not runs:
             raise ChoiceError(message("purestep plot: RUN", got="absent", wanted="one or more", remedy="name a run"))
         place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out
-        print(report.picture(list(runs), place))
+        print(pictures.picture(list(runs), place))
         return 0
 
     return tyro.cli(plot, args=words, prog="purestep plot")
@@ -156,7 +159,10 @@ COMMANDS: Mapping[str, Command] = {
 
 def commands() -> dict[str, Command]:
     """Our own commands and those of the entry-point group, which are loaded when they are called."""
-    added = {point.name: Command(f"of {point.value.partition(':')[0]}", _loader(point)) for point in entry_points(group=GROUP)}
+    added = {
+        point.name: Command(f"of {point.value.partition(':')[0]}", _loader(point))
+        for point in entry_points(group=GROUP)
+    }
     return {**added, **COMMANDS}
 
 

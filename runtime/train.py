@@ -9,12 +9,13 @@ from torch import Tensor
 
 from ..algorithms.algorithm import Algorithm, Metrics, TrainState
 from ..core import keys
-from ..core.env import Env, auto_reset, batched, clear_statistics, episode_statistics
+from ..core.env import Env, auto_reset, batched
 from ..core.keys import Key
 from ..core.policy import ActorCritic
-from ..core.record import record, replace, tensor
+from ..core.record import record, tensor
 from ..core.scan import scan
 from ..core.tree import all_finite
+from .episodes import Episodes, follow, none_yet
 from .normalizer import Normalizer, identity
 from .rollout import Worlds, begin, rollout
 
@@ -28,6 +29,7 @@ class RunState:
 
     learner: TrainState
     worlds: Worlds  # [B, ...]
+    episodes: Episodes  # [B]
     normalizer: Any  # the normaliser's statistics, () when there is none
     key: Key = tensor("* 2", "key")
     env_steps: Tensor = tensor("*", "int")  # steps in the worlds so far
@@ -59,7 +61,7 @@ def trainer(
     Metrics are those of the algorithm and: episodes (finished in the iteration), return_sum and length_sum over them, and
     finite, 1 where parameters and rewards are. `reset` is the mode of `auto_reset`, `unroll` that of `rollout`.
     """
-    worlds_env = episode_statistics(batched(auto_reset(env, reset), envs))
+    worlds_env = batched(auto_reset(env, reset), envs)
     act = rollout(worlds_env, model, horizon, unroll=unroll)
     scaling = normalizer or identity()
 
@@ -68,6 +70,7 @@ def trainer(
         return RunState(
             learner=algorithm.init(learner_key),
             worlds=begin(worlds_env, worlds_key),
+            episodes=none_yet(envs, key.device),
             normalizer=scaling.init(env.observation_space, envs, key.device),
             key=key,
             env_steps=torch.zeros((), dtype=torch.int64, device=key.device),
@@ -75,26 +78,24 @@ def trainer(
 
     def iterate(state: RunState) -> tuple[RunState, Metrics]:
         act_key, update_key, key = keys.split(state.key, 3)
-        worlds = replace(state.worlds, state=clear_statistics(state.worlds.state))
         # Statistics stand still while the policy acts, so that behaviour log-probs are those of what the update sees.
         worlds, raw = act(
-            state.learner.params, worlds, act_key, lambda observation: scaling.observe(state.normalizer, observation)
+            state.learner.params, state.worlds, act_key, lambda observation: scaling.observe(state.normalizer, observation)
         )
         trajectory = scaling.scale(state.normalizer, raw)
         learner, metrics = algorithm.update(state.learner, trajectory, update_key)
-        counted = worlds.state
+        episodes, counts = follow(state.episodes, raw)
         after = RunState(
             learner=learner,
             worlds=worlds,
+            episodes=episodes,
             normalizer=scaling.update(state.normalizer, raw),
             key=key,
             env_steps=state.env_steps + horizon * envs,
         )
         return after, {
             **metrics,
-            "episodes": counted.finished.sum().to(torch.float32),
-            "return_sum": counted.return_sum.sum(),
-            "length_sum": counted.length_sum.sum().to(torch.float32),
+            **counts,
             "finite": all_finite((learner.params, raw.reward)).to(torch.float32),
         }
 

@@ -55,9 +55,7 @@ test_policy_gradient = check(loss_laws(clipped=False), score)
 test_masked = check(masked_loss_laws(), neutralised)
 test_ppo_clip_as_a_step = check(step_laws(triples, tolerance=ROUNDING), clip_of)
 test_squared = check(gradient_laws(st.tuples(smooth((2,)), smooth((2,))), constant=(1,)), squared)
-test_clipped = check(
-    gradient_laws(st.tuples(smooth((2,)), smooth((2,)), smooth((2,))), constant=(1, 2)), value_clip_of
-)
+test_clipped = check(gradient_laws(st.tuples(smooth((2,)), smooth((2,)), smooth((2,))), constant=(1, 2)), value_clip_of)
 test_k1 = check(kl_laws(never_negative=False), k1)
 test_k2 = check(kl_laws(unbiased=False), k2)
 test_k3 = check(kl_laws(), k3)

@@ -3,12 +3,9 @@
 import json
 import math
 import signal
-from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 import torch
 from attrs import evolve
@@ -17,13 +14,12 @@ from hypothesis import strategies as st
 
 from purestep.core.envs import ENVS
 from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError
-from purestep.core.machine import Failed, Interrupted, Machine, Started, Stop
-from purestep.core.machine import run as fold
+from purestep.core.machine import Failed, Interrupted, Started, Stop
 from purestep.core.record import replace
 from purestep.core.tree import leaves
-from purestep.runtime.drive import Entry, drive, serial
+from purestep.runtime.drive import Entry, Handlers, drive, serial
 from purestep.runtime.effects import checkpoint, folder
-from purestep.runtime.effects.files import lock
+from purestep.runtime.effects.files import DISK, lock
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.recipes import RECIPES, session, world
 from purestep.runtime.recipes.arguments import Experience, changed, flatten, loop_of
@@ -290,7 +286,11 @@ def test_a_recorded_run_is_replayed_without_training(tmp_path: Path) -> None:
     machine = trainer_machine()
     state = plan.pipeline.trainer.init(torch.tensor([1, 2]))
     living = world.World(state, session.lowered(plan, loop), plan.pipeline.trainer.steps)
-    handlers = {Train: living.train, Log: lambda command: Logged(), Save: lambda command: Saved(command.loop.iteration)}
+    handlers: Handlers = {
+        Train: living.train,
+        Log: lambda command: Logged(),
+        Save: lambda command: Saved(command.loop.iteration),
+    }
     states = list(drive(machine, loop, recorded(serial(handlers), log)))
     text = to_lines(log)
     again = from_lines(text, [Trained, Logged, Saved])
@@ -328,7 +328,7 @@ def test_numbers_that_are_not_finite_stop_the_run_and_are_never_saved(tmp_path: 
 
 
 def test_a_run_that_diverges_at_once_says_that_there_is_no_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(NonFiniteError, match="iteration 1 .*there is no checkpoint yet"):
+    with pytest.raises(NonFiniteError, match=r"iteration 1 .*there is no checkpoint yet"):
         begin(tmp_path, diverging(tiny(), 1))
     assert not folder.begun(tmp_path)
 
@@ -405,11 +405,11 @@ def test_a_full_disk_leaves_the_older_checkpoints(tmp_path: Path, monkeypatch: p
     inner, calls = checkpoint.save, iter(range(1, 100))
 
     def save(*given: Any, **named: Any) -> Path:
-        files = evolve(checkpoint.DISK, append=full) if next(calls) == 2 else checkpoint.DISK
+        files = evolve(DISK, append=full) if next(calls) == 2 else DISK
         return inner(*given, **named, files=files)
 
     monkeypatch.setattr(checkpoint, "save", save)
-    with pytest.raises(CheckpointError, match="a full disk, wanted room for .*the older checkpoints are untouched"):
+    with pytest.raises(CheckpointError, match=r"a full disk, wanted room for .*the older checkpoints are untouched"):
         begin(tmp_path, tiny())
     assert session.newest(tmp_path).name == "step_000002"
 

@@ -71,20 +71,22 @@ def test_wrapped_worlds_and_fields_are_valid() -> None:
     assert validate(line())
     assert validate(episode_statistics(auto_reset(line())))
 
-    def fields(timestep: TimeStep) -> TimeStep:
+    def fields(state: Any, timestep: TimeStep) -> tuple[Any, TimeStep]:
         both = {"features": timestep.observation, "room": torch.tensor(1)}
-        return replace(timestep, observation=both, next_observation=tree_map(torch.clone, both))
+        return state, replace(timestep, observation=both, next_observation=tree_map(torch.clone, both))
 
     good = line()
     env: AnyEnv = attrs.evolve(
         good,
-        reset=lambda params, key: (lambda state, told: (state, fields(told)))(*good.reset(params, key)),
-        step=lambda *given: (lambda state, told: (state, fields(told)))(*good.step(*given)),
+        reset=lambda params, key: fields(*good.reset(params, key)),
+        step=lambda *given: fields(*good.step(*given)),
         observation_space=Fields((("features", Box(-10.0, 10.0, (1,))), ("room", Discrete(2)))),
     )
     assert validate(env)
     with pytest.raises(ChoiceError, match=r"observation.room is \[1\], wanted in Discrete\(n=1\)"):
-        validate(attrs.evolve(env, observation_space=Fields((("features", Box(-9.0, 9.0, (1,))), ("room", Discrete(1))))))
+        validate(
+            attrs.evolve(env, observation_space=Fields((("features", Box(-9.0, 9.0, (1,))), ("room", Discrete(1)))))
+        )
 
 
 FAULTS: dict[str, tuple[AnyEnv, type[PurestepError], str]] = {

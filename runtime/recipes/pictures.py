@@ -39,8 +39,8 @@ def picture(runs: Sequence[Path], out: Path) -> Path:
 def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     """What to call each run's kind: recipe, environment, and the arguments in which kinds of one name differ.
 
-    >>> one, two = {"recipe": "ppo", "env": "e", "seed": 0, "gamma": 0.9}, {"recipe": "ppo", "env": "e", "seed": 1, "gamma": 0.99}
-    >>> list(labels({Path("a"): one, Path("b"): two}).values())
+    >>> one = {"recipe": "ppo", "env": "e", "seed": 0, "gamma": 0.9}
+    >>> list(labels({Path("a"): one, Path("b"): {**one, "seed": 1, "gamma": 0.99}}).values())
     ['ppo e, gamma 0.9', 'ppo e, gamma 0.99']
     """
     names = {run: f"{arguments['recipe']} {arguments['env']}" for run, arguments in described.items()}

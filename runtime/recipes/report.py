@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from attrs import asdict, frozen
+from attrs import frozen
 
 from ...core import keys
-from ..effects import folder
 from ..effects.manifest import describe
 from ..evaluate import evaluate
 from . import session

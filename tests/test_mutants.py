@@ -1,0 +1,93 @@
+"""No law without a mistake it catches: every law kills its own mutant, spares the original, and is told apart from others."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from purestep.properties.law import Law, Mutant
+from purestep.properties.matrix import Row, Table, commit, faults, figures, laws_here, main, matrix
+from purestep.properties.mutants import Family, families
+from purestep.properties.profiles import named_profile
+from purestep.properties.report import BROKEN, PASSED
+from purestep.properties.run import run
+
+QUICK = named_profile("quick")
+ALL = [laws_here(family, QUICK) for family in families() if not family.night]
+LAWS = [pytest.param(family, law, id=f"{family.suite.name}-{law.name}") for family in ALL for law in family.suite]
+MUTANTS = [
+    pytest.param(family, mutant, id=f"{family.suite.name}-{mutant.edit}") for family in ALL for mutant in family.mutants
+]
+COMPILES = "compiled_is_eager"
+
+
+def outcome(law: Law, subject: Any) -> str:
+    return run(law, subject, profile=QUICK, shrink=False).outcome
+
+
+@pytest.mark.parametrize(("family", "law"), LAWS)
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace:UserWarning")  # that is what the mutant is for
+def test_every_law_kills_its_mutant_and_spares_the_original(family: Family, law: Law) -> None:
+    assert outcome(law, law.mutant.make(family.subject)) == BROKEN
+    assert outcome(law, family.subject) == PASSED
+
+
+@pytest.mark.parametrize(("family", "mutant"), MUTANTS)
+def test_every_mutant_is_killed_by_some_law_and_spared_by_another(family: Family, mutant: Mutant) -> None:
+    """What every law kills tells no law from another."""
+    owned = any(law.mutant.edit == mutant.edit for law in family.suite)
+    cheap = [law for law in family.suite if law.name != COMPILES]
+    killed, spared = owned, len(family.suite) < 3
+    for law in cheap:
+        if killed and spared:
+            break
+        result = outcome(law, mutant.make(family.subject))
+        killed, spared = killed or result == BROKEN, spared or result != BROKEN
+    assert killed, f"no law of {family.suite.name} kills: {mutant.edit}"
+    assert spared, f"every law of {family.suite.name} kills: {mutant.edit}"
+
+
+def row(edit: str, owners: tuple[str, ...], **outcomes: str) -> Row:
+    return Row(edit, owners, outcomes)
+
+
+def test_faults_of_a_matrix_are_named() -> None:
+    table = Table(
+        "some_laws",
+        (
+            row("(the original)", (), one=PASSED, two=BROKEN, three=PASSED),
+            row("spared by its own", ("one",), one=PASSED, two=BROKEN, three=PASSED),
+            row("harmless", (), one=PASSED, two=PASSED, three=PASSED),
+            row("coarse", (), one=BROKEN, two=BROKEN, three=BROKEN),
+            row("good", ("one",), one=BROKEN, two=PASSED, three=PASSED),
+        ),
+        0.0,
+    )
+    assert faults([table]) == [
+        "some_laws: (the original): does not pass ['two']",
+        "some_laws: spared by its own: spared by the law it belongs to, ['one']",
+        "some_laws: harmless: killed by no law",
+        "some_laws: coarse: killed by every law, too coarse to tell them apart",
+    ]
+    assert figures([table])["killed"] == 3
+
+
+def test_the_command_prints_a_table_and_writes_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "matrix.json"
+    assert main(["--suite", "categorical_laws", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "| gives logits for log-probs | **KILL** | . | KILL | . |" in printed
+    assert "every law kills its own mutant and spares the original" in printed
+    written = json.loads(out.read_text())
+    assert set(written) == {"commit", "command", "seconds", "figures"}
+    assert written["figures"]["mutants"] == written["figures"]["killed"] == 4
+    assert written["commit"] == commit()
+
+
+@pytest.mark.slow
+def test_the_whole_matrix() -> None:
+    """With the worlds of the night, and in two processes."""
+    assert faults(matrix(night=True, jobs=2)) == []

@@ -1,0 +1,399 @@
+"""The laws in a user's hands: what they type, and what they read when something is wrong."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from purestep.core.env import Env, auto_reset, time_limit
+from purestep.core.envs.cartpole import CartPoleState, cartpole
+from purestep.core.errors import ChoiceError, ShapeError, StructureError
+from purestep.core.record import record, replace, tensor
+from purestep.core.steps import TimeStep, Transition
+from purestep.properties import (
+    Broken,
+    Law,
+    Mutant,
+    Seen,
+    Store,
+    Suite,
+    Vacuous,
+    Walk,
+    auto_reset_laws,
+    check,
+    dyadic,
+    env_laws,
+    estimator_laws,
+    from_record,
+    keys,
+    like,
+    masks,
+    named_profile,
+    probabilities,
+    raw,
+    register,
+    render,
+    require,
+    run,
+    same,
+    seeds,
+    step_laws,
+    verify,
+)
+from purestep.properties.cli import verify_command
+from purestep.properties.estimator_mutants import reference, truncation_terminates
+from purestep.properties.profiles import current, includes, using
+
+AnyEnv = Env[Any, Any]
+
+
+def only(suite: Suite, *names: str) -> Suite:
+    return suite - ({law.name for law in suite} - set(names))
+
+
+def drifting_in_place() -> AnyEnv:
+    """CartPole whose author saved an allocation."""
+    env = cartpole()
+
+    def step(params: Any, state: CartPoleState, action: Tensor, key: Tensor) -> tuple[CartPoleState, TimeStep]:
+        state.position.add_(params.time_step * state.velocity)
+        return env.step(params, state, action, key)
+
+    return attrs.evolve(env, step=step, hoisted=None)
+
+
+def leaking_reset() -> AnyEnv:
+    """An auto-reset that shows the new episode where the old one's end belongs."""
+    env = auto_reset(time_limit(cartpole(), 4))
+
+    def step(params: Any, state: Any, action: Tensor, key: Tensor) -> tuple[Any, TimeStep]:
+        after, timestep = env.step(params, state, action, key)
+        return after, replace(timestep, next_observation=timestep.observation)
+
+    return attrs.evolve(env, step=step, hoisted=None)
+
+
+def sharing_params() -> AnyEnv:
+    """A reset whose state is a window on the params."""
+    env = cartpole()
+
+    def reset(params: Any, key: Tensor) -> tuple[CartPoleState, TimeStep]:
+        state, timestep = env.reset(params, key)
+        return replace(state, position=params.reset_bound[...]), timestep
+
+    return attrs.evolve(env, reset=reset)
+
+
+def test_an_env_that_writes_to_its_input_is_caught() -> None:
+    result = verify(only(env_laws, "inputs_stay"), drifting_in_place())["inputs_stay"]
+    assert result.outcome == "broken"
+    assert "input 1.position after the call: got" in result.detail
+    assert result.inputs == "Walk(seed=0, actions=())"
+    assert "A step writes to none of its inputs" in result.text()
+    assert 'examples={"inputs_stay": [Walk(seed=0, actions=())]}' in result.text()
+
+
+def test_an_env_that_leaks_the_reset_observation_is_caught() -> None:
+    report = verify(auto_reset_laws(time_limit(cartpole(), 4)), leaking_reset())
+    assert [result.law.name for result in report.failures] == ["old_episode_stays"]
+    result = report["old_episode_stays"]
+    assert "at an ending, next_observation: got" in result.detail
+    assert result.inputs == "Walk(seed=0, actions=(0, 0, 0, 0))"
+
+
+def test_an_env_that_shares_its_params_is_caught() -> None:
+    result = verify(only(env_laws, "outputs_own_storage"), sharing_params())["outputs_own_storage"]
+    assert result.detail == "output 2.position is a view of input 0.reset_bound; clone it"
+
+
+def test_a_printed_counterexample_can_be_pasted_back() -> None:
+    suite = only(env_laws, "inputs_stay")
+    found = verify(suite, drifting_in_place())["inputs_stay"].inputs
+    walk = eval(found, {"Walk": Walk})
+    again = verify(suite, drifting_in_place(), examples={"inputs_stay": [walk]})["inputs_stay"]
+    assert (again.outcome, again.examples) == ("broken", 1)
+
+
+def test_check_makes_a_pytest_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_mine="""
+        from purestep.properties import check, dyadic, step_laws
+        from hypothesis import strategies as st
+
+        def doubled(x):
+            return 2 * x
+
+        def in_place(x):
+            return x.mul_(2)
+
+        laws = step_laws(st.tuples(dyadic((2,)))) - {"compiled_is_eager"}
+        test_doubled = check(laws, doubled, skip={"batch_is_singles": "one world only"})
+        test_in_place = check(laws, in_place)
+        """
+    )
+    result = pytester.runpytest("-p", "no:cacheprovider", "-p", "purestep.properties.plugin", "--laws=quick", "-rs")
+    outcomes = result.parseoutcomes()
+    assert outcomes["failed"] == 3  # inputs_stay, outputs_own_storage, batch_is_singles
+    assert outcomes["skipped"] == 3
+    result.stdout.fnmatch_lines(["*one world only*"])
+    result.stdout.fnmatch_lines(["*test_in_place[[]inputs_stay[]]*"])
+    result.stdout.fnmatch_lines(["*in_place breaks the law inputs_stay*"])
+
+
+def one_law(**changes: Any) -> Law:
+    def check_(subject: Any, inputs: Tensor, seen: Seen) -> None:
+        seen("a positive number", bool((inputs > 0).any()))
+        same("twice the number", subject(inputs), 2 * inputs)
+
+    law = Law(
+        name="doubles",
+        claim="f(x) = 2 x.",
+        source="here",
+        inputs=lambda subject: dyadic((2,)),
+        check=check_,
+        mutant=Mutant("triples", lambda subject: lambda x: 3 * x),
+    )
+    return attrs.evolve(law, **changes)
+
+
+def doubled(x: Tensor) -> Tensor:
+    return 2 * x
+
+
+def test_suites_add_and_subtract() -> None:
+    suite = Suite("mine", (one_law(),)) + (one_law(name="again"),)
+    assert [law.name for law in suite - {"doubles"}] == ["again"]
+    assert suite["again"].claim == "f(x) = 2 x."
+    with pytest.raises(ChoiceError, match="did you mean 'doubles'"):
+        _ = suite - {"double"}
+    with pytest.raises(ChoiceError, match="twice"):
+        _ = suite + (one_law(),)
+    with pytest.raises(StructureError, match="lower-case"):
+        one_law(name="Not a word")
+
+
+def test_skips_need_a_law_and_a_reason() -> None:
+    suite = Suite("mine", (one_law(),))
+    with pytest.raises(ChoiceError, match="wanted a reason"):
+        verify(suite, doubled, skip={"doubles": " "})
+    with pytest.raises(ChoiceError, match="doubles"):
+        verify(suite, doubled, skip={"doubled": "a slip"})
+    with pytest.raises(ChoiceError, match="doubles"):
+        check(suite, doubled, examples={"doubled": []})
+    assert verify(suite, doubled, skip={"doubles": "not today"})["doubles"].outcome == "skipped"
+
+
+def test_what_never_came_makes_a_law_vacuous() -> None:
+    law = one_law(needs=("a negative zero",))
+    report = verify(Suite("mine", (law,)), doubled)
+    assert not report
+    assert report["doubles"].detail == "in 20 inputs there never was a negative zero"
+    test = check(Suite("mine", (law,)), doubled)
+    with pytest.raises(Vacuous, match="says nothing about doubled"):
+        test(law)
+
+
+def test_a_broken_law_raises_with_the_claim() -> None:
+    suite = Suite("mine", (one_law(),))
+    with pytest.raises(Broken, match=r"claim   f\(x\) = 2 x\."):
+        check(suite, lambda x: 3 * x)(suite["doubles"])
+
+
+def test_counterexamples_shrink() -> None:
+    result = run(one_law(), lambda x: x.clamp(max=1.0) * 2)
+    assert result.inputs == "torch.tensor([0.0, 1.25])"
+    assert "got 2.0, wanted 2.5 at [1]" in result.detail
+
+
+def test_a_subject_that_forgets_is_said_to_be_unsteady() -> None:
+    calls: list[int] = []
+
+    def tires(x: Tensor) -> Tensor:
+        calls.append(1)
+        return 2 * x + (len(calls) == 3)
+
+    assert "not again with the same input" in run(one_law(), tires).detail
+
+
+def test_what_a_subject_raises_breaks_the_law() -> None:
+    def refuses(x: Tensor) -> Tensor:
+        raise ValueError("no thanks")
+
+    assert run(one_law(), refuses).detail == "raised ValueError: no thanks"
+
+
+def test_profiles_say_how_hard_to_look() -> None:
+    assert current().name == "quick"
+    with using(named_profile("ci")):
+        assert run(one_law(), doubled).examples == 100
+    assert includes(named_profile("night"), "ci")
+    assert run(one_law(least="night"), doubled).detail == "runs in the profile night"
+    assert run(one_law(most=3), doubled).examples == 3
+    with pytest.raises(ChoiceError, match="quick"):
+        named_profile("quik")
+
+
+def test_a_report_prints_one_line_for_each_law() -> None:
+    report = verify(estimator_laws(), truncation_terminates, skip={"linear": "for brevity"})
+    text = str(report)
+    assert text.startswith("estimator_laws, gae: 3 of 10 laws passed")
+    assert "skipped linear: for brevity" in text
+    assert "broken  recursion: advantages: got" in text
+    assert "gae breaks the law recursion" in text
+
+
+@record
+class Reading:
+    """A user's record."""
+
+    value: Tensor = tensor("* D", "float")
+    index: Tensor = tensor("*", "int")
+    sure: Tensor = tensor("*", "bool")
+    key: Tensor = tensor("* 2", "key")
+
+
+@given(from_record(Reading, T=2, B=3, D=4), from_record(Transition, T=5, action=0 * torch.ones(5)))
+def test_records_are_drawn_from_their_fields(reading: Reading, transition: Transition) -> None:
+    assert reading.value.shape == (2, 3, 4)
+    assert (reading.index.dtype, reading.sure.dtype) == (torch.int64, torch.bool)
+    assert reading.key.shape == (2, 3, 2)
+    assert transition.reward.shape == (5,)
+
+
+def test_drawing_a_record_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(StructureError, match="rewrad"):
+        from_record(Transition, rewrad=1.0)
+    with pytest.raises(ShapeError, match="D=..."):
+        from_record(Reading, T=2)
+    with pytest.raises(StructureError, match="@record"):
+        from_record(dict)
+    with pytest.raises(StructureError, match="wanted a tensor"):
+        like({"rate": 0.5})
+    with pytest.raises(ShapeError, match="limit"):
+        dyadic((2,), limit=100)
+
+
+def test_registered_records_are_drawn_by_type() -> None:
+    register(Reading, D=2)
+
+    @given(st.builds(lambda reading: reading, reading=st.from_type(Reading)))
+    def drawn(reading: Reading) -> None:
+        assert reading.value.shape == (2,)
+
+    drawn()
+
+
+@given(
+    dyadic((3,)), probabilities((2, 3)), masks(2, 4), masks(2, 4, side="left", least=1), keys((2,)), raw((4,)), seeds()
+)
+def test_draws_are_what_they_say(
+    x: Tensor, p: Tensor, right: Tensor, left: Tensor, drawn: Tensor, bits: Tensor, seed: int
+) -> None:
+    assert torch.equal(x * 4, (x * 4).round())
+    assert torch.equal(p.sum(-1), torch.ones(2, dtype=torch.float64))
+    assert torch.equal(right, right.long().cummin(-1).values.bool())
+    assert bool(left[:, -1].all())
+    assert drawn.shape == (2, 2)
+    assert (bits.shape, bits.dtype) == ((4,), torch.float32)
+    assert 0 <= seed < 1 << 16
+
+
+def test_values_print_as_source() -> None:
+    value = {"x": torch.tensor([[1.5, float("nan")]], dtype=torch.float64), "walk": Walk(1, (2,)), "none": ()}
+    text = render(value)
+    again = eval(text, {"torch": torch, "Walk": Walk})
+    assert again["walk"] == value["walk"]
+    assert torch.equal(again["x"].isnan(), value["x"].isnan())
+    assert again["x"].dtype == torch.float64
+    assert render(Store(verify, verify)) == "Store(save=verify, newest=verify)"
+
+
+def test_same_says_where_trees_differ() -> None:
+    with pytest.raises(Broken, match=r"state at b: got \[2\] torch.float32, wanted \[3\] torch.float32"):
+        same("state", {"b": torch.zeros(2)}, {"b": torch.zeros(3)})
+    with pytest.raises(Broken, match="structure"):
+        same("state", {"a": torch.zeros(1)}, {"b": torch.zeros(1)})
+    same("NaN is NaN", torch.tensor(float("nan")), torch.tensor(float("nan")))
+    with pytest.raises(Broken, match="no good"):
+        require(torch.tensor([True, False]), "no good")
+
+
+MODULE = """
+    import attrs
+    from purestep.core.envs.cartpole import cartpole
+    from purestep.core.spaces import Box
+    from purestep.properties import estimator_mutants
+
+    world = cartpole()
+    narrow = attrs.evolve(world, observation_space=Box(-0.01, 0.01, (4,)))
+    drops = estimator_mutants.drops_truncated
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "my_worlds.py").write_text(textwrap.dedent(MODULE))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_worlds", raising=False)
+    return tmp_path
+
+
+SKIP = ["--skip", "compiled_is_eager=slow here", "--skip", "batch_is_singles=slow here"]
+
+
+def test_the_command_verifies_an_object(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify_command(["my_worlds:world", *SKIP]) == 0
+    assert "env_laws, Env: 14 of 17 laws passed" in capsys.readouterr().out
+    assert verify_command(["my_worlds:narrow", *SKIP]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("purestep verify: my_worlds:narrow broken  spaces_hold: observation after")
+    assert error.count("\n") == 1
+
+
+def test_the_command_names_a_foreign_convention(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify_command(["my_worlds:drops", "--suite", "estimator"]) == 1
+    assert "its convention on truncation: drop" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["my_worlds"], "wanted module:object"),
+        (["my_worlds:nothing"], "has no attribute 'nothing'"),
+        (["nowhere:world"], "No module named 'nowhere'"),
+        (["my_worlds:drops"], "say which laws: --suite"),
+        (["my_worlds:drops", "--suite", "estimater"], "did you mean 'estimator'"),
+        (["my_worlds:world", "--skip", "inputs_stay"], "wanted law=reason"),
+        (["my_worlds:world", "--laws", "sometimes"], "invalid choice"),
+    ],
+)
+def test_the_command_says_what_it_cannot_do(
+    module: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert verify_command(arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_the_core_imports_no_hypothesis() -> None:
+    code = "import sys, purestep.core.env, purestep.algorithms.ppo; print('hypothesis' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"
+
+
+def test_the_right_estimator_needs_no_excuse() -> None:
+    assert verify(estimator_laws(), reference)
+
+
+def test_steps_of_several_shapes_compile_once_for_each() -> None:
+    shapes = [st.tuples(dyadic((n,))) for n in (1, 2, 3, 4, 5, 6, 7, 8)]
+    report = verify(only(step_laws(shapes), "compiled_is_eager"), doubled)
+    assert report, str(report)
