@@ -133,7 +133,7 @@ def _operator(
         if reverse:
             ys.reverse()
         outputs = [torch.stack(group) for group in zip(*ys, strict=True)]
-        return [leaf.clone() for leaf in pytree.tree_leaves(current) or carry], outputs
+        return [_contiguous(leaf) for leaf in pytree.tree_leaves(current) or carry], outputs
 
     # A strided input would be copied whole in every iteration (measured: 37 against 14 us a CartPole step).
     chunks = [_contiguous(leaf.reshape(-1, unroll, *leaf.shape[1:])) for leaf in inputs]

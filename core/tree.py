@@ -65,7 +65,9 @@ def same_structure(where: str, got: Any, wanted: Any) -> None:
     """
     if pytree.tree_structure(got) != pytree.tree_structure(wanted):
         differing = sorted(set(leaf_names(got)) ^ set(leaf_names(wanted)))
-        detail = f"leaves {differing[:4]} differ" if differing else "containers or static fields differ"
+        detail = (
+            f"leaves {differing[:4]} differ" if differing else "containers, the order of keys or static fields differ"
+        )
         raise StructureError(message(where, got="another structure", wanted="the one it had", remedy=detail))
     for i, (a, b) in enumerate(zip(leaves(got), leaves(wanted), strict=True)):
         if not (isinstance(a, Tensor) and isinstance(b, Tensor)) or (a.shape, a.dtype) != (b.shape, b.dtype):

@@ -76,7 +76,7 @@ def update(agent: Agent, optimizer: torch.optim.Optimizer, batch: dict[str, Tens
     batch = {**batch, "advantage": advantages, "target": values + advantages}
     rows = {name: part.flatten(0, 1) for name, part in batch.items()}
     for _ in range(EPOCHS):
-        for index in torch.randperm(HORIZON * ENVS).split(MINIBATCH):
+        for index in torch.randperm(HORIZON * ENVS).reshape(-1, MINIBATCH):
             part = {name: row[index] for name, row in rows.items()}
             distribution, value = agent(part["observation"])
             advantage = (part["advantage"] - part["advantage"].mean()) / (part["advantage"].std() + 1e-8)

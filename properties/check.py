@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .law import Suite, reasons
+from .law import Broken, Suite, reasons
 from .profiles import Profile, current
 from .report import SKIPPED, Report, Result, name_of
 from .run import failure, run
@@ -31,7 +31,8 @@ def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples =
         if result.outcome == SKIPPED:
             pytest.skip(result.detail)
         if not result.holds:
-            raise failure(result) from result.error
+            # A law's own verdict says all there is to say; what the subject raised has a traceback worth seeing.
+            raise failure(result) from (None if isinstance(result.error, Broken) else result.error)
 
     test.__doc__ = f"{suite.name}, {name_of(subject)}"
     marked: Callable[..., None] = test

@@ -28,7 +28,7 @@ STEP_MUTANTS = {
     "inputs_stay": Mutant("moves the caller's own state: position.add_(...)", mutants.moves_in_place),
     "outputs_own_storage": Mutant("a reset hands out a view of the params", mutants.shares_params),
     "batch_is_singles": Mutant("asks Python: if action == 1", mutants.asks_python),
-    "compiled_is_eager": Mutant("times itself: time.perf_counter()", mutants.clocked),
+    "compiled_is_eager": Mutant("logs what it does: logger.debug(...)", mutants.logs),
     "structure_is_fixed": Mutant("computes in double precision and leaves the state so", mutants.widens),
     "device_does_not_matter": Mutant("makes a tensor without asking where: torch.zeros(1)", mutants.on_the_cpu),
 }

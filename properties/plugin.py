@@ -14,7 +14,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hands the choice to this process and to the workers it starts."""
-    chosen = config.getoption("--laws")
+    """Hands the choice to this process and to the workers it starts, until the session ends."""
+    chosen, before = config.getoption("--laws"), os.environ.get(VARIABLE)
     if chosen:
         os.environ[VARIABLE] = chosen
+        config.add_cleanup(lambda: _restore(before))
+
+
+def _restore(before: str | None) -> None:
+    if before is None:
+        os.environ.pop(VARIABLE, None)
+    else:
+        os.environ[VARIABLE] = before

@@ -130,7 +130,8 @@ def storages(tree: Any) -> list[int]:
 def _own_storage(one: SearchStrategy[Arguments]) -> Law:
     def check(function: Subject, arguments: Arguments, seen: Seen) -> None:
         given = leaves(arguments)
-        names = dict(zip(storages(arguments), leaf_names(arguments), strict=True))
+        inputs = zip(storages(arguments), leaf_names(arguments), strict=True)
+        names = dict(reversed(list(inputs)))  # of inputs that share storage, the first gives the name
         result = function(*arguments)
         for name, leaf, address in zip(leaf_names(result), leaves(result), storages(result), strict=True):
             if address and address in names and not any(leaf is own for own in given):
@@ -189,7 +190,7 @@ def _compiled(one: SearchStrategy[Arguments], tolerance: Tolerance) -> Law:
         inputs=always(one),
         prepare=prepare,
         check=check,
-        mutant=Mutant("times itself: time.perf_counter()", mutants.clocked),
+        mutant=Mutant("logs what it does: logger.debug(...)", mutants.logs),
     )
 
 

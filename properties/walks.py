@@ -41,14 +41,19 @@ class Visit:
 
 
 def walks(longest: int = 12, least: int = 0) -> SearchStrategy[Walk]:
-    """Short walks of mixed actions, and longer ones that repeat an action, which is how most episodes come to an end."""
+    """Up to 3 mixed actions, then one repeated: long repetitions are how most episodes come to an end.
+
+    Many walks have `least` repetitions, some the `longest`; the rest lies between.
+    """
     numbers = st.integers(0, ACTIONS - 1)
-    short = st.lists(numbers, min_size=least, max_size=max(least, 4)).map(tuple)
-    if longest < 5:
-        return st.builds(Walk, seed=seeds(), actions=short)
-    counts = st.one_of(st.integers(max(least, 5), longest), st.just(longest))
-    same = st.builds(lambda number, count: (number,) * count, numbers, counts)
-    return st.builds(Walk, seed=seeds(), actions=st.one_of(short, same))
+    counts = [*(least,) * (longest // 2), *range(least, longest + 1), *(longest,) * (1 + longest // 4)]
+
+    def make(seed: int, mixed: list[int], number: int, count: int) -> Walk:
+        return Walk(seed, (*mixed, *(number,) * count))
+
+    return st.builds(
+        make, seed=seeds(), mixed=st.lists(numbers, max_size=3), number=numbers, count=st.sampled_from(counts)
+    )
 
 
 def action_of(space: Space, number: int) -> Tensor:

@@ -27,7 +27,6 @@ def outcome(law: Law, subject: Any) -> str:
 
 
 @pytest.mark.parametrize(("family", "law"), LAWS)
-@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace:UserWarning")  # that is what the mutant is for
 def test_every_law_kills_its_mutant_and_spares_the_original(family: Family, law: Law) -> None:
     assert outcome(law, law.mutant.make(family.subject)) == BROKEN
     assert outcome(law, family.subject) == PASSED

@@ -308,7 +308,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "static field of the carry": (
         lambda: scan(lambda c, x: (replace(c, label="b"), x), tally(), X),
         StructureError,
-        "scan: carry is another structure, wanted the one it had; containers or static fields differ",
+        "scan: carry is another structure, wanted the one it had; containers, the order of keys or static fields differ",
     ),
     "a number as carry": (
         lambda: scan(lambda c, x: (c + 1, x), 0, X),

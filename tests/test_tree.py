@@ -97,12 +97,17 @@ DIFFERENT: dict[str, tuple[Any, Any, str]] = {
     "container": (
         (torch.ones(1),),
         [torch.ones(1)],
-        "f is another structure, wanted the one it had; containers or static fields differ",
+        "f is another structure, wanted the one it had; containers, the order of keys or static fields differ",
+    ),
+    "order of keys": (
+        {"a": torch.ones(1), "b": torch.ones(1)},
+        {"b": torch.ones(1), "a": torch.ones(1)},
+        "f is another structure, wanted the one it had; containers, the order of keys or static fields differ",
     ),
     "static field": (
         node(),
         node(name="m"),
-        "f is another structure, wanted the one it had; containers or static fields differ",
+        "f is another structure, wanted the one it had; containers, the order of keys or static fields differ",
     ),
     "shape": (
         node((3,)),

@@ -1,7 +1,7 @@
 """Gymnasium's worlds in the form of ours: a batch of them as one Env whose steps are effects.
 
-Such a world cannot be seen, copied or saved: its own state lives in the Gymnasium env. Ours holds only where the world
-stands and the running totals of its episodes, so that a state from before is refused.
+Such a world cannot be seen, copied or saved: its own state lives in the Gymnasium env. The state here only says where the
+world stands, so that one from before is refused.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from attrs import define, field
 from torch import Tensor
 
 from ...core import keys
-from ...core.env import Env, Hoisted, episode_statistics
+from ...core.env import Env, Hoisted
 from ...core.errors import ChoiceError, PurestepError, ShapeError, message
 from ...core.keys import Key
 from ...core.record import select
@@ -40,8 +40,8 @@ def in_python(function: F) -> F:
 class GymnasiumWorld:
     """A batch of Gymnasium worlds that are stepped together; `gymnasium_world` makes one, leaving a `with` block closes it.
 
-    `env` is what `begin` and `rollout` take: batched, resetting itself, counting its episodes. It has the form of an Env but
-    is none by law: its reset and step move the world, so whoever calls them twice with the same arguments gets two answers.
+    `env` is what `begin` and `rollout` take: batched, and resetting itself. It has the form of an Env but keeps none of its
+    laws: reset and step move the world, so that a second call with the same arguments is refused or has another answer.
     """
 
     vector: Vector
@@ -53,7 +53,7 @@ class GymnasiumWorld:
     def __attrs_post_init__(self) -> None:
         self.masks = _resets_by_mask(self.vector)
         reset, step = in_python(self._reset), in_python(self._step)
-        foreign: Env[Any, Any] = Env(
+        self.env = Env(
             params=(),
             reset=reset,
             step=step,
@@ -61,7 +61,6 @@ class GymnasiumWorld:
             action_space=from_gymnasium(self.vector.single_action_space, "action_space"),
             hoisted=Hoisted(draw=lambda params, key: (), step=step),
         )
-        self.env = episode_statistics(foreign)
 
     def __enter__(self) -> "GymnasiumWorld":
         return self

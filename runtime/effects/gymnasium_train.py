@@ -1,7 +1,7 @@
 """Rollout and trainer in a Gymnasium world: the policy and the update are ours, the world is a foreign effect.
 
-The world's own state lives in the Gymnasium env, so no checkpoint can hold it. A run that resumes from one keeps all that
-was learnt and begins new episodes: `replace(state, worlds=begin(world.env, key))`.
+The world's own state lives in the Gymnasium env, so no checkpoint can hold it: a run that resumes from one keeps all that
+was learnt and begins new episodes, see `begin_anew`. It is not the run that never stopped.
 """
 
 from collections.abc import Callable
@@ -11,13 +11,13 @@ import torch
 
 from ...algorithms.algorithm import Algorithm, Metrics, TrainState
 from ...core import keys
-from ...core.env import clear_statistics
 from ...core.keys import Key
 from ...core.policy import ActorCritic
 from ...core.record import replace
 from ...core.steps import Trajectory
 from ...core.tree import all_finite
 from ..compile import program
+from ..episodes import Episodes, follow, none_yet
 from ..normalizer import Normalizer, identity
 from ..rollout import Rollout, begin, rollout
 from ..train import COUNTS, RunState, Trainer
@@ -48,7 +48,7 @@ def gymnasium_trainer(
     """Trains `algorithm` in the world, `horizon` steps at a time; what `trainer` is for our own envs, metrics included.
 
     Only the update is compiled, by `lower`, e.g. `functools.partial(program, artefact=path)`; so `iterate` is called from
-    Python and must not be compiled. It moves the world: its states are to be used once, in order (see above for resuming).
+    Python and must not be compiled. It moves the world, so a state can be used once: the newest, or one that `begin_anew` gave.
     """
     envs = world.vector.num_envs
     act = gymnasium_rollout(world, model, horizon)
@@ -59,31 +59,36 @@ def gymnasium_trainer(
         return RunState(
             learner=algorithm.init(learner_key),
             worlds=begin(world.env, worlds_key),
+            episodes=none_yet(envs, key.device),
             normalizer=scaling.init(world.env.observation_space, envs, key.device),
             key=key,
             env_steps=torch.zeros((), dtype=torch.int64, device=key.device),
         )
 
-    def learn(learner: TrainState, scales: Any, raw: Trajectory, key: Key) -> tuple[TrainState, Any, Metrics]:
+    def learn(
+        learner: TrainState, scales: Any, episodes: Episodes, raw: Trajectory, key: Key
+    ) -> tuple[TrainState, Any, Episodes, Metrics]:
         after, metrics = algorithm.update(learner, scaling.scale(scales, raw), key)
+        episodes, counts = follow(episodes, raw)
         finite = all_finite((after.params, raw.reward)).to(torch.float32)
-        return after, scaling.update(scales, raw), {**metrics, "finite": finite}
+        return after, scaling.update(scales, raw), episodes, {**metrics, **counts, "finite": finite}
 
     update = lower(learn)
 
     def iterate(state: RunState) -> tuple[RunState, Metrics]:
         act_key, update_key, key = keys.split(state.key, 3)
-        worlds = replace(state.worlds, state=clear_statistics(state.worlds.state))
-        worlds, raw = act(state.learner.params, worlds, act_key, lambda seen: scaling.observe(state.normalizer, seen))
-        learner, scales, metrics = update(state.learner, state.normalizer, raw, update_key)
-        counted = worlds.state
+        scales = state.normalizer
+        worlds, raw = act(state.learner.params, state.worlds, act_key, lambda seen: scaling.observe(scales, seen))
+        learner, scales, episodes, metrics = update(state.learner, scales, state.episodes, raw, update_key)
         steps = state.env_steps + horizon * envs
-        after = RunState(learner=learner, worlds=worlds, normalizer=scales, key=key, env_steps=steps)
-        return after, {
-            **metrics,
-            "episodes": counted.finished.sum().to(torch.float32),
-            "return_sum": counted.return_sum.sum(),
-            "length_sum": counted.length_sum.sum().to(torch.float32),
-        }
+        after = RunState(learner=learner, worlds=worlds, episodes=episodes, normalizer=scales, key=key, env_steps=steps)
+        return after, metrics
 
     return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=(*algorithm.metrics, *COUNTS))
+
+
+def begin_anew(world: GymnasiumWorld, state: RunState) -> RunState:
+    """The state with new episodes in `world`, and all that was learnt: how a run resumes from a checkpoint."""
+    worlds_key, key = keys.split(state.key)
+    episodes = none_yet(world.vector.num_envs, key.device)
+    return replace(state, worlds=begin(world.env, worlds_key), episodes=episodes, key=key)

@@ -33,6 +33,7 @@ class World:
     trained: int = 0  # iterations
 
     def compile_seconds(self) -> float:
+        """What compiling, or loading what was compiled before, has taken."""
         return sum(self.run.seconds) if isinstance(self.run, Program) else 0.0
 
     def warm(self, notice: Notice) -> None:
@@ -45,6 +46,7 @@ class World:
             self.run.settle()
 
     def train(self, command: Train) -> Trained:
+        """Does a chunk: the handler of `Train`."""
         done = int(self.state.env_steps) // self.steps
         self.state, metrics = self.ready.pop() if self.ready else self._timed()
         self.trained += command.iterations

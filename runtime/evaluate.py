@@ -1,0 +1,154 @@
+"""What a policy is worth: a fixed number of whole episodes from fixed keys, apart from training and without touching it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from ..core import keys
+from ..core.distributions import Distribution
+from ..core.env import Env, batched, halves
+from ..core.errors import ShapeError, choose, message
+from ..core.keys import Key
+from ..core.policy import ActorCritic
+from ..core.record import record, select, tensor
+from ..core.scan import scan
+from ..core.steps import ended
+from .normalizer import Normalizer, identity
+from .rollout import Worlds, begin
+
+Choose = Callable[[Distribution, Any], Tensor]
+ACTIONS: Mapping[str, Choose] = {
+    "mode": lambda distribution, noise: distribution.mode(),
+    "sample": lambda distribution, noise: distribution.transform(noise),
+}
+
+
+@record
+class Evaluation:
+    """What the episodes came to. Leading axes: episodes [E], behind those of a population."""
+
+    returns: Tensor = tensor("*", "float")  # undiscounted, ending's reward included
+    lengths: Tensor = tensor("*", "int")  # steps
+    ended: Tensor = tensor("*", "bool")  # false where the episode was still going on at the last step
+
+
+@record
+class _Play:
+    """Episodes under way, and what they brought so far."""
+
+    worlds: Worlds  # [E, ...], standing still where an episode is over
+    told: Evaluation  # [E]
+
+
+Evaluate = Callable[[Any, Any, Key], Evaluation]
+
+
+def evaluate(
+    env: Env[Any, Any],
+    model: ActorCritic,
+    *,
+    episodes: int,
+    steps: int,
+    action: str = "mode",
+    normalizer: Normalizer | None = None,
+) -> Evaluate:
+    """A function (params, statistics, key) -> Evaluation [episodes], for `env`, one world that does not reset itself.
+
+    World i begins with reset key split(k, episodes)[i], so the first of many episodes are those of few. Each is played to
+    its first ending, and at most for `steps` steps; what follows an ending counts for nothing. `action` says what is
+    taken of the policy's distribution: its "mode" or a "sample". `statistics` are those of the normaliser, `()` when there
+    is none; they stand still. The same arguments give the same episodes; for a population, vmap over all three.
+
+    Raises: ChoiceError, ShapeError.
+
+    >>> from purestep.core.envs import make
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> env = make("probe_discount")
+    >>> model = actor_critic_mlp(env.observation_space, env.action_space)
+    >>> evaluate(env, model, episodes=2, steps=9)(model.init(keys.key(0)), (), keys.key(1)).lengths
+    tensor([2, 2])
+    """
+    if min(episodes, steps) < 1:
+        got = f"{episodes} and {steps}"
+        raise ShapeError(message("evaluate: episodes and steps", got=got, wanted="at least 1", remedy="pass more"))
+    taken = choose("evaluate: action", action, ACTIONS)
+    several, scaling = batched(env, episodes), normalizer or identity()
+    parts = halves(several)
+
+    def run(params: Any, statistics: Any, key: Key) -> Evaluation:
+        reset_key, env_key, policy_key = keys.split(key, 3)
+        worlds = begin(several, reset_key)
+
+        def look(worlds: Worlds) -> tuple[Distribution, Tensor, Any]:
+            return model.apply(params, scaling.observe(statistics, worlds.observation), worlds.memory)
+
+        def step(play: _Play, drawn: tuple[Any, Any]) -> tuple[_Play, tuple[()]]:
+            distribution, _, memory = look(play.worlds)
+            state, timestep = parts.step(several.params, play.worlds.state, taken(distribution, drawn[1]), drawn[0])
+            told, going = play.told, ~play.told.ended
+            after = Evaluation(
+                returns=told.returns + torch.where(going, timestep.reward, 0.0),
+                lengths=told.lengths + going.to(torch.int64),
+                ended=told.ended | ended(timestep.terminated, timestep.truncated),
+            )
+            moved = Worlds(state=state, observation=timestep.observation, memory=memory)
+            return _Play(worlds=select(going, moved, play.worlds), told=after), ()
+
+        distribution, value, _ = look(worlds)
+        env_noise = torch.vmap(lambda k: parts.draw(several.params, k))(keys.split(env_key, steps))
+        policy_keys = keys.split(keys.split(policy_key, steps), episodes).transpose(0, 1)
+        noise = torch.vmap(distribution.noise)(policy_keys)
+        nothing = Evaluation(
+            returns=torch.zeros_like(value),
+            lengths=torch.zeros_like(value, dtype=torch.int64),
+            ended=torch.zeros_like(value, dtype=torch.bool),
+        )
+        # Under vmap all that the compiled scan carries must be mapped from the first step on; the selection maps it.
+        start = _Play(worlds=select(nothing.ended, worlds, worlds), told=nothing)
+        return scan(step, start, (env_noise, noise), output=())[0].told
+
+    return run
+
+
+@frozen
+class Summary:
+    """An evaluation in numbers; the deviation is that of the population of episodes, with divisor E."""
+
+    episodes: int
+    mean_return: float
+    return_deviation: float
+    lowest_return: float
+    highest_return: float
+    mean_length: float
+    ended: float  # the fraction of episodes that came to an end
+
+    def line(self) -> str:
+        """It in one line."""
+        span = f"{self.lowest_return:.1f} to {self.highest_return:.1f}"
+        returns = f"return {self.mean_return:.1f} ± {self.return_deviation:.1f} ({span})"
+        return f"{self.episodes} episodes: {returns}, length {self.mean_length:.1f}, {self.ended:.0%} ended"
+
+
+def summary(evaluation: Evaluation) -> Summary:
+    """The numbers of one evaluation [E]; of a population's, take one member first. Raises: ShapeError.
+
+    >>> returns, lengths, ended = torch.tensor([1.0, 3.0]), torch.tensor([4, 6]), torch.tensor([True, False])
+    >>> summary(Evaluation(returns=returns, lengths=lengths, ended=ended)).line()
+    '2 episodes: return 2.0 ± 1.0 (1.0 to 3.0), length 5.0, 50% ended'
+    """
+    returns = evaluation.returns.to(torch.float64)
+    if returns.ndim != 1:
+        remedy = "take one member of the population, e.g. take(evaluation, 0)"
+        raise ShapeError(message("summary: returns", got=list(returns.shape), wanted="[E]", remedy=remedy))
+    return Summary(
+        episodes=returns.shape[0],
+        mean_return=float(returns.mean()),
+        return_deviation=float(returns.std(correction=0)),
+        lowest_return=float(returns.min()),
+        highest_return=float(returns.max()),
+        mean_length=float(evaluation.lengths.to(torch.float64).mean()),
+        ended=float(evaluation.ended.to(torch.float64).mean()),
+    )

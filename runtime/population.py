@@ -1,0 +1,93 @@
+"""`population = vmap(trainer)`: many seeds, and many settings of the optimiser, as one program."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor
+
+from ..core import optim
+from ..core.errors import ShapeError, message
+from ..core.keys import Key, check_key
+from ..core.record import replace
+from .evaluate import Evaluate, Evaluation
+from .train import RunState, Trainer
+
+
+def population(one: Trainer) -> Trainer:
+    """A trainer of S independent runs: `init(keys [S, 2])`, and a state and metrics whose every leaf is [S, ...].
+
+    Member i is the run that `one` makes of keys[i]: bit for bit at first, and within rounding after each iteration, since
+    the matrix products of all members are one. `train(population(one), n)` is then a scan of vmapped iterations, which
+    gives metrics [n, S]. `steps` is still that of one member. `init` raises: ShapeError, DtypeError.
+
+    >>> from purestep.algorithms.a2c import a2c
+    >>> from purestep.core import keys
+    >>> from purestep.core.envs import make
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.runtime.train import train, trainer
+    >>> env = make("probe_both")
+    >>> model = actor_critic_mlp(env.observation_space, env.action_space, (4,))
+    >>> many = population(trainer(env, model, a2c(model, optim.sgd(0.1)), envs=2, horizon=3))
+    >>> seeds = torch.stack([keys.key(seed) for seed in range(5)])
+    >>> state, metrics = train(many, 2)(with_hyperparameters(many.init(seeds), {"learning_rate": torch.rand(5)}))
+    >>> metrics["entropy"].shape
+    torch.Size([2, 5])
+    """
+    members = torch.vmap(one.init)
+
+    def init(key: Key) -> RunState:
+        check_key("population: init", key)
+        if key.ndim != 2:
+            remedy = "pass a key for each member"
+            raise ShapeError(message("population: init: key", got=list(key.shape), wanted="[S, 2]", remedy=remedy))
+        state: RunState = members(key)
+        return state
+
+    return attrs.evolve(one, init=init, iterate=torch.vmap(one.iterate))
+
+
+def with_hyperparameters(state: RunState, changes: Mapping[str, float | Tensor]) -> RunState:
+    """The state with some of the optimiser's hyper-parameters changed: one number for all members, or one each, [S].
+
+    Raises: ChoiceError (a name the optimiser has not), ShapeError.
+
+    >>> from purestep.algorithms.a2c import a2c
+    >>> from purestep.core import keys
+    >>> from purestep.core.envs import make
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.runtime.train import trainer
+    >>> env = make("probe_both")
+    >>> model = actor_critic_mlp(env.observation_space, env.action_space, (4,))
+    >>> many = population(trainer(env, model, a2c(model, optim.sgd(0.1)), envs=2, horizon=3))
+    >>> state = with_hyperparameters(many.init(keys.split(keys.key(0), 2)), {"learning_rate": torch.tensor([0.5, 0.25])})
+    >>> optim.hyperparameters(state.learner.optimizer)["learning_rate"]
+    tensor([0.5000, 0.2500], dtype=torch.float64)
+    """
+    optimizer = optim.with_hyperparameters(state.learner.optimizer, changes)
+    return replace(state, learner=replace(state.learner, optimizer=optimizer))
+
+
+def each(evaluate: Evaluate) -> Evaluate:
+    """`evaluate` for all members: params [S, ...] and statistics [S, ...] -> Evaluation [S, E].
+
+    A key [2] sets all of them the same episodes; keys [S, 2] give each its own.
+
+    >>> from purestep.core import keys
+    >>> from purestep.core.envs import make
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.runtime.evaluate import evaluate
+    >>> env = make("probe_discount")
+    >>> model = actor_critic_mlp(env.observation_space, env.action_space, (4,))
+    >>> params = torch.vmap(model.init)(keys.split(keys.key(0), 3))
+    >>> each(evaluate(env, model, episodes=2, steps=9))(params, (), keys.key(1)).returns.shape
+    torch.Size([3, 2])
+    """
+
+    def run(params: Any, statistics: Any, key: Key) -> Evaluation:
+        axis = 0 if key.ndim > 1 else None
+        played: Evaluation = torch.vmap(evaluate, in_dims=(0, 0, axis))(params, statistics, key)
+        return played
+
+    return run

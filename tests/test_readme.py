@@ -1,0 +1,116 @@
+"""The README tells the truth: its code runs, its commands exist, and `import purestep` brings what it says and no more."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import purestep
+from purestep.runtime import cli
+from purestep.runtime.recipes import session
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    return [shlex.split(line, comments=True) for block in blocks("bash") for line in block.splitlines() if line]
+
+
+def test_the_code_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    assert len(blocks("python")) == 3
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), names)
+    returns = names["metrics"]["return_sum"] / names["metrics"]["episodes"]
+    assert returns[-3:].mean() > returns[:3].mean() + 5
+    assert "laws passed" in capsys.readouterr().out
+    cases = names["test_line"].pytestmark[0].args[1]
+    assert {"inputs_stay", "batch_is_singles"} <= {case.id for case in cases}
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Path]]]:
+    """Commands are parsed and checked as ever, but do no work: what they would do is noted."""
+    noted: list[tuple[str, Path]] = []
+
+    def note(name: str) -> Any:
+        def work(run: Any, *given: Any, **named: Any) -> Any:
+            noted.extend((name, path) for path in (run if isinstance(run, list) else [run]))
+            raise KeyboardInterrupt
+
+        return work
+
+    monkeypatch.setattr(session, "start", note("train"))
+    monkeypatch.setattr(session, "resume", note("resume"))
+    monkeypatch.setattr(cli.report, "evaluated", note("evaluate"))
+    monkeypatch.setattr(cli.pictures, "picture", note("plot"))
+    yield noted
+
+
+def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
+    codes = [cli.main(words[1:]) for words in commands()]
+    assert codes == [130, 130, 130, 130, 0]  # the last asks for help
+    assert [name for name, _ in played] == ["train", "resume", "evaluate", "plot", "plot"]
+    assert {str(path) for _, path in played} == {"runs/one", "runs/cartpole-ppo-0"}
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
+def test_make_knows_the_two_targets_and_runs_what_we_have(played: list[tuple[str, Path]]) -> None:
+    for target in re.findall(r"^    make (\w+)", README, re.MULTILINE):
+        run = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
+        ours = [shlex.split(line) for line in run.stdout.splitlines() if line.startswith(".venv/bin/")]
+        assert ours, target
+        for words in ours:
+            assert words[0] in (".venv/bin/purestep", ".venv/bin/pytest")
+            if words[0].endswith("purestep"):
+                assert cli.main(words[1:]) == 130
+    assert played == [("train", Path("runs/cartpole-ppo-0"))]
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_commands_do_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    first = ["train", "ppo", "--run", "runs/cartpole-ppo-0"]
+    for words in [first, *(words[1:] for words in commands())]:
+        assert cli.main(words) == 0
+    assert (tmp_path / "both.png").exists()
+
+
+# --- public names ---
+
+NAMES = {name for name in vars(purestep) if not name.startswith("_")} - {"core", "algorithms", "runtime", "properties"}
+
+
+def test_public_names_are_listed_by_hand() -> None:
+    listed = re.findall(r"^from \S+ import (\w+) as (\w+)$", (ROOT / "__init__.py").read_text(), re.MULTILINE)
+    assert {name for name, _ in listed} == {name for _, name in listed} == NAMES
+    assert len(listed) == len(NAMES)
+
+
+def test_what_users_need_has_a_public_name() -> None:
+    assert {"ppo", "gae", "ppo_clip", "Env", "record", "trainer", "train", "program", "keys", "validate"} <= NAMES
+
+
+def test_importing_purestep_brings_no_more_than_it_needs() -> None:
+    heavy = ["gymnasium", "hypothesis", "matplotlib", "pytest", "rich", "safetensors", "tensorboard", "tyro"]
+    program = f"import sys, purestep; print([name for name in {heavy} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
