@@ -113,7 +113,7 @@ def ppo(
     def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
         samples = prepare(model, state.params, trajectory, gamma=gamma, lambda_=lambda_, normalize=whole)
         rows = order(key, samples.advantage.shape[0], epochs=epochs, minibatches=minibatches)
-        applies = torch.ones((), dtype=torch.bool, device=key.device)
+        applies = torch.ones_like(state.step, dtype=torch.bool)
         carry = (state.params, state.optimizer, applies)
         (params, optimizer_state, _), figures = scan(
             lambda c, index: minibatch(c, take(samples, index)), carry, rows, output=samples.advantage

@@ -1,7 +1,7 @@
 """A world of one's own: written here from nothing, held against the laws, and solved by PPO.
 
     pytest examples/stranger_env.py          # the laws, one test each (needs the extra `properties`)
-    python examples/stranger_env.py          # trains, prints the return before and after, draws stranger_env.png
+    python examples/stranger_env.py          # trains, prints the return before and after, draws it
 
 A lander falls onto the moon. It can burn or drift, has fuel for eight seconds, and is paid for coming down softly.
 """
@@ -92,11 +92,11 @@ def learn(iterations: int = 80, lower: Lower = lambda function: function) -> lis
     return rows
 
 
-def main() -> dict[str, float]:
-    """Trains and draws."""
+def main(picture: Path = Path("runs/stranger_env.png")) -> dict[str, float]:
+    """Trains, draws and tells."""
     rows = learn()
     before, after = rows[0]["episode_return"], rows[-1]["episode_return"]
-    picture = learning_curve([rows], Path("stranger_env.png"), title="A lander of one's own, PPO")
+    learning_curve([rows], picture, title="A lander of one's own, PPO")
     print(f"mean return {before:.1f} at first, {after:.1f} after {rows[-1]['steps']:,.0f} steps; see {picture}")
     return {"steps": rows[-1]["steps"], "return_before": before, "return_after": after}
 

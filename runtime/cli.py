@@ -7,13 +7,14 @@ A package adds commands in the entry-point group `purestep.commands`, each a fun
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 from attrs import frozen
 
-from ..core.errors import ChoiceError, PurestepError, choose, message
+from ..core.errors import ChoiceError, PurestepError, ShapeError, choose, message
 from .effects import folder
 from .recipes import RECIPES, pictures, report, session
 
@@ -93,8 +94,10 @@ def _through(run: Path, episodes: int, work: Callable[[], session.Outcome]) -> i
         say(f"interrupted after {outcome.steps:,} steps and saved; go on with: purestep resume {run}")
         return 130
     print(report.evaluated(run, episodes=episodes).line())
-    picture = pictures.picture([run], run / folder.PICTURE)
-    print(f"learning curve: {picture}")
+    try:
+        print(f"learning curve: {pictures.picture([run], run / folder.PICTURE)}")
+    except ShapeError as nothing:
+        say(f"no picture: {nothing}")
     print(spent(outcome, folder.install_seconds()))
     return 0
 
@@ -186,7 +189,7 @@ def option(words: Sequence[str], name: str, default: str) -> str:
     'acrobot'
     """
     value = default
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in pairwise([*words, ""]):
         if word == name:
             value = following
         elif word.startswith(name + "="):

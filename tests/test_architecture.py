@@ -45,21 +45,9 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/compile.py": {"time", "pathlib", "warnings"},  # says how long a compilation took, keeps what came of it
     "runtime/recipes": {"pathlib"},  # a run has a folder
     "runtime/cli.py": {"tyro", "rich", "sys", "importlib", "pathlib"},  # the command line
-    "properties": {
-        "os",
-        "time",
-        "random",
-        "io",
-        "pathlib",
-        "tempfile",
-    },  # a test bed watches clocks, generators and files
-    "properties/matrix.py": {
-        "subprocess",
-        "concurrent",
-        "multiprocessing",
-        "argparse",
-        "sys",
-    },  # every mutant, on all cores
+    # a test bed watches clocks, generators, files and logs, and its mutants misuse them
+    "properties": words("os time random io logging pathlib tempfile"),
+    "properties/matrix.py": words("subprocess concurrent multiprocessing argparse sys"),  # every mutant, on all cores
 }
 GLOBAL_RANDOMNESS = words(
     "bernoulli dropout initial_seed manual_seed multinomial normal poisson rand rand_like randint randint_like randn "

@@ -48,7 +48,8 @@ def test_help_names_every_command_and_those_of_other_packages(capsys: Said) -> N
 
 def test_help_of_train_names_the_recipes(capsys: Said) -> None:
     assert cli.main(["train"]) == cli.main(["train", "-h"]) == 0
-    assert all(name in capsys.readouterr().out for name in RECIPES)
+    text = capsys.readouterr().out
+    assert all(f"\n  {name} " in text for name in RECIPES)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -96,9 +97,19 @@ def test_train_evaluates_draws_and_says_what_it_took(tmp_path: Path, capsys: Sai
     assert {path.name for path in run.iterdir()} >= set(folder.OURS)
 
 
-@pytest.mark.parametrize(("recipe", "env"), [("a2c", "acrobot"), ("reinforce", "pendulum")])
+@pytest.mark.parametrize(("recipe", "env"), [("a2c", "gridworld"), ("reinforce", "probe_both")])
 def test_the_other_recipes_train(recipe: str, env: str, tmp_path: Path) -> None:
-    assert train(tmp_path, "--env", env, "--steps", "1700", "--envs", "8", recipe=recipe) == 0
+    assert train(tmp_path, "--env", env, "--steps", "400", recipe=recipe) == 0
+    assert (tmp_path / "learning_curve.png").exists()
+
+
+def test_a_run_in_which_no_episode_ended_has_no_picture(tmp_path: Path, capsys: Said) -> None:
+    assert train(tmp_path, "--env", "pendulum") == 0
+    said = capsys.readouterr()
+    assert "no picture: " in said.err
+    assert "evaluation: 4 episodes" in said.out
+    assert cli.main(["plot", str(tmp_path)]) == 1
+    assert "without any finite 'episode_return'" in one_line(capsys)
 
 
 def test_observations_and_rewards_can_be_normalised(tmp_path: Path) -> None:

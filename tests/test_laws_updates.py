@@ -45,11 +45,11 @@ def learns_by_reinforce(model: ActorCritic) -> Algorithm:
 
 
 NOISY = {"ascent": "minibatches are samples: a step may go down"}
-COMPILED = {"compiled_is_eager": "the loss is the one compiled for the other learners"}
+COMPILED = {"compiled_is_eager": "PPO stands for all: compiling is the costly part"}
 
 test_ppo = check(update_laws(), learns_by_ppo)
 test_ppo_minibatches = check(update_laws(), learns_by_minibatches, skip=NOISY | COMPILED)
-test_a2c = check(update_laws(), learns_by_a2c)
+test_a2c = check(update_laws(), learns_by_a2c, skip=COMPILED)
 test_reinforce = check(update_laws(), learns_by_reinforce, skip=COMPILED)
 test_order = check(order_laws(), order)
 
