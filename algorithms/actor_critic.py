@@ -37,6 +37,17 @@ def actor_critic(
 
     Metrics: policy_loss, value_loss, entropy, gradient_norm, and approximate_kl: k3 of behaviour and current policy, which
     says how far the data were off-policy. `update` ignores its key.
+
+    >>> from purestep.core import keys
+    >>> from purestep.core.optim import sgd
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
+    >>> def rewards(trajectory, values, next_values):
+    ...     return trajectory.reward - values, trajectory.reward
+    >>> bandit = actor_critic(model, sgd(0.1), rewards, value_coefficient=1.0, entropy_coefficient=0.0)
+    >>> int(bandit.init(keys.key(0)).step)
+    0
     """
 
     def loss(params: Any, trajectory: Trajectory, next_values: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

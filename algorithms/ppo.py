@@ -130,6 +130,15 @@ def prepare(
     """The rows an update learns from, time and batch joined: trajectory [T, B] -> Sample [T B].
 
     Values are those of `params`, in one call for observation and one for next_observation.
+
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
+    >>> no, seen = torch.zeros(3, 1, dtype=torch.bool), torch.zeros(3, 1, 2)
+    >>> played = Trajectory(observation=seen, action=torch.zeros(3, 1, dtype=torch.int64), reward=torch.ones(3, 1),
+    ...                     terminated=no, truncated=no, next_observation=seen, behaviour_log_prob=torch.zeros(3, 1))
+    >>> prepare(model, model.init(keys.key(0)), played, gamma=0.5, lambda_=1.0).advantage
+    tensor([1.7500, 1.5000, 1.0000])
     """
     _, values, _ = model.apply(params, trajectory.observation, ())
     _, next_values, _ = model.apply(params, trajectory.next_observation, ())
@@ -150,6 +159,9 @@ def order(key: Key, rows: int, *, epochs: int, minibatches: int) -> Tensor:
     """Which rows each minibatch reads: `epochs` permutations, cut: int64 [epochs * minibatches, rows / minibatches].
 
     Raises: ShapeError.
+
+    >>> sorted(order(keys.key(0), 4, epochs=1, minibatches=2).flatten().tolist())
+    [0, 1, 2, 3]
     """
     if rows % minibatches:
         remedy = "change the number of envs, steps or minibatches"

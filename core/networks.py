@@ -82,7 +82,12 @@ def orthogonal(key: Key, shape: tuple[int, int], gain: float = 1.0) -> Tensor:
 
 
 def init_linear(key: Key, inputs: int, outputs: int, gain: float) -> Linear:
-    """An orthogonal weight [*, inputs, outputs] and a zero bias [*, outputs], for key [*, 2]."""
+    """An orthogonal weight [*, inputs, outputs] and a zero bias [*, outputs], for key [*, 2].
+
+    >>> layer = init_linear(keys.key(0), 3, 2, 1.0)
+    >>> layer.weight.shape, layer.bias
+    (torch.Size([3, 2]), tensor([0., 0.]))
+    """
     weight = orthogonal(key, (inputs, outputs), gain)
     return Linear(weight=weight, bias=weight.new_zeros((*key.shape[:-1], outputs)))
 

@@ -45,7 +45,12 @@ class Action:
 
 
 def act(model: ActorCritic, params: Params, observation: Any, carry: Carry, key: Key) -> Action:
-    """Samples an action for observation [*, ...]; `key` is [*, 2], one for each."""
+    """Samples an action for observation [*, ...]; `key` is [*, 2], one for each.
+
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (4,)), Discrete(1))
+    >>> act(model, model.init(keys.key(0)), torch.zeros(4), (), keys.key(1)).action
+    tensor(0)
+    """
     distribution, _, carry = model.apply(params, observation, carry)
     action = distribution.sample(key)
     return Action(action=action, log_prob=distribution.log_prob(action), carry=carry)
@@ -81,12 +86,22 @@ def encode(space: Space, observation: Any) -> Tensor:
 
 
 def encoder(space: Space, network: Network) -> Network:
-    """`network`, fed with `encode(space, observation)`."""
+    """`network`, fed with `encode(space, observation)`.
+
+    >>> network = encoder(Discrete(2), mlp([2, 1]))
+    >>> network.apply(network.init(keys.key(0)), torch.tensor([0, 1, 1])).shape
+    torch.Size([3, 1])
+    """
     return Network(init=network.init, apply=lambda params, x: network.apply(params, encode(space, x)))
 
 
 def categorical_head(network: Network) -> Network:
-    """Reads the outputs [*, A] as logits: apply gives a Categorical."""
+    """Reads the outputs [*, A] as logits: apply gives a Categorical.
+
+    >>> head = categorical_head(mlp([1, 3]))
+    >>> head.apply(head.init(keys.key(0)), torch.zeros(1)).logits
+    tensor([0., 0., 0.])
+    """
     return Network(init=network.init, apply=lambda params, x: Categorical(logits=network.apply(params, x)))
 
 
@@ -94,6 +109,10 @@ def normal_head(network: Network, size: int, *, log_std: float = 0.0) -> Network
     """Reads the outputs [*, size] as means: apply gives a Normal whose log_std is learnt but the same everywhere.
 
     `log_std` is where it begins; params become {"mean": the network's, "log_std": [size]}.
+
+    >>> head = normal_head(mlp([1, 2]), 2, log_std=-1.0)
+    >>> head.apply(head.init(keys.key(0)), torch.zeros(1)).log_std
+    tensor([-1., -1.])
     """
 
     def init(key: Key) -> dict[str, Any]:
@@ -107,7 +126,14 @@ def normal_head(network: Network, size: int, *, log_std: float = 0.0) -> Network
 
 
 def tanh_head(network: Network, space: Box) -> Network:
-    """Squashes what `network`, a `normal_head`, gives into the box: apply gives a TanhNormal."""
+    """Squashes what `network`, a `normal_head`, gives into the box: apply gives a TanhNormal.
+
+    Raises: ShapeError for a bound that is not finite.
+
+    >>> head = tanh_head(normal_head(mlp([1, 1]), 1), Box(-2.0, 2.0, (1,)))
+    >>> head.apply(head.init(keys.key(0)), torch.zeros(1)).mode()
+    tensor([0.])
+    """
     low, high = (_bounds(bound, space) for bound in (space.low, space.high))
 
     def apply(params: Params, x: Any) -> TanhNormal:
@@ -127,7 +153,12 @@ def _bounds(bound: float | tuple[float, ...], space: Box) -> tuple[float, ...]:
 
 
 def scalar(network: Network) -> Network:
-    """Drops the last axis of outputs [*, 1]: a value network."""
+    """Drops the last axis of outputs [*, 1]: a value network.
+
+    >>> network = scalar(mlp([4, 1]))
+    >>> network.apply(network.init(keys.key(0)), torch.zeros(3, 4))
+    tensor([0., 0., 0.])
+    """
     return Network(init=network.init, apply=lambda params, x: network.apply(params, x)[..., 0])
 
 
@@ -135,6 +166,10 @@ def separate(policy: Network, value: Network) -> ActorCritic:
     """Two networks that share nothing: `policy` gives a distribution, `value` a number [*].
 
     Params: {"policy": ..., "value": ...}.
+
+    >>> model = separate(categorical_head(mlp([4, 2])), scalar(mlp([4, 1])))
+    >>> sorted(model.init(keys.key(0)))
+    ['policy', 'value']
     """
 
     def init(key: Key) -> dict[str, Any]:
@@ -151,6 +186,10 @@ def shared(torso: Network, policy: Network, value: Network) -> ActorCritic:
     """One torso from observation to features [*, D], and two heads on it: a distribution and a number [*].
 
     Params: {"torso": ..., "policy": ..., "value": ...}.
+
+    >>> model = shared(mlp([4, 8]), categorical_head(mlp([8, 2])), scalar(mlp([8, 1])))
+    >>> model.apply(model.init(keys.key(0)), torch.zeros(3, 4), ())[1].shape
+    torch.Size([3])
     """
 
     def init(key: Key) -> dict[str, Any]:
@@ -168,6 +207,12 @@ def with_action_mask(model: ActorCritic) -> ActorCritic:
     """A model of `features` as one of observations with the fields `features` and `action_mask` (bool [*, A]).
 
     The model must give a Categorical; illegal actions get probability 0, see `masked`. The value ignores the mask.
+    Raises: StructureError.
+
+    >>> model = with_action_mask(separate(categorical_head(mlp([1, 2])), scalar(mlp([1, 1]))))
+    >>> seen = {"features": torch.zeros(1), "action_mask": torch.tensor([False, True])}
+    >>> model.apply(model.init(keys.key(0)), seen, ())[0].mode()
+    tensor(1)
     """
 
     def apply(params: Params, observation: Any, carry: Carry) -> tuple[Distribution, Tensor, Carry]:
@@ -185,6 +230,9 @@ def flat(model: M) -> M:
 
     Its `init` gives the model's own params, raveled; `apply` unravels them into views by static sizes.
     Raises: DtypeError unless all params are of one floating-point type.
+
+    >>> flat(mlp([4, 2])).init(keys.key(0)).shape
+    torch.Size([10])
     """
     places = layout(model.init(keys.key(0)))
 

@@ -1,1 +1,1 @@
-"""."""
+"""How steps run: compiled rollouts and training, machines and the loop that performs their commands."""

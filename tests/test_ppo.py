@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from purestep.algorithms import ppo as module
 from purestep.algorithms.algorithm import TrainState
 from purestep.algorithms.ppo import METRICS, normalized, order, ppo, prepare
 from purestep.core import keys
@@ -239,22 +238,21 @@ def test_nothing_is_applied_once_the_policies_are_too_far_apart() -> None:
 
 def test_from_the_first_minibatch_over_the_limit_on_the_rest_is_left_out() -> None:
     """The first minibatch is on-policy; a wild step follows; the others, were they applied, would go on moving."""
-    rate, data = 5.0, played()
-    stopping, one = (ppo(MODEL, sgd(rate), epochs=1, minibatches=4, target_kl=limit) for limit in (1e-3, math.inf))
-    state = stopping.init(KEY)
-    data = on_policy(MODEL, state.params, data)
-    after, metrics = stopping.update(state, data, KEY)
+
+    def update(data: Trajectory, minibatches: int, limit: float) -> Any:
+        algorithm = ppo(MODEL, sgd(5.0), lambda_=0.0, epochs=1, minibatches=minibatches, target_kl=limit)
+        return algorithm.update(algorithm.init(KEY), data, KEY)
+
+    data = on_policy(MODEL, MODEL.init(KEY), played())
+    after, metrics = update(data, 4, 1e-3)
     assert metrics["applied"].item() == 0.25
-    # the same step alone, by an update whose only minibatch is the first one
+    # without a trace every row stands alone, so that the first minibatch is a trajectory of its own
     rows = order(KEY, TIME * BATCH, epochs=1, minibatches=4)[0]
-    samples = tree_map(lambda leaf: leaf[rows], prepare(MODEL, state.params, data, gamma=0.99, lambda_=0.95))
-    numbers = module._Loss(clip=0.2, value_clip=math.inf, value_coefficient=0.5, entropy_coefficient=0.01, normalize=True)
-    gradients = torch.func.grad(module._objective(MODEL, numbers), has_aux=True)(state.params, samples)[0]
-    alone = tree_map(lambda p, g: p - rate * g, state.params, gradients)
-    torch.testing.assert_close(leaves(after.params), leaves(alone), rtol=1e-5, atol=1e-6)
-    without, told = one.update(state, data, KEY)
+    alone, _ = update(tree_map(lambda leaf: leaf.flatten(0, 1)[rows][None], data), 1, math.inf)
+    torch.testing.assert_close(leaves(after.params), leaves(alone.params), rtol=1e-5, atol=1e-6)
+    unlimited, told = update(data, 4, math.inf)
     assert told["applied"].item() == 1.0
-    assert any(not torch.allclose(a, b) for a, b in zip(leaves(without.params), leaves(after.params), strict=True))
+    assert any(not torch.allclose(a, b) for a, b in zip(leaves(unlimited.params), leaves(after.params), strict=True))
 
 
 def test_a_limit_that_is_never_reached_changes_nothing() -> None:
@@ -272,16 +270,17 @@ def test_learning_rate_0_leaves_the_parameters() -> None:
     assert metrics["applied"].item() == 1.0
 
 
-def test_values_beyond_the_clip_that_are_nearer_to_the_target_get_no_gradient() -> None:
-    """With a value clip of 0, only the first minibatch, where v = b, moves the value."""
-    algorithm = ppo(MODEL, sgd(0.1), value_clip=0.0, epochs=1, minibatches=1, value_coefficient=1.0)
-    free = ppo(MODEL, sgd(0.1), epochs=1, minibatches=1, value_coefficient=1.0)
-    state, data = algorithm.init(KEY), played()
-    tight, loose = algorithm.update(state, data, KEY)[0], free.update(state, data, KEY)[0]
-    assert_bits(tight.params["policy"], loose.params["policy"])
-    assert_bits(ppo(MODEL, sgd(0.1), value_clip=0.0, epochs=1).init(KEY).params, state.params)
-    again = ppo(MODEL, sgd(0.1), value_clip=1e6, epochs=1, minibatches=1, value_coefficient=1.0)
-    assert_bits(again.update(state, data, KEY)[0], loose)
+def test_a_value_that_went_beyond_its_clip_towards_the_target_stays() -> None:
+    """One row, seen twice: the first step takes its value further than the clip, so that the second leaves it."""
+
+    def update(epochs: int, clip: float) -> Any:
+        algorithm = ppo(MODEL, sgd(0.1), value_clip=clip, epochs=epochs, minibatches=1, value_coefficient=1.0)
+        row = tree_map(lambda leaf: leaf[:1, :1], played())
+        return algorithm.update(algorithm.init(KEY), row, KEY)[0].params["value"]
+
+    assert_bits(update(2, 0.001), update(1, math.inf))
+    assert_bits(update(2, 1e6), update(2, math.inf))
+    assert not torch.equal(leaves(update(2, math.inf))[0], leaves(update(1, math.inf))[0])
 
 
 def test_an_update_is_pure_and_tells_what_it_promises() -> None:

@@ -1,1 +1,1 @@
-"""."""
+"""Everything that touches files, clocks, terminals and other people's environments."""
