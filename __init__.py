@@ -67,6 +67,7 @@ from .core.steps import first as first
 from .core.steps import following as following
 from .runtime.compile import program as program
 from .runtime.drive import drive as drive
+from .runtime.evaluate import evaluate as evaluate
 from .runtime.normalizer import running as running
 from .runtime.rollout import rollout as rollout
 from .runtime.train import RunState as RunState

@@ -24,9 +24,10 @@ def write(name: str, *, seconds: float, figures: Mapping[str, object]) -> Path:
         "seconds": round(seconds, 1),
         "figures": dict(figures),
     }
+    text = json.dumps(row, indent=1, allow_nan=False) + "\n"
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps(row, indent=1, allow_nan=False) + "\n")
+    path.write_text(text)
     return path
 
 

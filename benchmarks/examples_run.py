@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from examples import embed, gymnasium_ppo, stranger_env
 
+from examples import embed, gymnasium_ppo, stranger_env
 from purestep.properties import env_laws, verify
 
 from . import evidence

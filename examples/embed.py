@@ -33,12 +33,15 @@ class Agent(nn.Module):
         return torch.distributions.Categorical(logits=self.policy(observation)), self.value(observation)[..., 0]
 
 
+def make() -> Any:
+    return gymnasium.make("CartPole-v1")
+
+
 class Loop:
     """The world, and the returns of the episodes that ended in it."""
 
     def __init__(self, seed: int) -> None:
-        makers = [lambda: gymnasium.make("CartPole-v1")] * ENVS
-        self.envs: Any = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+        self.envs: Any = SyncVectorEnv([make] * ENVS, autoreset_mode=AutoresetMode.SAME_STEP)
         self.observation = torch.tensor(self.envs.reset(seed=seed)[0])
         self.running = np.zeros(ENVS)
         self.returns: list[float] = []
@@ -88,26 +91,39 @@ def update(agent: Agent, optimizer: torch.optim.Optimizer, batch: dict[str, Tens
             optimizer.step()
 
 
-def learn(steps: int = 60_000, seed: int = 0) -> list[float]:
-    """Trains for so many steps of the world; the return of each episode, in order of their ends."""
+def learn(iterations: int = 120, seed: int = 0) -> tuple[Agent, list[float]]:
+    """HORIZON steps in ENVS worlds and an update, so many times: the agent, and the return of each episode that ended."""
     torch.manual_seed(seed)
     agent, loop = Agent(), Loop(seed)
     optimizer = torch.optim.Adam(agent.parameters(), lr=1e-3)
-    iterations = steps // (HORIZON * ENVS)
     for iteration in range(iterations):
         optimizer.param_groups[0]["lr"] = 1e-3 * (1.0 - iteration / iterations)
         update(agent, optimizer, loop.collect(agent))
     loop.envs.close()
-    return loop.returns
+    return agent, loop.returns
+
+
+@torch.no_grad()
+def evaluate(agent: Agent, episodes: int = 100, seed: int = 1) -> float:
+    """The mean return of so many new episodes, without exploration: the first of each world."""
+    envs: Any = SyncVectorEnv([make] * episodes, autoreset_mode=AutoresetMode.SAME_STEP)
+    shown, _ = envs.reset(seed=seed)
+    running, returns = np.ones(episodes, np.bool_), np.zeros(episodes)
+    while running.any():
+        action = agent(torch.tensor(shown))[0].probs.argmax(-1)
+        shown, reward, terminated, truncated, _ = envs.step(action.numpy())
+        returns += reward * running
+        running &= ~(terminated | truncated)
+    envs.close()
+    return float(returns.mean())
 
 
 def main() -> dict[str, float]:
-    """Trains and tells."""
-    steps = 60_000
-    returns = learn(steps)
-    before, after = (float(np.mean(part)) for part in (returns[:100], returns[-100:]))
+    """Trains, evaluates and tells."""
+    agent, returns = learn()
+    steps, before, after = 120 * HORIZON * ENVS, float(np.mean(returns[:100])), evaluate(agent)
     print(f"mean return of 100 episodes: {before:.0f} at first, {after:.0f} after {steps:,} steps")
-    return {"steps": steps, "episodes": len(returns), "return_first_100": before, "return_last_100": after}
+    return {"steps": steps, "episodes": len(returns), "return_before": before, "return_after": after}
 
 
 if __name__ == "__main__":

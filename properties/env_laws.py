@@ -30,7 +30,7 @@ STEP_MUTANTS = {
     "batch_is_singles": Mutant("asks Python: if action == 1", mutants.asks_python),
     "compiled_is_eager": Mutant("logs what it does: logger.debug(...)", mutants.logs),
     "structure_is_fixed": Mutant("computes in double precision and leaves the state so", mutants.widens),
-    "device_does_not_matter": Mutant("makes a tensor without asking where: torch.zeros(1)", mutants.on_the_cpu),
+    "device_follows_inputs": Mutant("makes a tensor without asking where: torch.zeros(1)", mutants.on_the_cpu),
 }
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attrs import field, mutable
@@ -30,12 +31,11 @@ def absent(law: Law, subject: Any, profile: Profile) -> str:
     """Why the law cannot run in this profile or on this machine; "" if it can."""
     if not includes(profile, law.least):
         return f"runs in the profile {law.least}"
-    try:
-        law.prepare(subject)
-    except NotHere as missing:
-        return str(missing)
-    except Exception:
-        return ""  # the subject's own fault: the run will say so
+    with using(profile), suppress(Exception):  # any other fault is the subject's own: the run will say so
+        try:
+            law.prepare(subject)
+        except NotHere as missing:
+            return str(missing)
     return ""
 
 
@@ -46,18 +46,19 @@ def run(
 
     `examples` are inputs to try first, as a failure printed them.
     """
-    profile = profile or current()
+    profile, name = profile or current(), name_of(subject)
+    if not includes(profile, law.least):
+        return Result(law, name, SKIPPED, f"runs in the profile {law.least}")
     start, trial = time.perf_counter(), _Trial()
     with using(profile):
-        reason = absent(law, subject, profile)
-        if reason:
-            return Result(law, name_of(subject), SKIPPED, reason)
         try:
             prepared = law.prepare(subject)
             _search(law, subject, prepared, trial, profile, examples, shrink)
+        except NotHere as missing:
+            return Result(law, name, SKIPPED, str(missing))
         except Exception as error:
             trial.failure = trial.failure or error
-    return _result(law, name_of(subject), trial, time.perf_counter() - start)
+    return _result(law, name, trial, time.perf_counter() - start)
 
 
 def _search(

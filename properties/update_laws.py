@@ -32,11 +32,6 @@ from .strategies import dyadic, from_record, integers, seeds
 Factory = Callable[[ActorCritic], Algorithm]
 CONTRACT = "algorithms.algorithm: a learner is two pure functions over one state"
 OBSERVATION, ACTION = Box(-1.0, 1.0, (2,)), Discrete(2)
-STEP_MUTANTS = {
-    "same_twice": Mutant("anneals its learning rate by a Python counter", mutants.counts_updates),
-    "inputs_stay": Mutant("adds its updates in place", mutants.updates_in_place),
-    "structure_is_fixed": Mutant("counts its updates in float", mutants.float_counter),
-}
 
 
 def small_model() -> ActorCritic:
@@ -78,14 +73,9 @@ def update_laws(*, round_trip: Callable[[Any], Any] | None = None, tolerance: To
     The learner made must have no entropy bonus, and an optimiser with the hyper-parameter learning_rate.
     """
     save = round_trip or through_bytes
-    kept = ("same_twice", "global_state_stays", "inputs_stay", "compiled_is_eager", "structure_is_fixed")
-    steps = [law for law in step_laws(lessons(), tolerance=tolerance, carry=0) if law.name in kept]
-    lifts = tuple(lifted(law, _update_of, _arguments, mutant=_mutant_of(law)) for law in steps)
+    steps = step_laws(lessons(), tolerance=tolerance, carry=0)
+    lifts = tuple(lifted(law, _update_of, _arguments, mutant=mutants.OF_STEPS[law.name]) for law in steps)
     return Suite("update_laws", (*lifts, _resumed(save), _zero_rate(), _zero_advantage(), _ascent()))
-
-
-def _mutant_of(law: Law) -> Mutant:
-    return STEP_MUTANTS.get(law.name) or mutants.OF_STEPS[law.name]
 
 
 def _update_of(factory: Factory) -> Callable[..., Any]:

@@ -164,7 +164,34 @@ def bonus(factory: Factory) -> Factory:
     return made
 
 
+@_around
+def on_the_cpu(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Makes its tensors where tensors are made by default."""
+    after, metrics = algorithm.update(state, trajectory, key)
+    return replace(after, step=torch.cat([after.step.reshape(1), torch.zeros(1, dtype=torch.int64)])[0]), metrics
+
+
+@_around
+def views(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Reports a window on the data."""
+    after, metrics = algorithm.update(state, trajectory, key)
+    return after, {**metrics, "first_reward": trajectory.reward[0, 0]}
+
+
+@_around
+def stops_early(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Lets Python decide whether the policy has moved too far."""
+    after, metrics = algorithm.update(state, trajectory, key)
+    return (after if metrics["approximate_kl"] < 1.0 else state), metrics
+
+
 OF_STEPS = {
+    "same_twice": Mutant("anneals its learning rate by a Python counter", counts_updates),
+    "inputs_stay": Mutant("adds its updates in place", updates_in_place),
+    "structure_is_fixed": Mutant("counts its updates in float", float_counter),
+    "outputs_own_storage": Mutant("reports a view of the data among its metrics", views),
+    "batch_is_singles": Mutant("asks Python: if approximate_kl < 1", stops_early),
+    "device_follows_inputs": Mutant("makes a tensor without asking where: torch.zeros(1)", on_the_cpu),
     "global_state_stays": Mutant("shuffles with torch's global generator", global_shuffle),
     "compiled_is_eager": Mutant("logs what it does: logger.debug(...)", logs),
 }

@@ -17,6 +17,7 @@ from attrs import frozen
 from ..core.errors import ChoiceError, PurestepError, ShapeError, choose, message
 from .effects import folder
 from .recipes import RECIPES, pictures, report, session
+from .recipes.arguments import check_whole
 
 A = TypeVar("A")
 GROUP = "purestep.commands"
@@ -84,6 +85,7 @@ def resume_command(words: list[str]) -> int:
 
 def _through(run: Path, episodes: int, work: Callable[[], session.Outcome]) -> int:
     """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
+    check_whole("--episodes", episodes, 1)
     try:
         outcome = work()
     except KeyboardInterrupt:
@@ -93,7 +95,7 @@ def _through(run: Path, episodes: int, work: Callable[[], session.Outcome]) -> i
     if outcome.loop.interrupted:
         say(f"interrupted after {outcome.steps:,} steps and saved; go on with: purestep resume {run}")
         return 130
-    print(report.evaluated(run, episodes=episodes).line())
+    print(f"evaluation: {report.evaluated(run, episodes=episodes).line()}")
     try:
         print(f"learning curve: {pictures.picture([run], run / folder.PICTURE)}")
     except ShapeError as nothing:
@@ -127,7 +129,8 @@ def evaluate_command(words: list[str]) -> int:
             seed: decides where they begin
             action: "mode" takes the likeliest action, "sample" draws one
         """
-        print(report.evaluated(run, episodes=episodes, seed=seed, action=action).line())
+        result = report.evaluated(run, episodes=episodes, seed=seed, action=action)
+        print(f"evaluation: {result.line()}")
         return 0
 
     return tyro.cli(evaluate, args=words, prog="purestep evaluate")

@@ -19,6 +19,7 @@ from purestep.runtime.effects import folder
 from purestep.runtime.effects.files import lock
 from purestep.runtime.recipes import RECIPES, session, world
 from purestep.runtime.recipes.arguments import flag, flatten
+from purestep.runtime.recipes.machine import Loop
 
 TINY = ["--steps", "96", "--envs", "2", "--horizon", "8", "--hidden", "8", "--backend", "none", "--episodes", "4"]
 PNG = b"\x89PNG"
@@ -90,7 +91,7 @@ def test_train_evaluates_draws_and_says_what_it_took(tmp_path: Path, capsys: Sai
     run = tmp_path / "run"
     assert train(run) == 0
     out = capsys.readouterr().out
-    for word in ("evaluation: 4 episodes, mean return", "learning curve: ", "compile 0.0 s", "train ", "steps/s"):
+    for word in ("evaluation: 4 episodes: return", "learning curve: ", "compile 0.0 s", "train ", "steps/s"):
         assert word in out
     assert (run / "learning_curve.png").read_bytes().startswith(PNG)
     assert json.loads((run / "evaluation.json").read_text())["episodes"] == 4
@@ -107,7 +108,7 @@ def test_a_run_in_which_no_episode_ended_has_no_picture(tmp_path: Path, capsys: 
     assert train(tmp_path, "--env", "pendulum") == 0
     said = capsys.readouterr()
     assert "no picture: " in said.err
-    assert "evaluation: 4 episodes" in said.out
+    assert "evaluation: 4 episodes:" in said.out
     assert cli.main(["plot", str(tmp_path)]) == 1
     assert "without any finite 'episode_return'" in one_line(capsys)
 
@@ -158,7 +159,7 @@ def test_ctrl_c_saves_tells_how_to_go_on_and_resume_does(
     assert f"interrupted after 32 steps and saved; go on with: purestep resume {run}" in capsys.readouterr().err
     assert not (run / "evaluation.json").exists()
     assert cli.main(["resume", str(run), "--episodes", "2"]) == 0
-    assert "evaluation: 2 episodes" in capsys.readouterr().out
+    assert "evaluation: 2 episodes:" in capsys.readouterr().out
     assert cli.main(["resume", str(run), "--episodes", "2"]) == 0
     assert "nothing was left to train" in capsys.readouterr().out
 
@@ -173,7 +174,7 @@ def test_ctrl_c_while_compiling_stops_at_once(tmp_path: Path, capsys: Said, monk
 
 
 def test_the_time_line_names_the_parts() -> None:
-    outcome = session.Outcome(world.Loop(1, 1, 1), 500, 400, compile_seconds=2.0, loaded=True, train_seconds=4.0)
+    outcome = session.Outcome(Loop(1, 1, 1), 500, 400, compile_seconds=2.0, loaded=True, train_seconds=4.0)
     assert cli.spent(outcome, 95.0) == (
         "time: install 95 s, compile 2.0 s (loaded from the cache), train 4.0 s, 100 environment steps/s"
     )
@@ -196,8 +197,12 @@ def one_line(capsys: Said) -> str:
         (["trian"], "purestep: command is 'trian', wanted one of .*; did you mean 'train'?"),
         (["train", "pppo"], "purestep train is 'pppo', wanted one of .*; did you mean 'ppo'?"),
         (["train", "ppo", "--env", "cartpol"], "--env is 'cartpol', wanted one of .*; did you mean 'cartpole'?"),
-        (["train", "ppo", "--envs", "3", "--horizon", "5"], "15 steps an iteration, wanted a multiple of --minibatches 4"),
+        (
+            ["train", "ppo", "--envs", "3", "--horizon", "5"],
+            "15 steps an iteration, wanted a multiple of --minibatches 4",
+        ),
         (["train", "ppo", "--gamma", "1.1"], "--gamma is 1.1, wanted a number from 0.0 to 1.0"),
+        (["train", "ppo", "--episodes", "0"], "--episodes is 0, wanted at least 1"),
         (["evaluate", "nowhere"], "nowhere is no folder, wanted that of a run; check the path"),
         (["resume", "nowhere"], "nowhere is no folder"),
         (["plot", "nowhere"], "nowhere is no folder"),

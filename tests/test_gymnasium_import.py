@@ -48,7 +48,7 @@ def single() -> GymnasiumEnv:
     return GymnasiumEnv(rooms())
 
 
-def sync(mode: AutoresetMode) -> SyncVectorEnv[Any, Any]:
+def sync(mode: AutoresetMode) -> Any:
     return SyncVectorEnv([single] * ENVS, autoreset_mode=mode)
 
 

@@ -39,7 +39,11 @@ test_pendulum_with_limit = check(env_laws, time_limit(pendulum(), LIMIT))
 test_gridworld = check(exact_laws, gridworld(["S.G", "..."]))
 test_random_walk = check(exact_laws, random_walk())
 test_probe = pytest.mark.slow(check(exact_laws, probe_discount()))
-test_statistics_around_reset = check(exact_laws, episode_statistics(auto_reset(time_limit(random_walk(), LIMIT))))
+test_statistics_around_reset = check(
+    exact_laws,
+    episode_statistics(auto_reset(time_limit(random_walk(), LIMIT))),
+    skip={"compiled_is_eager": "its parts are compiled above and in the tests of train"},
+)
 
 test_acrobot = pytest.mark.slow(check(env_laws, acrobot()))
 test_mountain_car = pytest.mark.slow(check(env_laws, mountain_car()))

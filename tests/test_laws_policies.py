@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from purestep.core.distributions import Categorical, masked
-from purestep.core.networks import functional, mlp
+from purestep.core.networks import Linear, functional, mlp
 from purestep.core.policy import actor_critic_mlp, flat
 from purestep.core.spaces import Box, Discrete, Fields
 from purestep.properties import ROUNDING, categorical_laws, check, dyadic, module_laws, policy_laws, step_laws
@@ -31,7 +31,9 @@ def module() -> torch.nn.Module:
 
 
 network = mlp((3, 4, 2))
-fixed = network.init(torch.tensor([0, 1]))
+weights = st.tuples(
+    *(st.builds(Linear, weight=dyadic((n, m), limit=1), bias=dyadic((m,), limit=1)) for n, m in ((3, 4), (4, 2)))
+)
 
 test_discrete = check(policy_laws(SEEN, TWO), actor_critic_mlp(SEEN, TWO, hidden=(8,)))
 test_flat = check(policy_laws(SEEN, TWO), flat(actor_critic_mlp(SEEN, TWO, hidden=(8,))))
@@ -41,5 +43,5 @@ test_discrete_observation = check(policy_laws(Discrete(5), TWO), actor_critic_ml
 test_action_mask = check(policy_laws(MASKED, TWO), actor_critic_mlp(MASKED, TWO, hidden=(8,)))
 test_categorical = check(categorical_laws(), of_logits)
 test_masked = check(categorical_laws(), all_legal)
-test_network = check(step_laws(st.tuples(dyadic((3,))), tolerance=ROUNDING), lambda x: network.apply(fixed, x))
+test_network = check(step_laws(st.tuples(weights, dyadic((3,))), tolerance=ROUNDING), network.apply)
 test_functional = check(module_laws(dyadic((2, 3))), (found := module(), functional(found)))

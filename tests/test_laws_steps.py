@@ -38,4 +38,8 @@ trees = st.fixed_dictionaries({"weight": dyadic((2, 3)), "bias": dyadic((2,))})
 test_running_total = check(step_laws(totals(), carry=0), running_total)
 test_keys = check(step_laws(st.tuples(drawn_keys())), draws)
 test_merge = check(step_laws(st.tuples(seen, seen), tolerance=ROUNDING, carry=None), merge)
-test_optimizer = check(step_laws(st.tuples(trees, trees), tolerance=ROUNDING), two_updates)
+test_optimizer = check(
+    step_laws(st.tuples(trees, trees), tolerance=ROUNDING),
+    two_updates,
+    skip={"compiled_is_eager": "compiled with the learners"},
+)

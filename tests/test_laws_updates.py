@@ -13,14 +13,15 @@ from purestep.algorithms.reinforce import reinforce
 from purestep.core.optim import adam, sgd
 from purestep.core.policy import ActorCritic
 from purestep.properties import check, named_profile, order_laws, probe_laws, update_laws, verify
-from purestep.properties.probe_laws import Factory
+from purestep.properties.crash import CrashingFiles
+from purestep.properties.update_laws import Factory
 from purestep.runtime.effects import checkpoint
 
 
 def on_disk(tree: Any) -> Any:
     """A tree after a real checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
-        saved = checkpoint.save(Path(folder), 1, tree)
+        saved = checkpoint.save(Path(folder), 1, tree, files=CrashingFiles(-1).files)
         return checkpoint.load(saved, tree).tree
 
 
@@ -48,9 +49,9 @@ NOISY = {"ascent": "minibatches are samples: a step may go down"}
 COMPILED = {"compiled_is_eager": "PPO stands for all: compiling is the costly part"}
 
 test_ppo = check(update_laws(), learns_by_ppo)
-test_ppo_minibatches = check(update_laws(), learns_by_minibatches, skip=NOISY | COMPILED)
+test_ppo_minibatches = pytest.mark.slow(check(update_laws(), learns_by_minibatches, skip=NOISY | COMPILED))
 test_a2c = check(update_laws(), learns_by_a2c, skip=COMPILED)
-test_reinforce = check(update_laws(), learns_by_reinforce, skip=COMPILED)
+test_reinforce = pytest.mark.slow(check(update_laws(), learns_by_reinforce, skip=COMPILED))
 test_order = check(order_laws(), order)
 
 

@@ -24,8 +24,8 @@ from purestep.properties import (
     Broken,
     Law,
     Mutant,
+    NotHere,
     Seen,
-    Store,
     Suite,
     Vacuous,
     Walk,
@@ -196,7 +196,7 @@ def test_check_makes_a_pytest_test(pytester: pytest.Pytester) -> None:
     )
     result = pytester.runpytest("-p", "no:cacheprovider", "-p", "purestep.properties.plugin", "--laws=quick", "-rs")
     outcomes = result.parseoutcomes()
-    assert outcomes == {"passed": 10, "failed": 1, "skipped": 3}
+    assert outcomes == {"passed": 12, "failed": 1, "skipped": 1}
     result.stdout.fnmatch_lines(["*one world only*"])
     result.stdout.fnmatch_lines(["*test_in_place[[]inputs_stay[]]*"])
     result.stdout.fnmatch_lines(["*in_place breaks the law inputs_stay*"])
@@ -285,6 +285,14 @@ def test_what_a_subject_raises_breaks_the_law() -> None:
     assert run(one_law(), refuses).detail == "raised ValueError: no thanks"
 
 
+def test_a_law_that_this_machine_cannot_run_is_skipped() -> None:
+    def prepare(subject: Any) -> Any:
+        raise NotHere("there is no second machine")
+
+    result = run(one_law(prepare=prepare), doubled)
+    assert (result.outcome, result.detail) == ("skipped", "there is no second machine")
+
+
 def test_profiles_say_how_hard_to_look() -> None:
     assert current().name == "quick"
     with using(named_profile("ci")):
@@ -363,13 +371,17 @@ def test_draws_are_what_they_say(
 
 
 def test_values_print_as_source() -> None:
-    value = {"x": torch.tensor([[1.5, float("nan")]], dtype=torch.float64), "walk": Walk(1, (2,)), "none": ()}
+    value: dict[str, Any] = {
+        "x": torch.tensor([[1.5, float("nan")]], dtype=torch.float64),
+        "walk": Walk(1, (2,)),
+        "none": (),
+    }
     text = render(value)
     again = eval(text, {"torch": torch, "Walk": Walk})
     assert again["walk"] == value["walk"]
     assert torch.equal(again["x"].isnan(), value["x"].isnan())
     assert again["x"].dtype == torch.float64
-    assert render(Store(verify, verify)) == "Store(save=verify, newest=verify)"
+    assert render((doubled, [0.5])) == "(doubled, [0.5])"
 
 
 def test_same_says_where_trees_differ() -> None:

@@ -5,7 +5,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 import purestep
 from purestep.runtime import cli
-from purestep.runtime.recipes import session
+from purestep.runtime.recipes import pictures, report, session
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -40,7 +39,7 @@ def test_the_code_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Path]]]:
+def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
     """Commands are parsed and checked as ever, but do no work: what they would do is noted."""
     noted: list[tuple[str, Path]] = []
 
@@ -53,9 +52,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Path]]]:
 
     monkeypatch.setattr(session, "start", note("train"))
     monkeypatch.setattr(session, "resume", note("resume"))
-    monkeypatch.setattr(cli.report, "evaluated", note("evaluate"))
-    monkeypatch.setattr(cli.pictures, "picture", note("plot"))
-    yield noted
+    monkeypatch.setattr(report, "evaluated", note("evaluate"))
+    monkeypatch.setattr(pictures, "picture", note("plot"))
+    return noted
 
 
 def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:

@@ -99,8 +99,9 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
         """(observation, reward, terminated, truncated, {}). Raises: ResetNeeded, ShapeError, DtypeError."""
         if self._over or self._chain is None:
             raise _must_reset("step: the episode", "over", "call reset")
+        taken = _action(self.action_space, action, ())
         step_key, self._chain = split(self._chain)
-        self._state, timestep = self._step(self._state, _action(self.action_space, action, ()), step_key)
+        self._state, timestep = self._step(self._state, taken, step_key)
         terminated, truncated = bool(timestep.terminated), bool(timestep.truncated)
         self._over = terminated or truncated
         observation = to_arrays(self.observation_space, timestep.observation)
@@ -167,9 +168,9 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Array]):
         episode is over.
         """
         self._check_running()
+        taken = _action(self.single_action_space, actions, (self.num_envs,))
         step_key, self._chain = split(_begin(None, self._chain, self.np_random))
-        action = _action(self.single_action_space, actions, (self.num_envs,))
-        state, timestep = self._step(self._now[0], action, step_key)
+        state, timestep = self._step(self._now[0], taken, step_key)
         self._now = state, timestep.observation
         terminated, truncated = to_numpy(timestep.terminated), to_numpy(timestep.truncated)
         self._over = terminated | truncated

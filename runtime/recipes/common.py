@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 from attrs import frozen
 
 from ...core.env import Env
 from ...core.optim import Optimizer, adam, chain, clip_by_global_norm, linear, scale_by_schedule
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
 from ..normalizer import Normalizer, identity, running
-from ..train import RunState, Trainer
+from ..train import Trainer
 from .arguments import Experience, Learner
 
 
@@ -51,13 +50,3 @@ def normalizer(experience: Experience, learner: Learner) -> Normalizer:
         return identity()
     observations, rewards = experience.normalize != "rewards", experience.normalize != "observations"
     return running(observations=observations, rewards=rewards, gamma=learner.gamma)
-
-
-def policy(pipeline: Pipeline, state: RunState) -> tuple[ActorCritic, Any]:
-    """A model of what the world shows, and its params: the network and the scales it was trained with, which stand still."""
-
-    def apply(params: Any, observation: Any, carry: Any) -> Any:
-        network, statistics = params
-        return pipeline.model.apply(network, pipeline.normalizer.observe(statistics, observation), carry)
-
-    return attrs.evolve(pipeline.model, apply=apply), (state.learner.params, state.normalizer)

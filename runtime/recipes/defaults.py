@@ -15,7 +15,7 @@ A = TypeVar("A")
 Changes = Mapping[str, Any]
 
 PPO_CHANGES: Mapping[str, Changes] = {
-    "cartpole": {},
+    "cartpole": {"value_clip": 0.2},
     "acrobot": {"envs": 8},
     "pendulum": {
         "steps": 1_000_000,

@@ -1,0 +1,186 @@
+"""PPO on CartPole: purestep beside rejax, Stable-Baselines3 and TorchRL, and populations of seeds beside rejax's.
+
+All sides run in turn, again and again, so that what else the machine does falls on all of them alike. Prints a table and
+the verdicts; writes results/ppo_cartpole.json and .png.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from purestep.runtime.effects.plot import bars
+
+from . import evidence, sides, targets
+from .sides import Report
+
+LEARN, SLOW = ("purestep", "rejax"), ("stable-baselines3", "torchrl")
+WORKLOADS: dict[str, tuple[int, int]] = {"4x128": (4, 128), "64x128": (64, 128), "1024x32": (1024, 32)}
+STEPS = {  # of a compiled side and of the others; enough for a second or more
+    "4x128": (500_000, 50_000),
+    "64x128": (2_000_000, 200_000),
+    "1024x32": (4_000_000, 300_000),
+}
+SEED_STEPS = 250_000  # of each member of a population
+COLUMNS = {
+    "steps_per_second": "steps/s",
+    "steps_per_cpu_second": "per CPU s",
+    "compile_seconds": "compile",
+    "warm_compile_seconds": "warm",
+    "first_update_seconds": "1st upd",
+    "warm_first_update_seconds": "warm",
+    "final_return": "return",
+    "steps": "steps",
+}
+
+
+@frozen
+class Job:
+    """One run of one side."""
+
+    group: str  # what it is compared with: a workload, or a workload and a number of seeds
+    side: str
+    options: dict[str, object]
+    repetition: int
+
+
+def jobs(given: argparse.Namespace) -> list[Job]:
+    """Everything to run, in order: within a repetition the sides of one workload follow each other.
+
+    >>> [job.side for job in jobs(parse(["--quick", "--repetitions", "2"]))]
+    ['purestep', 'rejax', 'purestep', 'rejax']
+    """
+    made = []
+    for repetition in range(max(given.repetitions, given.slow_repetitions)):
+        fast, slow = repetition < given.repetitions, repetition < given.slow_repetitions
+        chosen = [side for side in given.sides if (fast if side in LEARN else slow)]
+        for workload in given.workloads:
+            envs, horizon = WORKLOADS[workload]
+            shape = {"envs": envs, "horizon": horizon, "seed": repetition, "threads": given.threads}
+            for side in chosen:
+                steps = given.steps or STEPS[workload][side in SLOW]
+                made.append(Job(workload, side, {**shape, "steps": steps}, repetition))
+        for seeds in given.seeds if fast else ():
+            made += population(seeds, chosen, given, repetition)
+    return made
+
+
+def population(seeds: int, chosen: Sequence[str], given: argparse.Namespace, repetition: int) -> list[Job]:
+    """The runs of so many seeds at 4x128, and of the matrix products alone beside them."""
+    envs, horizon = WORKLOADS["4x128"]
+    shape: dict[str, object] = {"envs": envs, "horizon": horizon, "seeds": seeds, "threads": given.threads}
+    options = {**shape, "seed": 100 * repetition, "steps": given.steps or SEED_STEPS}
+    group = f"{seeds} seeds of 4x128"
+    runs = [Job(group, side, options, repetition) for side in LEARN if side in chosen]
+    return [*runs, Job(group, "matrix products", shape, repetition)]
+
+
+def run(job: Job, cache: str) -> Report:
+    """Runs a job in a process of its own. Raises: SideError, PeerError."""
+    side = sides.PRODUCTS if job.side == "matrix products" else sides.PPO[job.side]
+    return sides.run(side, {**job.options, **({"cache": cache} if side.cache else {})})
+
+
+def run_all(todo: Sequence[Job]) -> dict[str, dict[str, list[Report]]]:
+    """The reports of all jobs: group -> side -> one for each repetition."""
+    found: dict[str, dict[str, list[Report]]] = {}
+    with tempfile.TemporaryDirectory() as cache:
+        for number, job in enumerate(todo, 1):
+            print(f"[{number}/{len(todo)}] {job.group}, {job.side} ...", end=" ", file=sys.stderr, flush=True)
+            report = run(job, cache)
+            print(f"{report['steps_per_second']:,.0f} steps/s", file=sys.stderr, flush=True)
+            found.setdefault(job.group, {}).setdefault(job.side, []).append(report)
+    return found
+
+
+def table(found: dict[str, dict[str, list[Report]]]) -> list[dict[str, Any]]:
+    """A row for each group and side: medians over the repetitions."""
+    return [
+        {"group": group, "side": side, "repetitions": len(reports), **targets.medians(reports)}
+        for group, by_side in found.items()
+        for side, reports in by_side.items()
+    ]
+
+
+def population_verdicts(group: str, found: dict[str, list[Report]]) -> list[targets.Verdict]:
+    """A population's speed as a part of the matrix-product limit, for 32 seeds, the number that has a target."""
+    ours, limit = found.get("purestep"), found.get("matrix products")
+    if not (group.startswith("32 ") and ours and limit):
+        return []
+    measures = (("run_seconds", "wall clock"), ("cpu_seconds", "processor time"))
+    return [
+        targets.judged(f"{group}: of the matrix-product limit, {name}", targets.ratio(ours, limit, kind), targets.LIMIT)
+        for kind, name in measures
+    ]
+
+
+def seeds_ratio(found: dict[str, dict[str, list[Report]]]) -> dict[str, dict[str, float]]:
+    """Our steps/s against rejax's for each number of seeds; these have no target."""
+    return {
+        group: {kind: targets.ratio(by_side["purestep"], by_side["rejax"], kind) for kind in ("run_seconds", "cpu_seconds")}
+        for group, by_side in found.items()
+        if group not in WORKLOADS and {"purestep", "rejax"} <= by_side.keys()
+    }
+
+
+def printed(rows: Sequence[dict[str, Any]]) -> None:
+    """The table, for people."""
+    print(f"{'':20}{'':20}" + "".join(f"{name:>11}" for name in COLUMNS.values()))
+    for row in rows:
+        cells = "".join(f"{row[name]:11,.1f}" if name in row else f"{'-':>11}" for name in COLUMNS)
+        print(f"{row['group']:20}{row['side']:20}{cells}")
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ppo_cartpole", description=__doc__)
+    add = parser.add_argument
+    add("--sides", nargs="+", choices=[*LEARN, *SLOW], default=[*LEARN, *SLOW], help="who runs (default: all)")
+    add("--workloads", nargs="*", choices=list(WORKLOADS), default=list(WORKLOADS), help="worlds x steps (default: all)")
+    add("--seeds", nargs="*", type=int, default=[1, 8, 32], help="sizes of populations at 4x128 (default: 1 8 32)")
+    add("--repetitions", type=int, default=3, help="runs of purestep and rejax for each workload (default: 3)")
+    add("--slow-repetitions", type=int, default=1, help="runs of the other sides (default: 1)")
+    add("--steps", type=int, default=0, help="environment steps instead of each workload's own (default: those)")
+    add("--threads", type=int, default=1, help="of each side while it runs (default: 1)")
+    add("--quick", action="store_true", help="only 4x128, purestep and rejax, no populations")
+    given = parser.parse_args(words)
+    if given.quick:
+        given.sides, given.workloads, given.seeds = list(LEARN), ["4x128"], []
+    return given
+
+
+def main() -> None:
+    given, began = parse(), time.perf_counter()
+    load = os.getloadavg()
+    found = run_all(jobs(given))
+    rows = table(found)
+    judged = [verdict for group, by_side in found.items() for verdict in targets.verdicts(group, by_side)]
+    judged += [verdict for group, by_side in found.items() for verdict in population_verdicts(group, by_side)]
+    printed(rows)
+    for verdict in judged:
+        print(verdict.line())
+    for group, ratios in seeds_ratio(found).items():
+        print(f"{group}: against rejax {ratios['run_seconds']:.2f} x by wall clock, {ratios['cpu_seconds']:.2f} x by CPU")
+    figures = {
+        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "load_before": [round(x, 2) for x in load]},
+        "threads": given.threads,
+        "table": rows,
+        "verdicts": [targets.as_json(verdict) for verdict in judged],
+        "seeds_against_rejax": seeds_ratio(found),
+        "runs": found,
+    }
+    path = evidence.write("ppo_cartpole", seconds=time.perf_counter() - began, figures=figures)
+    note = f"PPO, CartPole-v1, {given.threads} thread a side, after compilation; medians"
+    groups = {group: {row["side"]: row["steps_per_second"] for row in rows if row["group"] == group} for group in found}
+    picture = bars(groups, path.with_suffix(".png"), title="PPO on CartPole", unit="environment steps/s", note=note)
+    print(f"written: {path.relative_to(evidence.ROOT)} and {picture.name}")
+
+
+if __name__ == "__main__":
+    main()
