@@ -1,6 +1,6 @@
 """A training run in a folder: the machine of `machine`, with handlers that train, write metrics and save."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder
 from ..effects.files import lock
 from ..effects.manifest import describe
-from ..effects.metrics import Sink, rewind
+from ..effects.metrics import rewind
 from ..train import RunState, train
 from ..values import encode
 from . import RECIPES
 from .arguments import changed, flatten, iteration_steps, loop_of
 from .common import Pipeline
-from .machine import Log, Logged, Loop, Save, Saved, Train, trainer_machine
-from .world import Notice, Run, World, sinks
+from .machine import Log, Loop, Save, Saved, Train, trainer_machine
+from .world import Notice, Run, World, reporting
 
 
 @frozen
@@ -141,12 +141,8 @@ def _perform(run: Path, plan: Plan, state: RunState, loop: Loop, notice: Notice)
     world = World(state, lowered(plan, loop), iteration_steps(plan.arguments.experience))
     if loop.iteration < loop.iterations:
         world.warm(notice)
-    with sinks(run, loop, world.steps) as outlets:
-        handlers: Handlers = {
-            Train: world.train,
-            Log: partial(_log, outlets),
-            Save: partial(_save, run, plan, world),
-        }
+    with reporting(run, loop, world.steps) as log:
+        handlers: Handlers = {Train: world.train, Log: log, Save: partial(_save, run, plan, world)}
         for now in drive(trainer_machine(), loop, serial(handlers)):
             loop = now
     if loop.diverged:
@@ -169,13 +165,6 @@ def lowered(plan: Plan, loop: Loop) -> Run:
     cache = folder.cache_directory() if backend == "inductor" else None
     artefact = cache / plan.facts["program"] if cache else None
     return program(chunk, name=f"train {plan.recipe}", artefact=artefact, backend=backend)
-
-
-def _log(outlets: Sequence[Sink], command: Log) -> Logged:
-    for row in command.rows:
-        for sink in outlets:
-            sink(dict(row))
-    return Logged()
 
 
 def _save(run: Path, plan: Plan, world: World, command: Save) -> Saved:

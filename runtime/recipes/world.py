@@ -15,8 +15,9 @@ from ..effects.folder import METRICS, TENSORBOARD
 from ..effects.metrics import Sink, jsonl, stride, tensorboard, thin
 from ..effects.progress import progress
 from ..train import RunState
-from .machine import Loop, Row, Train, Trained
+from .machine import Log, Logged, Loop, Train, Trained
 
+RETURN = "episode_return"
 Notice = Callable[[str], None]
 Run = Callable[[RunState], tuple[RunState, Metrics]]
 
@@ -76,21 +77,32 @@ def rows_of(metrics: Metrics, done: int, steps: int) -> Iterator[dict[str, float
             "iteration": float(number),
             "steps": float(number * steps),
             "episodes": episodes,
-            "episode_return": returns / episodes if episodes else math.nan,
+            RETURN: returns / episodes if episodes else math.nan,
             "episode_length": lengths / episodes if episodes else math.nan,
             **row,
         }
 
 
 @contextmanager
-def sinks(run: Path, loop: Loop, steps: int) -> Iterator[list[Sink]]:
-    """The metrics file, TensorBoard and the progress display of a run that goes on from `loop`."""
+def reporting(run: Path, loop: Loop, steps: int) -> Iterator[Callable[[Log], Logged]]:
+    """The handler of `Log`, for a run that goes on from `loop`: the metrics file, TensorBoard and the progress display."""
     with ExitStack() as stack:
-        file = stack.enter_context(jsonl(run / METRICS))
-        board = stack.enter_context(tensorboard(run / TENSORBOARD, resumed_at=loop.iteration * steps))
-        bar = stack.enter_context(progress(loop.iterations * steps, show=("episode_return",)))
         every = stride(loop.iterations)
-        yield [thin(file, every), thin(finite_part(board), every), remembering(bar, "episode_return")]
+        file = thin(stack.enter_context(jsonl(run / METRICS)), every)
+        outlet = tensorboard(run / TENSORBOARD, resumed_at=loop.iteration * steps)
+        board = thin(finite_part(stack.enter_context(outlet)), every)
+        bar = stack.enter_context(progress(loop.iterations * steps, show=(RETURN,)))
+        last: dict[str, float] = {}
+
+        def log(command: Log) -> Logged:
+            for row in map(dict, command.rows):
+                file(row)
+                board(row)
+                last.update({RETURN: row[RETURN]} if math.isfinite(row[RETURN]) else {})
+            bar({**command.rows[-1], **last})  # once a chunk: its rows come all at the same moment
+            return Logged()
+
+        yield log
 
 
 def finite_part(sink: Sink) -> Sink:
@@ -100,21 +112,3 @@ def finite_part(sink: Sink) -> Sink:
     {'steps': 1.0}
     """
     return lambda row: sink({name: value for name, value in row.items() if math.isfinite(value)})
-
-
-def remembering(sink: Sink, name: str) -> Sink:
-    """Shows the last finite number of that name where a row has none.
-
-    >>> sink = remembering(print, "r")
-    >>> sink({"r": 2.0}); sink({"r": math.nan})
-    {'r': 2.0}
-    {'r': 2.0}
-    """
-    last: dict[str, float] = {}
-
-    def write(row: Row) -> None:
-        if math.isfinite(row[name]):
-            last[name] = row[name]
-        sink({**row, **last})
-
-    return write
