@@ -123,7 +123,9 @@ def population_verdicts(group: str, found: dict[str, list[Report]]) -> list[targ
 def seeds_ratio(found: dict[str, dict[str, list[Report]]]) -> dict[str, dict[str, float]]:
     """Our steps/s against rejax's for each number of seeds; these have no target."""
     return {
-        group: {kind: targets.ratio(by_side["purestep"], by_side["rejax"], kind) for kind in ("run_seconds", "cpu_seconds")}
+        group: {
+            kind: targets.ratio(by_side["purestep"], by_side["rejax"], kind) for kind in ("run_seconds", "cpu_seconds")
+        }
         for group, by_side in found.items()
         if group not in WORKLOADS and {"purestep", "rejax"} <= by_side.keys()
     }
@@ -142,7 +144,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ppo_cartpole", description=__doc__)
     add = parser.add_argument
     add("--sides", nargs="+", choices=[*LEARN, *SLOW], default=[*LEARN, *SLOW], help="who runs (default: all)")
-    add("--workloads", nargs="*", choices=list(WORKLOADS), default=list(WORKLOADS), help="worlds x steps (default: all)")
+    add(
+        "--workloads", nargs="*", choices=list(WORKLOADS), default=list(WORKLOADS), help="worlds x steps (default: all)"
+    )
     add("--seeds", nargs="*", type=int, default=[1, 8, 32], help="sizes of populations at 4x128 (default: 1 8 32)")
     add("--repetitions", type=int, default=3, help="runs of purestep and rejax for each workload (default: 3)")
     add("--slow-repetitions", type=int, default=1, help="runs of the other sides (default: 1)")
@@ -166,9 +170,15 @@ def main() -> None:
     for verdict in judged:
         print(verdict.line())
     for group, ratios in seeds_ratio(found).items():
-        print(f"{group}: against rejax {ratios['run_seconds']:.2f} x by wall clock, {ratios['cpu_seconds']:.2f} x by CPU")
+        print(
+            f"{group}: against rejax {ratios['run_seconds']:.2f} x by wall clock, {ratios['cpu_seconds']:.2f} x by CPU"
+        )
     figures = {
-        "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "load_before": [round(x, 2) for x in load]},
+        "machine": {
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "load_before": [round(x, 2) for x in load],
+        },
         "threads": given.threads,
         "table": rows,
         "verdicts": [targets.as_json(verdict) for verdict in judged],

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from attrs import frozen
 from .environments import ROOT, environment
 
 Report = dict[str, Any]
+EXCEPTION = re.compile(r"([A-Za-z_]\w*\.)+[A-Za-z_]\w*: |\w*(Error|Exception|Interrupt)\b")  # how a traceback ends
 
 
 class SideError(RuntimeError):
@@ -65,12 +67,13 @@ def report_of(name: str, code: int, out: str, err: str) -> Report:
 
     >>> report_of("speed", 0, 'a warning\\n{"steps": 4}\\n', "")
     {'steps': 4}
-    >>> report_of("speed", 1, "", "Traceback\\nMemoryError: too big\\n")
+    >>> report_of("speed", 1, "", "Traceback\\nMemoryError: too big\\nSee also\\n")
     Traceback (most recent call last):
     benchmarks.sides.SideError: speed ended with code 1: MemoryError: too big
     """
     if code != 0:
-        raise SideError(f"{name} ended with code {code}: {last(err)}")
+        told = [line for line in err.splitlines() if EXCEPTION.match(line)]
+        raise SideError(f"{name} ended with code {code}: {told[-1] if told else last(err)}")
     try:
         report = json.loads(last(out))
     except ValueError:

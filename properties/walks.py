@@ -68,7 +68,8 @@ def action_of(space: Space, number: int) -> Tensor:
         wanted, remedy = "Discrete or Box", "walk with one of its parts"
         raise StructureError(message("action_of: space", got=type(space).__name__, wanted=wanted, remedy=remedy))
     count = max(1, torch.Size(space.shape).numel())
-    numbers = torch.tensor([(number * (2 * i + 1)) % ACTIONS for i in range(count)], dtype=torch.float32)
+    inside = [(number * (2 * i + 1)) % (ACTIONS - 1) for i in range(count)]
+    numbers = torch.tensor([number] * count if number == ACTIONS - 1 else inside, dtype=torch.float32)
     low, high = torch.as_tensor(space.low), torch.as_tensor(space.high)
     low, high = low.clamp(min=-4.0), high.clamp(max=4.0)
     return torch.minimum(low + (high - low) * (numbers.reshape(space.shape) / (ACTIONS - 1)), high)

@@ -5,7 +5,6 @@ from typing import Any, Protocol
 
 import torch
 
-
 from ..core import keys
 from ..core.env import Env, halves
 from ..core.keys import Key

@@ -18,7 +18,7 @@ from ..core.tree import all_finite
 from .episodes import Episodes, follow, none_yet
 from .normalizer import Normalizer, identity
 from .rollout import Worlds, begin, rollout
-
+from .validate import validate
 
 COUNTS = ("episodes", "return_sum", "length_sum", "finite")
 
@@ -60,8 +60,9 @@ def trainer(
 
     Metrics are those of the algorithm and: episodes (finished in the iteration), return_sum and length_sum over them, and
     finite, 1 where parameters and rewards are. `reset` is the mode of `auto_reset`, `unroll` that of `rollout`.
+    Raises: what `validate` does of the env.
     """
-    worlds_env = batched(auto_reset(env, reset), envs)
+    worlds_env = batched(auto_reset(validate(env), reset), envs)
     act = rollout(worlds_env, model, horizon, unroll=unroll)
     scaling = normalizer or identity()
 
@@ -80,7 +81,10 @@ def trainer(
         act_key, update_key, key = keys.split(state.key, 3)
         # Statistics stand still while the policy acts, so that behaviour log-probs are those of what the update sees.
         worlds, raw = act(
-            state.learner.params, state.worlds, act_key, lambda observation: scaling.observe(state.normalizer, observation)
+            state.learner.params,
+            state.worlds,
+            act_key,
+            lambda observation: scaling.observe(state.normalizer, observation),
         )
         trajectory = scaling.scale(state.normalizer, raw)
         learner, metrics = algorithm.update(state.learner, trajectory, update_key)

@@ -255,6 +255,19 @@ def test_from_the_first_minibatch_over_the_limit_on_the_rest_is_left_out() -> No
     assert any(not torch.allclose(a, b) for a, b in zip(leaves(unlimited.params), leaves(after.params), strict=True))
 
 
+def test_a_minibatch_over_the_limit_leaves_out_those_after_it_that_are_not() -> None:
+    """Only rows of the first minibatch are another policy's, so that all others would pass."""
+    algorithm = ppo(MODEL, sgd(0.1), epochs=1, minibatches=4, target_kl=0.1)
+    state = algorithm.init(KEY)
+    data = on_policy(MODEL, state.params, played())
+    off = torch.zeros(TIME * BATCH).index_fill(0, order(KEY, TIME * BATCH, epochs=1, minibatches=4)[0], 2.0)
+    far = replace(data, behaviour_log_prob=data.behaviour_log_prob - off.reshape(TIME, BATCH))
+    after, metrics = algorithm.update(state, far, KEY)
+    assert metrics["applied"].item() == 0.0
+    assert_bits(after.params, state.params)
+    assert algorithm.update(state, data, KEY)[1]["applied"].item() == 1.0
+
+
 def test_a_limit_that_is_never_reached_changes_nothing() -> None:
     limited, unlimited = (ppo(MODEL, adam(0.01), target_kl=limit) for limit in (1e6, math.inf))
     state = limited.init(KEY)
@@ -299,7 +312,7 @@ def test_an_update_is_pure_and_tells_what_it_promises() -> None:
 
 
 def test_metrics_of_the_first_minibatch_by_hand() -> None:
-    algorithm = ppo(MODEL, sgd(0.0), epochs=1, minibatches=1, clip=0.2, advantages="none")
+    algorithm = ppo(MODEL, sgd(0.0), epochs=1, minibatches=1, clip=(0.1, 0.3), advantages="none")
     state, data = algorithm.init(KEY), played()
     distribution, values, _ = MODEL.apply(state.params, data.observation, ())
     metrics = algorithm.update(state, data, KEY)[1]
@@ -308,12 +321,12 @@ def test_metrics_of_the_first_minibatch_by_hand() -> None:
     samples = prepare(MODEL, state.params, data, gamma=0.99, lambda_=0.95)
     wanted = {
         "policy_loss": torch.maximum(
-            -samples.advantage * ratio.flatten(), -samples.advantage * ratio.flatten().clamp(0.8, 1.2)
+            -samples.advantage * ratio.flatten(), -samples.advantage * ratio.flatten().clamp(0.9, 1.3)
         ).mean(),
         "value_loss": 0.5 * ((values.flatten() - samples.target) ** 2).mean(),
         "entropy": distribution.entropy().mean(),
         "approximate_kl": (ratio - 1 - log_ratio).mean(),
-        "clip_fraction": ((ratio - 1).abs() > 0.2).float().mean(),
+        "clip_fraction": ((ratio < 0.9) | (ratio > 1.3)).float().mean(),
         "applied": torch.tensor(1.0),
     }
     assert 0.0 < wanted["clip_fraction"].item() < 1.0
@@ -371,7 +384,14 @@ def test_params_as_one_vector_learn_the_same() -> None:
 
 
 def test_hyperparameters_may_be_tensors() -> None:
-    numbers = {"gamma": 0.9, "lambda_": 0.8, "clip": 0.1, "value_clip": 0.3, "target_kl": 0.05, "entropy_coefficient": 0.02}
+    numbers = {
+        "gamma": 0.9,
+        "lambda_": 0.8,
+        "clip": 0.1,
+        "value_clip": 0.3,
+        "target_kl": 0.05,
+        "entropy_coefficient": 0.02,
+    }
     tensors = {name: torch.tensor(number, dtype=torch.float64) for name, number in numbers.items()}
     plain, mapped = ppo(MODEL, sgd(0.1), **numbers), ppo(MODEL, sgd(0.1), **tensors)  # type: ignore[arg-type]
     state = plain.init(KEY)

@@ -11,7 +11,7 @@ from ..effects.plot import learning_curve
 from .defaults import SOLVED
 
 APART = ("seed", "threads", "checkpoints", "backend")  # what may differ between runs of one kind
-POINTS = 100  # that a curve keeps of a run's rows, each the mean of those about it
+POINTS = 100  # that a curve keeps of a run's rows, each the mean of the last few
 
 
 def picture(runs: Sequence[Path], out: Path) -> Path:
@@ -26,12 +26,14 @@ def picture(runs: Sequence[Path], out: Path) -> Path:
     envs = {str(arguments["env"]) for arguments in described.values()}
     env = envs.pop() if len(envs) == 1 else ""
     rows = min(len(read(path)) for paths in kinds.values() for path in paths)
+    smooth = max(1, rows // POINTS)
     learning_curve(
         kinds if len(kinds) > 1 else next(iter(kinds.values())),
         out,
         title=_title(described, env),
         threshold=SOLVED.get(env),
-        smooth=max(1, rows // POINTS),
+        smooth=smooth,
+        note=f"each point is the mean of {smooth} iterations" if smooth > 1 else "",
     )
     return out
 
