@@ -5,6 +5,7 @@ once; here `torch.bmm` does all of them, as often, in the same order of sizes, w
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -35,7 +36,7 @@ def forward(rows: int, outputs: int, count: int) -> list[Product]:
     Product(rows=8, inner=64, columns=2, count=1)
     """
     sizes = (*SIZES, outputs)
-    return [Product(rows, inner, columns, count) for inner, columns in zip(sizes, sizes[1:], strict=False)]
+    return [Product(rows, inner, columns, count) for inner, columns in itertools.pairwise(sizes)]
 
 
 def backward(rows: int, outputs: int, count: int) -> Iterator[Product]:

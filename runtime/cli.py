@@ -112,7 +112,9 @@ def spent(outcome: session.Outcome, install: float | None) -> str:
         rate = outcome.trained / outcome.train_seconds
         parts += [f"compile {outcome.compile_seconds:.1f} s{how}", f"train {outcome.train_seconds:.1f} s"]
         parts += [f"{rate:,.0f} environment steps/s"]
-    return "time: " + (", ".join(parts) or "nothing was left to train")
+    else:
+        parts += ["nothing was left to train"]
+    return "time: " + ", ".join(parts)
 
 
 def evaluate_command(words: list[str]) -> int:

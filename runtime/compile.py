@@ -82,14 +82,14 @@ class Program(Generic[P, R]):
         start = time.perf_counter()
         where = self.artefact if not self._compiled else None
         if where is not None and where.exists():
-            made = _load(where)
+            made = _load(where, signature)
             self.loaded = made is not None
         else:
             made = None
         if made is None:
             made = _ahead_of_time(self.function, signature[0], leaves, inputs, self.backend)
             if where is not None:
-                _save(made, where)
+                _save(made, where, signature)
         self._compiled[signature] = made
         self.seconds.append(time.perf_counter() - start)
 
@@ -143,7 +143,8 @@ def _ahead_of_time(
 
 
 def _description(leaf: Any) -> Any:
-    return (tuple(leaf.shape), leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else leaf
+    """What calls of one compiled form have in common; other values than tensors count with their type: 1 == 1.0 == True."""
+    return (tuple(leaf.shape), leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else (type(leaf).__name__, leaf)
 
 
 def _prepared(leaf: Any) -> Any:
@@ -158,26 +159,43 @@ def _difference(known: Any, signature: Any) -> str:
         return "another structure"
     names = leaf_names(pytree.tree_unflatten(list(range(len(signature[1]))), signature[0]))
     pairs = zip(names, known[1], signature[1], strict=True)
-    return next(
-        f"{name}: {list(new[0])} {new[1]} after {list(old[0])} {old[1]}" for name, old, new in pairs if old != new
-    )
+    return next(f"{name}: {_words(new)} after {_words(old)}" for name, old, new in pairs if old != new)
 
 
-def _save(made: Any, where: Path) -> None:
+def _words(description: Any) -> str:
+    first, *rest = description
+    return " ".join(map(str, (list(first) if isinstance(first, tuple) else first, *rest)))
+
+
+def _mark(signature: Any) -> bytes:
+    """What an artefact begins with: the compiled form itself would take any arguments, and give nonsense for others."""
+    return hashlib.sha256(repr(signature).encode()).digest()
+
+
+def _save(made: Any, where: Path, signature: Any) -> None:
+    """Keeps the compiled form, or says why it cannot be kept: an artefact spares time, and no run depends on it."""
     where.parent.mkdir(parents=True, exist_ok=True)
     beside = where.with_suffix(f".{time.time_ns()}")
-    made.save_compiled_function(str(beside))
+    try:
+        made.save_compiled_function(str(beside))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        warnings.warn(f"compiled form {where.name} cannot be kept, so others compile it anew ({reason})", stacklevel=2)
+        return
+    beside.write_bytes(_mark(signature) + beside.read_bytes())
     beside.replace(where)
 
 
-def _load(where: Path) -> Any:
-    """The compiled form, or None when the file is damaged: then it is made anew."""
-    with warnings.catch_warnings(), where.open("rb") as file:
-        warnings.simplefilter("ignore")
-        try:
-            return torch.compiler.load_compiled_function(file)
-        except Exception as error:
-            warnings.warn(
-                f"compiled form {where.name} is unusable ({type(error).__name__}); compiling again", stacklevel=2
-            )
-            return None
+def _load(where: Path, signature: Any) -> Any:
+    """The compiled form, or None when the file is damaged or holds that of other arguments: then it is made anew."""
+    mark = _mark(signature)
+    try:
+        with warnings.catch_warnings(), where.open("rb") as file:
+            warnings.simplefilter("ignore")
+            if file.read(len(mark)) == mark:
+                return torch.compiler.load_compiled_function(file)
+            reason = "not of these arguments"
+    except Exception as error:
+        reason = type(error).__name__
+    warnings.warn(f"compiled form {where.name} is unusable ({reason}); compiling again", stacklevel=2)
+    return None

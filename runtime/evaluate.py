@@ -19,11 +19,17 @@ from ..core.steps import ended
 from .normalizer import Normalizer, identity
 from .rollout import Worlds, begin
 
-Choose = Callable[[Distribution, Any], Tensor]
-ACTIONS: Mapping[str, Choose] = {
-    "mode": lambda distribution, noise: distribution.mode(),
-    "sample": lambda distribution, noise: distribution.transform(noise),
-}
+
+def _mode(distribution: Distribution, noise: Any) -> Tensor:
+    del noise
+    return distribution.mode()
+
+
+def _sample(distribution: Distribution, noise: Any) -> Tensor:
+    return distribution.transform(noise)
+
+
+ACTIONS: Mapping[str, Callable[[Distribution, Any], Tensor]] = {"mode": _mode, "sample": _sample}
 
 
 @record
