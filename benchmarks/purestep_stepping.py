@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PACKAGES = ("purestep", "torch")
-DEFAULTS = {"envs": 64, "horizon": 128, "steps": 5_000_000, "seed": 0, "threads": 1, "unroll": 1}
+DEFAULTS = {"envs": 64, "horizon": 128, "steps": 5_000_000, "seed": 0, "threads": 1}
 
 
 def parse() -> argparse.Namespace:
@@ -29,7 +29,6 @@ def parse() -> argparse.Namespace:
         "steps": "environment steps to time, rounded up to whole calls",
         "seed": "of worlds and actions",
         "threads": "of PyTorch",
-        "unroll": "steps in one iteration of the compiled loop",
     }
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.purestep_stepping",
@@ -41,7 +40,7 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def stepping(envs: int, horizon: int, unroll: int) -> tuple[Callable[[Any, "Tensor"], Any], Callable[["Tensor"], Any]]:
+def stepping(envs: int, horizon: int) -> tuple[Callable[[Any, "Tensor"], Any], Callable[["Tensor"], Any]]:
     """`(state, key) -> (state, key, what was seen)` for `horizon` steps, and the first state of a key."""
     import torch
 
@@ -59,7 +58,7 @@ def stepping(envs: int, horizon: int, unroll: int) -> tuple[Callable[[Any, "Tens
         action_key, env_key, key = ps.keys.split(key, 3)
         actions = ps.keys.randint(action_key, (horizon, envs), 0, 2)
         noise = torch.vmap(lambda k: parts.draw(env.params, k))(ps.keys.split(env_key, horizon))
-        state, seen = ps.scan(one, state, (actions, noise), unroll=unroll)
+        state, seen = ps.scan(one, state, (actions, noise))
         return state, key, seen
 
     return run, lambda key: env.reset(env.params, key)[0]
@@ -72,7 +71,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     import purestep as ps
 
     torch.set_num_threads(arguments.threads)
-    function, begin = stepping(arguments.envs, arguments.horizon, arguments.unroll)
+    function, begin = stepping(arguments.envs, arguments.horizon)
     run = ps.program(function)
     reset_key, key = ps.keys.split(ps.keys.key(arguments.seed))
     state, key, seen = run(begin(reset_key), key)

@@ -74,11 +74,9 @@ class Program(Generic[P, R]):
 
     def _compile(self, signature: Any, inputs: list[Any], leaves: list[Any]) -> None:
         if self.settled and self._compiled:
-            known = next(iter(self._compiled))
+            what, got, wanted = _difference(next(iter(self._compiled)), signature)
             remedy = "keep structures, shapes and dtypes as they were in the warm-up"
-            raise RecompileError(
-                message(f"{self.name}: arguments", got=_difference(known, signature), wanted="as before", remedy=remedy)
-            )
+            raise RecompileError(message(f"{self.name}: {what}", got=got, wanted=wanted, remedy=remedy))
         start = time.perf_counter()
         where = self.artefact if not self._compiled else None
         if where is not None and where.exists():
@@ -154,12 +152,14 @@ def _prepared(leaf: Any) -> Any:
     return leaf.reshape(1) if leaf.ndim == 0 else leaf.contiguous()
 
 
-def _difference(known: Any, signature: Any) -> str:
+def _difference(known: Any, signature: Any) -> tuple[str, str, str]:
+    """What differs first: its name, what it is now, what it was."""
     if known[0] != signature[0]:
-        return "another structure"
-    names = leaf_names(pytree.tree_unflatten(list(range(len(signature[1]))), signature[0]))
+        return "the arguments' structure", "another", "that of the first call"
+    arguments, named = pytree.tree_unflatten(list(range(len(signature[1]))), signature[0])
+    names = [f"argument {name}" for tree in (list(arguments), named) for name in leaf_names(tree)]
     pairs = zip(names, known[1], signature[1], strict=True)
-    return next(f"{name}: {_words(new)} after {_words(old)}" for name, old, new in pairs if old != new)
+    return next((name, _words(new), _words(old)) for name, old, new in pairs if old != new)
 
 
 def _words(description: Any) -> str:

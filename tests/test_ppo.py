@@ -142,7 +142,7 @@ class Plain(nn.Module):
         self.policy = nn.Sequential(nn.Linear(FEATURES, 5), nn.Tanh(), nn.Linear(5, 3))
         self.value = nn.Sequential(nn.Linear(FEATURES, 5), nn.Tanh(), nn.Linear(5, 1))
 
-    def matrices(self) -> list[tuple[nn.Parameter, bool]]:
+    def matrices(self) -> list[tuple[Any, bool]]:
         """Parameters in the order of ours, and whether ours is the transpose."""
         layers = [layer for net in (self.policy, self.value) for layer in net if isinstance(layer, nn.Linear)]
         return [pair for layer in layers for pair in ((layer.weight, True), (layer.bias, False))]
@@ -186,7 +186,8 @@ def plain_update(plain: Plain, data: Trajectory, rows: Tensor, options: dict[str
         seen, action, old, v_old, a, g = (column[index] for column in flattened)
         if options["advantages"] == "minibatch":
             a = (a - a.mean()) / (a.std(correction=0) + 1e-8)
-        policy, v = torch.distributions.Categorical(logits=plain.policy(seen)), plain.value(seen)[..., 0]
+        policy: Any = torch.distributions.Categorical(logits=plain.policy(seen))
+        v = plain.value(seen)[..., 0]
         ratio = torch.exp(policy.log_prob(action) - old)
         surrogate = torch.minimum(ratio * a, ratio.clamp(1 - low, 1 + high) * a)
         error = (v - g) ** 2
@@ -209,7 +210,7 @@ FORMS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_an_update_is_that_of_plain_pytorch(form: str) -> None:
     optimizer = chain(clip_by_global_norm(0.5), adam(0.05))
-    rest = {"gamma": 0.9, "lambda_": 0.8, "epochs": 3, "minibatches": 4, "entropy_coefficient": 0.02}
+    rest: dict[str, Any] = {"gamma": 0.9, "lambda_": 0.8, "epochs": 3, "minibatches": 4, "entropy_coefficient": 0.02}
     algorithm = ppo(MODEL, optimizer, **rest, **FORMS[form])
     params, data = tree_map(torch.Tensor.double, MODEL.init(keys.key(1))), played(3, dtype=torch.float64)
     state = TrainState(params=params, optimizer=optimizer.init(params), step=torch.tensor(0))

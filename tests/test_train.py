@@ -1,0 +1,224 @@
+"""trainer and train: the counters, one fixed structure, and a run that does not notice how it was cut."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from purestep.algorithms.a2c import a2c
+from purestep.algorithms.algorithm import Algorithm, TrainState
+from purestep.algorithms.ppo import ppo
+from purestep.core import keys
+from purestep.core.env import auto_reset, batched, time_limit
+from purestep.core.envs import make
+from purestep.core.errors import ShapeError
+from purestep.core.keys import Key
+from purestep.core.optim import adam, chain, clip_by_global_norm, sgd
+from purestep.core.policy import ActorCritic, actor_critic_mlp
+from purestep.core.record import check, replace, tensor
+from purestep.core.record import record as a_record
+from purestep.core.steps import Trajectory, ended
+from purestep.core.tree import clone, leaves, same_structure
+from purestep.runtime.compile import program
+from purestep.runtime.normalizer import running
+from purestep.runtime.rollout import rollout
+from purestep.runtime.train import COUNTS, RunState, Trainer, train, trainer
+
+ENVS, HORIZON = 2, 8
+CARTPOLE = make("cartpole")
+SHORT = time_limit(make("cartpole"), 5)  # some episodes are cut, and all are short
+MODEL = actor_critic_mlp(CARTPOLE.observation_space, CARTPOLE.action_space, (8,))
+
+
+def small(**options: Any) -> Trainer:
+    algorithm = ppo(MODEL, chain(clip_by_global_norm(0.5), adam(0.01)), epochs=2, minibatches=2)
+    return trainer(SHORT, MODEL, algorithm, envs=ENVS, horizon=HORIZON, **options)
+
+
+def assert_bits(got: Any, wanted: Any) -> None:
+    same_structure("test", got, wanted)
+    assert all(torch.equal(a, b) for a, b in zip(leaves(got), leaves(wanted), strict=True))
+
+
+@a_record
+class Nothing:
+    """An optimiser's state that counts."""
+
+    calls: Tensor = tensor("*", "int")
+
+
+def spy(seen: list[Trajectory], model: ActorCritic = MODEL, spoil: bool = False) -> Algorithm:
+    """Notes its trajectories; `spoil` makes a parameter NaN at the second update."""
+
+    def init(key: Key) -> TrainState:
+        return TrainState(params=model.init(key), optimizer=Nothing(calls=torch.tensor(0)), step=torch.tensor(0))
+
+    def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, dict[str, Tensor]]:
+        seen.append(trajectory)
+        params = state.params
+        if spoil and len(seen) == 2:
+            *layers, last = params["policy"]
+            params = {**params, "policy": (*layers, replace(last, bias=torch.full((2,), torch.nan)))}
+        told = {"steps": state.step.to(torch.float64), "key": key[0]}
+        return replace(state, params=params, step=state.step + 1), told
+
+    return Algorithm(init=init, update=update, metrics=("steps", "key"))
+
+
+# --- what an iteration is ---
+
+
+def test_an_iteration_is_a_rollout_and_an_update() -> None:
+    algorithm = ppo(MODEL, adam(0.01), epochs=1, minibatches=2)
+    made = trainer(SHORT, MODEL, algorithm, envs=ENVS, horizon=HORIZON)
+    state = made.init(keys.key(1))
+    after, metrics = made.iterate(state)
+    act_key, update_key, key = keys.split(state.key, 3)
+    env = batched(auto_reset(SHORT), ENVS)
+    worlds, played = rollout(env, MODEL, HORIZON)(state.learner.params, state.worlds, act_key)
+    learner, told = algorithm.update(state.learner, played, update_key)
+    assert_bits(after.learner, learner)
+    assert_bits(after.worlds, worlds)
+    assert torch.equal(after.key, key)
+    assert after.env_steps.item() == made.steps == ENVS * HORIZON
+    assert tuple(metrics) == made.metrics == (*algorithm.metrics, *COUNTS)
+    assert_bits({name: metrics[name] for name in told}, told)
+
+
+def test_counters_say_what_was_played() -> None:
+    seen: list[Trajectory] = []
+    made = trainer(SHORT, MODEL, spy(seen), envs=3, horizon=HORIZON)
+    state, metrics = train(made, 4)(made.init(keys.key(1)))
+    total, length = torch.zeros(3), torch.zeros(3)
+    for n, played in enumerate(seen):
+        sums = torch.zeros(3)  # episodes, returns, lengths
+        for t in range(HORIZON):
+            total, length = total + played.reward[t], length + 1
+            over = ended(played.terminated[t], played.truncated[t])
+            sums = sums + torch.stack([over.sum(), total[over].sum(), length[over].sum()])
+            total, length = torch.where(over, 0.0, total), torch.where(over, 0.0, length)
+        assert [metrics[name][n].item() for name in COUNTS] == [*sums.tolist(), 1.0]
+    assert metrics["episodes"].sum().item() > 10
+    assert metrics["steps"].tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert len(set(metrics["key"].tolist())) == 4
+    assert state.env_steps.item() == 4 * 3 * HORIZON
+    assert all(value.shape == (4,) and value.dtype == torch.float32 for value in metrics.values())
+
+
+def test_episodes_go_on_across_iterations() -> None:
+    """Five steps a rollout, seven an episode: the third episode ends in the fifth rollout."""
+    long = time_limit(make("pendulum"), 7)
+    model = actor_critic_mlp(long.observation_space, long.action_space, (4,))
+    made = trainer(long, model, a2c(model, sgd(0.0)), envs=ENVS, horizon=5)
+    _, metrics = train(made, 5)(made.init(keys.key(1)))
+    assert metrics["episodes"].tolist() == [0.0, 2.0, 2.0, 0.0, 2.0]
+    assert metrics["length_sum"].tolist() == [0.0, 14.0, 14.0, 0.0, 14.0]
+    assert metrics["return_sum"][0].item() == 0.0
+    assert metrics["return_sum"][1].item() < 0.0
+
+
+def test_finite_is_0_from_where_something_is_not() -> None:
+    seen: list[Trajectory] = []
+    made = trainer(SHORT, MODEL, spy(seen, spoil=True), envs=ENVS, horizon=HORIZON)
+    _, metrics = train(made, 3)(made.init(keys.key(1)))
+    assert metrics["finite"].tolist() == [1.0, 0.0, 0.0]
+
+
+def test_where_resets_are_computed_changes_no_bit() -> None:
+    pooled, select = small(), small(reset="select")
+    assert_bits(train(pooled, 2)(pooled.init(keys.key(1))), train(select, 2)(select.init(keys.key(1))))
+
+
+def test_rows_that_minibatches_do_not_divide_are_refused() -> None:
+    made = trainer(SHORT, MODEL, ppo(MODEL, adam(0.01), minibatches=3), envs=ENVS, horizon=HORIZON)
+    with pytest.raises(ShapeError, match="ppo: rows is 16, wanted a multiple of 3 minibatches"):
+        made.iterate(made.init(keys.key(1)))
+
+
+# --- a run is one value ---
+
+
+def test_a_run_is_decided_by_its_key() -> None:
+    made = small()
+    assert_bits(made.init(keys.key(1)), made.init(keys.key(1)))
+    one, other = made.init(keys.key(1)), made.init(keys.key(2))
+    for part in ("key", "worlds", "learner"):
+        pairs = zip(leaves(getattr(one, part)), leaves(getattr(other, part)), strict=True)
+        assert any(not torch.equal(a, b) for a, b in pairs)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "normalised": {"normalizer": running()},
+    "reset in the step": {"reset": "select"},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_the_state_keeps_its_structure_and_the_old_one_its_bits(options: Any) -> None:
+    made = small(**options)
+    state = made.init(keys.key(1))
+    before = clone(state)
+    after, _ = made.iterate(state)
+    same_structure("state", after, state)
+    assert_bits(state, before)
+    assert all(leaf._version == 0 for leaf in leaves(state))
+    for whole in (state, after):
+        check(replace(whole, worlds=(), episodes=(), normalizer=()), ())  # these have axes of their own
+        check(whole.episodes, (ENVS,))
+    storages = [leaf.data_ptr() for leaf in leaves(after) if leaf.numel()]
+    assert len(set(storages)) == len(storages)
+
+
+@pytest.mark.parametrize("cut", [(1, 2), (2, 1), (0, 3)])
+def test_a_run_cut_in_two_is_the_run(cut: tuple[int, int]) -> None:
+    made = small(normalizer=running())
+    state = made.init(keys.key(1))
+    whole, metrics = train(made, 3)(state)
+    middle, early = train(made, cut[0])(state)
+    end, late = train(made, cut[1])(middle)
+    assert_bits(end, whole)
+    for name in made.metrics:
+        assert torch.equal(torch.cat([early[name], late[name]]), metrics[name])
+    assert whole.env_steps.item() == 3 * made.steps
+
+
+def test_a_compiled_run_is_the_run() -> None:
+    """One graph without code generation: the operations of Python, in loops."""
+    probe = make("probe_both")
+    model = actor_critic_mlp(probe.observation_space, probe.action_space, ())  # small: compiling is what costs
+    made = trainer(probe, model, a2c(model, adam(0.01)), envs=ENVS, horizon=4)
+    lowered = program(train(made, 2), backend="aot_eager")
+    state = made.init(keys.key(1))
+    wanted, metrics = train(made, 4)(state)
+    middle, _ = lowered(state)
+    lowered.settle()
+    end, metrics = lowered(middle)
+    assert_bits(end, wanted)
+    assert tuple(metrics) == made.metrics
+    assert len(lowered.seconds) == 1
+
+
+def resumed(backend: str) -> tuple[RunState, RunState, Trainer]:
+    made = small(normalizer=running(), unroll=4)
+    once, twice = (program(train(made, n), backend=backend) for n in (1, 2))
+    state = made.init(keys.key(1))
+    whole, metrics = twice(state)
+    middle, early = once(state)
+    end, late = once(middle)
+    for name in made.metrics:
+        assert torch.equal(torch.cat([early[name], late[name]]), metrics[name])
+    assert len(once.seconds) == len(twice.seconds) == 1
+    return whole, end, made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_resumed_is_never_stopped_in_every_lowering(backend: str) -> None:
+    whole, end, made = resumed(backend)
+    assert_bits(end, whole)
+    eager, _ = train(made, 1)(made.init(keys.key(1)))
+    one, _ = program(train(made, 1), backend=backend)(made.init(keys.key(1)))
+    for got, wanted in zip(leaves(one), leaves(eager), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
