@@ -123,9 +123,10 @@ def _blank(tree: Any) -> Any:
 
 def _nothing_lost() -> Law:
     def check(store: Store, tree: Any, seen: Seen, run: Path) -> None:
-        seen("bfloat16", tree["leaf"].dtype == torch.bfloat16)
-        seen("a leaf that is not contiguous", not tree["leaf"].is_contiguous())
-        seen("an empty leaf", tree["leaf"].numel() == 0)
+        for leaf in (tree["leaf"], tree["part"].weight):
+            seen("bfloat16", leaf.dtype == torch.bfloat16)
+            seen("a leaf that is not contiguous", not leaf.is_contiguous())
+            seen("an empty leaf", leaf.numel() == 0)
         store.save(run, 1, tree, CrashingFiles(-1).files)
         same("what was loaded", _as_bits(store.newest(run, _blank(tree))), _as_bits(tree))
 

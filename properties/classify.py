@@ -1,6 +1,7 @@
 """Which convention an advantage estimator keeps to: foreign code is named, not only refused."""
 
-from .estimator_laws import Estimator, estimator_laws
+from .estimator_definition import Estimator
+from .estimator_laws import estimator_laws
 from .profiles import Profile, named_profile
 from .report import PASSED
 from .run import run

@@ -47,16 +47,16 @@ class Problem:
 def problems(draw: DrawFn) -> Problem:
     """Processes of up to 3 states, followed for up to 3 steps and truncated at one of them, or at none."""
     mdp = draw(tabular_mdps())
-    horizon = draw(st.sampled_from((1, 2, 3) if len(mdp.initial) < 3 else (1, 2, 2)))
+    horizon = draw(st.sampled_from((1, 2, 2, 3) if len(mdp.initial) < 3 else (1, 2, 2)))
     return Problem(
         mdp=mdp,
         behaviour=draw(policies(mdp)),
         policy=draw(policies(mdp, zeros=True)),
         baseline=draw(dyadic((len(mdp.initial),), dtype=torch.float64)),
-        gamma=draw(st.sampled_from((0.5, 0.0, 0.75))),
+        gamma=draw(st.sampled_from((0.5, 0.0, 0.75, 0.5))),
         lambda_=draw(st.sampled_from(LAMBDAS)),
         horizon=horizon,
-        truncated_at=draw(st.integers(-1, horizon - 1)),
+        truncated_at=draw(st.sampled_from((-1, 0, 0, horizon - 1))),
     )
 
 

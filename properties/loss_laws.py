@@ -5,101 +5,22 @@ without one. A loss that reduces has laws of its own, in masked_loss_laws.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import attrs
 import torch
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
-from torch import Tensor
 
 from . import loss_mutants as mutants
-from .compare import CURVATURE, ROUNDING, require, same
-from .law import Broken, Law, Mutant, Seen, Suite, always
+from .compare import ROUNDING, require, same
+from .law import Broken, Law, Seen, Suite
 from .loss_mutants import Batch, Loss
-from .strategies import dyadic, log_prob_pairs, smooth
-
-CLIPS = (0.25, 0.0, 0.5)
-PPO = "Schulman et al. 2017, arXiv:1707.06347, section 3"
-PADDING = "objectives: a step that does not count must not count, whatever stands in it"
-POISON = (math.nan, math.inf, -math.inf, 1e30)
-
-
-@st.composite
-def batches(draw: DrawFn, size: int = 4) -> Batch:
-    """On- and off-policy steps, ratios from exp(-2) to exp(2)."""
-    count = draw(st.integers(1, size))
-    log_prob, behaviour = draw(log_prob_pairs((count,)))
-    return Batch(log_prob, behaviour, draw(dyadic((count,))), draw(st.sampled_from(CLIPS)))
+from .loss_steps import PPO, constants, gradient, judge, law_of, padding, per_step, permutation, policy_gradient, slope
 
 
 def loss_laws(clipped: bool = True) -> Suite:
     """The laws of a policy loss of one number a step; `clipped` says whether it takes `clip` and so has the laws of one."""
-    always = (_per_step, _policy_gradient, _constants, _padding, _permutation, _smooth)
+    always = (per_step, policy_gradient, constants, padding, permutation, slope)
     only_clipped = (_surrogate, _pessimism, _gradient_stops, _unclipped) if clipped else ()
     return Suite("loss_laws", tuple(law(clipped) for law in (*always, *only_clipped)))
-
-
-def judge(loss: Loss, batch: Batch, clipped: bool, **changes: Any) -> Tensor:
-    """The subject's losses on a batch, some of its fields exchanged."""
-    batch = attrs.evolve(batch, **changes)
-    named = {"clip": batch.clip} if clipped else {}
-    return loss(batch.log_prob, batch.behaviour_log_prob, batch.advantage, **named)
-
-
-def gradient(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """The gradient of the sum, by autograd."""
-    leaf = at.detach().clone().requires_grad_()
-    value = function(leaf).sum()
-    if not value.requires_grad:
-        return torch.zeros_like(at)
-    return torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)[0]
-
-
-def _mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    """The batch with every tensor changed."""
-    return Batch(change(batch.log_prob), change(batch.behaviour_log_prob), change(batch.advantage), batch.clip)
-
-
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Loss],
-    check: Callable[[Loss, Any, Seen], None],
-    *needs: str,
-    inputs: SearchStrategy[Any] | None = None,
-    source: str = PPO,
-) -> Law:
-    edited = Mutant(mutant[0], lambda subject: mutant[1])
-    drawn = batches() if inputs is None else inputs
-    return Law(name=name, claim=claim, source=source, inputs=always(drawn), check=check, mutant=edited, needs=needs)
-
-
-def _per_step(clipped: bool) -> Law:
-    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
-        got = judge(loss, batch, clipped)
-        seen("several steps", len(batch.advantage) > 1)
-        require(got.shape == batch.advantage.shape, f"got {list(got.shape)}, wanted {list(batch.advantage.shape)}")
-
-    mutant = ("reduces to a mean inside", mutants.reduced)
-    return _law("per_step", "A loss gives one number for each step and leaves reducing to others.", mutant, check)
-
-
-def _policy_gradient(clipped: bool) -> Law:
-    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
-        on_policy = attrs.evolve(batch, behaviour_log_prob=batch.log_prob.clone())
-        got = gradient(lambda x: judge(loss, on_policy, clipped, log_prob=x), batch.log_prob)
-        seen("a bad action", (batch.advantage < 0).any())
-        same("the gradient at ratio 1", got, -batch.advantage, ROUNDING)
-
-    return _law(
-        "on_policy_gradient",
-        "At ratio 1 the gradient is the policy gradient, -A, whatever the clip.",
-        ("drops steps of negative advantage", mutants.ignores_bad_actions),
-        check,
-        "a bad action",
-    )
 
 
 def _surrogate(clipped: bool) -> Law:
@@ -108,7 +29,7 @@ def _surrogate(clipped: bool) -> Law:
         same("the loss at ratio 1", judge(loss, on_policy, clipped), -batch.advantage)
 
     mutant = ("maximises log pi A inside the clip, not the ratio", mutants.log_prob_for_ratio)
-    return _law("on_policy_value", "At ratio 1 the loss is -A.", mutant, check)
+    return law_of("on_policy_value", "At ratio 1 the loss is -A.", mutant, check)
 
 
 def _pessimism(clipped: bool) -> Law:
@@ -123,7 +44,7 @@ def _pessimism(clipped: bool) -> Law:
             promised, unclipped = float(objective[i]), float((ratio * batch.advantage)[i])
             raise Broken(f"the objective of step {i} is {promised}, above ratio times advantage, {unclipped}")
 
-    return _law(
+    return law_of(
         "pessimism",
         "The objective never promises more than ratio times advantage.",
         ("takes the larger of the two objectives", mutants.optimistic),
@@ -146,7 +67,7 @@ def _gradient_stops(clipped: bool) -> Law:
         same("the gradient", got, wanted, ROUNDING)
         require(not bool(got[stops].any()), "a clipped step has a gradient")
 
-    return _law(
+    return law_of(
         "gradient_stops_at_the_clip",
         "The gradient is 0 exactly where A > 0 and the ratio is above, or A < 0 and it is below; elsewhere -A ratio.",
         ("clips on both sides, whatever the sign of A", mutants.clips_both_sides),
@@ -163,111 +84,11 @@ def _unclipped(clipped: bool) -> Law:
         seen("an off-policy step", ((ratio != 1) & (batch.advantage != 0)).any())
         same("the loss without a clip", judge(loss, batch, clipped, clip=math.inf), -ratio * batch.advantage, ROUNDING)
 
-    return _law(
+    return law_of(
         "no_clip_is_importance_weighting",
         "With an infinite clip the loss is -A times the ratio to the behaviour policy.",
         ("takes the ratio to its own detached log-prob: it is always 1", mutants.ratio_to_itself),
         check,
         "an off-policy step",
         source=f"{PPO}; TRL 2769",
-    )
-
-
-def _constants(clipped: bool) -> Law:
-    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
-        slopes = {
-            "behaviour_log_prob": gradient(
-                lambda x: judge(loss, batch, clipped, behaviour_log_prob=x), batch.behaviour_log_prob
-            ),
-            "advantage": gradient(lambda x: judge(loss, batch, clipped, advantage=x), batch.advantage),
-        }
-        for name, got in slopes.items():
-            require(not bool(got.any()), f"the gradient with respect to {name} is {got.tolist()}, wanted 0")
-
-    return _law(
-        "constants",
-        "No gradient flows into advantages and behaviour log-probs.",
-        ("forgets to detach the advantage", mutants.live_advantage),
-        check,
-        source="Sutton et al. 2000: the theorem differentiates log pi alone",
-    )
-
-
-@st.composite
-def _poisoned(draw: DrawFn) -> tuple[Batch, Tensor, float]:
-    batch = draw(batches())
-    rows = draw(st.lists(st.booleans(), min_size=len(batch.advantage), max_size=len(batch.advantage)))
-    return batch, torch.tensor(rows), draw(st.sampled_from(POISON))
-
-
-def _kept_slope(loss: Loss, batch: Batch, clipped: bool, kept: Tensor) -> Tensor:
-    return gradient(lambda x: judge(loss, batch, clipped, log_prob=x)[kept], batch.log_prob)
-
-
-def _padding(clipped: bool) -> Law:
-    def check(loss: Loss, inputs: tuple[Batch, Tensor, float], seen: Seen) -> None:
-        batch, padded, poison = inputs
-        kept = ~padded
-        seen("a padded step beside a real one", padded.any() & kept.any())
-        other = _mapped(batch, lambda x: torch.where(padded, poison, x))
-        wanted, got = judge(loss, batch, clipped), judge(loss, other, clipped)
-        same(f"the loss beside {poison}", got[kept], wanted[kept])
-        slopes = [_kept_slope(loss, one, clipped, kept) for one in (batch, other)]
-        same(f"the gradient beside {poison}", slopes[1][kept], slopes[0][kept])
-
-    return _law(
-        "padding",
-        "A step's loss and gradient ignore what stands at other steps, NaN and infinity included.",
-        ("centres the advantages over the batch, padding included", mutants.centred),
-        check,
-        "a padded step beside a real one",
-        inputs=_poisoned(),
-        source=PADDING,
-    )
-
-
-@st.composite
-def _permuted(draw: DrawFn) -> tuple[Batch, list[int]]:
-    batch = draw(batches())
-    return batch, draw(st.permutations(range(len(batch.advantage))))
-
-
-def _permutation(clipped: bool) -> Law:
-    def check(loss: Loss, inputs: tuple[Batch, list[int]], seen: Seen) -> None:
-        batch, order = inputs
-        seen("another order", order != sorted(order))
-        other = _mapped(batch, lambda x: x[order])
-        same("the permuted batch's loss", judge(loss, other, clipped), judge(loss, batch, clipped)[order])
-
-    return _law(
-        "permutation",
-        "Permuting the steps permutes the losses.",
-        ("shifts the behaviour log-probs by one step", mutants.shifted),
-        check,
-        "another order",
-        inputs=_permuted(),
-        source="derived: a sum over steps has no order",
-    )
-
-
-@st.composite
-def _smooth_points(draw: DrawFn) -> Batch:
-    log_prob, behaviour = -draw(smooth((2,))).abs(), -draw(smooth((2,))).abs()
-    return Batch(log_prob, behaviour, draw(smooth((2,))), draw(st.sampled_from((0.25, 0.5))))
-
-
-def _smooth(clipped: bool) -> Law:
-    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
-        step = 1e-6
-        got = gradient(lambda x: judge(loss, batch, clipped, log_prob=x), batch.log_prob)
-        up, down = (judge(loss, batch, clipped, log_prob=batch.log_prob + sign * step) for sign in (1, -1))
-        same("the gradient against finite differences", got, (up - down) / (2 * step), CURVATURE)
-
-    return _law(
-        "gradient_is_the_slope",
-        "The gradient autograd gives is the slope of the loss.",
-        ("detaches the ratio where the clip does not bind", mutants.detached),
-        check,
-        inputs=_smooth_points(),
-        source="derived: central differences in float64, away from kinks",
     )

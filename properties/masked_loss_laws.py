@@ -14,8 +14,8 @@ from torch import Tensor
 from . import loss_mutants as mutants
 from .compare import ROUNDING, require, same
 from .law import Law, Mutant, Seen, Suite, always
-from .loss_laws import PADDING, POISON
 from .loss_mutants import Batch, Masked
+from .loss_steps import PADDING, POISON, mapped
 from .strategies import dyadic, log_prob_pairs, masks
 
 
@@ -63,11 +63,6 @@ def _law(
     )
 
 
-def _mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    """The batch with every tensor changed."""
-    return Batch(change(batch.log_prob), change(batch.behaviour_log_prob), change(batch.advantage), batch.clip)
-
-
 def _value_and_gradient(loss: Masked, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
     leaf = batch.log_prob.detach().clone().requires_grad_()
     value = loss(leaf, batch.behaviour_log_prob, batch.advantage, mask)
@@ -75,7 +70,7 @@ def _value_and_gradient(loss: Masked, batch: Batch, mask: Tensor) -> tuple[Tenso
 
 
 def _refilled(batch: Batch, mask: Tensor, fill: float) -> Batch:
-    return _mapped(batch, lambda x: torch.where(mask, x, fill))
+    return mapped(batch, lambda x: torch.where(mask, x, fill))
 
 
 def _padding_is_nothing() -> Law:
@@ -102,7 +97,7 @@ def _more_padding() -> Law:
         def pad(x: Tensor) -> Tensor:
             return torch.nn.functional.pad(x, (0, drawn.more))
 
-        longer = _mapped(drawn.batch, pad)
+        longer = mapped(drawn.batch, pad)
         wanted = _value_and_gradient(loss, drawn.batch, drawn.mask)
         got = _value_and_gradient(loss, longer, pad(drawn.mask))
         same("the loss of a longer batch", got[0], wanted[0], ROUNDING)
@@ -135,7 +130,7 @@ def _nothing_counts() -> Law:
 def _rows_permute() -> Law:
     def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
         seen("several rows", len(drawn.mask) > 1)
-        turned = _mapped(drawn.batch, lambda x: x.flip(0))
+        turned = mapped(drawn.batch, lambda x: x.flip(0))
         wanted = _value_and_gradient(loss, drawn.batch, drawn.mask)
         got = _value_and_gradient(loss, turned, drawn.mask.flip(0))
         same("the loss in another order", got[0], wanted[0], ROUNDING)

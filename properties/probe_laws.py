@@ -40,10 +40,10 @@ class Probe:
 
 def probe_laws(*, gamma: float) -> Suite:
     """One law for each probe world; `gamma` is the learner's."""
-    return Suite("probe_laws", tuple(_law(probe) for probe in _probes(gamma)))
+    return Suite("probe_laws", tuple(_law(probe) for probe in (*_of_values(gamma), *_of_actions())))
 
 
-def _probes(gamma: float) -> tuple[Probe, ...]:
+def _of_values(gamma: float) -> tuple[Probe, ...]:
     return (
         Probe(
             "learns_a_constant",
@@ -69,6 +69,11 @@ def _probes(gamma: float) -> tuple[Probe, ...]:
             "A reward one step later: V(0) = gamma. Otherwise bootstrapping is wrong.",
             Mutant("takes every step for a termination", mutants.ends_everywhere),
         ),
+    )
+
+
+def _of_actions() -> tuple[Probe, ...]:
+    return (
         Probe(
             "learns_to_act",
             probes.probe_action,
@@ -82,7 +87,7 @@ def _probes(gamma: float) -> tuple[Probe, ...]:
             probes.probe_both,
             {1.0: 1.0, -1.0: 1.0},
             {1.0: 1, -1.0: 0},
-            "The right action depends on the observation. Otherwise experience is stale or shuffled.",
+            "The right action depends on the observation. Otherwise experience is shuffled.",
             Mutant("pays each world the reward of the next", mutants.mixes_rewards),
         ),
     )

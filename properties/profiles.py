@@ -25,6 +25,7 @@ class Profile:
     examples: int
     backends: tuple[str, ...]
     fixed: bool  # the same draws each time, and nothing remembered
+    seed: int = 0  # of fixed draws; each law has draws of its own
 
 
 PROFILES = {

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from . import return_mutants as mutants
 from .compare import ROUNDING, same
-from .estimator_laws import Estimator, judge, td_errors
+from .estimator_definition import Estimator, judge, td_errors
 from .estimator_mutants import reference as gae
 from .exact_laws import expected_target, fixed_point
 from .law import Law, Mutant, Seen, Suite, always

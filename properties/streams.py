@@ -14,8 +14,8 @@ from ..core.errors import choose
 from ..core.record import record, replace, take, tensor
 from ..core.steps import ended
 
-ENDINGS = ("none", "none", "none", "terminated", "truncated", "both")
-FRACTIONS = (0.0, 0.5, 1.0)  # of gamma and lambda: their products with multiples of 1/4 are exact
+ENDINGS = ("none", "none", "none", "truncated", "terminated", "both")
+FRACTIONS = (0.0, 0.5, 1.0, 0.5)  # gamma and lambda, 1/2 twice as often: products with multiples of 1/4 are exact
 CONVENTIONS = ("bootstrap", "terminate", "drop")
 
 
@@ -57,9 +57,10 @@ def _step() -> SearchStrategy[_Step]:
     return st.builds(_Step, reward=quarters, value=quarters, beyond=quarters, ending=st.sampled_from(ENDINGS))
 
 
-def _steps(longest: int) -> SearchStrategy[list[_Step]]:
-    short = st.lists(_step(), min_size=1, max_size=2)
-    return st.one_of(short, st.lists(_step(), min_size=3, max_size=longest))
+def _lists(element: SearchStrategy[Any], longest: int) -> SearchStrategy[list[Any]]:
+    """Lists of one element or more, most of them long: a few must do to see every ending."""
+    lengths = (1, max(1, longest - 2), max(1, longest - 1))
+    return st.one_of([st.lists(element, min_size=least, max_size=longest) for least in lengths])
 
 
 def _stream(steps: Sequence[_Step]) -> Stream:
@@ -79,9 +80,9 @@ def _stream(steps: Sequence[_Step]) -> Stream:
 def streams(longest: int = 6) -> SearchStrategy[Stream]:
     """Streams of up to `longest` steps, multiples of 1/4 below 8; v'_t = v_{t+1} inside an episode.
 
-    About half the steps end an episode: by termination, truncation, or both at once.
+    Half the steps end an episode: by termination, truncation, or both at once.
     """
-    return _steps(longest).map(_stream)
+    return _lists(_step(), longest).map(_stream)
 
 
 def twins(longest: int = 6) -> SearchStrategy[tuple[Stream, Stream]]:
@@ -92,9 +93,7 @@ def twins(longest: int = 6) -> SearchStrategy[tuple[Stream, Stream]]:
         two = [attrs.evolve(second, ending=first.ending) for first, second in steps]
         return _stream(one), _stream(two)
 
-    both = st.tuples(_step(), _step())
-    short, long = st.lists(both, min_size=1, max_size=2), st.lists(both, min_size=3, max_size=longest)
-    return st.one_of(short, long).map(make)
+    return _lists(st.tuples(_step(), _step()), longest).map(make)
 
 
 def discounted(

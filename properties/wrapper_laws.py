@@ -33,9 +33,11 @@ class _Inside:
     reset_key: Callable[[Key], Key]
 
     def step(self, visit: Visit) -> tuple[Any, TimeStep]:
+        """The same step without the wrapper."""
         return self.env.step(self.env.params, visit.state, visit.action, self.step_key(visit.key))
 
     def reset(self, visit: Visit) -> tuple[Any, TimeStep]:
+        """The reset a wrapper must do where this step ends an episode."""
         return self.env.reset(self.env.params, self.reset_key(visit.key))
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..core.errors import RecompileError, message
 from ..core.tree import leaf_names
+from .loops import borrowing_loops
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,7 +41,7 @@ def settings(cpp_wrapper: bool) -> Iterator[None]:
         "cpp_wrapper_build_separate": True,
         "unsafe_marked_cacheable_functions": cacheable,
     }
-    with inductor.patch({name: value for name, value in options.items() if hasattr(inductor, name)}):
+    with inductor.patch({name: value for name, value in options.items() if hasattr(inductor, name)}), borrowing_loops():
         yield
 
 
