@@ -37,7 +37,7 @@ def borrowing_loops() -> Iterator[None]:
         return
     from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
-    stock = CppWrapperCpu.codegen_while_loop
+    stock: Any = CppWrapperCpu.codegen_while_loop
 
     def codegen_while_loop(self: Any, loop: Any, stack_output: bool = False) -> None:
         if stack_output or not _tensors_only(loop):
@@ -55,7 +55,9 @@ def _tensors_only(loop: Any) -> bool:
     graphs = (loop.cond_subgraph.graph, loop.body_subgraph.graph)
     predicate = graphs[0].graph_outputs[0]
     inputs = [value for graph in graphs for value in graph.graph_inputs.values()]
-    return all(isinstance(value, ir.TensorBox) for value in inputs) and not isinstance(predicate, ir.ShapeAsConstantBuffer)
+    return all(isinstance(value, ir.TensorBox) for value in inputs) and not isinstance(
+        predicate, ir.ShapeAsConstantBuffer
+    )
 
 
 def _write_loop(code: Any, loop: Any) -> None:
@@ -95,7 +97,9 @@ def _write_body(code: Any, body: Any, slots: list[str]) -> None:
     """One turn. An input is its slot itself, unless an output elsewhere is made of it: then the slot may change before."""
     inputs = list(body.graph_inputs)[: len(slots)]
     changed = [
-        (output, slot) for output, own, slot in zip(body.graph_outputs, inputs, slots, strict=True) if not _is(output, own)
+        (output, slot)
+        for output, own, slot in zip(body.graph_outputs, inputs, slots, strict=True)
+        if not _is(output, own)
     ]
     elsewhere = {output.get_name() for output, _ in changed}
     for name, slot in zip(inputs, slots, strict=True):

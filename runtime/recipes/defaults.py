@@ -15,8 +15,8 @@ A = TypeVar("A")
 Changes = Mapping[str, Any]
 
 PPO_CHANGES: Mapping[str, Changes] = {
-    "cartpole": {"value_clip": 0.2},
-    "acrobot": {"envs": 8},
+    "cartpole": {"learning_rate": 1e-3},
+    "acrobot": {"envs": 8, "learning_rate": 1e-3},
     "pendulum": {
         "steps": 1_000_000,
         "envs": 16,
@@ -32,7 +32,7 @@ PPO_CHANGES: Mapping[str, Changes] = {
     "mountain_car_continuous": {"envs": 16, "horizon": 256, "normalize": "both"},
 }
 A2C_CHANGES: Mapping[str, Changes] = {
-    "cartpole": {"learning_rate": 1e-3, "envs": 16, "horizon": 16},
+    "cartpole": {"learning_rate": 5e-3, "envs": 16, "horizon": 16},
     "acrobot": {"learning_rate": 1e-3, "envs": 16, "horizon": 16},
     "pendulum": {
         "steps": 1_000_000,
@@ -46,7 +46,7 @@ A2C_CHANGES: Mapping[str, Changes] = {
     },
 }
 REINFORCE_CHANGES: Mapping[str, Changes] = {
-    "cartpole": {"learning_rate": 3e-3, "envs": 8},
+    "cartpole": {"learning_rate": 5e-3, "envs": 8, "horizon": 64},
 }
 SOLVED: Mapping[str, float] = {  # the mean return at which Gymnasium's registry counts an environment as solved
     "cartpole": 475.0,
