@@ -12,6 +12,8 @@ from unittest import mock
 
 import torch
 
+from .hoist import hoisted
+
 VERSIONS = ("2.13.",)  # those whose own code this was written beside
 
 BORROWED = """
@@ -45,7 +47,14 @@ def borrowing_loops() -> Iterator[None]:
         else:
             _write_loop(self, loop)
 
-    with mock.patch.object(CppWrapperCpu, "codegen_while_loop", codegen_while_loop):
+    generate: Any = CppWrapperCpu.generate
+
+    def hoisting(self: Any, is_inference: bool) -> Any:
+        code, *rest = generate(self, is_inference)
+        code.value = hoisted(code.value)
+        return code, *rest
+
+    with mock.patch.multiple(CppWrapperCpu, codegen_while_loop=codegen_while_loop, generate=hoisting):
         yield
 
 
