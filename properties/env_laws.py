@@ -135,7 +135,7 @@ def _no_history(walk: SearchStrategy[Walk]) -> Law:
             seen("an ending", is_over(visit.timestep))
         same("a reset after an episode", env.reset(env.params, key_of(drawn, -1)), before)
 
-    mutant = Mutant("a reset starts where the last episode ended", mutants.remembers_the_end)
+    mutant = Mutant("a reset starts where the last step led", mutants.remembers_the_last_step)
     claim = "A reset depends on params and key alone, whatever was played before."
     return _law("reset_depends_on_the_key", claim, mutant, walk, check)
 

@@ -153,8 +153,8 @@ def paid_reset(env: AnyEnv) -> AnyEnv:
     return attrs.evolve(env, reset=reset)
 
 
-def remembers_the_end(env: AnyEnv) -> AnyEnv:
-    """Begins where the last episode ended."""
+def remembers_the_last_step(env: AnyEnv) -> AnyEnv:
+    """Begins where the last step led."""
     last: list[Any] = []
 
     def reset(params: Any, key: Key) -> Result:
@@ -163,8 +163,7 @@ def remembers_the_end(env: AnyEnv) -> AnyEnv:
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         after, timestep = env.step(params, state, action, key)
-        if is_over(timestep):
-            last.append(tree_map(torch.clone, after))
+        last.append(tree_map(torch.clone, after))
         return after, timestep
 
     return attrs.evolve(stepping(env, step), reset=reset)

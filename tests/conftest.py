@@ -1,6 +1,8 @@
 """What every test shares: one thread, fixed draws, warnings as errors, and a compiler that starts each module afresh."""
 
 import importlib
+import signal
+import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,6 +32,13 @@ Compiled = Callable[..., Callable[..., Any]]
 def one_thread() -> None:
     """More threads than cores make small tensors many times slower, and the order of sums depends on their number."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c() -> None:
+    """A shell that runs the tests in the background lets them ignore Ctrl-C, which some of them press."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module", autouse=True)

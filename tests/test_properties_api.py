@@ -195,8 +195,7 @@ def test_check_makes_a_pytest_test(pytester: pytest.Pytester) -> None:
         """
     )
     result = pytester.runpytest("-p", "no:cacheprovider", "-p", "purestep.properties.plugin", "--laws=quick", "-rs")
-    outcomes = result.parseoutcomes()
-    assert outcomes == {"passed": 12, "failed": 1, "skipped": 1}
+    result.assert_outcomes(passed=12, failed=1, skipped=1)
     result.stdout.fnmatch_lines(["*one world only*"])
     result.stdout.fnmatch_lines(["*test_in_place[[]inputs_stay[]]*"])
     result.stdout.fnmatch_lines(["*in_place breaks the law inputs_stay*"])

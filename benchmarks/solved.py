@@ -1,0 +1,253 @@
+"""What the recipes reach with their own defaults: many seeds of each as one program, 100 episodes of each final policy.
+
+A seed begins as `purestep train RECIPE --env ENV --seed SEED` does and draws the same random numbers; rounding, which a
+population shares out otherwise, lets the two drift apart. Its episodes are those of `purestep evaluate`. Prints a line for
+each case; a run of all cases writes results/solved.json and .png. Ends with 1 where a seed stays below its case's target.
+"""
+
+import argparse
+import math
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import frozen
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from purestep.core import keys
+from purestep.core.errors import NonFiniteError
+from purestep.core.record import take
+from purestep.runtime.compile import program
+from purestep.runtime.effects.plot import COLOURS, FAINT, GRID, INK, average, curve, short
+from purestep.runtime.effects.progress import progress
+from purestep.runtime.evaluate import Summary, summary
+from purestep.runtime.population import population
+from purestep.runtime.recipes import RECIPES
+from purestep.runtime.recipes.report import played
+from purestep.runtime.recipes.session import Plan, plan
+from purestep.runtime.recipes.world import RETURN, rows_of
+from purestep.runtime.train import RunState, train
+from purestep.runtime.values import encode
+
+from . import evidence
+
+EPISODES = 100  # for each seed
+POINTS = 100  # of a curve, each the mean of the iterations since the one before
+
+
+@frozen
+class Case:
+    """What one recipe has to reach in one environment, on every seed."""
+
+    recipe: str
+    env: str
+    target: float  # the least mean return
+    seeds: int = 3
+
+
+CASES: Mapping[str, Case] = {
+    "ppo-cartpole": Case("ppo", "cartpole", 475.0, seeds=10),
+    "ppo-acrobot": Case("ppo", "acrobot", -110.0),
+    "ppo-pendulum": Case("ppo", "pendulum", -250.0),
+    "a2c-cartpole": Case("a2c", "cartpole", 450.0),
+    "reinforce-cartpole": Case("reinforce", "cartpole", 450.0),
+}
+
+
+@frozen
+class Trained:
+    """A population at the end of its training."""
+
+    state: RunState  # [S, ...]
+    rows: tuple[list[dict[str, float]], ...]  # of each member, one for each iteration
+    compile_seconds: float
+    train_seconds: float  # without compilation
+
+
+@frozen
+class Outcome:
+    """What became of a case."""
+
+    case: Case
+    described: Mapping[str, Any]  # the recipe's arguments
+    steps: int  # in the environment, of each seed
+    scores: Mapping[int, Summary]  # by seed
+    trained: Trained
+    evaluate_seconds: float
+
+    def reached(self) -> int:
+        """How many seeds reached the target."""
+        return sum(score.mean_return >= self.case.target for score in self.scores.values())
+
+    def steps_per_second(self) -> float:
+        """Of all seeds together."""
+        return self.steps * len(self.scores) / self.trained.train_seconds
+
+    def line(self, name: str) -> str:
+        """It in one line."""
+        returns = " ".join(f"{score.mean_return:.1f}" for score in self.scores.values())
+        seconds = f"compile {self.trained.compile_seconds:.1f} s, train {self.trained.train_seconds:.1f} s"
+        rate = f"{self.steps_per_second():,.0f} steps/s"
+        verdict = f"{self.reached()} of {len(self.scores)} seeds reach {self.case.target:g}"
+        return f"{name:18} {verdict}: {returns}; {seconds}, {rate}"
+
+
+def standard_error(score: Summary) -> float:
+    """Of the mean of independent episodes, from the deviation with divisor E.
+
+    >>> standard_error(Summary(5, 2.0, 1.0, 1.0, 3.0, 5.0, 1.0))
+    0.5
+    """
+    return score.return_deviation / math.sqrt(score.episodes - 1)
+
+
+def trained(name: str, plan: Plan, seeds: Sequence[int]) -> Trained:
+    """All seeds of a plan as one program. Raises: NonFiniteError."""
+    many, loop = population(plan.pipeline.trainer), plan.beginning()
+    run = program(train(many, loop.chunk), name=name, backend=plan.arguments.process.backend)
+    state = many.init(torch.stack([keys.key(seed) for seed in seeds]))
+    rows: tuple[list[dict[str, float]], ...] = tuple([] for _ in seeds)
+    spent = 0.0
+    with progress(plan.steps() * len(seeds), show=(RETURN,)) as bar:
+        for done in range(0, loop.iterations, loop.chunk):
+            began = time.perf_counter()
+            state, metrics = run(state)
+            spent += time.perf_counter() - began
+            run.settle()
+            for member, seen in enumerate(rows):
+                seen += rows_of({name: column[:, member] for name, column in metrics.items()}, done, many.steps)
+            if not bool((metrics["finite"] == 1.0).all()):
+                raise NonFiniteError(
+                    f"{name}: NaN or infinite in parameters or rewards by iteration {done + loop.chunk}"
+                )
+            returns = [seen[-1][RETURN] for seen in rows if math.isfinite(seen[-1][RETURN])]
+            mean = {RETURN: sum(returns) / len(returns)} if returns else {}
+            bar({"steps": rows[0][-1]["steps"] * len(seeds), **mean})
+    return Trained(state, rows, sum(run.seconds), spent - sum(run.seconds))
+
+
+def outcome(name: str, first_seed: int) -> Outcome:
+    """Trains a case by its recipe's defaults and plays episodes with every seed's final policy."""
+    case = CASES[name]
+    planned = plan(case.recipe, RECIPES[case.recipe].defaults(case.env))
+    seeds = range(first_seed, first_seed + case.seeds)
+    ready = trained(name, planned, seeds)
+    began = time.perf_counter()
+    scores = {
+        seed: summary(played(planned.pipeline, take(ready.state, member), EPISODES, 0, "mode"))
+        for member, seed in enumerate(seeds)
+    }
+    return Outcome(case, planned.described(), planned.steps(), scores, ready, time.perf_counter() - began)
+
+
+def figures(result: Outcome) -> dict[str, Any]:
+    """A case as the results file holds it."""
+    seeds = {
+        str(seed): {
+            "mean_return": round(score.mean_return, 2),
+            "standard_error": round(standard_error(score), 2),
+            "ended": score.ended,
+            "reached": score.mean_return >= result.case.target,
+        }
+        for seed, score in result.scores.items()
+    }
+    return {
+        "target": result.case.target,
+        "reached": result.reached(),
+        "wanted": len(result.scores),
+        "environment_steps": result.steps,
+        "compile_seconds": round(result.trained.compile_seconds, 1),
+        "train_seconds": round(result.trained.train_seconds, 1),
+        "evaluate_seconds": round(result.evaluate_seconds, 1),
+        "steps_per_second": round(result.steps_per_second()),
+        "seeds": seeds,
+        "arguments": encode({name: value for name, value in result.described.items() if name != "seed"}),
+    }
+
+
+def picture(results: Mapping[str, Outcome], out: Path) -> Path:
+    """Learning curves, a panel for each case: every seed, their mean in a band of one deviation, the target dashed."""
+    columns = min(3, len(results))
+    shape = -(-len(results) // columns), columns
+    figure = Figure(figsize=(4.2 * shape[1], 3.3 * shape[0]), dpi=150, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    about = (
+        "environment steps of each seed; thin: a seed, thick: their mean, band: one standard deviation, dashed: target"
+    )
+    figure.supxlabel(about, fontsize=9, color=FAINT)
+    figure.supylabel("mean return of the episodes in training", fontsize=9, color=FAINT)
+    for place, (name, result) in enumerate(results.items(), 1):
+        panel(figure.add_subplot(*shape, place), name, result)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, format="png", metadata={"Software": None})
+    return out
+
+
+def panel(axes: Axes, name: str, result: Outcome) -> None:
+    """The curves of one case."""
+    rows, colour = result.trained.rows, COLOURS[list(CASES).index(name) % len(COLOURS)]
+    curves = [curve(member, "steps", RETURN, max(1, len(member) // POINTS)) for member in rows]
+    grid, mean, deviation = average(curves)
+    for xs, ys in curves:
+        axes.plot(xs, ys, color=colour, linewidth=0.6, alpha=0.25)
+    axes.fill_between(grid, mean - deviation, mean + deviation, color=colour, alpha=0.18, linewidth=0)
+    axes.plot(grid, mean, color=colour, linewidth=2.0)
+    axes.axhline(result.case.target, color=FAINT, linewidth=1.1, linestyle=(0, (5, 3)))
+    title = f"{result.case.recipe} on {result.case.env}: {result.reached()} of {len(rows)} reach {result.case.target:g}"
+    axes.set_title(title, loc="left", fontsize=9.5, fontweight="bold", color=INK)
+    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.margins(x=0)
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.tick_params(colors=FAINT, labelsize=8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def written(results: Mapping[str, Outcome], load: Sequence[float], seconds: float) -> None:
+    """The results of a run of all cases, as a file and a picture."""
+    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "load_before": [round(x, 2) for x in load]}
+    versions = {"python": platform.python_version(), "torch": version("torch")}
+    cases = {name: figures(result) for name, result in results.items()}
+    about = {"machine": machine, "versions": versions, "episodes": EPISODES, "cases": cases}
+    path = evidence.write("solved", seconds=seconds, figures=about)
+    drawn = picture(results, path.with_suffix(".png"))
+    print(f"written: {path.relative_to(evidence.ROOT)} and {drawn.name}")
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.solved", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES), help="cases (default: all)")
+    parser.add_argument("--first-seed", type=int, default=0, help="of each case (default: 0)")
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    """Runs the cases one after the other, each compiled anew; 0 when every seed of each reached its target."""
+    given, load, began = parse(), os.getloadavg(), time.perf_counter()
+    results: dict[str, Outcome] = {}
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+        for name in given.only:
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            results[name] = outcome(name, given.first_seed)
+            print(results[name].line(name), flush=True)
+    if results.keys() == CASES.keys():
+        written(results, load, time.perf_counter() - began)
+    else:
+        print("not written: a results file holds all cases of one commit, so leave out --only")
+    return 0 if all(result.reached() == len(result.scores) for result in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
