@@ -14,7 +14,7 @@ from ..core.record import replace
 from ..core.spaces import Box
 from ..core.steps import TimeStep
 from ..core.tree import leaves, tree_map
-from .walks import AnyEnv, is_over
+from .walks import AnyEnv
 
 Result = tuple[Any, TimeStep]
 
