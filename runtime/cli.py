@@ -245,3 +245,7 @@ def main(words: Sequence[str] | None = None) -> int:
             raise
         say(f"purestep: {told(error)}")
         return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
