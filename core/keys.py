@@ -7,6 +7,7 @@ it first. A batch of keys [*, 2] draws a batch [*, ...]; every draw equals that 
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,30 +52,26 @@ def check_key(where: str, value: Key) -> Key:
     return value
 
 
-def philox(key: tuple[Tensor, Tensor], counter: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def philox(key: tuple[Tensor, Tensor], counter: tuple[Any, Any, Any, Any]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Philox4x32-10 of two key words and four counter words, all int64 in [0, 2**32), broadcast together.
+
+    Counter words that are plain numbers spare the compiler the operations on them.
 
     >>> zero = torch.zeros((), dtype=torch.int64)
     >>> [hex(int(word)) for word in philox((zero, zero), (zero, zero, zero, zero))]
     ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
     """
-    k0, k1 = key
     c0, c1, c2, c3 = counter
-    for _ in range(ROUNDS):
-        low, high = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]  # 64 bits, wrapping; both halves are taken with a mask
-        c0, c1, c2, c3 = (
-            ((high >> 32) & WORD) ^ c1 ^ k0,
-            high & WORD,
-            ((low >> 32) & WORD) ^ c3 ^ k1,
-            low & WORD,
-        )
-        k0, k1 = (k0 + WEYL[0]) & WORD, (k1 + WEYL[1]) & WORD
-    return c0, c1, c2, c3
+    for turn in range(ROUNDS):
+        k0, k1 = key[0] + turn * WEYL[0], key[1] + turn * WEYL[1]
+        low, high = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]  # 64 bits, wrapping
+        # Higher bits than a word's reach no word but through a product, so only what is multiplied next is cut to one.
+        c0, c1, c2, c3 = ((high >> 32) ^ c1 ^ k0) & WORD, high, ((low >> 32) ^ c3 ^ k1) & WORD, low
+    return c0, c1 & WORD, c2, c3 & WORD
 
 
-def _block(key: Key, count: Tensor, use: int, high: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    zero = torch.zeros_like(count)
-    return philox((key[..., 0], key[..., 1]), (count, zero if high is None else high, zero + use, zero))
+def _block(key: Key, count: Tensor, use: int, high: Tensor | int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return philox((key[..., 0], key[..., 1]), (count, high, use, 0))
 
 
 def split(key: Key, n: int = 2) -> Key:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..core.errors import RecompileError, message
 from ..core.tree import leaf_names
+from .effects.toolchain import hurried
 from .loops import borrowing_loops
 
 P = ParamSpec("P")
@@ -135,7 +136,8 @@ def _ahead_of_time(
     own = types.FunctionType(flat.__code__.replace(), flat.__globals__, flat.__name__, None, flat.__closure__)
     options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False for _ in guards]}
     on_gpu = any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in leaves)
-    with settings(cpp_wrapper=not on_gpu), warnings.catch_warnings():
+    quick = hurried() if backend == "inductor" else contextlib.nullcontext()
+    with settings(cpp_wrapper=not on_gpu), quick, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the compiler's own deprecations, which no caller can act on
         compiled = torch.compile(own, fullgraph=True, dynamic=False, backend=backend, options=options)
         return compiled.aot_compile(((inputs,), {}))  # type: ignore[attr-defined]
