@@ -42,7 +42,10 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "tanh": tanh,
 }
 FEW_ROWS = 16  # up to here, writing the product as multiply-and-sum beats a call into the matrix library
-FEW_OUTPUTS = 4  # likewise, for a product with many rows and next to no columns
+FEW_OUTPUTS = 4  # likewise, for a product with next to no columns
+MANY_ROWS = (
+    256  # from here on that one is (W^T x^T)^T: a row for each output, so that losses are vectors of all samples
+)
 
 
 @frozen
@@ -104,10 +107,16 @@ def _columns(x: Tensor, weight: Tensor) -> Tensor:
     return torch.stack([(x * column).sum(-1) for column in weight.unbind(-1)], -1)
 
 
+def _transposed(x: Tensor, weight: Tensor) -> Tensor:
+    rows = x.reshape(-1, x.shape[-1])
+    return (weight.mT.contiguous() @ rows.mT).mT.reshape(*x.shape[:-1], weight.shape[-1])
+
+
 def _auto(x: Tensor, weight: Tensor) -> Tensor:
+    rows = math.prod(x.shape[:-1])
     if weight.shape[-1] <= FEW_OUTPUTS:
-        return _columns(x, weight)
-    return _broadcast(x, weight) if math.prod(x.shape[:-1]) <= FEW_ROWS else _matmul(x, weight)
+        return _columns(x, weight) if rows < MANY_ROWS else _transposed(x, weight)
+    return _broadcast(x, weight) if rows <= FEW_ROWS else _matmul(x, weight)
 
 
 PRODUCTS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {

@@ -8,13 +8,11 @@ same handle in every turn when an input is the whole of another tensor. What is 
 import contextlib
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
 
+from .effects.toolchain import VERSIONS, replaced
 from .hoist import hoisted
-
-VERSIONS = ("2.13.",)  # those whose own code this was written beside
 
 BORROWED = """
 struct Borrowed {
@@ -54,7 +52,7 @@ def borrowing_loops() -> Iterator[None]:
         code.value = hoisted(code.value)
         return code, *rest
 
-    with mock.patch.multiple(CppWrapperCpu, codegen_while_loop=codegen_while_loop, generate=hoisting):
+    with replaced(CppWrapperCpu, {"codegen_while_loop": codegen_while_loop, "generate": hoisting}):
         yield
 
 

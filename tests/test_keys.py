@@ -280,6 +280,15 @@ def test_all_orders_of_a_permutation_are_equally_likely() -> None:
     assert_frequencies((later * torch.tensor([6, 2, 1])).sum(-1), even(24))
 
 
+@pytest.mark.parametrize("n", [keys.ONE_ROW // 8, keys.ONE_ROW])
+def test_permutations_sorted_together_are_those_of_each_key_alone(n: int) -> None:
+    several = keys.split(key(23), 6).reshape(3, 2, 2)
+    together = keys.permutation(several, n)
+    each = torch.stack([keys.permutation(one, n) for one in several.reshape(6, 2)])
+    assert torch.equal(together, each.reshape(3, 2, n))
+    assert torch.equal(together.sort(-1).values, torch.arange(n).expand(3, 2, n))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_normal_is_normal_and_its_two_halves_are_independent(dtype: torch.dtype) -> None:
     draws = keys.normal(key(18), (100_000,), dtype=dtype).double()

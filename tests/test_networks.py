@@ -1,6 +1,8 @@
 """Networks: shapes, initial weights, the forms of one product, and modules that behave as pure functions."""
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch import Tensor, nn
 
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
-from purestep.core.networks import FEW_ROWS, functional, layout, mlp, orthogonal
+from purestep.core.networks import FEW_ROWS, MANY_ROWS, functional, layout, mlp, orthogonal
 from purestep.core.tree import leaves
 
 
@@ -105,6 +107,24 @@ def test_products_differ_in_rounding_only_and_auto_chooses_by_rows(rows: int) ->
     results = {product: network.apply(params, x) for product, network in networks.items()}
     torch.testing.assert_close(results["broadcast"], results["matmul"], rtol=1e-5, atol=1e-6)
     assert torch.equal(results["auto"], results["broadcast" if rows <= FEW_ROWS else "matmul"])
+
+
+@pytest.mark.parametrize("shape", [(1,), (MANY_ROWS - 1,), (MANY_ROWS,), (3, MANY_ROWS)])
+@pytest.mark.parametrize("outputs", [1, 2, 4])
+def test_products_with_few_outputs_and_their_gradients_differ_in_rounding_only(
+    shape: tuple[int, ...], outputs: int
+) -> None:
+    plain, chosen = (mlp([6, 32, outputs], product=product) for product in ("matmul", "auto"))
+    params, x = plain.init(keys.split(keys.key(8), 2)), keys.normal(keys.key(9), (*shape, 6))
+
+    def loss(apply: Callable[[Any, Tensor], Tensor]) -> Callable[[Any], Tensor]:
+        return lambda params: (apply(params, x) ** 2).mean()
+
+    values = [torch.vmap(network.apply, (0, None))(params, x) for network in (plain, chosen)]
+    assert values[1].shape == (2, *shape, outputs)
+    torch.testing.assert_close(values[1], values[0], rtol=1e-5, atol=1e-5)
+    gradients = [torch.vmap(torch.func.grad(loss(network.apply)))(params) for network in (plain, chosen)]
+    torch.testing.assert_close(leaves(gradients[1]), leaves(gradients[0]), rtol=1e-5, atol=1e-5)
 
 
 def test_mlp_refuses_bad_sizes_and_names() -> None:

@@ -1,11 +1,19 @@
-"""hurried: what it changes while it holds, it changes back."""
+"""hurried: what it changes while it holds, it changes back, and the compiler writes the same C++ with it and without."""
 
+import contextlib
 import gc
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import torch._inductor.codecache as codecache
+from torch import Tensor
 
-from purestep.runtime.effects.toolchain import hurried
+from purestep.core.scan import scan
+from purestep.runtime.compile import program
+from purestep.runtime.effects import toolchain
+from purestep.runtime.effects.toolchain import hurried, replaced
 
 
 @pytest.mark.parametrize("collects", [True, False])
@@ -23,3 +31,42 @@ def test_all_is_as_before_once_compiling_ended_or_failed(collects: bool) -> None
         assert codecache._worker_compile_cpp is worker
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def test_replaced_puts_back_after_a_failure_and_adds_no_names() -> None:
+    class Owner:
+        name = 1
+
+    with contextlib.suppress(ZeroDivisionError), replaced(Owner, {"name": 2, "other": 3}):
+        assert Owner.name == 2
+        assert not hasattr(Owner, "other")
+        raise ZeroDivisionError
+    assert Owner.name == 1
+
+
+def sources(folder: Path) -> set[str]:
+    """The names of a program's C++ files, its loop's and its kernels', which are hashes of what is in them."""
+    return {path.name for end in ("main", "optimized") for path in folder.rglob(f"*.{end}.cpp")}
+
+
+def test_the_compiler_writes_the_same_code_with_and_without_shortcuts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fold(start: Tensor, rows: Tensor) -> Any:
+        def step(carry: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+            carry = torch.tanh(carry @ row.reshape(8, 3)[:, None, 1:2].expand(8, 4, 2).flatten(1)) + row[::3]
+            return carry, carry.reshape(4, 2).softmax(-1).sum(0)
+
+        return scan(step, start, rows)
+
+    stock, written = toolchain._shortcuts, dict[str, set[str]]()
+    start, rows = torch.linspace(-1, 1, 8), torch.linspace(-2, 2, 5 * 24).reshape(5, 24)
+    results = []
+    for name, shortcuts in (("with", stock), ("without", lambda: [])):
+        monkeypatch.setattr(toolchain, "_shortcuts", shortcuts)
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / name))
+        results.append(program(fold)(start, rows))
+        written[name] = sources(tmp_path / name)
+    assert len(written["with"]) == 2
+    assert written["with"] == written["without"]
+    torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
