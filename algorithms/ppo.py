@@ -13,7 +13,7 @@ from ..core.errors import ShapeError, choose, message
 from ..core.keys import Key
 from ..core.optim import Optimizer, apply_updates, global_norm
 from ..core.policy import ActorCritic
-from ..core.record import record, select, take, tensor
+from ..core.record import record, replace, select, take, tensor
 from ..core.scan import scan
 from ..core.steps import Trajectory
 from ..core.tree import tree_map
@@ -115,8 +115,13 @@ def ppo(
         rows = order(key, samples.advantage.shape[0], epochs=epochs, minibatches=minibatches)
         applies = torch.ones_like(state.step, dtype=torch.bool)
         carry = (state.params, state.optimizer, applies)
+        # Numbers are shuffled at once, each read once; observations, which may be large, for each minibatch as it comes.
+        shuffled = take(replace(samples, observation=()), rows)
         (params, optimizer_state, _), figures = scan(
-            lambda c, index: minibatch(c, take(samples, index)), carry, rows, output=samples.advantage
+            lambda c, x: minibatch(c, replace(x[1], observation=take(samples.observation, x[0]))),
+            carry,
+            (rows, shuffled),
+            output=samples.advantage,
         )
         after = TrainState(params=params, optimizer=optimizer_state, step=state.step + 1)
         return after, dict(zip(METRICS, figures.mean(0).unbind(), strict=True))
