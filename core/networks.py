@@ -43,9 +43,7 @@ ACTIVATIONS: Mapping[str, Activation] = {
 }
 FEW_ROWS = 16  # up to here, writing the product as multiply-and-sum beats a call into the matrix library
 FEW_OUTPUTS = 4  # likewise, for a product with next to no columns
-MANY_ROWS = (
-    256  # from here on that one is (W^T x^T)^T: a row for each output, so that losses are vectors of all samples
-)
+MANY_ROWS = 256  # from here on that one is (W^T x^T)^T: with a row for each output, losses are computed in vectors
 
 
 @frozen
