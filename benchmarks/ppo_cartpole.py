@@ -66,6 +66,9 @@ def jobs(given: argparse.Namespace) -> list[Job]:
             for side in chosen:
                 steps = given.steps or STEPS[workload][side in SLOW]
                 made.append(Job(workload, side, {**shape, "steps": steps}, repetition))
+            if set(SLOW) & set(chosen):
+                options = {"envs": envs, "horizon": horizon, "seeds": 1, "threads": given.threads}
+                made.append(Job(workload, "matrix products", options, repetition))
         for seeds in given.seeds if fast else ():
             made += population(seeds, chosen, given, repetition)
     return made
@@ -118,6 +121,19 @@ def population_verdicts(group: str, found: dict[str, list[Report]]) -> list[targ
         targets.judged(f"{group}: of the matrix-product limit, {name}", targets.ratio(ours, limit, kind), targets.LIMIT)
         for kind, name in measures
     ]
+
+
+def limits(found: dict[str, dict[str, list[Report]]]) -> dict[str, dict[str, float]]:
+    """Each side's steps/s divided by those of the matrix products alone, which any program with these networks must do."""
+    return {
+        group: {
+            side: targets.ratio(by_side[side], by_side["matrix products"], "run_seconds")
+            for side in (*LEARN, *SLOW)
+            if side in by_side
+        }
+        for group, by_side in found.items()
+        if "matrix products" in by_side
+    }
 
 
 def seeds_ratio(found: dict[str, dict[str, list[Report]]]) -> dict[str, dict[str, float]]:
@@ -173,6 +189,8 @@ def main() -> None:
         print(
             f"{group}: against rejax {ratios['run_seconds']:.2f} x by wall clock, {ratios['cpu_seconds']:.2f} x by CPU"
         )
+    for group, parts in limits(found).items():
+        print(f"{group}: of the matrix products alone " + ", ".join(f"{k} {v:.3f}" for k, v in parts.items()))
     figures = {
         "machine": {
             "processor": platform.machine(),
@@ -183,6 +201,7 @@ def main() -> None:
         "table": rows,
         "verdicts": [targets.as_json(verdict) for verdict in judged],
         "seeds_against_rejax": seeds_ratio(found),
+        "part_of_matrix_products": limits(found),
         "runs": found,
     }
     path = evidence.write("ppo_cartpole", seconds=time.perf_counter() - began, figures=figures)
