@@ -29,6 +29,7 @@ from .estimator_laws import estimator_step_laws as estimator_step_laws
 from .gradient_laws import gradient_laws as gradient_laws
 from .kernel_laws import kernel_laws as kernel_laws
 from .kl_laws import kl_laws as kl_laws
+from .knowledge_laws import knowledge_laws as knowledge_laws
 from .law import Broken as Broken
 from .law import Law as Law
 from .law import Mutant as Mutant
@@ -72,6 +73,7 @@ from .strategies import smooth as smooth
 from .streams import Stream as Stream
 from .streams import discounted as discounted
 from .streams import streams as streams
+from .unify_laws import unify_laws as unify_laws
 from .update_laws import update_laws as update_laws
 from .walks import Walk as Walk
 from .walks import walks as walks

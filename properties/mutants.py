@@ -20,6 +20,8 @@ from ..core.distributions import Categorical
 from ..core.env import auto_reset, time_limit
 from ..core.envs.cartpole import cartpole
 from ..core.envs.tabular import tabular
+from ..core.logic.knowledge import knowledge
+from ..core.logic.unify import unify
 from ..core.networks import functional
 from ..core.optim import adam
 from ..core.policy import ActorCritic, actor_critic_mlp
@@ -29,10 +31,12 @@ from . import (
     checkpoint_mutants,
     estimator_mutants,
     kl_mutants,
+    knowledge_mutants,
     loss_mutants,
     return_mutants,
     scan_mutants,
     step_mutants,
+    unify_mutants,
     update_mutants,
     wrapper_mutants,
 )
@@ -43,6 +47,7 @@ from .estimator_laws import estimator_laws
 from .gradient_laws import gradient_laws
 from .kernel_laws import kernel_laws
 from .kl_laws import kl_laws
+from .knowledge_laws import knowledge_laws
 from .law import Mutant, Subject, Suite
 from .loss_laws import loss_laws
 from .machine_laws import machine_laws
@@ -57,6 +62,7 @@ from .scan_laws import scan_laws
 from .step_laws import step_laws
 from .step_mutants import running_total, totals
 from .strategies import dyadic, smooth
+from .unify_laws import unify_laws
 from .update_laws import update_laws
 from .wrapper_laws import auto_reset_laws, time_limit_laws
 
@@ -98,6 +104,13 @@ def _steps_and_folds() -> list[Family]:
         Family(step_laws(totals(), carry=0), running_total, _edits(step_mutants.MUTANTS)),
         Family(scan_laws(), scan, _edits(scan_mutants.MUTANTS)),
         Family(gradient_laws(pairs, constant=(1,)), squared),
+    ]
+
+
+def _logic() -> list[Family]:
+    return [
+        Family(unify_laws(), unify, _edits(unify_mutants.MUTANTS)),
+        Family(knowledge_laws(), knowledge, _edits(knowledge_mutants.MUTANTS)),
     ]
 
 
@@ -155,4 +168,4 @@ def _effects() -> list[Family]:
 
 def families() -> tuple[Family, ...]:
     """Every suite of this package with a subject and its mutants."""
-    return tuple(_steps_and_folds() + _worlds() + _objectives() + _learners() + _effects())
+    return tuple(_steps_and_folds() + _worlds() + _objectives() + _learners() + _effects() + _logic())

@@ -1,0 +1,43 @@
+"""A knowledge base: its laws, what it refuses, and the same answers compiled."""
+
+import pytest
+import torch
+
+from purestep.core.errors import ChoiceError, ShapeError
+from purestep.core.logic.knowledge import contains, knowledge, rows_of
+from purestep.core.logic.terms import vocabulary
+from purestep.properties import check, knowledge_laws
+
+from .conftest import Compiled
+
+NAMES = vocabulary(["p", "q"], ["a", "b"], variables=3)
+FACTS = torch.tensor([[2, 1, 2], [1, 2, 1], [1, 1, 1]])
+HEADS, BODIES = torch.tensor([[2, 3, 4], [1, 3, 3]]), torch.tensor([[[1, 3, 4], [0, 0, 0]], [[1, 3, 1], [2, 1, 3]]])
+
+test_knowledge = check(knowledge_laws(), knowledge)
+
+
+def test_facts_with_variables_and_heads_without_bodies_are_refused() -> None:
+    with pytest.raises(ChoiceError, match=r"knowledge: fact is p\(a, X1\) \(number 3\)"):
+        knowledge(NAMES, torch.cat([FACTS, torch.tensor([[1, 1, 3]])]), HEADS, BODIES)
+    with pytest.raises(ChoiceError, match=r"knowledge: rule is q\(X1, X3\) \(number 0\)"):
+        knowledge(NAMES, FACTS, torch.tensor([[2, 3, 5], [1, 3, 3]]), BODIES)
+    with pytest.raises(ShapeError, match="knowledge: bodies"):
+        knowledge(NAMES, FACTS, HEADS, BODIES[:1])
+
+
+def test_a_rule_for_a_constant_needs_no_binding() -> None:
+    base = knowledge(NAMES, FACTS, torch.tensor([[1, 1, 2]]), torch.tensor([[[2, 1, 2]]]))
+    assert base.heads.tolist() == [[1, 1, 2]]
+
+
+def test_compiled_is_eager(compiled: Compiled) -> None:
+    base = knowledge(NAMES, FACTS, HEADS, BODIES)
+    atoms = torch.cartesian_prod(torch.arange(NAMES.end + 1), torch.arange(NAMES.base), torch.arange(NAMES.base))
+
+    def ask(atoms: torch.Tensor) -> object:
+        return contains(NAMES, base, atoms, FACTS[:1]), rows_of(base.rule_start, atoms[:, 0])
+
+    known, (start, count) = compiled(ask)(atoms)
+    assert known.sum() == 2
+    assert (start.max(), count.sum()) == (1, 2 * NAMES.base**2)
