@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from ..errors import ChoiceError, ShapeError, message
+from ..errors import ShapeError, message
 from ..record import record, tensor
-from .terms import PADDING, Vocabulary, decode, is_ground, is_variable, pack
+from .terms import PADDING, Vocabulary, pack
 
 LARGEST = (1 << 63) - 1  # no atom's number: see `vocabulary`
 
@@ -25,8 +25,8 @@ class Knowledge:
 def knowledge(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
     """The knowledge base of int64 facts [F, 3] and rules heads [R, 3] <- bodies [R, M, 3].
 
-    Facts that come twice are kept once; rules keep their order within a predicate. Raises: ShapeError, ChoiceError (a fact
-    with a variable, a variable of a head that its body does not bind).
+    Facts that come twice are kept once; rules keep their order within a predicate. `encode` and `encode_rules` make these of
+    names and refuse what is no fact or rule. Raises: ShapeError.
 
     >>> from .terms import vocabulary
     >>> names = vocabulary(["p"], ["a", "b"], variables=2)
@@ -40,7 +40,6 @@ def knowledge(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -
         raise ShapeError(
             message("knowledge: bodies", got=list(bodies.shape), wanted=f"[{len(heads)}, M, 3]", remedy=remedy)
         )
-    _refuse(names, facts, heads, bodies)
     keys, positions = torch.unique(pack(names, facts), return_inverse=True)
     ordered = facts.new_zeros((len(keys), 3)).index_copy(0, positions, facts)
     order = torch.sort(heads[:, 0], stable=True).indices
@@ -52,22 +51,6 @@ def knowledge(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -
         bodies=bodies[order],
         rule_start=_starts(names, heads[order, 0]),
     )
-
-
-def _refuse(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> None:
-    open_facts = (~is_ground(names, facts)).nonzero().flatten().tolist()
-    if open_facts:
-        got = f"{decode(names, facts[open_facts[0]].tolist())} (number {open_facts[0]})"
-        raise ChoiceError(
-            message("knowledge: fact", got=got, wanted="constants only", remedy="make it a rule, or leave it out")
-        )
-    terms = bodies[..., 1:].flatten(1)
-    for place in (1, 2):
-        bound = (heads[:, place, None] == terms).any(-1) | ~is_variable(names, heads[:, place])
-        for number in (~bound).nonzero().flatten().tolist()[:1]:
-            got = f"{decode(names, heads[number].tolist())} (number {number})"
-            wanted = "a head whose variables all occur in its body"
-            raise ChoiceError(message("knowledge: rule", got=got, wanted=wanted, remedy="bind them, or name constants"))
 
 
 def _starts(names: Vocabulary, predicates: Tensor) -> Tensor:

@@ -1,0 +1,84 @@
+"""Rules in names: head <- body, as numbers whose variables are counted from the first of the vocabulary."""
+
+from collections.abc import Sequence
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from ..errors import ChoiceError, choose, message
+from .terms import PADDING, Names, Vocabulary
+
+VOID = (PADDING, PADDING, PADDING)
+
+
+@frozen
+class Rule:
+    """The head holds where every atom of the body does. Words that begin with a capital or _ are variables."""
+
+    head: Names
+    body: tuple[Names, ...]
+
+    def __str__(self) -> str:
+        atoms = [f"{predicate}({first}, {second})" for predicate, first, second in (self.head, *self.body)]
+        return f"{atoms[0]} :- {', '.join(atoms[1:])}"
+
+
+def names_variable(word: str) -> bool:
+    """Whether a word stands for a variable, as in Prolog.
+
+    >>> [names_variable(word) for word in ("X", "_", "x")]
+    [True, True, False]
+    """
+    return word[:1].isupper() or word[:1] == "_"
+
+
+def encode_rules(names: Vocabulary, rules: Sequence[Rule]) -> tuple[Tensor, Tensor]:
+    """Rules as numbers: R rules -> heads int64 [R, 3], bodies [R, M, 3], M the longest body's atoms (at least 1).
+
+    A rule's variables are n+1, n+2, ... in the order of appearance, the head first. Raises: ChoiceError for an unknown name,
+    a rule without a body, a variable of a head that its body does not bind, more variables than the vocabulary has.
+
+    >>> from .terms import vocabulary
+    >>> names = vocabulary(["p"], ["a", "b"], variables=2)
+    >>> encode_rules(names, [Rule(("p", "X", "Y"), (("p", "Y", "X"), ("p", "a", "Y")))])
+    (tensor([[1, 3, 4]]), tensor([[[1, 4, 3],
+             [1, 1, 4]]]))
+    """
+    longest = max((len(rule.body) for rule in rules), default=1)
+    heads, bodies = list[tuple[int, ...]](), list[list[tuple[int, ...]]]()
+    for number, rule in enumerate(rules):
+        head, *body = _numbered(names, rule, f"rule {number}")
+        heads.append(head)
+        bodies.append([*body, *[VOID] * (longest - len(body))])
+    return (
+        torch.tensor(heads, dtype=torch.int64).reshape(-1, 3),
+        torch.tensor(bodies, dtype=torch.int64).reshape(-1, longest, 3),
+    )
+
+
+def _numbered(names: Vocabulary, rule: Rule, where: str) -> list[tuple[int, int, int]]:
+    atoms = (rule.head, *rule.body)
+    variables = list(dict.fromkeys(word for atom in atoms for word in atom[1:] if names_variable(word)))
+    bound = {word for atom in rule.body for word in atom[1:]}
+    loose = [word for word in rule.head[1:] if names_variable(word) and word not in bound]
+    if loose or not rule.body:
+        got = f"{rule}, which leaves {loose[0]} open" if loose else f"{rule.head} without a body"
+        wanted, remedy = "a body that binds every variable of the head", "add an atom to it, or make the head a fact"
+        raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
+    if len(variables) > names.variables:
+        remedy = "make the vocabulary with more variables"
+        raise ChoiceError(
+            message(where, got=f"{len(variables)} variables", wanted=f"{names.variables} or fewer", remedy=remedy)
+        )
+    predicates = {name: number for number, name in enumerate(names.predicates, 1)}
+    words = [*names.constants, *variables]
+    terms = {word: number for number, word in enumerate(words, 1)}
+    return [
+        (
+            choose(f"{where}: predicate", predicate, predicates),
+            choose(f"{where}: constant", first, terms),
+            choose(f"{where}: constant", second, terms),
+        )
+        for predicate, first, second in atoms
+    ]
