@@ -7,6 +7,7 @@ from purestep.core.errors import ShapeError
 from purestep.core.logic.knowledge import contains, knowledge, rows_of
 from purestep.core.logic.terms import vocabulary
 from purestep.properties import check, knowledge_laws
+from purestep.properties.compare import EXACT, same
 
 from .conftest import Compiled
 
@@ -30,5 +31,6 @@ def test_compiled_is_eager(compiled: Compiled) -> None:
         return contains(NAMES, base, atoms, FACTS[:1]), rows_of(base.rule_start, atoms[:, 0])
 
     known, (start, count) = compiled(ask)(atoms)
+    same("compiled", (known, (start, count)), ask(atoms), EXACT)
     assert known.sum() == 2
     assert (start.max(), count.sum()) == (1, 2 * NAMES.base**2)

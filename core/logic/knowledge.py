@@ -54,7 +54,7 @@ def knowledge(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -
 
 
 def _starts(names: Vocabulary, predicates: Tensor) -> Tensor:
-    """Where each predicate's rows begin in a sorted column; one entry more than the largest id, marks included."""
+    """Where each predicate's rows begin in a sorted column, from padding's to where those of the last predicate end."""
     return torch.searchsorted(
         predicates.contiguous(), torch.arange(len(names.predicates) + 2, device=predicates.device)
     )
