@@ -15,7 +15,7 @@ A = TypeVar("A")
 Changes = Mapping[str, Any]
 
 PPO_CHANGES: Mapping[str, Changes] = {
-    "cartpole": {"learning_rate": 1e-3},
+    "cartpole": {"learning_rate": 2e-3, "gamma": 0.98, "gae_lambda": 0.9},
     "acrobot": {"envs": 8, "learning_rate": 1e-3},
     "pendulum": {
         "steps": 1_000_000,
