@@ -8,6 +8,8 @@ A law is an equation over drawn inputs; it says what it must have seen to mean a
 catch. A suite is a set of laws: `suite + (law,)`, `suite - {"name"}`.
 """
 
+from .canonical_laws import Renaming as Renaming
+from .canonical_laws import canonical_laws as canonical_laws
 from .categorical_laws import categorical_laws as categorical_laws
 from .check import check as check
 from .check import verify as verify
@@ -22,6 +24,9 @@ from .compare import Tolerance as Tolerance
 from .compare import render as render
 from .compare import require as require
 from .compare import same as same
+from .corrupt_laws import corrupt_laws as corrupt_laws
+from .corruptions_laws import corruptions_laws as corruptions_laws
+from .derive_laws import derive_laws as derive_laws
 from .env_laws import env_laws as env_laws
 from .env_laws import env_suite as env_suite
 from .estimator_laws import estimator_laws as estimator_laws
@@ -30,6 +35,7 @@ from .gradient_laws import gradient_laws as gradient_laws
 from .kernel_laws import kernel_laws as kernel_laws
 from .kl_laws import kl_laws as kl_laws
 from .knowledge_laws import knowledge_laws as knowledge_laws
+from .knowledge_laws import matching_laws as matching_laws
 from .law import Broken as Broken
 from .law import Law as Law
 from .law import Mutant as Mutant
@@ -38,6 +44,8 @@ from .law import Seen as Seen
 from .law import Suite as Suite
 from .law import Vacuous as Vacuous
 from .law import lifted as lifted
+from .logic_strategies import Question as Question
+from .logic_strategies import questions as questions
 from .loss_laws import loss_laws as loss_laws
 from .machine_laws import Play as Play
 from .machine_laws import machine_laws as machine_laws

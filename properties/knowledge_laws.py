@@ -1,5 +1,6 @@
-"""Laws of a knowledge base, judged by Python's sets: f(names, facts, heads, bodies) -> Knowledge."""
+"""Laws of a knowledge base, judged by Python's sets: of building it, f = knowledge, and of searching it, f = matching."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -7,18 +8,20 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from ..core.logic.knowledge import Knowledge, contains, rows_of
-from ..core.logic.terms import Vocabulary, vocabulary
+from ..core.logic.knowledge import contains, knowledge, rows_of, widest
+from ..core.logic.terms import vocabulary
+from ..core.record import take
 from . import knowledge_mutants as mutants
 from .compare import EXACT, same
-from .law import Law, Mutant, Seen, Suite, always
+from .knowledge_mutants import Build, Matching
+from .law import Law, Mutant, Seen, Subject, Suite, always
 
-Build = Callable[[Vocabulary, Tensor, Tensor, Tensor], Knowledge]
 Program = tuple[Tensor, Tensor, Tensor]
 SOURCE = "the definition of a set of facts"
 NAMES = vocabulary(["p", "q", "r"], ["a", "b", "c"], variables=2)
 EVERY = torch.cartesian_prod(torch.arange(1, 4), torch.arange(1, 6), torch.arange(1, 6))  # every atom, open ones too
 X, Y = 4, 5
+ASKED = torch.cat([EVERY, torch.tensor([[0, 0, 0], *([mark, 0, 0] for mark in (NAMES.true, NAMES.false, NAMES.end))])])
 
 
 @st.composite
@@ -38,10 +41,10 @@ def programs(draw: DrawFn) -> Program:
 
 def knowledge_laws() -> Suite:
     """The laws of building a knowledge base and of asking it."""
-    return Suite("knowledge_laws", (_knows(), _order(), _found_by_predicate()))
+    return Suite("knowledge_laws", (_knows(), _order(), _found_by_predicate(), _widest()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Build, Program, Seen], None], *needs: str) -> Law:
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Subject, Program, Seen], None], *needs: str) -> Law:
     return Law(
         name=name, claim=claim, source=SOURCE, inputs=always(programs()), check=check, mutant=mutant, needs=needs
     )
@@ -84,10 +87,88 @@ def _found_by_predicate() -> Law:
             rows = range(start, start + count)
             found = [(base.heads[row].tolist(), base.bodies[row].tolist()) for row in rows]
             same(f"rules of predicate {predicate}", found, given, EXACT)
-            start, count = (int(part) for part in rows_of(base.fact_start, torch.tensor(predicate)))
-            facts = {tuple(fact) for fact in program[0].tolist() if fact[0] == predicate}
-            same(f"number of facts of predicate {predicate}", count, len(facts), EXACT)
 
     mutant = Mutant("counts predicates from 0 where they begin at 1", mutants.one_off)
-    claim = "A predicate's rows are its rules, in their order, and its facts."
+    claim = "A predicate's rows are its rules, in their order."
     return _law("found_by_predicate", claim, mutant, check, "rules of one predicate")
+
+
+def _widest() -> Law:
+    def check(build: Build, program: Program, seen: Seen) -> None:
+        given = [tuple(fact) for fact in program[0].tolist()]
+        seen("a fact given twice", len(given) > len(set(given)))
+        shared = Counter((fact[0], place, fact[place]) for fact in set(given) for place in (1, 2))
+        rules = Counter(program[1][:, 0].tolist())
+        facts, most = widest(build(NAMES, *program))
+        same("facts that share an argument", int(facts), max([0, *shared.values()]), EXACT)
+        same("rules of one predicate", int(most), max([0, *rules.values()]), EXACT)
+
+    mutant = Mutant("keeps facts that are given twice", mutants.keeps_doubles)
+    claim = "The widest counts are those of the facts that share a predicate and an argument, and of the rules that share one."
+    return _law("widest", claim, mutant, check, "a fact given twice")
+
+
+def matching_laws() -> Suite:
+    """The laws of searching the facts that a goal may be made one with."""
+    return Suite("matching_laws", (_finds(), _counts(), _alone()))
+
+
+def _matches(program: Program, goal: list[int]) -> list[int]:
+    """The numbers of the facts that have the goal's predicate, and its constants in their places."""
+    facts = sorted({tuple(fact) for fact in program[0].tolist()})
+    return [
+        number
+        for number, fact in enumerate(facts)
+        if fact[0] == goal[0] and all(a >= X or a == b for a, b in zip(goal[1:], fact[1:], strict=True))
+    ]
+
+
+def _finds() -> Law:
+    def check(matching: Matching, program: Program, seen: Seen) -> None:
+        base = knowledge(NAMES, *program)
+        for slots in (1, 2, 8):
+            numbers, among, _ = matching(NAMES, base, ASKED, slots)
+            for goal, found, kept in zip(ASKED.tolist(), numbers, among, strict=True):
+                wanted = _matches(program, goal)
+                seen("only the second argument given", goal[1] >= X > goal[2] and wanted)
+                seen("both arguments given", goal[1] < X > goal[2] and wanted)
+                seen("none given", goal[1] >= X <= goal[2] and wanted)
+                same(f"facts for {goal}", found[kept].tolist(), wanted[:slots], EXACT)
+                same(f"places after them for {goal}", base.facts[found[~kept]].any().item(), False, EXACT)
+
+    mutant = Mutant("searches by the first argument only", mutants.first_argument_only)
+    claim = "It finds the facts with the goal's constants in their places, in their order, as many as there are slots."
+    needs = ("only the second argument given", "both arguments given", "none given")
+    return _law("finds", claim, mutant, check, *needs)
+
+
+def _counts() -> Law:
+    def check(matching: Matching, program: Program, seen: Seen) -> None:
+        base = knowledge(NAMES, *program)
+        most = int(widest(base)[0])
+        for slots in (1, 2, most):
+            more = matching(NAMES, base, ASKED, slots)[2].tolist()
+            wanted = [max(0, len(_matches(program, goal)) - slots) for goal in ASKED.tolist()]
+            seen("facts without a slot", any(wanted))
+            same(f"facts beyond {slots} slots", more, wanted, EXACT)
+        given = (ASKED[:, 1:] < X).any(-1)
+        same("facts beyond the widest", int(matching(NAMES, base, ASKED, most)[2][given].sum()), 0, EXACT)
+
+    mutant = Mutant("counts none that has no slot", mutants.counts_nothing)
+    claim = (
+        "It counts the facts that have no slot; with the widest count of slots there is none where a constant is given."
+    )
+    return _law("counts", claim, mutant, check, "facts without a slot")
+
+
+def _alone() -> Law:
+    def check(matching: Matching, program: Program, seen: Seen) -> None:
+        base = knowledge(NAMES, *program)
+        found = matching(NAMES, base, ASKED, 3)
+        seen("facts", len(program[0]))
+        for number in range(0, len(ASKED), 5):
+            alone = matching(NAMES, base, ASKED[number], 3)
+            same(f"goal {number} among {len(ASKED)}", take(found, number), alone, EXACT)
+
+    mutant = Mutant("uses as many slots as the first goal of a batch needs", mutants.as_the_first)
+    return _law("alone", "A goal in a batch has the facts that it has alone.", mutant, check, "facts")

@@ -20,7 +20,10 @@ from ..core.distributions import Categorical
 from ..core.env import auto_reset, time_limit
 from ..core.envs.cartpole import cartpole
 from ..core.envs.tabular import tabular
-from ..core.logic.knowledge import knowledge
+from ..core.logic.canonical import canonical, state_hash
+from ..core.logic.corrupt import corrupt, corruptions
+from ..core.logic.derive import derive
+from ..core.logic.knowledge import knowledge, matching
 from ..core.logic.unify import unify
 from ..core.networks import functional
 from ..core.optim import adam
@@ -28,7 +31,10 @@ from ..core.policy import ActorCritic, actor_critic_mlp
 from ..core.scan import scan
 from ..core.spaces import Box, Discrete
 from . import (
+    canonical_mutants,
     checkpoint_mutants,
+    corrupt_mutants,
+    derive_mutants,
     estimator_mutants,
     kl_mutants,
     knowledge_mutants,
@@ -40,14 +46,18 @@ from . import (
     update_mutants,
     wrapper_mutants,
 )
+from .canonical_laws import Renaming, canonical_laws
 from .categorical_laws import categorical_laws
 from .checkpoint_laws import checkpoint_laws, own_store
+from .corrupt_laws import corrupt_laws
+from .corruptions_laws import corruptions_laws
+from .derive_laws import derive_laws
 from .env_laws import env_laws
 from .estimator_laws import estimator_laws
 from .gradient_laws import gradient_laws
 from .kernel_laws import kernel_laws
 from .kl_laws import kl_laws
-from .knowledge_laws import knowledge_laws
+from .knowledge_laws import knowledge_laws, matching_laws
 from .law import Mutant, Subject, Suite
 from .loss_laws import loss_laws
 from .machine_laws import machine_laws
@@ -111,6 +121,11 @@ def _logic() -> list[Family]:
     return [
         Family(unify_laws(), unify, _edits(unify_mutants.MUTANTS)),
         Family(knowledge_laws(), knowledge, _edits(knowledge_mutants.MUTANTS)),
+        Family(matching_laws(), matching),
+        Family(canonical_laws(), Renaming(canonical, state_hash), _edits(canonical_mutants.MUTANTS)),
+        Family(derive_laws(), derive, _edits(derive_mutants.MUTANTS)),
+        Family(corrupt_laws(), corrupt, _edits(corrupt_mutants.CORRUPT)),
+        Family(corruptions_laws(), corruptions, _edits(corrupt_mutants.CORRUPTIONS)),
     ]
 
 

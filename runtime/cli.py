@@ -17,21 +17,22 @@ from attrs import frozen
 from ..core.errors import ChoiceError, PurestepError, ShapeError, choose, message
 from .effects import folder
 from .recipes import RECIPES, pictures, report, session
-from .recipes.arguments import check_whole
+from .recipes.closing import Closing, Playing, closing_of
 
 A = TypeVar("A")
+C = TypeVar("C")
 GROUP = "purestep.commands"
 FLAGS = (tyro.conf.OmitArgPrefixes,)
 
 
 @frozen
-class Training(Generic[A]):
+class Training(Generic[A, C]):
     """Where a run goes, and what follows it."""
 
     arguments: Annotated[A, tyro.conf.arg(name="")]
+    closing: Annotated[C, tyro.conf.arg(name="")]
     run: Path  # the run's folder
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
-    episodes: int = 100  # of the evaluation at the end
 
 
 @frozen
@@ -50,21 +51,21 @@ def train_command(words: list[str]) -> int:
         return 0
     recipe, *words = words
     chosen = choose("purestep train", recipe, RECIPES)
-    env, seed = option(words, "--env", "cartpole"), option(words, "--seed", "0")
-    defaults = chosen.defaults(env)
-    kind: Any = Training[type(defaults)]  # type: ignore[misc]
-    given: Training[Any] = tyro.cli(
+    env, seed = option(words, f"--{chosen.world}", chosen.usual), option(words, "--seed", "0")
+    defaults, closing = chosen.defaults(env), closing_of(recipe)
+    kind: Any = Training[type(defaults), type(closing)]  # type: ignore[misc]
+    given: Training[Any, Closing] = tyro.cli(
         kind,
-        default=Training(defaults, Path("runs") / f"{env}-{recipe}-{seed}"),
+        default=Training(defaults, closing, Path("runs") / f"{Path(env).name}-{recipe}-{seed}"),
         args=words,
         prog=f"purestep train {recipe}",
-        description=f"{type(defaults).__doc__}\n\nThe defaults shown are those of --env {env}.",
+        description=f"{type(defaults).__doc__}\n\nThe defaults shown are those of --{chosen.world} {env}.",
         config=FLAGS,
     )
     plan = session.plan(recipe, given.arguments)
     say(f"{recipe} on {env} for {plan.steps():,} steps, into {given.run}")
     return _through(
-        given.run, given.episodes, lambda: session.start(given.run, plan, overwrite=given.overwrite, notice=say)
+        given.run, given.closing, lambda: session.start(given.run, plan, overwrite=given.overwrite, notice=say)
     )
 
 
@@ -78,14 +79,17 @@ def resume_command(words: list[str]) -> int:
             run: the run's folder
             episodes: of the evaluation at the end
         """
-        return _through(run, episodes, lambda: session.resume(run, notice=say))
+        closing = closing_of(session.recipe_of(run))
+        if isinstance(closing, Playing):
+            closing = Playing(episodes)
+        return _through(run, closing, lambda: session.resume(run, notice=say))
 
     return tyro.cli(resume, args=words, prog="purestep resume")
 
 
-def _through(run: Path, episodes: int, work: Callable[[], session.Outcome]) -> int:
+def _through(run: Path, closing: Closing, work: Callable[[], session.Outcome]) -> int:
     """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
-    check_whole("--episodes", episodes, 1)
+    closing.check()
     try:
         outcome = work()
     except KeyboardInterrupt:
@@ -95,7 +99,7 @@ def _through(run: Path, episodes: int, work: Callable[[], session.Outcome]) -> i
     if outcome.loop.interrupted:
         say(f"interrupted after {outcome.steps:,} steps and saved; go on with: purestep resume {run}")
         return 130
-    print(f"evaluation: {report.evaluated(run, episodes=episodes).line()}")
+    print(f"evaluation: {closing.tell(run)}")
     try:
         print(f"learning curve: {pictures.picture([run], run / folder.PICTURE)}")
     except ShapeError as nothing:

@@ -1,8 +1,9 @@
 """How a compiled loop is written in C++: its inputs are borrowed, where the compiler's own code copies a handle for each.
 
 The compiler's own code does so for the condition and for the body in every turn, which is a tenth of a turn of a small step.
-It also gives C++ that does not build when the last reader of a loop's output could take its memory over, and it frees the
-same handle in every turn when an input is the whole of another tensor. What is written here does neither.
+It also gives C++ that does not build when the last reader of a loop's output could take its memory over, frees the same
+handle in every turn when an input is the whole of another tensor, and crashes where two parts of the carry become the same
+constant. What is written here does none of that.
 """
 
 import contextlib
@@ -115,10 +116,15 @@ def _write_body(code: Any, body: Any, slots: list[str]) -> None:
         else:
             code.writeline(f"auto& {name} = {slot};")
     _inline(code, body)
-    for output, slot in changed:
-        reference = output.codegen_reference()
+    references = [output.codegen_reference() for output, _ in changed]
+    # The compiler makes equal constants one: the first slot takes it over, so the others need copies before.
+    repeated = {slot for number, (_, slot) in enumerate(changed) if references[number] in references[:number]}
+    for reference, (_, slot) in zip(references, changed, strict=True):
+        if slot in repeated:
+            _copy(code, f"{slot}_copy", reference)
+    for reference, (_, slot) in zip(references, changed, strict=True):
         code.writeline(f"{slot}.reset();")
-        code.writeline(f"{slot} = std::move({reference});")
+        code.writeline(f"{slot} = std::move({f'{slot}_copy' if slot in repeated else reference});")
 
 
 def _is(output: Any, name: str) -> bool:
@@ -133,6 +139,12 @@ def _is(output: Any, name: str) -> bool:
 def _own(code: Any, name: str, source: str) -> None:
     code.writeline(f"AtenTensorHandle {name}_handle;")
     code.writeline(f"AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_assign_tensors_out({source}, &{name}_handle));")
+    code.writeline(f"RAIIAtenTensorHandle {name}({name}_handle);")
+
+
+def _copy(code: Any, name: str, source: str) -> None:
+    code.writeline(f"AtenTensorHandle {name}_handle;")
+    code.writeline(f"AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_clone({source}, &{name}_handle));")
     code.writeline(f"RAIIAtenTensorHandle {name}({name}_handle);")
 
 

@@ -59,10 +59,12 @@ def trainer(
     """Trains `algorithm` on `envs` copies of `env`, a single world that does not reset itself, `horizon` steps at a time.
 
     Metrics are those of the algorithm and: episodes (finished in the iteration), return_sum and length_sum over them, and
-    finite, 1 where parameters and rewards are. `reset` is the mode of `auto_reset`, `unroll` that of `rollout`.
+    finite, 1 where parameters and rewards are. `reset` is the mode of `auto_reset`, or "own" for an env that begins a new
+    episode by itself; `unroll` is that of `rollout`.
     Raises: what `validate` does of the env.
     """
-    worlds_env = batched(auto_reset(validate(env), reset), envs)
+    checked = validate(env)
+    worlds_env = batched(checked if reset == "own" else auto_reset(checked, reset), envs)
     act = rollout(worlds_env, model, horizon, unroll=unroll)
     scaling = normalizer or identity()
 

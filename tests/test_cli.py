@@ -19,6 +19,7 @@ from purestep.runtime.effects import folder
 from purestep.runtime.effects.files import lock
 from purestep.runtime.recipes import RECIPES, session, world
 from purestep.runtime.recipes.arguments import flag, flatten
+from purestep.runtime.recipes.closing import closing_of
 from purestep.runtime.recipes.machine import Loop
 
 TINY = ["--steps", "96", "--envs", "2", "--horizon", "8", "--hidden", "8", "--backend", "none", "--episodes", "4"]
@@ -57,7 +58,8 @@ def test_help_of_train_names_the_recipes(capsys: Said) -> None:
 def test_help_of_a_recipe_explains_every_flag(recipe: str, capsys: Said) -> None:
     assert cli.main(["train", recipe, "--help"]) == 0
     text = capsys.readouterr().out
-    names = [*flatten(RECIPES[recipe].defaults("cartpole")), "run", "overwrite", "episodes"]
+    chosen = RECIPES[recipe]
+    names = [*flatten(chosen.defaults(chosen.usual)), *flatten(closing_of(recipe)), "run", "overwrite"]
     assert [name for name in names if flag(name) not in text] == []
     assert "learning_rate" not in text
 

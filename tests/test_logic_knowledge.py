@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from purestep.core.errors import ShapeError
-from purestep.core.logic.knowledge import contains, knowledge, rows_of
+from purestep.core.logic.knowledge import contains, knowledge, matching, rows_of, widest
 from purestep.core.logic.terms import vocabulary
-from purestep.properties import check, knowledge_laws
+from purestep.properties import check, knowledge_laws, matching_laws
 from purestep.properties.compare import EXACT, same
 
 from .conftest import Compiled
@@ -16,6 +16,7 @@ FACTS = torch.tensor([[2, 1, 2], [1, 2, 1], [1, 1, 1]])
 HEADS, BODIES = torch.tensor([[2, 3, 4], [1, 3, 3]]), torch.tensor([[[1, 3, 4], [0, 0, 0]], [[1, 3, 1], [2, 1, 3]]])
 
 test_knowledge = check(knowledge_laws(), knowledge)
+test_matching = check(matching_laws(), matching)
 
 
 def test_bodies_without_heads_are_refused() -> None:
@@ -23,14 +24,19 @@ def test_bodies_without_heads_are_refused() -> None:
         knowledge(NAMES, FACTS, HEADS, BODIES[:1])
 
 
+def test_the_widest_of_nothing_is_nothing() -> None:
+    assert [int(count) for count in widest(knowledge(NAMES, FACTS[:0], HEADS[:0], BODIES[:0]))] == [0, 0]
+
+
 def test_compiled_is_eager(compiled: Compiled) -> None:
     base = knowledge(NAMES, FACTS, HEADS, BODIES)
     atoms = torch.cartesian_prod(torch.arange(NAMES.end + 1), torch.arange(NAMES.base), torch.arange(NAMES.base))
 
     def ask(atoms: torch.Tensor) -> object:
-        return contains(NAMES, base, atoms, FACTS[:1]), rows_of(base.rule_start, atoms[:, 0])
+        found = matching(NAMES, base, atoms, 2)
+        return contains(NAMES, base, atoms, FACTS[:1]), rows_of(base.rule_start, atoms[:, 0]), found
 
-    known, (start, count) = compiled(ask)(atoms)
-    same("compiled", (known, (start, count)), ask(atoms), EXACT)
+    known, (start, count), (numbers, among, more) = compiled(ask)(atoms)
+    same("compiled", (known, (start, count), (numbers, among, more)), ask(atoms), EXACT)
     assert known.sum() == 2
     assert (start.max(), count.sum()) == (1, 2 * NAMES.base**2)

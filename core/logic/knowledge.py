@@ -5,21 +5,25 @@ from torch import Tensor
 
 from ..errors import ShapeError, message
 from ..record import record, tensor
-from .terms import PADDING, Vocabulary, pack
+from .terms import PADDING, Vocabulary, is_variable, pack
 
 LARGEST = (1 << 63) - 1  # no atom's number: see `vocabulary`
 
 
 @record
 class Knowledge:
-    """Facts, and rules head <- body whose variables are counted from the first of the vocabulary."""
+    """Facts, and rules head <- body whose variables are counted from the first of the vocabulary.
+
+    After the last fact and the last rule comes a row of padding, which stands for none.
+    """
 
     facts: Tensor = tensor("* F 3", "int")  # sorted, each once
-    keys: Tensor = tensor("* K", "int")  # the facts' packed numbers, and one beyond all of them
-    fact_start: Tensor = tensor("* P", "int")  # facts of predicate p are fact_start[p] .. fact_start[p + 1] - 1
+    keys: Tensor = tensor("* F", "int")  # their packed numbers, and one beyond all of them
+    second_keys: Tensor = tensor("* F", "int")  # likewise with the arguments exchanged, sorted
+    second_facts: Tensor = tensor("* F", "int")  # which facts those are
     heads: Tensor = tensor("* R 3", "int")
     bodies: Tensor = tensor("* R M 3", "int")  # padded at the end
-    rule_start: Tensor = tensor("* P", "int")  # likewise
+    rule_start: Tensor = tensor("* P", "int")  # rules of predicate p are rule_start[p] .. rule_start[p + 1] - 1
 
 
 def knowledge(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
@@ -32,8 +36,8 @@ def knowledge(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -
     >>> names = vocabulary(["p"], ["a", "b"], variables=2)
     >>> base = knowledge(names, torch.tensor([[1, 2, 1], [1, 1, 2], [1, 2, 1]]),
     ...                  torch.tensor([[1, 3, 4]]), torch.tensor([[[1, 4, 3]]]))  # p(X, Y) <- p(Y, X)
-    >>> base.facts.tolist(), base.fact_start.tolist()
-    ([[1, 1, 2], [1, 2, 1]], [0, 0, 2])
+    >>> base.facts.tolist(), base.rule_start.tolist()
+    ([[1, 1, 2], [1, 2, 1], [0, 0, 0]], [0, 0, 1])
     """
     if heads.shape[0] != bodies.shape[0] or bodies.ndim != 3:
         remedy = "pass one row of body atoms for each head"
@@ -42,22 +46,23 @@ def knowledge(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -
         )
     keys, positions = torch.unique(pack(names, facts), return_inverse=True)
     ordered = facts.new_zeros((len(keys), 3)).index_copy(0, positions, facts)
+    second_keys, second_facts = torch.sort(pack(names, ordered[:, [0, 2, 1]]))
     order = torch.sort(heads[:, 0], stable=True).indices
+    starts = torch.arange(len(names.predicates) + 2, device=heads.device)
     return Knowledge(
-        facts=ordered,
-        keys=torch.cat([keys, keys.new_full((1,), LARGEST)]),
-        fact_start=_starts(names, ordered[:, 0]),
-        heads=heads[order],
-        bodies=bodies[order],
-        rule_start=_starts(names, heads[order, 0]),
+        facts=_and(ordered, PADDING),
+        keys=_and(keys, LARGEST),
+        second_keys=_and(second_keys, LARGEST),
+        second_facts=_and(second_facts, len(keys)),
+        heads=_and(heads[order], PADDING),
+        bodies=_and(bodies[order], PADDING),
+        rule_start=torch.searchsorted(heads[order, 0].contiguous(), starts),
     )
 
 
-def _starts(names: Vocabulary, predicates: Tensor) -> Tensor:
-    """Where each predicate's rows begin in a sorted column, from padding's to where those of the last predicate end."""
-    return torch.searchsorted(
-        predicates.contiguous(), torch.arange(len(names.predicates) + 2, device=predicates.device)
-    )
+def _and(rows: Tensor, last: int) -> Tensor:
+    """The rows and one more, of this number."""
+    return torch.cat([rows, rows.new_full((1, *rows.shape[1:]), last)])
 
 
 def contains(names: Vocabulary, base: Knowledge, atoms: Tensor, excluded: Tensor | None = None) -> Tensor:
@@ -74,8 +79,57 @@ def contains(names: Vocabulary, base: Knowledge, atoms: Tensor, excluded: Tensor
     return known if excluded is None else known & (atoms != excluded).any(-1)
 
 
+def matching(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Facts with the goal's constants in their places: int64 [*, 3] -> numbers [*, K], which of them count [*, K], and how many
+    more there are [*], for K = `slots`.
+
+    They are found by search among the facts sorted by their first and by their second argument, and come in that order.
+    A goal with twice the same variable gets all of its predicate's facts.
+
+    >>> from .terms import vocabulary
+    >>> names, none = vocabulary(["p"], ["a", "b"], variables=1), torch.zeros(0, 3, dtype=torch.int64)
+    >>> base = knowledge(names, torch.tensor([[1, 1, 1], [1, 1, 2], [1, 2, 1]]), none, none[:, None])
+    >>> matching(names, base, torch.tensor([1, 3, 1]), 3)  # p(X, a)
+    (tensor([0, 2, 3]), tensor([ True,  True, False]), tensor(0))
+    """
+    predicate, first, second = goal.unbind(-1)
+    free, other_free = is_variable(names, first), is_variable(names, second)
+    exchanged = free & ~other_free
+    leading, other = torch.where(exchanged, second, first), torch.where(exchanged, first, second)
+    bound, all_bound = ~(free & other_free), ~(free | other_free)
+    low = pack(names, torch.stack([predicate, torch.where(bound, leading, 0), torch.where(all_bound, other, 0)], -1))
+    high = low + torch.where(all_bound, 1, torch.where(bound, names.base, names.base**2))
+    start, end = (
+        torch.where(exchanged, torch.searchsorted(base.second_keys, at), torch.searchsorted(base.keys, at))
+        for at in (low.contiguous(), high.contiguous())
+    )
+    places = start[..., None] + torch.arange(slots, device=goal.device)
+    among = places < end[..., None]
+    places = torch.where(among, places, base.keys.shape[0] - 1)
+    numbers = torch.where(exchanged[..., None], base.second_facts[places], places)
+    return numbers, among, (end - start - slots).clamp_min(0)
+
+
+def widest(base: Knowledge) -> tuple[Tensor, Tensor]:
+    """The most facts that share a predicate and an argument, and the most rules of one predicate: int64 [], [].
+
+    So many slots are enough for `matching` wherever a goal has a constant.
+
+    >>> from .terms import vocabulary
+    >>> names, none = vocabulary(["p"], ["a", "b"], variables=1), torch.zeros(0, 3, dtype=torch.int64)
+    >>> widest(knowledge(names, torch.tensor([[1, 1, 1], [1, 1, 2], [1, 2, 1]]), none, none[:, None]))
+    (tensor(2), tensor(0))
+    """
+    counts = [torch.unique(base.facts[:-1, [0, place]], dim=0, return_counts=True)[1] for place in (1, 2)]
+    return _most(torch.cat(counts)), _most(base.rule_start[1:] - base.rule_start[:-1])
+
+
+def _most(counts: Tensor) -> Tensor:
+    return torch.cat([counts, counts.new_zeros(1)]).max()
+
+
 def rows_of(starts: Tensor, predicate: Tensor) -> tuple[Tensor, Tensor]:
-    """Where a predicate's facts or rules begin and how many there are: int64 [*] -> [*], [*]. Marks and padding have none.
+    """Where a predicate's rules begin and how many there are: int64 [*] -> [*], [*]. Marks and padding have none.
 
     >>> rows_of(torch.tensor([0, 0, 3, 4]), torch.tensor([1, 2, 5]))
     (tensor([0, 3, 0]), tensor([3, 1, 0]))

@@ -33,6 +33,21 @@ def names_variable(word: str) -> bool:
     return word[:1].isupper() or word[:1] == "_"
 
 
+def check_rule(where: str, rule: Rule) -> Rule:
+    """Returns the rule if it has a body that binds every variable of its head. Raises: ChoiceError.
+
+    >>> check_rule("rule 1", Rule(("p", "X", "a"), (("q", "b", "X"),)))
+    Rule(head=('p', 'X', 'a'), body=(('q', 'b', 'X'),))
+    """
+    bound = {word for atom in rule.body for word in atom[1:]}
+    loose = [word for word in rule.head[1:] if names_variable(word) and word not in bound]
+    if loose or not rule.body:
+        got = f"{rule}, which leaves {loose[0]} open" if rule.body else f"{rule.head} without a body"
+        wanted, remedy = "a body that binds every variable of the head", "add an atom to it, or make the head a fact"
+        raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
+    return rule
+
+
 def encode_rules(names: Vocabulary, rules: Sequence[Rule]) -> tuple[Tensor, Tensor]:
     """Rules as numbers: R rules -> heads int64 [R, 3], bodies [R, M, 3], M the longest body's atoms (at least 1).
 
@@ -58,14 +73,9 @@ def encode_rules(names: Vocabulary, rules: Sequence[Rule]) -> tuple[Tensor, Tens
 
 
 def _numbered(names: Vocabulary, rule: Rule, where: str) -> list[tuple[int, int, int]]:
+    check_rule(where, rule)
     atoms = (rule.head, *rule.body)
     variables = list(dict.fromkeys(word for atom in atoms for word in atom[1:] if names_variable(word)))
-    bound = {word for atom in rule.body for word in atom[1:]}
-    loose = [word for word in rule.head[1:] if names_variable(word) and word not in bound]
-    if loose or not rule.body:
-        got = f"{rule}, which leaves {loose[0]} open" if loose else f"{rule.head} without a body"
-        wanted, remedy = "a body that binds every variable of the head", "add an atom to it, or make the head a fact"
-        raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
     if len(variables) > names.variables:
         remedy = "make the vocabulary with more variables"
         raise ChoiceError(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import attrs
 from attrs import evolve, frozen
@@ -48,12 +48,31 @@ class Process:
     backend: Literal["inductor", "aot_eager", "none"] = "inductor"  # of the compiler; "none" is slow and easy to debug
 
 
-def iteration_steps(experience: Experience) -> int:
+class Sized(Protocol):
+    """What says how much is experienced."""
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run."""
+        ...
+
+    @property
+    def envs(self) -> int:
+        """Worlds that are played side by side."""
+        ...
+
+    @property
+    def horizon(self) -> int:
+        """Steps in each of them from one update to the next."""
+        ...
+
+
+def iteration_steps(experience: Sized) -> int:
     """Steps in the environment from one update to the next."""
     return experience.envs * experience.horizon
 
 
-def loop_of(experience: Experience, process: Process) -> Loop:
+def loop_of(experience: Sized, process: Process) -> Loop:
     """Where the run begins, with its length and its chunks."""
     return plan(math.ceil(experience.steps / iteration_steps(experience)), process.checkpoints)
 

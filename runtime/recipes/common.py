@@ -21,6 +21,7 @@ class Pipeline:
     model: ActorCritic
     normalizer: Normalizer
     trainer: Trainer
+    content: str = ""  # what beside its arguments decides the run: a digest of the files it learns from
 
 
 @frozen
@@ -30,6 +31,8 @@ class Recipe:
     about: str
     defaults: Callable[[str], Any]  # an environment's name -> arguments
     pipeline: Callable[[Any], Pipeline]  # arguments -> parts; raises for arguments that make no sense
+    world: str = "env"  # the argument that names the world
+    usual: str = "cartpole"  # the world where none is named
 
 
 def network(env: Env[Any, Any], learner: Learner) -> ActorCritic:

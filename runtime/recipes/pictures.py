@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import ChoiceError, message
+from ...core.errors import ChoiceError, choose, message
 from ..effects import folder
 from ..effects.metrics import read
 from ..effects.plot import learning_curve
+from . import RECIPES
 from .defaults import SOLVED
 
 APART = ("seed", "threads", "checkpoints", "backend")  # what may differ between runs of one kind
@@ -23,7 +24,7 @@ def picture(runs: Sequence[Path], out: Path) -> Path:
     kinds: dict[str, list[Path]] = {}
     for run, label in labels(described).items():
         kinds.setdefault(label, []).append(_reported(run))
-    envs = {str(arguments["env"]) for arguments in described.values()}
+    envs = {_world(arguments) for arguments in described.values()}
     env = envs.pop() if len(envs) == 1 else ""
     rows = min(len(read(path)) for paths in kinds.values() for path in paths)
     smooth = max(1, rows // POINTS)
@@ -45,7 +46,7 @@ def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     >>> list(labels({Path("a"): one, Path("b"): {**one, "seed": 1, "gamma": 0.99}}).values())
     ['ppo e, gamma 0.9', 'ppo e, gamma 0.99']
     """
-    names = {run: f"{arguments['recipe']} {arguments['env']}" for run, arguments in described.items()}
+    names = {run: f"{arguments['recipe']} {_world(arguments)}" for run, arguments in described.items()}
     result = {}
     for run, arguments in described.items():
         alike = [other for path, other in described.items() if names[path] == names[run]]
@@ -56,6 +57,10 @@ def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
         ]
         result[run] = ", ".join([names[run], *(f"{name.replace('_', ' ')} {arguments[name]}" for name in differing)])
     return result
+
+
+def _world(arguments: Mapping[str, Any]) -> str:
+    return str(arguments[choose("arguments: recipe", str(arguments["recipe"]), RECIPES).world])
 
 
 def _title(described: Mapping[Path, Mapping[str, Any]], env: str) -> str:

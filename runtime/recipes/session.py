@@ -64,21 +64,23 @@ def plan(recipe: str, arguments: Any) -> Plan:
     chosen = choose("recipe", recipe, RECIPES)
     pipeline = chosen.pipeline(arguments)
     torch.set_num_threads(arguments.process.threads)
-    return Plan(recipe, arguments, pipeline, _facts(recipe, arguments))
+    return Plan(recipe, arguments, pipeline, _facts(recipe, arguments, pipeline.content))
 
 
-def _facts(recipe: str, arguments: Any) -> dict[str, str]:
+def _facts(recipe: str, arguments: Any, content: str) -> dict[str, str]:
     indifferent = {"seed": 0, "checkpoints": 1} | ({} if arguments.learner.anneal else {"steps": 1})
     decisive = flatten(changed(arguments, indifferent))
     chunk = loop_of(arguments.experience, arguments.process).chunk
-    return {"lowering": arguments.process.backend, "program": fingerprint(recipe, decisive, chunk)}
+    known = (content,) if content else ()
+    return {"lowering": arguments.process.backend, "program": fingerprint(recipe, decisive, chunk, *known)}
 
 
 def planned(described: Mapping[str, Any]) -> Plan:
     """The plan of a run, from what its checkpoints hold. Raises: CheckpointError, ChoiceError."""
     values = dict(described)
     recipe = str(values.pop("recipe", ""))
-    defaults = choose("checkpoint: recipe", recipe, RECIPES).defaults(str(values.get("env", "")))
+    chosen = choose("checkpoint: recipe", recipe, RECIPES)
+    defaults = chosen.defaults(str(values.get(chosen.world, "")))
     differing = sorted(flatten(defaults).keys() ^ values.keys())
     if differing:
         remedy = "use the version of purestep that wrote it"
@@ -100,6 +102,11 @@ def newest(run: Path) -> Path:
         remedy = "train it: purestep train ppo --run " + str(run)
         raise CheckpointError(message(str(run), got="without a checkpoint", wanted="a run with one", remedy=remedy))
     return found
+
+
+def recipe_of(run: Path) -> str:
+    """The recipe that a run follows. Raises: CheckpointError."""
+    return str(describe(newest(run)).metadata.get("recipe", ""))
 
 
 def start(run: Path, plan: Plan, *, overwrite: bool, notice: Notice) -> Outcome:

@@ -1,0 +1,44 @@
+"""A world of proofs small enough to follow by hand: four countries, two regions, one rule."""
+
+from typing import Any
+
+from .corrupt import TAIL, domains, known_atoms
+from .derive import Widths
+from .knowledge import knowledge
+from .rules import Rule, encode_rules
+from .state import Game, ProofWorld
+from .terms import encode, vocabulary
+
+FACTS = (
+    ("in", "france", "europe"),
+    ("in", "peru", "america"),
+    ("borders", "spain", "france"),
+    ("borders", "portugal", "spain"),
+)
+QUERIES = (("in", "spain", "europe"), ("in", "portugal", "europe"))
+RULE = Rule(("in", "X", "Z"), (("borders", "X", "Y"), ("in", "Y", "Z")))
+REGIONS = ("america", "europe")
+
+
+def borders(**changes: Any) -> tuple[Game, ProofWorld]:
+    """A country lies where its neighbour lies. Spain's proof takes two moves, Portugal's three; regions make negatives.
+
+    `changes` are to the rules of the game.
+
+    >>> game, world = borders(max_depth=5)
+    >>> game.names.constants
+    ('america', 'europe', 'france', 'peru', 'portugal', 'spain')
+    >>> world.queries.tolist()  # in(spain, europe), in(portugal, europe)
+    [[2, 6, 2], [2, 5, 2]]
+    """
+    names = vocabulary(
+        [atom[0] for atom in FACTS], [constant for atom in (*FACTS, *QUERIES) for constant in atom[1:]], variables=7
+    )
+    game = Game(**{"names": names, "widths": Widths(2, 2, 1, 1), "argument": "tail", **changes})
+    world = ProofWorld(
+        base=knowledge(names, encode(names, FACTS), *encode_rules(names, [RULE])),
+        queries=encode(names, QUERIES),
+        within=domains(names, {("in", TAIL): REGIONS}),
+        known=known_atoms(names, encode(names, FACTS + QUERIES)),
+    )
+    return game, world

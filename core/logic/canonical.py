@@ -1,0 +1,75 @@
+"""States up to the names of their variables: variables renamed in the order of appearance, and a hash of what results."""
+
+import torch
+from torch import Tensor
+
+from .terms import Vocabulary, is_variable, pack
+
+# Odd multipliers of a 64-bit mixer, as signed numbers; `state_hash` names the source.
+GOLDEN, FIRST, SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
+POSITIVE = (1 << 63) - 1
+
+
+def canonical(names: Vocabulary, atoms: Tensor) -> Tensor:
+    """The same atoms with variables n+1, n+2, ... in the order in which they first appear: int64 [*, A, 3] -> [*, A, 3].
+
+    Two states are the same up to renaming exactly where these are equal.
+
+    >>> from .terms import vocabulary
+    >>> names = vocabulary(["p"], ["a"], variables=9)
+    >>> canonical(names, torch.tensor([[1, 9, 1], [1, 5, 9], [0, 0, 0]]))
+    tensor([[1, 2, 1],
+            [1, 3, 2],
+            [0, 0, 0]])
+    """
+    terms = atoms[..., 1:].flatten(-2)
+    size = terms.shape[-1]
+    place = torch.arange(size, device=atoms.device)
+    same = terms[..., :, None] == terms[..., None, :]
+    repeated = (same & (place[None, :] < place[:, None])).any(-1)
+    fresh = is_variable(names, terms) & ~repeated
+    number = fresh.to(torch.int64).cumsum(-1)
+    # Of the places that hold the same variable exactly one is its first.
+    own = torch.where(same & fresh[..., None, :], number[..., None, :], 0).sum(-1)
+    renamed = torch.where(is_variable(names, terms), len(names.constants) + own, terms)
+    return torch.cat([atoms[..., :1], renamed.reshape(atoms[..., 1:].shape)], -1)
+
+
+def variables_in(names: Vocabulary, atoms: Tensor) -> Tensor:
+    """How many variables canonical atoms use: int64 [*, A, 3] -> [*].
+
+    >>> from .terms import vocabulary
+    >>> variables_in(vocabulary(["p"], ["a"], variables=9), torch.tensor([[1, 2, 1], [1, 3, 2]]))
+    tensor(2)
+    """
+    return (atoms[..., 1:].amax((-1, -2)) - len(names.constants)).clamp_min(0)
+
+
+def state_hash(names: Vocabulary, atoms: Tensor) -> Tensor:
+    """A hash of canonical atoms in their order, at least 1: int64 [*, A, 3] -> [*].
+
+    h_0 = 0,    h_i = mix(h_{i-1} + golden + packed atom i)
+
+    with the mixing function of SplitMix64, whose bits all depend on all; two different states share a hash with probability
+    2^-63. Source: Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators".
+
+    >>> from .terms import vocabulary
+    >>> names, state = vocabulary(["p"], ["a"], variables=9), torch.tensor([[1, 2, 1], [1, 3, 2]])
+    >>> state_hash(names, state) == state_hash(names, state.flip(0))
+    tensor(False)
+    """
+    value = torch.zeros_like(atoms[..., 0, 0])
+    for packed in pack(names, atoms).unbind(-1):
+        value = _mix(value + packed + GOLDEN)
+    return (value & POSITIVE).clamp_min(1)
+
+
+def _mix(value: Tensor) -> Tensor:
+    value = (value ^ _shifted(value, 30)) * FIRST
+    value = (value ^ _shifted(value, 27)) * SECOND
+    return value ^ _shifted(value, 31)
+
+
+def _shifted(value: Tensor, places: int) -> Tensor:
+    """To the right, with zeros coming in."""
+    return (value >> places) & ((1 << (64 - places)) - 1)

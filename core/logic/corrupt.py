@@ -1,0 +1,140 @@
+"""Negatives: atoms with one argument replaced, filtered against what is known to be true."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from .. import keys
+from ..errors import ChoiceError, choose, message
+from ..keys import Key
+from ..record import record, tensor
+from .knowledge import LARGEST
+from .terms import PADDING, Vocabulary, pack
+
+HEAD, TAIL = 0, 1  # which argument is replaced
+
+
+@record
+class Domains:
+    """Which constants may stand in each argument of each predicate."""
+
+    members: Tensor = tensor("* D", "int")  # constants, one domain after the other
+    start: Tensor = tensor("* P 2", "int")  # where the domain of [predicate, argument] begins
+    count: Tensor = tensor("* P 2", "int")  # how many it has
+
+
+def domains(names: Vocabulary, members: Mapping[tuple[str, int], Sequence[str]] | None = None) -> Domains:
+    """Domains by predicate and argument (0 the first, 1 the second); all constants where none is given.
+
+    Raises: ChoiceError for an unknown predicate or constant, or a domain without members.
+
+    >>> from .terms import vocabulary
+    >>> names = vocabulary(["p"], ["a", "b", "c"], variables=0)
+    >>> domains(names, {("p", TAIL): ["c"]})
+    Domains(members=tensor([1, 2, 3, 3]), start=tensor([[0, 0],
+            [0, 3]]), count=tensor([[3, 3],
+            [3, 1]]))
+    """
+    numbers = {name: number for number, name in enumerate(names.constants, 1)}
+    predicates = {name: number for number, name in enumerate(names.predicates, 1)}
+    rows = list(numbers.values())
+    start = [[0, 0] for _ in range(len(predicates) + 1)]
+    count = [[len(rows), len(rows)] for _ in start]
+    for (predicate, argument), constants in (members or {}).items():
+        own = sorted({choose(f"domain of {predicate}: constant", constant, numbers) for constant in constants})
+        if not own:
+            remedy = "leave it out to mean all constants"
+            raise ChoiceError(message(f"domain of {predicate}", got="empty", wanted="constants", remedy=remedy))
+        place = choose("domain: predicate", predicate, predicates)
+        start[place][argument], count[place][argument] = len(rows), len(own)
+        rows += own
+    return Domains(members=torch.tensor(rows, dtype=torch.int64), start=torch.tensor(start), count=torch.tensor(count))
+
+
+def known_atoms(names: Vocabulary, atoms: Tensor) -> Tensor:
+    """The sorted packed numbers of atoms known to be true, as `corrupt` wants them: int64 [N, 3] -> [N' + 1].
+
+    >>> from .terms import vocabulary
+    >>> known_atoms(vocabulary(["p"], ["a"], variables=0), torch.tensor([[1, 1, 1], [1, 1, 1]]))[:1]
+    tensor([7])
+    """
+    numbers = torch.unique(pack(names, atoms))
+    return torch.cat([numbers, numbers.new_full((1,), LARGEST)])
+
+
+def is_known(names: Vocabulary, known: Tensor, atoms: Tensor) -> Tensor:
+    """Whether atoms are among `known_atoms`: int64 [*, 3] -> bool [*].
+
+    >>> from .terms import vocabulary
+    >>> names = vocabulary(["p"], ["a"], variables=0)
+    >>> is_known(names, known_atoms(names, torch.tensor([[1, 1, 1]])), torch.tensor([[1, 1, 1], [0, 0, 0]]))
+    tensor([ True, False])
+    """
+    wanted = pack(names, atoms).contiguous()
+    return known[torch.searchsorted(known, wanted)] == wanted
+
+
+def replaced(atom: Tensor, argument: Tensor, constant: Tensor) -> Tensor:
+    """Atoms with one argument replaced: int64 [*, 3], 0 or 1 [*], [*] -> [*, 3].
+
+    >>> replaced(torch.tensor([1, 5, 6]), torch.tensor(TAIL), torch.tensor(9))
+    tensor([1, 5, 9])
+    """
+    place = torch.arange(3, device=atom.device)
+    return torch.where(place == argument[..., None] + 1, constant[..., None], atom)
+
+
+def corrupt(
+    names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Tensor, key: Key, *, tries: int = 16
+) -> tuple[Tensor, Tensor]:
+    """A negative for each atom: int64 [*, 3], argument [*], key [*, 2] -> (int64 [*, 3], found bool [*]).
+
+    Constants are drawn from the argument's domain, `tries` of them at once; the first that makes no known atom is taken,
+    so that each constant that may be taken is equally likely. Where none of them may, the atom comes back as it was and
+    `found` is false: it is for the caller to treat it as the positive that it is.
+
+    >>> from .terms import vocabulary
+    >>> names = vocabulary(["p"], ["a", "b"], variables=0)
+    >>> atom = torch.tensor([1, 1, 2])
+    >>> corrupt(names, domains(names), known_atoms(names, atom[None]), atom, torch.tensor(TAIL), torch.tensor([1, 0]))
+    (tensor([1, 1, 1]), tensor(True))
+    """
+    predicate = atom[..., 0]
+    start, count = within.start[predicate, argument], within.count[predicate, argument]
+    drawn = keys.randint(key, (tries,), 0, count[..., None])
+    tried = replaced(atom[..., None, :], argument[..., None], within.members[start[..., None] + drawn])
+    allowed = ~is_known(names, known, tried) & (tried != atom[..., None, :]).any(-1)
+    taken = allowed.to(torch.int64).argmax(-1)
+    chosen = tried.gather(-2, taken[..., None, None].expand(*taken.shape, 1, 3))[..., 0, :]
+    found = allowed.any(-1)
+    return torch.where(found[..., None], chosen, atom), found
+
+
+def corruptions(
+    names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
+) -> Tensor:
+    """The atom's negatives in a random order, each once: int64 [*, 3], key [*, 2] -> [*, `most`, 3], padded at the end.
+
+    All constants of the largest domain are looked at, so that with as many places as that has members none is missing.
+
+    >>> from .terms import vocabulary
+    >>> names = vocabulary(["p"], ["a", "b", "c"], variables=0)
+    >>> atom = torch.tensor([1, 1, 2])
+    >>> corruptions(names, domains(names), known_atoms(names, atom[None]), atom, TAIL, 3, torch.tensor([1, 0]))
+    tensor([[1, 1, 3],
+            [1, 1, 1],
+            [0, 0, 0]])
+    """
+    predicate = atom[..., 0]
+    start, count = within.start[predicate, argument], within.count[predicate, argument]
+    places = torch.arange(within.members.shape[0], device=atom.device)
+    constants = within.members[torch.where(places < count[..., None], start[..., None] + places, 0)]
+    side = torch.full_like(constants, argument)
+    every = replaced(atom[..., None, :], side, constants)
+    allowed = (places < count[..., None]) & ~is_known(names, known, every) & (every != atom[..., None, :]).any(-1)
+    order = torch.where(allowed, keys.uniform(key, (places.shape[0],)), 2.0)
+    chosen = torch.sort(order, stable=True, dim=-1).indices[..., :most]
+    negatives = every.gather(-2, chosen[..., None].expand(*chosen.shape, 3))
+    kept = torch.where(allowed.gather(-1, chosen)[..., None], negatives, PADDING)
+    return torch.nn.functional.pad(kept, (0, 0, 0, most - kept.shape[-2]))

@@ -1,0 +1,187 @@
+"""One step of resolution: every state that follows from a state by its first goal, in tensors of fixed width."""
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from ..record import record, tensor
+from .canonical import canonical
+from .knowledge import Knowledge, contains, matching, rows_of
+from .terms import PADDING, Vocabulary, is_variable
+from .unify import substitute, unify
+
+
+@frozen
+class Widths:
+    """How much room there is. What does not fit is left out and counted."""
+
+    atoms: int  # A: goals of a state
+    successors: int  # S: states that follow from one
+    facts: int  # K: facts tried with one goal
+    rules: int  # rules tried with one goal; `widest` says how many there are
+
+    def variables(self) -> int:
+        """The variables of a canonical state's vocabulary, without those of a rule."""
+        return 2 * self.atoms
+
+
+@record
+class Successors:
+    """What follows from a state: canonical states, packed to the front."""
+
+    states: Tensor = tensor("* S A 3", "int")
+    count: Tensor = tensor("*", "int")  # how many there are, at least 1
+    origin: Tensor = tensor("* S", "int")  # 0..F-1: by that fact; F..F+R-1: by that rule; -1: by neither
+    too_long: Tensor = tensor("*", "int")  # left out: more than A goals
+    too_many: Tensor = tensor("*", "int")  # left out: no room among K facts or S states
+
+
+@record
+class _Candidates:
+    """States on their way to be successors. Leading axes [*, C]."""
+
+    atoms: Tensor = tensor("* A 3", "int")  # without goals that are known; the first A that are left
+    length: Tensor = tensor("*", "int")  # how many are left
+    exists: Tensor = tensor("*", "bool")
+    origin: Tensor = tensor("*", "int")
+
+
+def derive(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
+    """SLD resolution by the leftmost goal: canonical states int64 [*, A, 3], an atom [*, 3] that is no fact -> Successors [*].
+
+    The first goal is made one with each fact, which leaves the other goals, and with the head of each rule, renamed apart,
+    which puts the rule's body before them. Ground goals that are known facts are struck out at once; a state without goals
+    left is a proof, and where there is one, the mark of truth is the only successor. Where nothing follows it is the mark
+    of falsehood. Marks follow themselves, and falsehood follows padding. Facts come first, in the order of their numbers,
+    then rules in theirs. Source: Kowalski 1974, "Predicate logic as programming language".
+
+    >>> from .knowledge import knowledge
+    >>> from .terms import vocabulary
+    >>> names = vocabulary(["p"], ["a", "b"], variables=10)  # a, b are 1, 2; X1 is 3
+    >>> base = knowledge(names, torch.tensor([[1, 1, 2]]), torch.tensor([[1, 3, 4]]), torch.tensor([[[1, 4, 3]]]))
+    >>> found = derive(names, base, Widths(2, 2, 1, 1), torch.tensor([[1, 1, 3], [1, 1, 3]]), torch.tensor([0, 0, 0]))
+    >>> found.states[: found.count]  # p(a, X1), p(a, X1): by the fact p(a, b) and by the rule p(X, Y) <- p(Y, X)
+    tensor([[[2, 0, 0],
+             [0, 0, 0]]])
+    """
+    by_fact, crowded = _by_facts(names, base, widths, states, excluded)
+    by_rule = _by_rules(names, base, widths, states, excluded)
+    every = _Candidates(
+        atoms=torch.cat([by_fact.atoms, by_rule.atoms], -3),
+        length=torch.cat([by_fact.length, by_rule.length], -1),
+        exists=torch.cat([by_fact.exists, by_rule.exists], -1),
+        origin=torch.cat([by_fact.origin, by_rule.origin], -1),
+    )
+    return _packed(names, widths, states, every, crowded)
+
+
+def _by_facts(
+    names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor
+) -> tuple[_Candidates, Tensor]:
+    """Candidates [*, K] by facts, and how many facts were not tried [*]."""
+    goal, rest = states[..., 0, :], states[..., 1:, :]
+    numbers, among, crowded = matching(names, base, goal, widths.facts)
+    facts = base.facts[numbers]
+    found = unify(names, goal[..., None, :], facts)
+    exists = found.exists & among & (facts != excluded[..., None, :]).any(-1)
+    atoms = substitute(found, _beside(rest, numbers))
+    return _pruned(names, base, widths, atoms, excluded, exists, numbers), crowded
+
+
+def _by_rules(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> _Candidates:
+    """Candidates [*, rules] by rules."""
+    goal, rest = states[..., 0, :], states[..., 1:, :]
+    start, count = rows_of(base.rule_start, goal[..., 0])
+    slots = torch.arange(widths.rules, device=states.device)
+    among = slots < count[..., None]
+    numbers = torch.where(among, start[..., None] + slots, 0)
+    heads, bodies = (_apart(names, widths, part[numbers]) for part in (base.heads, base.bodies))
+    found = unify(names, goal[..., None, :], heads)
+    atoms = substitute(found, torch.cat([bodies, _beside(rest, numbers)], -2))
+    exists = found.exists & among
+    return _pruned(names, base, widths, atoms, excluded, exists, numbers + base.facts.shape[0] - 1)
+
+
+def _beside(rest: Tensor, numbers: Tensor) -> Tensor:
+    """The same goals for each candidate: [*, A-1, 3] and [*, C] -> [*, C, A-1, 3]."""
+    return rest[..., None, :, :].expand(*numbers.shape, *rest.shape[-2:])
+
+
+def _apart(names: Vocabulary, widths: Widths, atoms: Tensor) -> Tensor:
+    """A rule's atoms with variables that no canonical state has."""
+    terms = atoms[..., 1:]
+    moved = torch.where(is_variable(names, terms), terms + widths.variables(), terms)
+    return torch.cat([atoms[..., :1], moved], -1)
+
+
+def _pruned(
+    names: Vocabulary,
+    base: Knowledge,
+    widths: Widths,
+    atoms: Tensor,
+    excluded: Tensor,
+    exists: Tensor,
+    origin: Tensor,
+) -> _Candidates:
+    """Candidates [*, C, W, 3] without the goals that are known, those left moved to the front."""
+    known = contains(names, base, atoms, excluded[..., None, None, :])
+    kept = (atoms[..., 0] != PADDING) & ~known
+    place = kept.to(torch.int64).cumsum(-1) - 1
+    slots = torch.arange(widths.atoms, device=atoms.device)
+    moves = kept[..., None, :] & (place[..., None, :] == slots[:, None])
+    first = torch.where(moves[..., None], atoms[..., None, :, :], PADDING).sum(-2)
+    return _Candidates(atoms=first, length=kept.sum(-1), exists=exists, origin=origin)
+
+
+def _packed(names: Vocabulary, widths: Widths, states: Tensor, every: _Candidates, crowded: Tensor) -> Successors:
+    """The candidates that count, moved to the front, or the one mark that stands for them."""
+    fits = every.exists & (every.length <= widths.atoms)
+    following, count = front(fits, every.atoms, slots=widths.successors)
+    origin, _ = front(fits, every.origin, slots=widths.successors, empty=-1)
+
+    proof = every.exists & (every.length == 0)
+    proven, goal = proof.any(-1), states[..., 0, 0]
+    mark = torch.where(proven, names.true, torch.where(goal > len(names.predicates), goal, names.false))
+    alone = proven | (count == 0)
+    by, _ = front(proof, every.origin, slots=widths.successors, empty=-1)
+    only = torch.arange(widths.successors, device=states.device) == 0
+    return Successors(
+        states=torch.where(alone[..., None, None, None], marked(mark, following), canonical(names, following)),
+        count=torch.where(alone, 1, count.clamp_max(widths.successors)),
+        origin=torch.where(alone[..., None], torch.where(only & proven[..., None], by, -1), origin),
+        too_long=torch.where(proven, 0, (every.exists & (every.length > widths.atoms)).sum(-1)),
+        too_many=torch.where(proven, 0, crowded + (count - widths.successors).clamp_min(0)),
+    )
+
+
+def front(kept: Tensor, rows: Tensor, *, slots: int | None = None, empty: int = PADDING) -> tuple[Tensor, Tensor]:
+    """The rows kept, moved to the front in their order: bool [*, C], int64 [*, C, ...] -> ([*, slots, ...], how many kept [*]).
+
+    `slots` is C unless given; rows beyond it are left out, and places without a row hold `empty`.
+
+    >>> front(torch.tensor([False, True, True]), torch.tensor([5, 6, 7]), slots=1)
+    (tensor([6]), tensor(2))
+    """
+    slots = kept.shape[-1] if slots is None else slots
+    place = kept.to(torch.int64).cumsum(-1) - 1
+    spare = torch.where(kept & (place < slots), place, slots)  # what has no place goes into a last one, cut off below
+    numbers = torch.arange(kept.shape[-1], device=kept.device).expand(kept.shape)
+    chosen = place.new_zeros((*place.shape[:-1], slots + 1)).scatter(-1, spare, numbers)[..., :slots]
+    count = place[..., -1] + 1
+    used = torch.arange(slots, device=kept.device) < count[..., None]
+    wide = (...,) + (None,) * (rows.ndim - kept.ndim)
+    index = chosen[wide].expand(*chosen.shape, *rows.shape[kept.ndim :])
+    return torch.where(used[wide], rows.gather(kept.ndim - 1, index), empty), count
+
+
+def marked(mark: Tensor, like: Tensor) -> Tensor:
+    """States of one mark and nothing else, in the first place of each row: int64 [*] -> `like`'s shape [*, S, A, 3].
+
+    >>> marked(torch.tensor(7), torch.ones(2, 1, 3, dtype=torch.int64))
+    tensor([[[7, 0, 0]],
+    <BLANKLINE>
+            [[0, 0, 0]]])
+    """
+    shape = like.shape[-3:]
+    first = torch.arange(shape.numel(), device=mark.device).reshape(shape) == 0
+    return torch.where(first, mark[..., None, None, None], PADDING)

@@ -1,0 +1,128 @@
+"""Atoms and states of a proof as vectors: one learnt vector for each term and predicate, and forms that join three."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from .. import keys
+from ..errors import ChoiceError, choose, message
+from ..keys import Key
+from ..networks import Network
+from ..record import record, tensor
+from .terms import PADDING, Vocabulary
+
+Form = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@record
+class Embedding:
+    """Learnt vectors; those of padding are never read."""
+
+    predicates: Tensor = tensor("* P D", "float")  # the marks' among them
+    terms: Tensor = tensor("* N D", "float")  # constants, then variables
+
+
+def transe(predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """h + r - t: [*, D] each -> [*, D].
+
+    Source: Bordes et al. 2013, "Translating embeddings for modeling multi-relational data".
+
+    >>> transe(torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([3.0]))
+    tensor([0.])
+    """
+    return predicate + first - second
+
+
+def distmult(predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """h * r * t, entry by entry: [*, D] each -> [*, D]. Source: Yang et al. 2014, arXiv:1412.6575.
+
+    >>> distmult(torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([3.0]))
+    tensor([6.])
+    """
+    return predicate * first * second
+
+
+def _parts(vector: Tensor) -> tuple[Tensor, Tensor]:
+    """The real and the imaginary half."""
+    real, imaginary = vector.chunk(2, -1)
+    return real, imaginary
+
+
+def complex_product(predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """h * r * conj(t) of complex numbers: [*, D] each -> [*, D], the first half of D real, the second imaginary.
+
+    Source: Trouillon et al. 2016, arXiv:1606.06357 (ComplEx).
+
+    >>> complex_product(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0]), torch.tensor([0.0, 1.0]))  # 2 i conj(i)
+    tensor([2., 0.])
+    """
+    (a, b), (c, d), (e, f) = _parts(predicate), _parts(first), _parts(second)
+    real, imaginary = a * c - b * d, a * d + b * c
+    return torch.cat([real * e + imaginary * f, imaginary * e - real * f], -1)
+
+
+def rotate(predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """h * exp(i angle) - t of complex numbers, the first half of r being angles: [*, D] each -> [*, D], halves as above.
+
+    Source: Sun et al. 2019, arXiv:1902.10197 (RotatE).
+
+    >>> rotate(torch.tensor([0.0, 0.0]), torch.tensor([2.0, 1.0]), torch.tensor([1.0, 1.0]))
+    tensor([1., 0.])
+    """
+    (angle, _), (c, d), (e, f) = _parts(predicate), _parts(first), _parts(second)
+    cosine, sine = torch.cos(angle), torch.sin(angle)
+    return torch.cat([cosine * c - sine * d - e, sine * c + cosine * d - f], -1)
+
+
+FORMS: Mapping[str, Form] = {
+    "transe": transe,
+    "distmult": distmult,
+    "complex": complex_product,
+    "rotate": rotate,
+}
+
+
+def _mean(total: Tensor, count: Tensor) -> Tensor:
+    return total / count.clamp_min(1)[..., None]
+
+
+def _sum(total: Tensor, count: Tensor) -> Tensor:
+    del count
+    return total
+
+
+POOLS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {"mean": _mean, "sum": _sum}
+
+
+def state_embedding(names: Vocabulary, size: int, *, form: str = "transe", pool: str = "mean") -> Network:
+    """A vector for each state: int [*, A, 3] -> [*, size], the mean or sum over its atoms of what `form` makes of each.
+
+    Params are an `Embedding` of normal numbers with variance 1 / size. Raises: ChoiceError (a name; a size that is not even for
+    the complex forms, or below 1).
+
+    >>> from .terms import vocabulary
+    >>> network = state_embedding(vocabulary(["p"], ["a"], variables=1), 4)
+    >>> network.apply(network.init(keys.key(0)), torch.tensor([[1, 1, 2], [0, 0, 0]])).shape
+    torch.Size([4])
+    """
+    join, gather = choose("embedding: form", form, FORMS), choose("embedding: pool", pool, POOLS)
+    if size < 1 or (size % 2 and form in ("complex", "rotate")):
+        wanted = "an even number for complex and rotate, at least 1 for all"
+        raise ChoiceError(message("embedding: size", got=size, wanted=wanted, remedy="change it"))
+
+    def init(key: Key) -> Embedding:
+        predicate_key, term_key = keys.split(key)
+        scale = size**-0.5
+        return Embedding(
+            predicates=scale * keys.normal(predicate_key, (names.end + 1, size)),
+            terms=scale * keys.normal(term_key, (names.base, size)),
+        )
+
+    def apply(params: Embedding, atoms: Tensor) -> Tensor:
+        predicate, first, second = atoms.unbind(-1)
+        joined = join(params.predicates[predicate], params.terms[first], params.terms[second])
+        real = predicate != PADDING
+        return gather(torch.where(real[..., None], joined, 0.0).sum(-2), real.sum(-1))
+
+    return Network(init=init, apply=apply)

@@ -1,0 +1,130 @@
+"""Proving as a game: what may follow a state, and how a move changes it."""
+
+import torch
+from torch import Tensor
+
+from ..record import replace, select
+from ..steps import ended
+from .canonical import state_hash, variables_in
+from .derive import Successors, derive, front, marked
+from .knowledge import Knowledge
+from .rewards import reward
+from .state import Game, ProofState, remembered
+from .terms import PADDING
+
+
+def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
+    """The state with what may follow it; nothing may once the episode is over.
+
+    What follows is `derive`, without states seen in this episode (`memory`), with the mark of a proof given up where no proof
+    ended and `end_proof` allows it. States that only one follows are passed over, `skip_unary` times.
+
+    >>> from .borders import borders
+    >>> from .state import opened
+    >>> game, world = borders()
+    >>> zero, yes = torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)
+    >>> look(game, world.base, opened(game, world.queries, yes, zero, zero)).derived[0, 0]  # borders(spain, X), in(X, europe)
+    tensor([[1, 6, 7],
+            [2, 7, 2]])
+    """
+    state = _look(game, base, state)
+    for _ in range(game.skip_unary):
+        goal = state.derived[..., 0, 0, 0]
+        single = (state.derived_count == 1) & (goal <= len(game.names.predicates)) & (goal != PADDING)
+        moved = remembered(game, replace(state, current=state.derived[..., 0, :, :]), single)
+        state = select(single, _look(game, base, _numbered(game, moved)), state)
+    return state
+
+
+def _look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
+    found = derive(game.names, base, game.widths, state.current, state.original_query)
+    if game.memory:
+        found = _unseen(game, state, found)
+    if game.end_proof:
+        found = _with_end(game, found)
+    going = ~ended(state.terminated, state.truncated)
+    return replace(
+        state,
+        derived=torch.where(going[..., None, None, None], found.states, PADDING),
+        derived_count=torch.where(going, found.count, 0),
+        origin=torch.where(going[..., None], found.origin, -1),
+        too_long=state.too_long + torch.where(going, found.too_long, 0),
+        too_many=state.too_many + torch.where(going, found.too_many, 0),
+    )
+
+
+def _unseen(game: Game, state: ProofState, found: Successors) -> Successors:
+    """The successors that the episode has not seen; the mark of falsehood where that leaves none."""
+    hashes = state_hash(game.names, found.states)
+    again = (hashes[..., :, None] == state.history[..., None, :]).any(-1)
+    used = torch.arange(hashes.shape[-1], device=hashes.device) < found.count[..., None]
+    kept = used & ~again
+    states, count = front(kept, found.states)
+    origin, _ = front(kept, found.origin, empty=-1)
+    none = count == 0
+    dead = marked(torch.full_like(count, game.names.false), states)
+    return replace(
+        found,
+        states=torch.where(none[..., None, None, None], dead, states),
+        count=torch.where(none, 1, count),
+        origin=origin,
+    )
+
+
+def _with_end(game: Game, found: Successors) -> Successors:
+    """The successors and, unless the proof is decided, the mark of one given up; in the last place if there is no other."""
+    slots = torch.arange(found.origin.shape[-1], device=found.count.device)
+    open_ = found.states[..., 0, 0, 0] <= len(game.names.predicates)
+    place = found.count.clamp_max(slots.shape[0] - 1)
+    here = (slots == place[..., None]) & open_[..., None]
+    end = marked(torch.full_like(found.count, game.names.end), found.states)[..., :1, :, :]
+    lost = open_ & (found.count == slots.shape[0])
+    return Successors(
+        states=torch.where(here[..., None, None], end, found.states),
+        count=torch.where(open_, place + 1, found.count),
+        origin=torch.where(here, -1, found.origin),
+        too_long=found.too_long,
+        too_many=found.too_many + lost.to(torch.int64),
+    )
+
+
+def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
+    """The state after a move, before it is known what follows: action int64 [*], the last successor where it is too large.
+
+    A proof or a mark terminates the episode, the move number `max_depth` truncates it where nothing else ended it. The reward
+    comes with the end: see `reward`. An episode that is over stays as it is, with a reward of 0.
+
+    >>> from .borders import borders
+    >>> from .state import opened
+    >>> game, world = borders()
+    >>> zero, yes = torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)
+    >>> state = look(game, world.base, opened(game, world.queries, yes, zero, zero))
+    >>> state = look(game, world.base, advance(game, state, zero))  # nothing is chosen: one state follows
+    >>> state = advance(game, state, zero)
+    >>> state.success, state.step_reward  # in(france, europe) is known; in(spain, europe) is not
+    (tensor([ True, False]), tensor([1., 0.]))
+    """
+    going = ~ended(state.terminated, state.truncated)
+    taken = torch.minimum(action, state.derived_count - 1).clamp_min(0)
+    index = taken[..., None, None, None].expand(*taken.shape, 1, *state.current.shape[-2:])
+    chosen = state.derived.gather(-3, index)[..., 0, :, :]
+    current = torch.where(going[..., None, None], chosen, state.current)
+    depth = state.depth + going.to(torch.int64)
+    goal = current[..., 0, 0]
+    terminated = state.terminated | (goal > len(game.names.predicates)) | (goal == PADDING)
+    moved = replace(
+        state,
+        current=current,
+        depth=depth,
+        terminated=terminated,
+        truncated=state.truncated | (~terminated & (depth >= game.max_depth)),
+        success=goal == game.names.true,
+    )
+    earned = torch.where(going, reward(game, moved), 0.0)
+    moved = replace(moved, step_reward=earned, cumulative_reward=state.cumulative_reward + earned)
+    return _numbered(game, remembered(game, moved, going & ~terminated))
+
+
+def _numbered(game: Game, state: ProofState) -> ProofState:
+    used = variables_in(game.names, state.current)
+    return replace(state, next_variable=len(game.names.constants) + 1 + used)

@@ -1,0 +1,149 @@
+"""Facts, rules, queries and domains from text, one a line; a line that is none of them is refused by its number.
+
+Blank lines, and lines that begin with % or #, are skipped everywhere. Blanks around a name are no part of it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from attrs import frozen
+
+from ..errors import ChoiceError, choose, message
+from .rules import Rule, check_rule, names_variable
+from .terms import Names
+
+WORD = r"([^\t(),]+)"
+ATOM = re.compile(rf"{WORD}\({WORD},{WORD}\)")
+ATOMS = re.compile(rf"{ATOM.pattern}(?:\s*,{ATOM.pattern})*")
+REMEDY = "correct it, or begin it with % to skip it"
+MOST_SHOWN = 100  # characters of a refused line that its error repeats
+
+
+@frozen
+class DomainLines:
+    """What a domain file says: the constants of each domain, and which domain an argument (0 or 1) of a predicate has."""
+
+    members: Mapping[str, tuple[str, ...]]
+    arguments: Mapping[tuple[str, int], str]
+
+
+def parse_facts(text: str, source: str) -> tuple[Names, ...]:
+    """The facts of a text, in their order: lines `relation(head, tail).` or `head<TAB>relation<TAB>tail`.
+
+    The last dot may be missing. Names hold any characters but tabs, and in the first form none of ( ) and comma.
+    Raises: ChoiceError with the source, the line's number and the line.
+
+    >>> parse_facts("near(a, b).\\n% a remark\\nb\\tnear\\tc d", "facts.txt")
+    (('near', 'a', 'b'), ('near', 'b', 'c d'))
+    """
+    return tuple(_fact(line, where) for where, line in _lines(text, source))
+
+
+def parse_query(text: str) -> Names:
+    """The atom in a text such as "near(a, b)". Raises: ChoiceError.
+
+    >>> parse_query("locatedin(france, europe)")
+    ('locatedin', 'france', 'europe')
+    """
+    atoms = _atoms(text.strip().removesuffix("."))
+    if len(atoms) != 1:
+        raise _refused("query", text, "relation(head, tail)", "write one atom with two arguments")
+    return atoms[0]
+
+
+def parse_rules(text: str, source: str) -> tuple[Rule, ...]:
+    """The rules of a text, in their order, from lines of two forms.
+
+    `name:score:near(x,y), in(y,z) -> in(x,z)`: its arguments are variables and put in capitals; name and score are left out.
+    `in(X, Z) :- near(X, Y), in(Y, Z).`: as in Prolog, a variable begins with a capital or _; the last dot may be missing.
+    Raises: ChoiceError with the source and the line's number for a line of neither form, a rule without a body, one whose body
+    leaves a variable of its head open, and the variable `_`, which Prolog would take for another one each time.
+
+    >>> for rule in parse_rules("r0:0.9:near(x,y), in(y,z) -> in(x,z)\\nin(X, asia) :- near(X, china).", "rules.txt"):
+    ...     print(rule)
+    in(X, Z) :- near(X, Y), in(Y, Z)
+    in(X, asia) :- near(X, china)
+    """
+    return tuple(_rule(line, where) for where, line in _lines(text, source))
+
+
+def parse_domains(text: str, source: str) -> DomainLines:
+    """Domains from lines `domain constant constant ...`, and arguments' domains from lines `predicate:domain:domain`.
+
+    Constants stand apart by blanks, or by tabs where the line has one. Raises: ChoiceError with the source and the line's
+    number for a domain without constants, one that comes twice, and an argument of an unknown domain.
+
+    >>> parse_domains("place rome oslo\\npeople ann\\nlives:people:place", "domains.txt").arguments
+    {('lives', 0): 'people', ('lives', 1): 'place'}
+    """
+    members, arguments = dict[str, tuple[str, ...]](), dict[tuple[str, int], tuple[str, str]]()
+    for where, line in _lines(text, source):
+        words = [word.strip() for word in (line.split("\t") if "\t" in line else line.split())]
+        first, *both = line.split(":")
+        if len(words) > 1 and all(words) and words[0] not in members:
+            members[words[0]] = tuple(words[1:])
+        elif len(words) == 1 and len(both) == 2 and first and (first, 0) not in arguments:
+            arguments |= {(first, argument): (where, name) for argument, name in enumerate(both)}
+        else:
+            wanted = "`domain constant ...` or `predicate:domain:domain`, each domain and predicate once"
+            raise _refused(where, line, wanted, REMEDY)
+    known = {name: name for name in members}
+    chosen = {key: choose(f"{where}: domain", name, known) for key, (where, name) in arguments.items()}
+    return DomainLines(members, chosen)
+
+
+def _lines(text: str, source: str) -> Iterator[tuple[str, str]]:
+    """Where each line stands that says something, and the line."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip() and line.lstrip(" ")[0] not in "%#":
+            yield f"{source}, line {number}", line.strip("\r\n ")
+
+
+def _refused(where: str, line: str, wanted: str, remedy: str) -> ChoiceError:
+    shown = line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]}..."
+    return ChoiceError(message(where, got=repr(shown), wanted=wanted, remedy=remedy))
+
+
+def _atoms(text: str) -> tuple[Names, ...]:
+    """The atoms of `p(a,b), q(c,d)`; none where the text is anything else."""
+    found = ATOM.findall(text) if ATOMS.fullmatch(text.strip()) else []
+    atoms = tuple((predicate.strip(), first.strip(), second.strip()) for predicate, first, second in found)
+    return atoms if all(word for atom in atoms for word in atom) else ()
+
+
+def _fact(line: str, where: str) -> Names:
+    if "\t" in line:
+        words = [word.strip() for word in line.split("\t")]
+        if len(words) == 3 and all(words):
+            return words[1], words[0], words[2]
+    elif len(atoms := _atoms(line.removesuffix("."))) == 1:
+        return atoms[0]
+    wanted = "relation(head, tail). or head<TAB>relation<TAB>tail"
+    raise _refused(where, line, wanted, REMEDY)
+
+
+def _rule(line: str, where: str) -> Rule:
+    arrow, score = "->" in line, "0"
+    if arrow:
+        _, score, said = [*line.split(":", 2), "", ""][:3]
+        body_text, _, head_text = said.rpartition("->")
+    else:
+        head_text, _, body_text = line.removesuffix(".").partition(":-")
+    heads, body = _atoms(head_text), _atoms(body_text)
+    if len(heads) != 1 or not _is_number(score) or (body_text.strip() and not body):
+        wanted = "`name:score:body(x,y), body(y,z) -> head(x,z)` or `head(X,Z) :- body(X,Y), body(Y,Z).`"
+        raise _refused(where, line, wanted, REMEDY)
+    atoms = tuple((name, a.upper(), b.upper()) if arrow else (name, a, b) for name, a, b in (*heads, *body))
+    words = {word for atom in atoms for word in atom[1:]}
+    if "_" in words or (arrow and not all(names_variable(word) for word in words)):
+        wanted = "variables that begin with a letter" if arrow else "a name for every variable"
+        raise _refused(where, line, wanted, "rename what is none, e.g. x, y, z" if arrow else "write X, Y, ... for _")
+    return check_rule(where, Rule(atoms[0], atoms[1:]))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,142 @@
+"""Data sets of knowledge graphs, by name: generated worlds, folders of text files, PyKEEN's collection; and rules for them."""
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import ChoiceError, choose, message
+from ...core.logic.parse import DomainLines, parse_domains, parse_facts, parse_rules
+from ...core.logic.terms import Names
+from ..logic.dataset import Dataset, check_dataset, with_rules
+from ..logic.family import family
+from ..logic.mine import mine
+
+TRAIN, VALID, TEST, RULES, DOMAINS = "train.txt", "valid.txt", "test.txt", "rules.txt", "domain2constants.txt"
+FORMS = "family:PEOPLE, family:PEOPLE:SEED, pykeen:NAME or a folder with train.txt and test.txt"
+
+
+def open_dataset(text: str) -> Dataset:
+    """The data set that a text names: `family:200`, `family:200:7` with a seed, `pykeen:nations`, or a folder.
+
+    Raises: ChoiceError; ModuleNotFoundError where PyKEEN is needed and absent.
+
+    >>> open_dataset("family:50:7").name
+    'family:50:7'
+    """
+    kind, _, rest = text.partition(":")
+    if kind == "family" and rest:
+        numbers = rest.split(":")
+        if len(numbers) > 2 or not all(number.isdecimal() for number in numbers):
+            raise ChoiceError(message("data set", got=repr(text), wanted=FORMS, remedy="write e.g. family:200:7"))
+        return family(*map(int, numbers))
+    return pykeen_dataset(rest) if kind == "pykeen" else folder(text)
+
+
+def open_rules(text: str, dataset: Dataset) -> Dataset:
+    """The data set with the rules that a text names: `own` keeps its own, `mine` mines its train split, else those of a file.
+
+    Raises: ChoiceError for a file that cannot be read or is about other relations, and where there is no rule.
+
+    >>> from ..logic.family import family
+    >>> len(open_rules("own", family(50)).rules)
+    28
+    """
+    if text == "own":
+        found = dataset
+    elif text == "mine":
+        found = with_rules(dataset, [mined.rule for mined in mine(dataset.train)])
+    else:
+        found = _with_rules_of(Path(text), dataset)
+    if not found.rules:
+        remedy = "mine some, or name a file of rules"
+        raise ChoiceError(message(f"rules {text!r} for {dataset.name}", got="none", wanted="rules", remedy=remedy))
+    return found
+
+
+def folder(path: str | Path) -> Dataset:
+    """The data set in a folder of text files, in UTF-8.
+
+    train.txt and test.txt, and valid.txt where there is one: see `parse_facts`. rules.txt, where there is one: `parse_rules`.
+    domain2constants.txt, where there is one: `parse_domains`; an argument whose domain it does not say has the domains of the
+    constants it takes in the three splits, and all constants if one of these is in no domain.
+    Raises: ChoiceError, for a wrong line with file and number.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        raise ChoiceError(message("data set", got=f"{str(path)!r}, no folder", wanted=FORMS, remedy="check the path"))
+    train, test = (_facts(place / name) for name in (TRAIN, TEST))
+    valid = _facts(place / VALID) if (place / VALID).exists() else ()
+    rules = parse_rules(_read(place / RULES), str(place / RULES)) if (place / RULES).exists() else ()
+    known = Dataset(place.resolve().name, train, valid, test, rules)
+    if (place / DOMAINS).exists():
+        lines = parse_domains(_read(place / DOMAINS), str(place / DOMAINS))
+        known = Dataset(known.name, train, valid, test, rules, _domains(lines, (*train, *valid, *test)))
+    return check_dataset(known)
+
+
+def pykeen_dataset(name: str) -> Dataset:
+    """One of PyKEEN's data sets, without rules; it downloads those that it does not bring along. Needs the extra `kg`.
+
+    Raises: ModuleNotFoundError, ChoiceError.
+    """
+    try:
+        pykeen: Any = importlib.import_module("pykeen.datasets")
+    except ModuleNotFoundError as cause:
+        text = message("pykeen", got="absent", wanted=">= 1.10", remedy="pip install 'purestep[kg]'")
+        raise ModuleNotFoundError(text, name=cause.name) from None
+    made = choose("pykeen data set", name.lower(), pykeen.dataset_resolver.lookup_dict)()
+    train, valid, test = (_triples(part) for part in (made.training, made.validation, made.testing))
+    return check_dataset(Dataset(f"pykeen:{name.lower()}", train, valid, test))
+
+
+def _triples(factory: Any) -> tuple[Names, ...]:
+    """The facts of one of PyKEEN's splits, which may be absent."""
+    if factory is None:
+        return ()
+    words = {number: str(word) for word, number in factory.entity_to_id.items()}
+    relations = {number: str(word) for word, number in factory.relation_to_id.items()}
+    return tuple((relations[r], words[h], words[t]) for h, r, t in factory.mapped_triples.tolist())
+
+
+def _with_rules_of(path: Path, dataset: Dataset) -> Dataset:
+    rules = parse_rules(_read(path, "own, mine or a text file in UTF-8"), str(path))
+    relations = sorted({fact[0] for fact in (*dataset.train, *dataset.valid, *dataset.test)})
+    if rules and not any(rule.head[0] in relations for rule in rules):
+        got, remedy = f"about {rules[0].head[0]!r} and the like", "choose the rules of this data set"
+        wanted = f"rules for relations of {dataset.name}: {relations}"
+        raise ChoiceError(message(str(path), got=got, wanted=wanted, remedy=remedy))
+    return with_rules(dataset, rules)
+
+
+def _facts(path: Path) -> tuple[Names, ...]:
+    return parse_facts(_read(path), str(path))
+
+
+def _read(path: Path, wanted: str = "a text file in UTF-8") -> str:
+    """What a file holds, without the mark that some editors put first."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as cause:
+        got = "absent" if isinstance(cause, FileNotFoundError) else f"unreadable ({type(cause).__name__})"
+        raise ChoiceError(message(str(path), got=got, wanted=wanted, remedy="check the path")) from None
+
+
+def _domains(lines: DomainLines, facts: tuple[Names, ...]) -> Mapping[tuple[str, int], tuple[str, ...]]:
+    """The constants of every argument that has a domain."""
+    homes = dict[str, set[str]]()
+    for name, members in lines.members.items():
+        for constant in members:
+            homes.setdefault(constant, set()).add(name)
+    taken = dict[tuple[str, int], set[str]]()
+    for predicate, *words in facts:
+        for argument, word in enumerate(words):
+            taken.setdefault((predicate, argument), set()).add(word)
+    named = {key: {domain} for key, domain in lines.arguments.items()}
+    for key, constants in taken.items():
+        if key not in named and constants <= homes.keys():
+            named[key] = set[str]().union(*(homes[constant] for constant in constants))
+    return {
+        key: tuple(sorted({constant for domain in names for constant in lines.members[domain]}))
+        for key, names in named.items()
+    }

@@ -1,0 +1,64 @@
+"""A data set of a knowledge graph: facts to prove from, queries to prove, rules to prove with."""
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+from attrs import frozen
+
+from ...core.errors import ChoiceError, message
+from ...core.logic.rules import Rule, check_rule, names_variable
+from ...core.logic.terms import Names, Vocabulary, vocabulary
+
+
+@frozen
+class Dataset:
+    """Three splits of a graph's facts, in names; the first is also the fact base."""
+
+    name: str
+    train: tuple[Names, ...]
+    valid: tuple[Names, ...]  # may be empty
+    test: tuple[Names, ...]
+    rules: tuple[Rule, ...] = ()
+    domains: Mapping[tuple[str, int], tuple[str, ...]] = attrs.field(factory=dict)  # of (predicate, argument 0 or 1)
+
+
+def check_dataset(dataset: Dataset) -> Dataset:
+    """Returns the data set if there are facts to prove from and facts to prove. Raises: ChoiceError.
+
+    Facts of valid and test may speak of constants and predicates that train does not know.
+
+    >>> check_dataset(Dataset("small", (("p", "a", "b"),), (), (("q", "a", "c"),))).name
+    'small'
+    """
+    for split, facts in (("train", dataset.train), ("test", dataset.test)):
+        if not facts:
+            remedy = "give it at least one fact"
+            raise ChoiceError(message(f"{dataset.name}: {split}", got="empty", wanted="facts", remedy=remedy))
+    return dataset
+
+
+def vocabulary_of(dataset: Dataset, *, variables: int = 100) -> Vocabulary:
+    """The vocabulary of all names in the data set's splits, rules and domains. Raises: ChoiceError.
+
+    >>> rules = (Rule(("q", "X", "c"), (("p", "X", "b"),)),)
+    >>> vocabulary_of(Dataset("small", (("p", "a", "b"),), (), (("q", "a", "c"),), rules), variables=3)
+    Vocabulary(predicates=('p', 'q'), constants=('a', 'b', 'c'), variables=3)
+    """
+    facts = (*dataset.train, *dataset.valid, *dataset.test)
+    atoms = [atom for rule in dataset.rules for atom in (rule.head, *rule.body)]
+    predicates = {atom[0] for atom in (*facts, *atoms)} | {predicate for predicate, _ in dataset.domains}
+    constants = {word for atom in facts for word in atom[1:]}
+    constants |= {word for atom in atoms for word in atom[1:] if not names_variable(word)}
+    constants |= {word for members in dataset.domains.values() for word in members}
+    return vocabulary(predicates, constants, variables=variables)
+
+
+def with_rules(dataset: Dataset, rules: Iterable[Rule]) -> Dataset:
+    """The data set with these rules in place of its own. Raises: ChoiceError for one that `check_rule` refuses.
+
+    >>> small = Dataset("small", (("p", "a", "b"),), (), (("p", "b", "a"),))
+    >>> [str(rule) for rule in with_rules(small, [Rule(("p", "X", "Y"), (("p", "Y", "X"),))]).rules]
+    ['p(X, Y) :- p(Y, X)']
+    """
+    checked = [check_rule(f"{dataset.name}: rule {number}", rule) for number, rule in enumerate(rules, 1)]
+    return attrs.evolve(dataset, rules=tuple(checked))

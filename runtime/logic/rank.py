@@ -1,0 +1,108 @@
+"""How well a policy's proofs rank what is true among what is not: each query and its negatives, proven or not, scored."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from ...core.keys import Key
+from ...core.logic.ranking import NOTHING, UNPROVEN, Ranking, average_precision, ranking, ranks
+from ...core.logic.terms import PADDING, Names, encode
+from ...core.policy import ActorCritic
+from ..compile import program
+from .recycle import Finished, Play, idle, play, proven_all
+from .world import Proofs, candidates
+
+CHUNK = 32  # steps in one call of the compiled program
+
+
+@frozen
+class Scored:
+    """What became of all candidates. Axes: modes, queries, candidates, the query itself first [M, Q, K]."""
+
+    score: Tensor  # the log-prob of the proof found; UNPROVEN less where there is none, NOTHING without a candidate
+    present: Tensor  # whether there is a candidate
+    proven: Tensor
+    depth: Tensor  # moves made
+    left_out: Tensor  # successors for which there was no room
+
+
+@frozen
+class Standing:
+    """What the scores come to."""
+
+    ranking: Ranking  # over all queries and modes
+    average_precision: float
+    positives: tuple[int, ...]  # queries proven in 0, 1, 2, ... moves
+    negatives: tuple[int, ...]  # negatives likewise
+    queries: int
+    candidates: int  # negatives in all
+    left_out: int  # candidates with a successor for which there was no room
+
+    def line(self) -> str:
+        """It in one line."""
+        means = self.ranking
+        hits = "/".join(f"{float(hit):.3f}" for hit in (means.hits_at_1, means.hits_at_3, means.hits_at_10))
+        shares = f"proven {sum(self.positives) / self.queries:.1%} of what is true"
+        shares += f" and {sum(self.negatives) / max(self.candidates, 1):.1%} of what is not"
+        head = f"{self.queries} rankings: MRR {float(means.mean_reciprocal_rank):.3f}, Hits@1/3/10 {hits}"
+        return f"{head}, AUC-PR {self.average_precision:.3f}, {shares}"
+
+
+Scorer = Callable[[Any, Tensor], Scored]
+
+
+def scorer(
+    made: Proofs, model: ActorCritic, *, slots: int = 256, compiled: bool = True, recycle: bool = True
+) -> Scorer:
+    """A function (params, candidates [M, Q, K, 3]) -> Scored: one compiled program for any number of candidates."""
+    steps = CHUNK if recycle else made.game.max_depth
+    run: Play = play(made.game, model, steps, recycle=recycle)
+    if compiled:
+        run = program(run, name="rank proofs")
+    feed = slots * (steps if recycle else 1)
+
+    def score(params: Any, every: Tensor) -> Scored:
+        flat = every.reshape(-1, 3)
+        told = proven_all(run, params, made.world.base, idle(made.game, slots), flat, feed=feed)
+        return scored(told, flat[:, 0] != PADDING, every.shape[:-1])
+
+    return score
+
+
+def scored(told: Finished, present: Tensor, shape: tuple[int, ...]) -> Scored:
+    """The scores of candidates [N], in the form `shape`."""
+    score = torch.where(present, told.score + torch.where(told.proven, 0.0, UNPROVEN), NOTHING)
+    parts = (score, present, told.proven, told.depth, told.left_out)
+    return Scored(*(part.reshape(shape) for part in parts))
+
+
+def standing(every: Scored, *, ties: str = "realistic", key: Key | tuple[()] = ()) -> Standing:
+    """Ranks each query among its negatives, see `ranks`, and counts what was proven in how many moves."""
+    rank = ranks(every.score, every.present, ties, key)
+    positive = torch.zeros_like(every.present)
+    positive[..., 0] = True
+    longest = int(every.depth.max()) + 1
+    own, other = (
+        torch.bincount(every.depth[every.proven & which & every.present], minlength=longest).tolist()
+        for which in (positive, ~positive)
+    )
+    flat = (every.score.flatten(), positive.flatten(), every.present.flatten())
+    return Standing(
+        ranking=ranking(rank.flatten()),
+        average_precision=float(average_precision(*flat)),
+        positives=tuple(own),
+        negatives=tuple(other),
+        queries=rank.numel(),
+        candidates=int((every.present & ~positive).sum()),
+        left_out=int((every.left_out > 0).sum()),
+    )
+
+
+def asked(made: Proofs, split: tuple[Names, ...], most: int, key: Key, queries: int = 0) -> Tensor:
+    """The candidates of a split: [M, Q, 1 + most, 3]; only the first `queries` of its facts unless that is 0."""
+    names = made.game.names
+    atoms = encode(names, split[:queries] if queries else split)
+    return candidates(names, made.world.within, made.world.known, atoms, made.game.argument, most, key)

@@ -1,0 +1,139 @@
+"""Proofs of many candidates in a fixed number of slots: one that has finished takes the next candidate at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.logic.env import observe
+from ...core.logic.game import advance, look
+from ...core.logic.knowledge import Knowledge
+from ...core.logic.state import Game, ProofState, opened
+from ...core.policy import ActorCritic
+from ...core.record import record, replace, select, tensor
+from ...core.scan import scan
+from ...core.steps import ended
+from ...core.tree import tree_map
+
+IDLE = -1
+
+
+@record
+class Slots:
+    """Proofs under way. Leading axis: slots [B]."""
+
+    state: ProofState
+    number: Tensor = tensor("* B", "int")  # of its candidate, IDLE where a slot has none
+    score: Tensor = tensor("* B", "float")  # log-probs of the moves so far, summed
+
+
+@record
+class Finished:
+    """What became of candidates. Leading axes: steps and slots [T, B], or candidates [N]."""
+
+    number: Tensor = tensor("*", "int")  # IDLE where a slot finished none
+    proven: Tensor = tensor("*", "bool")
+    score: Tensor = tensor("*", "float")
+    depth: Tensor = tensor("*", "int")  # moves made
+    left_out: Tensor = tensor("*", "int")  # successors for which there was no room
+
+
+Play = Callable[[Any, Knowledge, Slots, Tensor, Tensor], tuple[Slots, Finished, Tensor]]
+
+
+def idle(game: Game, count: int, device: torch.device | None = None) -> Slots:
+    """So many slots without a candidate."""
+    zero = torch.zeros(count, dtype=torch.int64, device=device)
+    label = torch.zeros(count, dtype=torch.bool, device=device)
+    query = torch.zeros(count, 3, dtype=torch.int64, device=device)
+    state = opened(game, query, label, zero, zero.clone())
+    return Slots(state=state, number=torch.full_like(zero, IDLE), score=torch.zeros(count, device=device))
+
+
+def play(game: Game, model: ActorCritic, steps: int, *, recycle: bool = True) -> Play:
+    """A function (params, base, slots [B], feed [F, 3], first) -> (slots, Finished [T, B], taken) of `steps` steps.
+
+    In each step every slot moves to its policy's most probable successor. A slot without a candidate first takes the next
+    row of `feed`, whose rows are candidates number `first`, `first` + 1, ...; a row of padding and what lies behind the last
+    row is no candidate. `taken` counts the rows used. Without `recycle` slots take candidates in the first step only, so that
+    a batch waits for its longest proof. Nothing of a training run is read but `params`, and nothing of it written.
+    """
+
+    def run(params: Any, base: Knowledge, slots: Slots, feed: Tensor, first: Tensor) -> tuple[Slots, Finished, Tensor]:
+        def step(carry: tuple[Slots, Tensor], tick: Tensor) -> tuple[tuple[Slots, Tensor], Finished]:
+            slots, taken = carry
+            free = slots.number == IDLE
+            slots, taken = _filled(game, base, slots, free if recycle else free & (tick == 0), feed, first, taken)
+            distribution, _, _ = model.apply(params, observe(slots.state), ())
+            action = distribution.mode()
+            state = advance(game, slots.state, action)
+            score = slots.score + torch.where(slots.number == IDLE, 0.0, distribution.log_prob(action))
+            over = ended(state.terminated, state.truncated) & (slots.number != IDLE)
+            told = Finished(
+                number=torch.where(over, slots.number, IDLE),
+                proven=state.success & over,
+                score=torch.where(over, score, 0.0),
+                depth=torch.where(over, state.depth, 0),
+                left_out=torch.where(over, state.too_long + state.too_many, 0),
+            )
+            after = Slots(state=state, number=torch.where(over, IDLE, slots.number), score=score)
+            return (after, taken), told
+
+        ticks = torch.arange(steps, device=feed.device)
+        (slots, taken), finished = scan(step, (slots, torch.zeros_like(first)), ticks)
+        return slots, finished, taken
+
+    return run
+
+
+def _filled(
+    game: Game, base: Knowledge, slots: Slots, free: Tensor, feed: Tensor, first: Tensor, taken: Tensor
+) -> tuple[Slots, Tensor]:
+    """Free slots with the next candidates of the feed, and for all slots what may follow."""
+    row = taken + free.to(torch.int64).cumsum(-1) - 1
+    there = free & (row < feed.shape[0])
+    query = torch.where(there[..., None], feed[row.clamp(0, feed.shape[0] - 1)], 0)
+    real = there & (query[..., 0] != 0)
+    fresh = opened(game, query, torch.ones_like(real), torch.zeros_like(row), torch.zeros_like(row))
+    state = look(game, base, select(free, fresh, slots.state))
+    after = Slots(
+        state=state,
+        number=torch.where(real, first + row, torch.where(free, IDLE, slots.number)),
+        score=torch.where(free, 0.0, slots.score),
+    )
+    return after, taken + there.sum()
+
+
+def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int) -> Finished:
+    """What becomes of each query: [N, 3] -> Finished [N], in the order of the queries.
+
+    `run` is called with `feed` rows at a time, padding behind the last query, until every query has finished, so that one
+    program serves any number of queries. Padding among the queries keeps number IDLE.
+    """
+    count = queries.shape[0]
+    padded = torch.cat([queries, queries.new_zeros(feed, 3)])
+    # A spare last row takes what slots report that have finished nothing.
+    results = Finished(
+        number=torch.full((count + 1,), IDLE, device=queries.device),
+        proven=torch.zeros(count + 1, dtype=torch.bool, device=queries.device),
+        score=torch.zeros(count + 1, device=queries.device),
+        depth=torch.zeros(count + 1, dtype=torch.int64, device=queries.device),
+        left_out=torch.zeros(count + 1, dtype=torch.int64, device=queries.device),
+    )
+    begun = 0
+    while begun < count or bool((slots.number != IDLE).any()):
+        first = torch.tensor(begun, device=queries.device)
+        slots, told, taken = run(params, base, slots, padded[begun : begun + feed].clone(), first)
+        place = torch.where(told.number == IDLE, count, told.number).flatten()
+        results = _put(results, place, told)
+        begun = min(begun + int(taken), count)
+    return tree_map(lambda leaf: leaf[:count], results)
+
+
+def _put(results: Finished, place: Tensor, told: Finished) -> Finished:
+    pairs = zip(
+        *((part.number, part.proven, part.score, part.depth, part.left_out) for part in (results, told)), strict=True
+    )
+    number, proven, score, depth, left_out = (before.index_copy(0, place, new.flatten()) for before, new in pairs)
+    return replace(results, number=number, proven=proven, score=score, depth=depth, left_out=left_out)
