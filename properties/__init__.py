@@ -31,6 +31,8 @@ from .env_laws import env_laws as env_laws
 from .env_laws import env_suite as env_suite
 from .estimator_laws import estimator_laws as estimator_laws
 from .estimator_laws import estimator_step_laws as estimator_step_laws
+from .game_laws import game_laws as game_laws
+from .game_mutants import Moves as Moves
 from .gradient_laws import gradient_laws as gradient_laws
 from .kernel_laws import kernel_laws as kernel_laws
 from .kl_laws import kl_laws as kl_laws
@@ -44,6 +46,7 @@ from .law import Seen as Seen
 from .law import Suite as Suite
 from .law import Vacuous as Vacuous
 from .law import lifted as lifted
+from .link_prediction_laws import link_prediction_laws as link_prediction_laws
 from .logic_strategies import Question as Question
 from .logic_strategies import questions as questions
 from .loss_laws import loss_laws as loss_laws
@@ -58,6 +61,9 @@ from .policy_laws import policy_laws as policy_laws
 from .probe_laws import probe_laws as probe_laws
 from .profiles import Profile as Profile
 from .profiles import named_profile as named_profile
+from .proof_policy_laws import proof_policy_laws as proof_policy_laws
+from .recycle_laws import recycle_laws as recycle_laws
+from .recycle_mutants import Recycling as Recycling
 from .report import Report as Report
 from .report import Result as Result
 from .return_laws import lambda_return_laws as lambda_return_laws
@@ -81,6 +87,7 @@ from .strategies import smooth as smooth
 from .streams import Stream as Stream
 from .streams import discounted as discounted
 from .streams import streams as streams
+from .table_policy import table_policy as table_policy
 from .unify_laws import unify_laws as unify_laws
 from .update_laws import update_laws as update_laws
 from .walks import Walk as Walk

@@ -11,6 +11,7 @@ from ..algorithms.a2c import a2c
 from ..algorithms.advantages import gae
 from ..algorithms.algorithm import Algorithm
 from ..algorithms.kl import k2, k3
+from ..algorithms.link_prediction import link_prediction_loss
 from ..algorithms.policy_losses import ppo_clip
 from ..algorithms.ppo import order, ppo
 from ..algorithms.returns import lambda_returns
@@ -23,22 +24,29 @@ from ..core.envs.tabular import tabular
 from ..core.logic.canonical import canonical, state_hash
 from ..core.logic.corrupt import corrupt, corruptions
 from ..core.logic.derive import derive
+from ..core.logic.env import begin
+from ..core.logic.game import advance, look
 from ..core.logic.knowledge import knowledge, matching
+from ..core.logic.policy import proof_policy
 from ..core.logic.unify import unify
 from ..core.networks import functional
 from ..core.optim import adam
 from ..core.policy import ActorCritic, actor_critic_mlp
 from ..core.scan import scan
 from ..core.spaces import Box, Discrete
+from ..runtime.logic.recycle import play, proven_all
 from . import (
     canonical_mutants,
     checkpoint_mutants,
     corrupt_mutants,
     derive_mutants,
     estimator_mutants,
+    game_mutants,
     kl_mutants,
     knowledge_mutants,
+    link_prediction_mutants,
     loss_mutants,
+    recycle_mutants,
     return_mutants,
     scan_mutants,
     step_mutants,
@@ -54,11 +62,15 @@ from .corruptions_laws import corruptions_laws
 from .derive_laws import derive_laws
 from .env_laws import env_laws
 from .estimator_laws import estimator_laws
+from .game_laws import game_laws
+from .game_mutants import Moves
 from .gradient_laws import gradient_laws
 from .kernel_laws import kernel_laws
 from .kl_laws import kl_laws
 from .knowledge_laws import knowledge_laws, matching_laws
 from .law import Mutant, Subject, Suite
+from .link_prediction_laws import link_prediction_laws
+from .logic_strategies import NAMES
 from .loss_laws import loss_laws
 from .machine_laws import machine_laws
 from .machine_mutants import fetcher
@@ -67,6 +79,9 @@ from .module_laws import module_laws
 from .order_laws import order_laws
 from .policy_laws import policy_laws
 from .probe_laws import probe_laws
+from .proof_policy_laws import proof_policy_laws
+from .recycle_laws import recycle_laws
+from .recycle_mutants import Recycling
 from .return_laws import lambda_return_laws, vtrace_laws
 from .scan_laws import scan_laws
 from .step_laws import step_laws
@@ -129,6 +144,14 @@ def _logic() -> list[Family]:
     ]
 
 
+def _provers() -> list[Family]:
+    return [
+        Family(game_laws(), Moves(begin, look, advance), _edits(game_mutants.MUTANTS)),
+        Family(recycle_laws(), Recycling(play, proven_all), _edits(recycle_mutants.MUTANTS)),
+        Family(proof_policy_laws(), proof_policy(NAMES, size=8, hidden=8, blocks=1)),
+    ]
+
+
 def _worlds() -> list[Family]:
     limited = time_limit(cartpole(), LIMIT)
     return [
@@ -148,6 +171,7 @@ def _objectives() -> list[Family]:
         Family(masked_loss_laws(), loss_mutants.masked_reference, _constant(loss_mutants.MASKED)),
         Family(kl_laws(), k3, _constant(kl_mutants.MUTANTS)),
         Family(kl_laws(unbiased=False), k2),
+        Family(link_prediction_laws(), link_prediction_loss, _edits(link_prediction_mutants.MUTANTS)),
     ]
 
 
@@ -183,4 +207,4 @@ def _effects() -> list[Family]:
 
 def families() -> tuple[Family, ...]:
     """Every suite of this package with a subject and its mutants."""
-    return tuple(_steps_and_folds() + _worlds() + _objectives() + _learners() + _effects() + _logic())
+    return tuple(_steps_and_folds() + _worlds() + _objectives() + _learners() + _effects() + _logic() + _provers())

@@ -1,4 +1,4 @@
-"""The command line: `purestep train|evaluate|resume|plot`, and the commands that other packages add.
+"""The command line: `purestep train|evaluate|explain|resume|plot`, and the commands that other packages add.
 
 Exit codes: 0; 1 for an error, told in one line on stderr; 2 for words that are no command line; 130 after Ctrl-C.
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
@@ -6,6 +6,8 @@ A package adds commands in the entry-point group `purestep.commands`, each a fun
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +18,8 @@ from attrs import frozen
 
 from ..core.errors import ChoiceError, PurestepError, ShapeError, choose, message
 from .effects import folder
-from .recipes import RECIPES, pictures, report, session
-from .recipes.closing import Closing, Playing, closing_of
+from .recipes import RECIPES, explain, pictures, report, session
+from .recipes.closing import Closing, Playing, Ranking, closing_of
 
 A = TypeVar("A")
 C = TypeVar("C")
@@ -33,6 +35,14 @@ class Training(Generic[A, C]):
     closing: Annotated[C, tyro.conf.arg(name="")]
     run: Path  # the run's folder
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
+
+
+@frozen
+class Asking(Generic[C]):
+    """A run, and how it is to be evaluated."""
+
+    run: tyro.conf.Positional[Path]  # the run's folder
+    closing: Annotated[C, tyro.conf.arg(name="")]
 
 
 @frozen
@@ -64,6 +74,7 @@ def train_command(words: list[str]) -> int:
     )
     plan = session.plan(recipe, given.arguments)
     say(f"{recipe} on {env} for {plan.steps():,} steps, into {given.run}")
+    given.closing.check(given.arguments)
     return _through(
         given.run, given.closing, lambda: session.start(given.run, plan, overwrite=given.overwrite, notice=say)
     )
@@ -72,24 +83,39 @@ def train_command(words: list[str]) -> int:
 def resume_command(words: list[str]) -> int:
     """`purestep resume RUN`: goes on with a run that was stopped."""
 
-    def resume(run: tyro.conf.Positional[Path], /, *, episodes: int = 100) -> int:
-        """Go on with a run from its newest checkpoint, with the arguments it was begun with.
+    def resume(closing: Closing, words: list[str]) -> int:
+        about = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
+        run, given = _asked(words, "resume", about, closing)
+        given.check()
+        return _through(run, given, lambda: session.resume(run, notice=say))
 
-        Args:
-            run: the run's folder
-            episodes: of the evaluation at the end
-        """
-        closing = closing_of(session.recipe_of(run))
-        if isinstance(closing, Playing):
-            closing = Playing(episodes)
-        return _through(run, closing, lambda: session.resume(run, notice=say))
+    return _by_recipe(words, partial(resume, Playing()), partial(resume, Ranking()))
 
-    return tyro.cli(resume, args=words, prog="purestep resume")
+
+def _asked(words: list[str], command: str, about: str, closing: C) -> tuple[Path, C]:
+    """A run, and how it is to be evaluated."""
+    kind: Any = Asking[type(closing)]  # type: ignore[misc]
+    given = tyro.cli(kind, args=words, prog=f"purestep {command}", description=about, config=FLAGS)
+    return given.run, given.closing
+
+
+def _by_recipe(words: list[str], play: Callable[[list[str]], int], rank: Callable[[list[str]], int]) -> int:
+    """Does what fits the run among the words; gives help for both kinds of runs where no run is named."""
+    runs = [Path(word) for word in words if not word.startswith("-") and folder.begun(Path(word))]
+    words = words if {"-h", "--help"}.isdisjoint(words) else ["--help"]
+    if runs:
+        proving = isinstance(closing_of(session.recipe_of(runs[0])), Ranking)
+        return rank(words) if proving else play(words)
+    if words == ["--help"]:
+        with suppress(SystemExit):
+            play(words)
+        print("\nWhere RUN is one of `purestep train prove`:\n", flush=True)
+        return rank(words)
+    return play(words)
 
 
 def _through(run: Path, closing: Closing, work: Callable[[], session.Outcome]) -> int:
     """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
-    closing.check()
     try:
         outcome = work()
     except KeyboardInterrupt:
@@ -99,7 +125,8 @@ def _through(run: Path, closing: Closing, work: Callable[[], session.Outcome]) -
     if outcome.loop.interrupted:
         say(f"interrupted after {outcome.steps:,} steps and saved; go on with: purestep resume {run}")
         return 130
-    print(f"evaluation: {closing.tell(run)}")
+    for line in closing.told(run, say):
+        print(line)
     try:
         print(f"learning curve: {pictures.picture([run], run / folder.PICTURE)}")
     except ShapeError as nothing:
@@ -122,7 +149,7 @@ def spent(outcome: session.Outcome, install: float | None) -> str:
 
 
 def evaluate_command(words: list[str]) -> int:
-    """`purestep evaluate RUN`: plays episodes with what was learnt."""
+    """`purestep evaluate RUN`: plays episodes with what was learnt, or ranks with it."""
 
     def evaluate(
         run: tyro.conf.Positional[Path], /, *, episodes: int = 100, seed: int = 0, action: report.Choice = "mode"
@@ -139,7 +166,34 @@ def evaluate_command(words: list[str]) -> int:
         print(f"evaluation: {result.line()}")
         return 0
 
-    return tyro.cli(evaluate, args=words, prog="purestep evaluate")
+    def rank(words: list[str]) -> int:
+        about = "Rank each query among its negatives by the proofs of the newest checkpoint's policy."
+        run, ranking = _asked(words, "evaluate", about, Ranking())
+        print(f"evaluation: {ranking.ranked(explain.prover_of(run), say).line()}")
+        return 0
+
+    return _by_recipe(words, lambda words: tyro.cli(evaluate, args=words, prog="purestep evaluate"), rank)
+
+
+def explain_command(words: list[str]) -> int:
+    """`purestep explain RUN QUERY`: shows how the policy proves something."""
+
+    def ask(
+        run: tyro.conf.Positional[Path], query: tyro.conf.Positional[str], /, *, out: Path = Path(folder.PROOF)
+    ) -> int:
+        """Try a query with the newest checkpoint's policy: each goal, what settled it, how likely that was.
+
+        Args:
+            run: the folder of a run of `purestep train prove`
+            query: such as "in(spain, europe)"
+            out: the picture; it goes into the run's folder unless given
+        """
+        found = explain.explained(run, query, () if option(words, "--out", "") == "" else out)
+        print("\n".join(found.text))
+        print(f"picture: {found.picture}")
+        return 0
+
+    return tyro.cli(ask, args=words, prog="purestep explain")
 
 
 def plot_command(words: list[str]) -> int:
@@ -163,7 +217,8 @@ def plot_command(words: list[str]) -> int:
 
 COMMANDS: Mapping[str, Command] = {
     "train": Command("train a policy, evaluate it and draw its learning curve", train_command),
-    "evaluate": Command("play episodes with a trained policy", evaluate_command),
+    "evaluate": Command("play episodes with a trained policy, or rank by its proofs", evaluate_command),
+    "explain": Command("show how a policy that was trained to prove proves something", explain_command),
     "resume": Command("go on with a run that was stopped", resume_command),
     "plot": Command("draw the learning curve of one run, or of several seeds", plot_command),
 }

@@ -13,7 +13,7 @@ import pytest
 
 import purestep
 from purestep.runtime import cli
-from purestep.runtime.recipes import pictures, report, session
+from purestep.runtime.recipes import explain, pictures, report, session
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -55,14 +55,24 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
     monkeypatch.setattr(session, "resume", note("resume"))
     monkeypatch.setattr(report, "evaluated", note("evaluate"))
     monkeypatch.setattr(pictures, "picture", note("plot"))
+    monkeypatch.setattr(explain, "explained", note("explain"))
     return noted
 
 
 def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
     codes = [cli.main(words[1:]) for words in commands()]
-    assert codes == [130, 130, 130, 130, 0]  # the last asks for help
-    assert [name for name, _ in played] == ["train", "resume", "evaluate", "plot", "plot"]
-    assert {str(path) for _, path in played} == {"runs/one", "runs/cartpole-ppo-0"}
+    assert codes == [130, 130, 130, 130, 0, 130, 130, 130]  # one asks for help
+    assert [name for name, _ in played] == [
+        "train",
+        "resume",
+        "evaluate",
+        "plot",
+        "plot",
+        "train",
+        "evaluate",
+        "explain",
+    ]
+    assert {str(path) for _, path in played} == {"runs/one", "runs/cartpole-ppo-0", "runs/family"}
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
@@ -91,6 +101,7 @@ def test_the_commands_do_what_they_say(tmp_path: Path, monkeypatch: pytest.Monke
     for words in [first, *(words[1:] for words in commands())]:
         assert cli.main(words) == 0
     assert (tmp_path / "both.png").exists()
+    assert (tmp_path / "runs" / "family" / "proof.png").exists()
 
 
 # --- public names ---

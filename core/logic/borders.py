@@ -21,7 +21,7 @@ REGIONS = ("america", "europe")
 
 
 def borders(**changes: Any) -> tuple[Game, ProofWorld]:
-    """A country lies where its neighbour lies. Spain's proof takes two moves, Portugal's three; regions make negatives.
+    """A country lies where its neighbour lies. Spain's proof takes two moves, Portugal's four; regions make negatives.
 
     `changes` are to the rules of the game.
 

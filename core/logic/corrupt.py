@@ -85,6 +85,13 @@ def replaced(atom: Tensor, argument: Tensor, constant: Tensor) -> Tensor:
     return torch.where(place == argument[..., None] + 1, constant[..., None], atom)
 
 
+def _members(within: Domains, predicate: Tensor, argument: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the domains of arguments begin and how many members they have: int64 [*] each -> [*], [*]."""
+    # With an axis: an index without one would be read out as a number, which a compiled graph cannot do.
+    place = predicate[..., None], argument[..., None]
+    return within.start[place][..., 0], within.count[place][..., 0]
+
+
 def corrupt(
     names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Tensor, key: Key, *, tries: int = 16
 ) -> tuple[Tensor, Tensor]:
@@ -100,8 +107,7 @@ def corrupt(
     >>> corrupt(names, domains(names), known_atoms(names, atom[None]), atom, torch.tensor(TAIL), torch.tensor([1, 0]))
     (tensor([1, 1, 1]), tensor(True))
     """
-    predicate = atom[..., 0]
-    start, count = within.start[predicate, argument], within.count[predicate, argument]
+    start, count = _members(within, atom[..., 0], argument)
     drawn = keys.randint(key, (tries,), 0, count[..., None])
     tried = replaced(atom[..., None, :], argument[..., None], within.members[start[..., None] + drawn])
     allowed = ~is_known(names, known, tried) & (tried != atom[..., None, :]).any(-1)
@@ -126,8 +132,7 @@ def corruptions(
             [1, 1, 1],
             [0, 0, 0]])
     """
-    predicate = atom[..., 0]
-    start, count = within.start[predicate, argument], within.count[predicate, argument]
+    start, count = _members(within, atom[..., 0], torch.full_like(atom[..., 0], argument))
     places = torch.arange(within.members.shape[0], device=atom.device)
     constants = within.members[torch.where(places < count[..., None], start[..., None] + places, 0)]
     side = torch.full_like(constants, argument)

@@ -57,7 +57,8 @@ def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Ten
     query_key, side_key, negative_key = keys.split(key, 3)
     count = world.queries.shape[0]
     drawn = keys.randint(query_key, (), 0, count)
-    query = world.queries[choose("game: order", game.order, {"random": drawn, "in_turn": pointer % count})]
+    number = choose("game: order", game.order, {"random": drawn, "in_turn": pointer % count})
+    query = world.queries[number[..., None]][..., 0, :]  # without an axis a compiled graph could not read it
     either = keys.randint(side_key, (), HEAD, TAIL + 1)
     sides = {"head": torch.full_like(either, HEAD), "tail": torch.full_like(either, TAIL), "both": either}
     side = choose("game: argument", game.argument, sides)

@@ -135,5 +135,7 @@ def rows_of(starts: Tensor, predicate: Tensor) -> tuple[Tensor, Tensor]:
     (tensor([0, 3, 0]), tensor([3, 1, 0]))
     """
     named = (predicate != PADDING) & (predicate < starts.shape[0] - 1)
-    place = torch.where(named, predicate, 0)
-    return torch.where(named, starts[place], 0), torch.where(named, starts[place + 1] - starts[place], 0)
+    # With an axis: an index without one would be read out as a number, which a compiled graph cannot do.
+    place = torch.where(named, predicate, 0)[..., None]
+    start, end = starts[place][..., 0], starts[place + 1][..., 0]
+    return torch.where(named, start, 0), torch.where(named, end - start, 0)

@@ -8,10 +8,12 @@ from torch import Tensor
 
 from .. import keys
 from ..distributions import Distribution, masked
+from ..errors import choose
 from ..keys import Key
 from ..networks import Linear, Network, init_linear
 from ..policy import ActorCritic
 from ..record import record
+from ..tree import tree_map
 from .embedding import state_embedding
 from .terms import Vocabulary
 
@@ -70,6 +72,7 @@ def proof_policy(
     temperature: float = 0.1,
     form: str = "transe",
     pool: str = "mean",
+    embeddings: str = "learnt",
 ) -> ActorCritic:
     """An actor-critic for `ProofObservation`.
 
@@ -77,6 +80,7 @@ def proof_policy(
 
     for the state s and its successors s_i, f and g being residual perceptrons on the embedding of a state. So the policy has as
     many actions as there are successors, and exchanging two of them exchanges their probabilities. V reads the state alone.
+    Where `embeddings` are "fixed" they get no gradient: they stay as they were learnt elsewhere, e.g. by `link_prediction`.
     Raises: ChoiceError.
 
     >>> from .env import ProofObservation
@@ -87,6 +91,7 @@ def proof_policy(
     >>> model.apply(model.init(keys.key(0)), seen, ())[0].log_prob(torch.tensor(0)) == 0
     tensor(True)
     """
+    passed = choose("proof_policy: embeddings", embeddings, {"learnt": lambda leaf: leaf, "fixed": torch.Tensor.detach})
     embed = state_embedding(names, size, form=form, pool=pool)
     body, critic = residual(size, hidden, size, blocks), residual(size, hidden, 1, blocks)
 
@@ -97,8 +102,9 @@ def proof_policy(
         )
 
     def apply(params: ProofParams, observation: Any, carry: Any) -> tuple[Distribution, Tensor, Any]:
-        state = embed.apply(params.embedding, observation.sub_index)
-        following = embed.apply(params.embedding, observation.derived_sub_indices)
+        embedding = tree_map(passed, params.embedding)
+        state = embed.apply(embedding, observation.sub_index)
+        following = embed.apply(embedding, observation.derived_sub_indices)
         here = F.normalize(body.apply(params.policy, state), dim=-1)
         there = F.normalize(body.apply(params.policy, following), dim=-1)
         logits = (here[..., None, :] * there).sum(-1) / temperature

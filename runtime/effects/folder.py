@@ -6,6 +6,7 @@ RUN/metrics.jsonl         a row for each iteration
 RUN/tensorboard/          the same rows
 RUN/learning_curve.png
 RUN/evaluation.json       what came of the last evaluation
+RUN/proof.png             of runs that prove: the last proof drawn
 """
 
 import json
@@ -20,6 +21,7 @@ from .files import DISK, Files, write_whole
 
 ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
 PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"
+PROOF = "proof.png"
 OURS = (METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS, ARGUMENTS)
 
 
@@ -28,7 +30,7 @@ def clear(run: Path, *, files: Files = DISK) -> None:
 
     Raises: CheckpointError when no run of ours was here and yet one of its names is taken.
     """
-    taken = [name for name in OURS if (run / name).exists()]
+    taken = [name for name in (PROOF, *OURS) if (run / name).exists()]
     if taken and ARGUMENTS not in taken:
         got, remedy = f"a folder with {taken[0]!r}, which no run wrote", "choose another folder"
         raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))

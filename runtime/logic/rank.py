@@ -1,6 +1,5 @@
 """How well a policy's proofs rank what is true among what is not: each query and its negatives, proven or not, scored."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -51,25 +50,32 @@ class Standing:
         return f"{head}, AUC-PR {self.average_precision:.3f}, {shares}"
 
 
-Scorer = Callable[[Any, Tensor], Scored]
+@frozen
+class Scorer:
+    """Scores candidates: one program for any number of them."""
+
+    made: Proofs
+    run: Play
+    slots: int  # proofs side by side
+    feed: int  # rows that one call of `run` can use
+
+    def __call__(self, params: Any, every: Tensor) -> Scored:
+        """Candidates int64 [M, Q, K, 3] -> Scored."""
+        flat = every.reshape(-1, 3)
+        begun = idle(self.made.game, self.slots)
+        told = proven_all(self.run, params, self.made.world.base, begun, flat, feed=self.feed)
+        return scored(told, flat[:, 0] != PADDING, every.shape[:-1])
 
 
 def scorer(
     made: Proofs, model: ActorCritic, *, slots: int = 256, compiled: bool = True, recycle: bool = True
 ) -> Scorer:
-    """A function (params, candidates [M, Q, K, 3]) -> Scored: one compiled program for any number of candidates."""
+    """What scores candidates by the policy's most probable proofs. Without `recycle` a batch waits for its longest proof."""
     steps = CHUNK if recycle else made.game.max_depth
     run: Play = play(made.game, model, steps, recycle=recycle)
     if compiled:
         run = program(run, name="rank proofs")
-    feed = slots * (steps if recycle else 1)
-
-    def score(params: Any, every: Tensor) -> Scored:
-        flat = every.reshape(-1, 3)
-        told = proven_all(run, params, made.world.base, idle(made.game, slots), flat, feed=feed)
-        return scored(told, flat[:, 0] != PADDING, every.shape[:-1])
-
-    return score
+    return Scorer(made, run, slots, feed=slots * (steps if recycle else 1))
 
 
 def scored(told: Finished, present: Tensor, shape: tuple[int, ...]) -> Scored:

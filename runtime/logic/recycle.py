@@ -81,7 +81,8 @@ def play(game: Game, model: ActorCritic, steps: int, *, recycle: bool = True) ->
             return (after, taken), told
 
         ticks = torch.arange(steps, device=feed.device)
-        (slots, taken), finished = scan(step, (slots, torch.zeros_like(first)), ticks)
+        one = Finished(number=first, proven=first, score=first, depth=first, left_out=first)
+        (slots, taken), finished = scan(step, (slots, torch.zeros_like(first)), ticks, output=one)
         return slots, finished, taken
 
     return run

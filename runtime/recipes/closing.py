@@ -1,5 +1,6 @@
-"""What follows a run's training: the evaluation that its recipe calls for, in words and in a file."""
+"""What follows a run's training: the evaluation that its recipe calls for, in words, in a file and in a picture."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -7,11 +8,15 @@ import torch
 from attrs import asdict, frozen
 
 from ...core import keys
+from ...core.errors import ChoiceError, message
 from ..effects import folder
-from ..effects.manifest import describe
+from ..effects.datasets import open_dataset
+from ..logic.dataset import Dataset
 from ..logic.rank import Standing, asked, scorer, standing
-from . import prove, report, session
+from . import prove, report
 from .arguments import check_whole
+from .explain import Prover, deepest, prover_of
+from .world import Notice
 
 
 @frozen
@@ -20,13 +25,13 @@ class Playing:
 
     episodes: int = 100  # of the evaluation at the end
 
-    def check(self) -> None:
-        """Raises: ChoiceError."""
+    def check(self, arguments: Any = ()) -> None:
+        """Refuses what cannot be done after a training with these arguments. Raises: ChoiceError."""
         check_whole("--episodes", self.episodes, 1)
 
-    def tell(self, run: Path) -> str:
-        """Evaluates the run's newest checkpoint. Raises: CheckpointError."""
-        return report.evaluated(run, episodes=self.episodes).line()
+    def told(self, run: Path, notice: Notice) -> Iterator[str]:
+        """Evaluates the run's newest checkpoint; gives the lines to print. Raises: CheckpointError."""
+        yield f"evaluation: {report.evaluated(run, episodes=self.episodes).line()}"
 
 
 @frozen
@@ -39,35 +44,64 @@ class Ranking:
     slots: int = 256  # proofs that are tried side by side
     draw: int = 0  # seed of the negatives
 
-    def check(self) -> None:
-        """Raises: ChoiceError."""
+    def check(self, arguments: Any = ()) -> None:
+        """Refuses what cannot be done after a training with these arguments. Raises: ChoiceError."""
         for name, low in (("candidates", 1), ("queries", 0), ("slots", 1), ("draw", 0)):
             check_whole(f"--{name}", getattr(self, name), low)
+        if self.split == "valid" and isinstance(arguments, prove.Prove):
+            self._check_split(open_dataset(arguments.experience.data))
 
-    def tell(self, run: Path) -> str:
-        """Ranks with the run's newest checkpoint; writes evaluation.json. Raises: CheckpointError, ChoiceError."""
+    def told(self, run: Path, notice: Notice) -> Iterator[str]:
+        """Ranks with the run's newest checkpoint and draws a proof; gives the lines to print. Raises: CheckpointError."""
+        prover = prover_of(run)
+        notice_left_out(prover, notice)
+        yield f"evaluation: {self.ranked(prover, notice).line()}"
+        found = deepest(prover)
+        if found:
+            yield f"proof: {found.picture}"
+        else:
+            notice("no picture of a proof: none of the first test queries was proven")
+
+    def ranked(self, prover: Prover, notice: Notice) -> Standing:
+        """The standing of what was learnt; writes evaluation.json. Raises: ChoiceError."""
         self.check()
-        where = session.newest(run)
-        plan = session.planned(describe(where).metadata)
-        state, loop = session.restore(where, plan)
-        result = self.ranked(plan.arguments, state.learner.params)
+        result = self._standing(prover)
         numbers = {name: float(getattr(result.ranking, name)) for name in RANKED}
-        about = {"iteration": loop.iteration, **asdict(self)}
+        about = {"iteration": prover.iteration, "options": asdict(self)}
         counted = {name: value for name, value in asdict(result, recurse=False).items() if name != "ranking"}
-        folder.write_json(run / folder.EVALUATION, {**about, **numbers, **counted})
-        return result.line()
+        folder.write_json(prover.run / folder.EVALUATION, {**about, **numbers, **counted})
+        if result.left_out:
+            every = result.queries + result.candidates
+            notice(
+                f"in {result.left_out:,} of {every:,} proofs tried there was no room for all that followed; {REMEDY}"
+            )
+        return result
 
-    def ranked(self, arguments: prove.Prove, params: Any) -> Standing:
-        """The standing of these params."""
-        made = prove.opened(arguments)
+    def _standing(self, prover: Prover) -> Standing:
+        made, arguments = prover.made, prover.arguments
+        self._check_split(made.dataset)
         every = asked(made, getattr(made.dataset, self.split), self.candidates, keys.key(self.draw), self.queries)
         compiled = arguments.process.backend != "none"
         score = scorer(made, prove.model_of(arguments, made), slots=self.slots, compiled=compiled)
         with torch.no_grad():
-            return standing(score(params, every))
+            return standing(score(prover.params, every))
+
+    def _check_split(self, dataset: Dataset) -> None:
+        if not getattr(dataset, self.split):
+            where, remedy = f"{dataset.name}: {self.split}", "rank another --split"
+            raise ChoiceError(message(where, got="empty", wanted="facts to rank", remedy=remedy))
+
+
+def notice_left_out(prover: Prover, notice: Notice) -> None:
+    """Says if the last proofs of the training had states for which there was no room."""
+    lost = (prover.worlds.too_long + prover.worlds.too_many) > 0
+    if bool(lost.any()):
+        count = f"{int(lost.sum()):,} of the last {lost.numel():,} proofs"
+        notice(f"in {count} of the training there was no room for all that followed; {REMEDY}")
 
 
 RANKED = ("mean_reciprocal_rank", "hits_at_1", "hits_at_3", "hits_at_10")
+REMEDY = "train with more --successors or --atoms to make room"
 Closing = Playing | Ranking
 
 

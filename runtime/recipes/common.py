@@ -9,8 +9,12 @@ from ...core.env import Env
 from ...core.optim import Optimizer, adam, chain, clip_by_global_norm, linear, scale_by_schedule
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
 from ..normalizer import Normalizer, identity, running
-from ..train import Trainer
+from ..train import RunState, Trainer
 from .arguments import Experience, Learner
+
+
+def _as_it_is(state: RunState) -> RunState:
+    return state
 
 
 @frozen
@@ -21,6 +25,7 @@ class Pipeline:
     model: ActorCritic
     normalizer: Normalizer
     trainer: Trainer
+    prepare: Callable[[RunState], RunState] = _as_it_is  # what is done once, before training
     content: str = ""  # what beside its arguments decides the run: a digest of the files it learns from
 
 

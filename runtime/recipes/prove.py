@@ -2,25 +2,34 @@
 
 import hashlib
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
+import torch
 from attrs import field, frozen
 
 from ...algorithms.hyperparameters import check_number
+from ...algorithms.link_prediction import LinkPrediction, link_prediction
 from ...algorithms.ppo import ppo
+from ...core import keys
 from ...core.errors import ChoiceError, message
 from ...core.logic.env import proving
-from ...core.logic.policy import proof_policy
+from ...core.logic.policy import ProofParams, proof_policy
+from ...core.networks import layout
 from ...core.optim import adam, chain, clip_by_global_norm, linear, scale_by_schedule
 from ...core.policy import ActorCritic, flat
+from ...core.record import replace
+from ...core.tree import tree_map
+from ..compile import program
 from ..effects.datasets import open_dataset, open_rules
 from ..logic.world import Proofs, proofs
 from ..normalizer import identity
-from ..train import trainer
+from ..train import RunState, trainer
 from .arguments import SEEDS, Process, check_whole, flag, iteration_steps, loop_of
 from .common import Pipeline
 
 USUAL = "family:200"
+WARM_UP_RATE = 1e-2  # of Adam, while embeddings are learnt from facts
 
 
 @frozen
@@ -30,13 +39,13 @@ class Graph:
     data: str = USUAL  # a folder, family:PEOPLE[:SEED] or pykeen:NAME
     rules: str = "own"  # a file, "mine", or "own" for those that come with the data
     seed: int = 0  # every random number of the run follows from it
-    steps: int = 1_000_000  # moves, in all proofs together; rounded up to whole chunks of iterations
+    steps: int = 800_000  # moves, in all proofs together; rounded up to whole chunks of iterations
     envs: int = 128  # proofs that are tried side by side
     horizon: int = 32  # moves in each of them from one update to the next
     atoms: int = 6  # goals that a state may hold
     successors: int = 64  # states that may follow from one
-    max_depth: int = 20  # moves of an episode
-    negatives: int = 1  # for each positive query
+    max_depth: int = 10  # moves of an episode
+    negatives: int = 0  # for each positive query; rewards for failing teach to fail on queries never seen
     argument: Literal["head", "tail", "both"] = "both"  # what is replaced in negatives and in candidates
     reward: int = 4  # the reward type, 0 to 5
     end_proof: bool = False  # let the policy give up
@@ -51,10 +60,12 @@ class ProofLearner:
     size: int = 64  # of an embedding
     width: int = 64  # of the perceptrons
     blocks: int = 2  # of the perceptrons
-    temperature: float = 0.1  # cosines are divided by it
+    temperature: float = 0.2  # cosines are divided by it
     form: Literal["transe", "distmult", "complex", "rotate"] = "transe"  # of an atom's embedding
     pool: Literal["mean", "sum"] = "mean"  # of a state's atoms
-    learning_rate: float = 1e-3  # of Adam
+    warm_up: int = 3000  # steps of link prediction on the facts alone, before the first proof
+    embeddings: Literal["learnt", "fixed"] = "learnt"  # whether they go on learning from proofs
+    learning_rate: float = 3e-3  # of Adam
     anneal: bool = True  # let the learning rate fall to 0 over the run
     max_gradient_norm: float = 0.5  # longer gradients are shortened to it
     gamma: float = 0.99  # what a reward is worth one step later
@@ -72,7 +83,7 @@ class Prove:
     epochs: int = 4  # passes over each batch
     minibatches: int = 8  # steps of the optimiser in each pass; divides envs x horizon
     value_coefficient: float = 0.5  # weight of the value loss
-    entropy_coefficient: float = 0.01  # weight of the policy's entropy
+    entropy_coefficient: float = 0.005  # weight of the policy's entropy
     target_kl: float = math.inf  # once the policy has moved that far, the rest of an update is left out
 
 
@@ -99,20 +110,45 @@ def opened(arguments: Prove) -> Proofs:
     )
 
 
+def network_of(arguments: Prove, made: Proofs) -> ActorCritic:
+    """The policy."""
+    learner = arguments.learner
+    return proof_policy(
+        made.game.names,
+        size=learner.size,
+        hidden=learner.width,
+        blocks=learner.blocks,
+        temperature=learner.temperature,
+        form=learner.form,
+        pool=learner.pool,
+        embeddings=learner.embeddings,
+    )
+
+
 def model_of(arguments: Prove, made: Proofs) -> ActorCritic:
     """The policy, its params in one vector."""
+    return flat(network_of(arguments, made))
+
+
+def warmed_up(arguments: Prove, made: Proofs) -> Callable[[RunState], RunState]:
+    """What learns embeddings from the facts alone, so that proofs begin with some sense of who is near whom."""
     learner = arguments.learner
-    return flat(
-        proof_policy(
-            made.game.names,
-            size=learner.size,
-            hidden=learner.width,
-            blocks=learner.blocks,
-            temperature=learner.temperature,
-            form=learner.form,
-            pool=learner.pool,
-        )
-    )
+    network, size = network_of(arguments, made), len(made.game.names.constants)
+    learn = link_prediction(adam(WARM_UP_RATE), size, LinkPrediction(form=learner.form))
+    facts = made.world.base.facts[:-1]
+
+    def prepare(state: RunState) -> RunState:
+        if not learner.warm_up:
+            return state
+        run = learn if arguments.process.backend == "none" else program(learn, name="link prediction")
+        places = layout(network.init(keys.key(0)))
+        params: ProofParams = places.unravel(state.learner.params)
+        each = keys.split(keys.fold_in(state.key, learner.warm_up), learner.warm_up)
+        embedding, _ = run(tree_map(torch.clone, params.embedding), facts, each)
+        vector = places.ravel(replace(params, embedding=embedding))
+        return replace(state, learner=replace(state.learner, params=vector))
+
+    return prepare
 
 
 def prove_pipeline(arguments: Prove) -> Pipeline:
@@ -137,7 +173,7 @@ def prove_pipeline(arguments: Prove) -> Pipeline:
         target_kl=arguments.target_kl,
     )
     iteration = trainer(env, model, algorithm, envs=graph.envs, horizon=graph.horizon, reset="own")
-    return Pipeline(env, model, identity(), iteration, digest(made))
+    return Pipeline(env, model, identity(), iteration, warmed_up(arguments, made), digest(made))
 
 
 def digest(made: Proofs) -> str:
@@ -154,7 +190,7 @@ def check(arguments: Prove) -> None:
         (graph, 1, ("steps", "envs", "horizon", "atoms", "successors", "max_depth")),
         (graph, 0, ("negatives", "skip_unary")),
         (learner, 1, ("size", "width")),
-        (learner, 0, ("blocks",)),
+        (learner, 0, ("blocks", "warm_up")),
         (process, 1, ("threads", "checkpoints")),
         (arguments, 1, ("epochs", "minibatches")),
     )

@@ -117,7 +117,7 @@ def start(run: Path, plan: Plan, *, overwrite: bool, notice: Notice) -> Outcome:
             raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
         folder.clear(run)
         folder.write_json(run / folder.ARGUMENTS, encode(plan.described()))
-        state = plan.pipeline.trainer.init(keys.key(plan.arguments.experience.seed))
+        state = plan.pipeline.prepare(plan.pipeline.trainer.init(keys.key(plan.arguments.experience.seed)))
         return _perform(run, plan, state, plan.beginning(), notice)
 
 

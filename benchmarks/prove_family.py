@@ -1,0 +1,97 @@
+"""`purestep train prove` with no arguments: seconds, and how near its ranking comes to that of the shortest proofs.
+
+Trains in a folder of its own, as a user would, then ranks the same candidates by the breadth-first prover: a candidate with a
+shorter proof is better, one without is worst. Writes results/prove_family.json, the learning curve and the proof's picture.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from purestep.core import keys
+from purestep.core.logic.ranking import NOTHING, UNPROVEN, ranking, ranks
+from purestep.runtime.compile import program
+from purestep.runtime.logic.breadth import deriver, shortest_proofs
+from purestep.runtime.logic.rank import asked
+from purestep.runtime.logic.world import Proofs
+from purestep.runtime.recipes.prove import USUAL, opened, prove_defaults
+
+from . import evidence
+
+MINUTES, SHARE = 5.0, 0.95  # what training may take, and what part of the prover's MRR it should reach
+PICTURES = {"learning_curve.png": "prove_family_curve.png", "proof.png": "prove_family_proof.png"}
+
+
+def trained(folder: Path, seed: int) -> dict[str, float]:
+    """The command, timed as a whole, in caches of its own; and what its evaluation says."""
+    words = [sys.executable, "-m", "purestep.runtime.cli", "train", "prove", "--seed", str(seed), "--run", str(folder)]
+    caches = {"XDG_CACHE_HOME": str(folder.parent / "home"), "TORCHINDUCTOR_CACHE_DIR": str(folder.parent / "compiler")}
+    start = time.perf_counter()
+    text = subprocess.run(words, env={**os.environ, **caches}, check=True, capture_output=True, text=True).stdout
+    seconds = time.perf_counter() - start
+    print(text, end="", flush=True)
+    told = json.loads((folder / "evaluation.json").read_text())
+    numbers = {name: told[name] for name in ("mean_reciprocal_rank", "hits_at_1", "hits_at_3", "hits_at_10")}
+    numbers |= {"average_precision": told["average_precision"]}
+    return {"seconds": round(seconds, 1), **{name: round(value, 4) for name, value in numbers.items()}}
+
+
+def proven(made: Proofs, depth: int) -> dict[str, object]:
+    """The same of the shortest proofs of up to `depth` steps, for the candidates that the command ranks."""
+    every = asked(made, made.dataset.test, 100, keys.key(0))
+    names, widths = made.game.names, made.game.widths
+    engine = program(deriver(names, widths), name="derive")
+    start = time.perf_counter()
+    found = shortest_proofs(names, made.world.base, widths, every.reshape(-1, 3), depth=depth, engine=engine)
+    steps = found.depth.reshape(every.shape[:-1])
+    present = every[..., 0] != 0
+    score = torch.where(steps > 0, -steps.float(), UNPROVEN).where(present, torch.tensor(NOTHING))
+    result = ranking(ranks(score, present).flatten())
+    return {
+        "depth": depth,
+        "seconds": round(time.perf_counter() - start, 1),
+        "mean_reciprocal_rank": round(float(result.mean_reciprocal_rank), 4),
+        "hits_at_1": round(float(result.hits_at_1), 4),
+        "positives_by_depth": torch.bincount(steps[..., 0].flatten(), minlength=depth + 1).tolist(),
+        "negatives_by_depth": torch.bincount(steps[..., 1:][present[..., 1:]], minlength=depth + 1).tolist(),
+        "searched_without_loss": round(float(found.exact.float().mean()), 4),
+    }
+
+
+def main() -> None:
+    """Trains, proves, compares."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.prove_family", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="of the run (default: 0)")
+    parser.add_argument("--depth", type=int, default=4, help="of the longest proofs searched for (default: 4)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as home:
+        run = Path(home) / "run"
+        policy = trained(run, options.seed)
+        evidence.RESULTS.mkdir(parents=True, exist_ok=True)
+        for name, kept in PICTURES.items():
+            shutil.copy(run / name, evidence.RESULTS / kept)
+    prover = proven(opened(prove_defaults(USUAL)), options.depth)
+    share = policy["mean_reciprocal_rank"] / float(str(prover["mean_reciprocal_rank"]))
+    figures = {
+        "policy": policy,
+        "shortest proofs": prover,
+        "share of the prover's MRR": round(share, 4),
+        "reached": share >= SHARE and policy["seconds"] < 60.0 * MINUTES,
+    }
+    for name, row in figures.items():
+        print(name, row)
+    print(evidence.write("prove_family", seconds=time.perf_counter() - start, figures=figures))
+
+
+if __name__ == "__main__":
+    main()

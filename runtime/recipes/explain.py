@@ -1,0 +1,114 @@
+"""What a trained policy does with a query: its proof, or how far it came, in words and as a picture."""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import frozen
+
+from ...core.errors import ChoiceError, message
+from ...core.logic.parse import parse_query
+from ...core.logic.state import ProofState
+from ...core.logic.terms import Names, encode
+from ..effects import folder
+from ..effects.manifest import describe
+from ..effects.proof_picture import proof_picture
+from ..logic.explain import Attempt, Goal, attempts, ending, left_out, lines, proof_tree, rows
+from ..logic.world import Proofs
+from . import prove, session
+
+TRIED = 50  # test queries, from the first on, of which one makes the picture of a run
+FEW = 20  # names that an error lists
+
+
+@frozen
+class Prover:
+    """What a run of `prove` has learnt by its newest checkpoint."""
+
+    run: Path
+    arguments: prove.Prove
+    made: Proofs
+    params: Any
+    worlds: ProofState  # [B] the proofs under way when it was saved
+    iteration: int
+
+    def tried(self, queries: Sequence[Names]) -> tuple[tuple[Attempt, Goal], ...]:
+        """What the policy does with each query, and the tree of that. Raises: ChoiceError for names it does not know."""
+        game, base = self.made.game, self.made.world.base
+        for query in queries:
+            _check_known(self.made, query)
+        atoms = encode(game.names, queries)
+        with torch.no_grad():
+            told = attempts(game, prove.model_of(self.arguments, self.made), self.params, base, atoms)
+        trees = [
+            proof_tree(game.names, base, atom, each.moves) for atom, each in zip(atoms.tolist(), told, strict=True)
+        ]
+        return tuple(zip(told, trees, strict=True))
+
+
+@frozen
+class Explanation:
+    """A query, and what became of it."""
+
+    text: tuple[str, ...]  # its lines
+    picture: Path
+
+
+def prover_of(run: Path) -> Prover:
+    """What the run has learnt. Raises: CheckpointError; ChoiceError for a run of another recipe."""
+    where = session.newest(run)
+    described = describe(where).metadata
+    if described.get("recipe") != "prove":
+        got, remedy = f"a run of {described.get('recipe')!r}", "name a run of: purestep train prove"
+        raise ChoiceError(message(str(run), got=got, wanted="one of 'prove'", remedy=remedy))
+    plan = session.planned(described)
+    state, loop = session.restore(where, plan)
+    made = prove.opened(plan.arguments)
+    return Prover(run, plan.arguments, made, state.learner.params, state.worlds.state, loop.iteration)
+
+
+def explained(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:
+    """Tries the query, a text such as "in(spain, europe)", and draws what came of it, into the run's folder unless told.
+
+    Raises: CheckpointError; ChoiceError for a text that is no query and for names that the run's data has not.
+    """
+    prover = prover_of(run)
+    asked = parse_query(query)
+    ((attempt, tree),) = prover.tried([asked])
+    return drawn(prover, attempt, tree, out or run / folder.PROOF)
+
+
+def drawn(prover: Prover, attempt: Attempt, tree: Goal, out: Path) -> Explanation:
+    """Draws what became of a query."""
+    names, base = prover.made.game.names, prover.made.world.base
+    told, end = rows(names, base, tree), ending(attempt)
+    proof_picture(
+        told, out, title=told[0].goal, note=f"{end}; {prover.made.dataset.name}, iteration {prover.iteration}"
+    )
+    return Explanation((f"{told[0].goal}: {end}", *lines(told), *left_out(attempt)), out)
+
+
+def deepest(prover: Prover) -> Explanation | tuple[()]:
+    """Draws the tallest tree among the proofs of the first test queries into the run's folder; () where none is proven."""
+    queries = prover.made.dataset.test[:TRIED]
+    proven = [each for each in prover.tried(queries) if each[0].end == "proven"]
+    if not proven:
+        return ()
+    attempt, tree = max(proven, key=lambda each: each[1].height())
+    return drawn(prover, attempt, tree, prover.run / folder.PROOF)
+
+
+def _check_known(made: Proofs, query: Names) -> None:
+    predicate, *terms = query
+    names = made.game.names
+    for kind, word, known in [
+        ("predicate", predicate, names.predicates),
+        *(("constant", term, names.constants) for term in terms),
+    ]:
+        if word not in known:
+            near = difflib.get_close_matches(word, known, n=1)
+            wanted = f"one of {list(known)}" if len(known) <= FEW else f"one of {len(known)} names"
+            remedy = f"did you mean {near[0]!r}?" if near else f"take one of {made.dataset.name}, e.g. {known[0]!r}"
+            raise ChoiceError(message(f"query: {kind}", got=repr(word), wanted=wanted, remedy=remedy))

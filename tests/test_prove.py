@@ -1,0 +1,353 @@
+"""Learning to prove from the command line: what it prints, draws and writes, and what it says when something is wrong."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from purestep.core.logic.terms import decode, encode
+from purestep.runtime import cli
+from purestep.runtime.effects import folder
+from purestep.runtime.logic.world import Proofs
+from purestep.runtime.recipes import closing, explain, prove, session, world
+from purestep.runtime.recipes.arguments import changed
+
+NET = ["--size", "8", "--width", "8", "--blocks", "1", "--warm-up", "3"]
+RUN = ["--envs", "4", "--horizon", "8", "--minibatches", "2", "--epochs", "1", "--backend", "none"]
+ASKED = ["--candidates", "3", "--queries", "4", "--slots", "8"]
+TINY = ["--data", "family:30", "--steps", "96", *NET, *RUN, *ASKED]
+PNG = b"\x89PNG"
+Said = pytest.CaptureFixture[str]
+
+TRAIN = (
+    "in(france, europe).\nin(peru, america).\nborders(spain, france).\nborders(portugal, spain).\nin(spain, europe).\n"
+)
+RULES = "in(X, Z) :- borders(X, Y), in(Y, Z).\n"
+
+
+def train(run: Path, *words: str) -> int:
+    return cli.main(["train", "prove", "--run", str(run), *TINY, *words])
+
+
+def lines_after(out: str, word: str) -> list[str]:
+    return [line.removeprefix(word) for line in out.splitlines() if line.startswith(word)]
+
+
+def one_line(capsys: Said) -> str:
+    said = capsys.readouterr().err.splitlines()
+    faults = [line for line in said if line.startswith("purestep: ")]
+    assert len(faults) == 1, said
+    assert said[-1] == faults[0]
+    return faults[0]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "one"
+    assert train(run) == 0
+    return run
+
+
+@pytest.fixture(scope="module")
+def made() -> Proofs:
+    return prove.opened(prove.prove_defaults("family:30"))
+
+
+@pytest.fixture
+def countries(tmp_path: Path) -> Path:
+    """A data set as somebody would write it."""
+    place = tmp_path / "countries"
+    place.mkdir()
+    for name, text in {"train.txt": TRAIN, "test.txt": "in(portugal, europe).\n", "rules.txt": RULES}.items():
+        (place / name).write_text(text)
+    return place
+
+
+def test_the_words(made: Proofs) -> None:
+    """What the tests below ask about is in the data."""
+    assert made.dataset.test[2] == ("father", "p014", "p028")
+
+
+# --- whole runs ---
+
+
+def test_train_ranks_draws_a_proof_and_a_curve_and_says_what_it_took(tmp_path: Path, capsys: Said) -> None:
+    run = tmp_path / "run"
+    assert train(run) == 0
+    out = capsys.readouterr().out
+    assert [line.split(":")[0] for line in out.splitlines()] == ["evaluation", "proof", "learning curve", "time"]
+    assert "evaluation: 8 rankings: MRR " in out
+    assert lines_after(out, "proof: ") == [str(run / "proof.png")]
+    for name in ("proof.png", "learning_curve.png"):
+        assert (run / name).read_bytes().startswith(PNG)
+    written = json.loads((run / "evaluation.json").read_text())
+    assert (written["candidates"], written["queries"], written["iteration"]) == (24, 8, 3)
+    assert 0 < written["mean_reciprocal_rank"] <= 1
+    assert {path.name for path in run.iterdir()} >= {*folder.OURS, folder.PROOF}
+
+
+def test_the_picture_is_the_deepest_proof_among_the_first_test_queries(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    wanted = explain.Explanation(("drawn",), trained)
+
+    def drawn(prover: explain.Prover, *given: Any) -> explain.Explanation:
+        told.append(given)
+        return wanted
+
+    monkeypatch.setattr(explain, "drawn", drawn)
+    prover = explain.prover_of(trained)
+    assert explain.deepest(prover) is wanted
+    ((attempt, tree, out),) = told
+    every = prover.tried(prover.made.dataset.test)
+    heights = [other.height() for end, other in every if end.end == "proven"]
+    assert attempt.end == "proven"
+    assert tree.height() == max(heights) > 1
+    assert out == trained / "proof.png"
+
+
+def test_without_a_proof_there_is_no_picture_and_that_is_said(countries: Path, tmp_path: Path, capsys: Said) -> None:
+    run = tmp_path / "run"
+    (countries / "test.txt").write_text("in(peru, europe).\n")
+    assert train(run, "--data", str(countries)) == 0
+    said = capsys.readouterr()
+    assert "no picture of a proof: none of the first test queries was proven" in said.err
+    assert lines_after(said.out, "proof: ") == []
+    assert not (run / "proof.png").exists()
+
+
+def test_training_anew_removes_the_old_proof(countries: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert train(run) == 0
+    (countries / "test.txt").write_text("in(peru, europe).\n")
+    assert train(run, "--data", str(countries), "--overwrite") == 0
+    assert not (run / "proof.png").exists()
+
+
+def test_evaluate_ranks_what_it_is_told_to(trained: Path, capsys: Said) -> None:
+    said = []
+    for words in (["--draw", "1"], ["--draw", "1"], ["--split", "valid", "--queries", "0"], []):
+        assert cli.main(["evaluate", str(trained), "--candidates", "2", "--queries", "5", *words]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert "evaluation: 10 rankings: MRR " in said[0]
+    written = json.loads((trained / "evaluation.json").read_text())
+    assert written["options"] == {"candidates": 2, "split": "test", "queries": 5, "slots": 256, "draw": 0}
+    assert (written["candidates"], written["queries"]) == (20, 10)
+    assert len(written["positives"]) > 1
+    count = len(prove.opened(prove.prove_defaults("family:30")).dataset.valid)
+    assert f"evaluation: {2 * count} rankings: " in said[2]
+
+
+@pytest.mark.parametrize("command", ["evaluate", "resume"])
+def test_help_has_the_options_of_both_kinds_of_runs_and_with_a_run_its_own(
+    command: str, trained: Path, capsys: Said
+) -> None:
+    ranking = ["--candidates", "--split", "--queries", "--slots", "--draw", "the run's folder"]
+    assert cli.main([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert [word for word in [*ranking, "--episodes", "purestep train prove"] if word not in text] == []
+    assert cli.main([command, str(trained), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert [word for word in ranking if word not in text] == []
+    assert "--episodes" not in text
+    assert cli.main([command, str(trained), "--episodes", "3"]) == 2
+
+
+def test_plot_draws_the_run(trained: Path, tmp_path: Path, capsys: Said) -> None:
+    assert cli.main(["plot", str(trained), "--out", str(tmp_path / "curve.png")]) == 0
+    assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
+
+
+def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_bits_of_one_never_stopped(
+    trained: Path, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, calls = world.World.train, iter(range(1, 100))
+
+    def interrupted(self: world.World, command: Any) -> Any:
+        if next(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return inner(self, command)
+
+    run = tmp_path / "cut"
+    with monkeypatch.context() as patched:
+        patched.setattr(world.World, "train", interrupted)
+        assert train(run) == 130
+    assert "go on with: purestep resume" in capsys.readouterr().err
+    assert not (run / "proof.png").exists()
+    assert cli.main(["resume", str(run), *ASKED]) == 0
+    assert "evaluation: 8 rankings: MRR " in capsys.readouterr().out
+    assert cli.main(["evaluate", str(trained), *ASKED]) == 0
+    for name in ("metrics.jsonl", "evaluation.json", "proof.png"):
+        assert (run / name).read_bytes() == (trained / name).read_bytes(), name
+
+
+# --- explain ---
+
+
+def test_explain_tells_the_proof_and_draws_it(trained: Path, tmp_path: Path, capsys: Said) -> None:
+    assert cli.main(["explain", str(trained), "father(p014, p028)", "--out", str(tmp_path / "x" / "a.png")]) == 0
+    head, first, *_, last = capsys.readouterr().out.splitlines()
+    assert head.startswith("father(p014, p028): proven in ")
+    assert first.split("   ")[0] == "  father(p014, p028)"
+    assert "father(X, Y) :- " in first
+    assert first.endswith(" choices")
+    assert last == f"picture: {tmp_path / 'x' / 'a.png'}"
+    assert (tmp_path / "x" / "a.png").read_bytes().startswith(PNG)
+
+
+def test_explain_draws_into_the_run_unless_told_and_exits_with_0_without_a_proof(trained: Path, capsys: Said) -> None:
+    (trained / "proof.png").unlink(missing_ok=True)
+    assert cli.main(["explain", str(trained), "father(p001,p001)."]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("father(p001, p001): not proven: ")
+    assert "   open\n" in out
+    assert out.endswith(f"picture: {trained / 'proof.png'}\n")
+    assert (trained / "proof.png").read_bytes().startswith(PNG)
+
+
+def test_explain_speaks_of_states_that_training_passed_over(tmp_path: Path, made: Proofs, capsys: Said) -> None:
+    run = tmp_path / "run"
+    assert train(run, "--skip-unary", "2") == 0
+    prover = explain.prover_of(run)
+    asked = made.dataset.test
+    proven = [query for query, (attempt, _) in zip(asked, prover.tried(asked), strict=True) if attempt.end == "proven"]
+    atom = encode(made.game.names, proven[:1])[0].tolist()
+    capsys.readouterr()
+    assert cli.main(["explain", str(run), decode(made.game.names, atom)]) == 0
+    out = capsys.readouterr().out
+    assert ": proven in " in out
+    assert "open" not in out
+
+
+# --- what is wrong is one line ---
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("fathr(p014, p028)", "query: predicate is 'fathr', wanted one of .*; did you mean 'father'?"),
+        ("father(p014, p28)", "query: constant is 'p28', wanted one of 30 names; did you mean 'p028'?"),
+        ("father(p014, ?)", "query: constant is '?', wanted one of 30 names; take one of family:30:0, e.g. 'p001'"),
+        ("father(p014)", "query is 'father(p014)', wanted relation(head, tail)"),
+    ],
+)
+def test_a_query_that_is_none_is_refused(query: str, wanted: str, trained: Path, capsys: Said) -> None:
+    assert cli.main(["explain", str(trained), query]) == 1
+    line = one_line(capsys)
+    assert all(part in line for part in wanted.split(".*")), line
+
+
+def test_only_a_run_that_proves_explains(tmp_path: Path, capsys: Said) -> None:
+    play = ["--steps", "16", "--envs", "2", "--horizon", "8", "--hidden", "8", "--backend", "none", "--episodes", "1"]
+    assert cli.main(["train", "a2c", "--run", str(tmp_path / "a"), *play]) == 0
+    capsys.readouterr()
+    assert cli.main(["explain", str(tmp_path / "a"), "p(a, b)"]) == 1
+    assert "is a run of 'a2c', wanted one of 'prove'; name a run of: purestep train prove" in one_line(capsys)
+    assert cli.main(["explain", str(tmp_path / "b"), "p(a, b)"]) == 1
+    assert "is no folder, wanted that of a run" in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--data", "nowhere"], "data set is 'nowhere', no folder, wanted family:PEOPLE"),
+        (["--data", "family:x"], "data set is 'family:x', wanted family:PEOPLE"),
+        (["--rules", "nowhere.txt"], "nowhere.txt is absent, wanted own, mine or a text file"),
+        (["--minibatches", "5"], "--envs x --horizon is 32 steps an iteration, wanted a multiple of --minibatches 5"),
+        (["--successors", "0"], "--successors is 0, wanted at least 1"),
+        (["--gamma", "1.5"], "--gamma is 1.5, wanted a number from 0.0 to 1.0"),
+        (["--warm-up", "-1"], "--warm-up is -1, wanted at least 0"),
+        (["--candidates", "0"], "--candidates is 0, wanted at least 1"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_before_it_begins(
+    words: list[str], wanted: str, capsys: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert train(Path("run"), *words) == 1
+    assert wanted in one_line(capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("rules.txt", RULES + "in(X Z) :- borders(X, Z).\n", "rules.txt, line 2 is 'in(X Z) :- borders(X, Z).'"),
+        ("train.txt", TRAIN + "\nspain france\n", "train.txt, line 7 is 'spain france', wanted relation(head, tail)."),
+        ("test.txt", "", "countries: test is empty, wanted facts; give it at least one fact"),
+        ("rules.txt", "", "rules 'own' for countries is none, wanted rules"),
+        ("rules.txt", "on(X, Y) :- in(Y, X).\n", "countries: train facts that a rule proves is none, wanted some"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_with_its_line(
+    name: str, text: str, wanted: str, countries: Path, tmp_path: Path, capsys: Said
+) -> None:
+    (countries / name).write_text(text)
+    assert train(tmp_path / "run", "--data", str(countries)) == 1
+    assert wanted in one_line(capsys)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_split_without_facts_is_refused_before_training_and_in_an_evaluation(
+    countries: Path, tmp_path: Path, capsys: Said
+) -> None:
+    run = tmp_path / "run"
+    assert train(run, "--data", str(countries), "--split", "valid") == 1
+    assert "countries: valid is empty, wanted facts to rank; rank another --split" in one_line(capsys)
+    assert not run.exists()
+    assert train(run, "--data", str(countries)) == 0
+    capsys.readouterr()
+    assert cli.main(["evaluate", str(run), "--split", "valid"]) == 1
+    assert "countries: valid is empty" in one_line(capsys)
+
+
+def test_missing_room_is_told_once_for_training_and_once_for_the_ranking(tmp_path: Path, capsys: Said) -> None:
+    assert train(tmp_path / "narrow", "--successors", "1", "--atoms", "2") == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "there was no room" in line]
+    assert [line.split(" there was")[0].split(" of the ", 1)[-1].rpartition(" of ")[-1] for line in said] == [
+        "the training",
+        "32 proofs tried",
+    ]
+    assert all(line.endswith("; train with more --successors or --atoms to make room") for line in said)
+    assert train(tmp_path / "wide", "--atoms", "24", "--max-depth", "2") == 0
+    assert "no room" not in capsys.readouterr().err
+
+
+def test_the_notice_on_training_counts_proofs(trained: Path, capsys: Said) -> None:
+    prover = explain.prover_of(trained)
+    said: list[str] = []
+    lost = (prover.worlds.too_long + prover.worlds.too_many) > 0
+    closing.notice_left_out(prover, said.append)
+    assert len(said) == int(bool(lost.any()))
+    assert all(f"in {int(lost.sum())} of the last 4 proofs" in line for line in said)
+
+
+def test_arguments_come_back_from_a_checkpoint(trained: Path) -> None:
+    given = changed(prove.prove_defaults("family:30"), {"steps": 96, "size": 8, "width": 8, "blocks": 1, "warm_up": 3})
+    more = {"envs": 4, "horizon": 8, "minibatches": 2, "epochs": 1, "backend": "none"}
+    assert explain.prover_of(trained).arguments == changed(given, more)
+    assert session.recipe_of(trained) == "prove"
+
+
+# --- compiled ---
+
+
+@pytest.mark.slow
+def test_a_compiled_run_learns_ranks_and_explains(
+    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run = tmp_path / "run"
+    words = ["--data", "family:50", "--steps", "8000", "--envs", "32", "--horizon", "16", "--warm-up", "200"]
+    assert cli.main(["train", "prove", "--run", str(run), *words, "--candidates", "10"]) == 0
+    said = capsys.readouterr()
+    assert "compiling the program" in said.err
+    assert lines_after(said.out, "proof: ") == [str(run / "proof.png")]
+    assert json.loads((run / "evaluation.json").read_text())["mean_reciprocal_rank"] > 0.3
+    query = prove.opened(prove.prove_defaults("family:50")).dataset.test[0]
+    assert cli.main(["explain", str(run), f"{query[0]}({query[1]}, {query[2]})"]) == 0
+    assert "picture: " in capsys.readouterr().out
