@@ -6,43 +6,22 @@ A package adds commands in the entry-point group `purestep.commands`, each a fun
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
 from importlib.metadata import entry_points
-from itertools import pairwise
-from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any
 
-import tyro
 from attrs import frozen
 
-from ..core.errors import ChoiceError, PurestepError, ShapeError, choose, message
-from .effects import folder
-from .recipes import RECIPES, explain, pictures, report, session
-from .recipes.closing import Closing, Playing, Ranking, closing_of
+from ..core.errors import ChoiceError, PurestepError, choose, message
+from .commands import (
+    evaluate_command,
+    explain_command,
+    plot_command,
+    resume_command,
+    say,
+    train_command,
+)
 
-A = TypeVar("A")
-C = TypeVar("C")
 GROUP = "purestep.commands"
-FLAGS = (tyro.conf.OmitArgPrefixes,)
-
-
-@frozen
-class Training(Generic[A, C]):
-    """Where a run goes, and what follows it."""
-
-    arguments: Annotated[A, tyro.conf.arg(name="")]
-    closing: Annotated[C, tyro.conf.arg(name="")]
-    run: Path  # the run's folder
-    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
-
-
-@frozen
-class Asking(Generic[C]):
-    """A run, and how it is to be evaluated."""
-
-    run: tyro.conf.Positional[Path]  # the run's folder
-    closing: Annotated[C, tyro.conf.arg(name="")]
 
 
 @frozen
@@ -51,168 +30,6 @@ class Command:
 
     about: str
     call: Callable[[list[str]], int]
-
-
-def train_command(words: list[str]) -> int:
-    """`purestep train RECIPE`: trains, evaluates and draws."""
-    if not words or words[0] in ("-h", "--help"):
-        rows = "\n".join(f"  {name:10} {recipe.about}" for name, recipe in RECIPES.items())
-        print(f"usage: purestep train RECIPE [OPTIONS]\n\nrecipes:\n{rows}\n\nOptions: purestep train RECIPE --help")
-        return 0
-    recipe, *words = words
-    chosen = choose("purestep train", recipe, RECIPES)
-    env, seed = option(words, f"--{chosen.world}", chosen.usual), option(words, "--seed", "0")
-    defaults, closing = chosen.defaults(env), closing_of(recipe)
-    kind: Any = Training[type(defaults), type(closing)]  # type: ignore[misc]
-    given: Training[Any, Closing] = tyro.cli(
-        kind,
-        default=Training(defaults, closing, Path("runs") / f"{Path(env).name}-{recipe}-{seed}"),
-        args=words,
-        prog=f"purestep train {recipe}",
-        description=f"{type(defaults).__doc__}\n\nThe defaults shown are those of --{chosen.world} {env}.",
-        config=FLAGS,
-    )
-    plan = session.plan(recipe, given.arguments)
-    say(f"{recipe} on {env} for {plan.steps():,} steps, into {given.run}")
-    given.closing.check(given.arguments)
-    return _through(
-        given.run, given.closing, lambda: session.start(given.run, plan, overwrite=given.overwrite, notice=say)
-    )
-
-
-def resume_command(words: list[str]) -> int:
-    """`purestep resume RUN`: goes on with a run that was stopped."""
-
-    def resume(closing: Closing, words: list[str]) -> int:
-        about = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
-        run, given = _asked(words, "resume", about, closing)
-        given.check()
-        return _through(run, given, lambda: session.resume(run, notice=say))
-
-    return _by_recipe(words, partial(resume, Playing()), partial(resume, Ranking()))
-
-
-def _asked(words: list[str], command: str, about: str, closing: C) -> tuple[Path, C]:
-    """A run, and how it is to be evaluated."""
-    kind: Any = Asking[type(closing)]  # type: ignore[misc]
-    given = tyro.cli(kind, args=words, prog=f"purestep {command}", description=about, config=FLAGS)
-    return given.run, given.closing
-
-
-def _by_recipe(words: list[str], play: Callable[[list[str]], int], rank: Callable[[list[str]], int]) -> int:
-    """Does what fits the run among the words; gives help for both kinds of runs where no run is named."""
-    runs = [Path(word) for word in words if not word.startswith("-") and folder.begun(Path(word))]
-    words = words if {"-h", "--help"}.isdisjoint(words) else ["--help"]
-    if runs:
-        proving = isinstance(closing_of(session.recipe_of(runs[0])), Ranking)
-        return rank(words) if proving else play(words)
-    if words == ["--help"]:
-        with suppress(SystemExit):
-            play(words)
-        print("\nWhere RUN is one of `purestep train prove`:\n", flush=True)
-        return rank(words)
-    return play(words)
-
-
-def _through(run: Path, closing: Closing, work: Callable[[], session.Outcome]) -> int:
-    """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
-    try:
-        outcome = work()
-    except KeyboardInterrupt:
-        next_step = f"purestep resume {run} goes on from the last checkpoint"
-        say(f"stopped at once; {next_step if folder.begun(run) else 'nothing was saved yet'}")
-        return 130
-    if outcome.loop.interrupted:
-        say(f"interrupted after {outcome.steps:,} steps and saved; go on with: purestep resume {run}")
-        return 130
-    for line in closing.told(run, say):
-        print(line)
-    try:
-        print(f"learning curve: {pictures.picture([run], run / folder.PICTURE)}")
-    except ShapeError as nothing:
-        say(f"no picture: {nothing}")
-    print(spent(outcome, folder.install_seconds()))
-    return 0
-
-
-def spent(outcome: session.Outcome, install: float | None) -> str:
-    """What a run took, part by part, in one line."""
-    parts = [f"install {install:.0f} s"] if install is not None else []
-    if outcome.trained:
-        how = " (loaded from the cache)" if outcome.loaded else ""
-        rate = outcome.trained / outcome.train_seconds
-        parts += [f"compile {outcome.compile_seconds:.1f} s{how}", f"train {outcome.train_seconds:.1f} s"]
-        parts += [f"{rate:,.0f} environment steps/s"]
-    else:
-        parts += ["nothing was left to train"]
-    return "time: " + ", ".join(parts)
-
-
-def evaluate_command(words: list[str]) -> int:
-    """`purestep evaluate RUN`: plays episodes with what was learnt, or ranks with it."""
-
-    def evaluate(
-        run: tyro.conf.Positional[Path], /, *, episodes: int = 100, seed: int = 0, action: report.Choice = "mode"
-    ) -> int:
-        """Play episodes with the newest checkpoint's policy.
-
-        Args:
-            run: the run's folder
-            episodes: how many
-            seed: decides where they begin
-            action: "mode" takes the likeliest action, "sample" draws one
-        """
-        result = report.evaluated(run, episodes=episodes, seed=seed, action=action)
-        print(f"evaluation: {result.line()}")
-        return 0
-
-    def rank(words: list[str]) -> int:
-        about = "Rank each query among its negatives by the proofs of the newest checkpoint's policy."
-        run, ranking = _asked(words, "evaluate", about, Ranking())
-        print(f"evaluation: {ranking.ranked(explain.prover_of(run), say).line()}")
-        return 0
-
-    return _by_recipe(words, lambda words: tyro.cli(evaluate, args=words, prog="purestep evaluate"), rank)
-
-
-def explain_command(words: list[str]) -> int:
-    """`purestep explain RUN QUERY`: shows how the policy proves something."""
-
-    def ask(
-        run: tyro.conf.Positional[Path], query: tyro.conf.Positional[str], /, *, out: Path = Path(folder.PROOF)
-    ) -> int:
-        """Try a query with the newest checkpoint's policy: each goal, what settled it, how likely that was.
-
-        Args:
-            run: the folder of a run of `purestep train prove`
-            query: such as "in(spain, europe)"
-            out: the picture; it goes into the run's folder unless given
-        """
-        found = explain.explained(run, query, () if option(words, "--out", "") == "" else out)
-        print("\n".join(found.text))
-        print(f"picture: {found.picture}")
-        return 0
-
-    return tyro.cli(ask, args=words, prog="purestep explain")
-
-
-def plot_command(words: list[str]) -> int:
-    """`purestep plot RUN...`: draws the learning curve."""
-
-    def plot(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, out: Path = Path("learning_curve.png")) -> int:
-        """Draw returns over environment steps; runs that differ in their seed alone become a mean in a band.
-
-        Args:
-            runs: the runs' folders
-            out: the picture; for a single run it goes into its folder unless given
-        """
-        if not runs:
-            raise ChoiceError(message("purestep plot: RUN", got="absent", wanted="one or more", remedy="name a run"))
-        place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out
-        print(pictures.picture(list(runs), place))
-        return 0
-
-    return tyro.cli(plot, args=words, prog="purestep plot")
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -246,31 +63,11 @@ def _loader(point: Any) -> Callable[[list[str]], int]:
     return call
 
 
-def option(words: Sequence[str], name: str, default: str) -> str:
-    """The value an option has in the words, wherever it stands; the last counts.
-
-    >>> option(["--seed", "1", "--env=acrobot"], "--env", "cartpole")
-    'acrobot'
-    """
-    value = default
-    for word, following in pairwise([*words, ""]):
-        if word == name:
-            value = following
-        elif word.startswith(name + "="):
-            value = word.removeprefix(name + "=")
-    return value
-
-
 def usage(known: Mapping[str, Command]) -> str:
     """What `purestep --help` prints."""
     rows = "\n".join(f"  {name:10} {command.about}" for name, command in known.items())
     tail = "Options of a command: purestep COMMAND --help. With --debug an error shows its traceback."
     return f"usage: purestep [--debug] COMMAND ...\n\ncommands:\n{rows}\n\n{tail}"
-
-
-def say(text: str) -> None:
-    """A line for people, apart from a command's output."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def told(error: Exception) -> str:

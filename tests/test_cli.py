@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import NonFiniteError
-from purestep.runtime import cli
+from purestep.runtime import cli, commands
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.files import lock
 from purestep.runtime.recipes import RECIPES, session, world
@@ -83,7 +83,7 @@ def test_the_other_commands_have_help_too(command: str, capsys: Said) -> None:
     [([], "d"), (["--env", "a"], "a"), (["--env=a", "--env", "b"], "b"), (["--envs", "4"], "d"), (["--env"], "")],
 )
 def test_an_option_is_found_wherever_it_stands(words: list[str], value: str) -> None:
-    assert cli.option(words, "--env", "d") == value
+    assert commands.option(words, "--env", "d") == value
 
 
 # --- whole runs ---
@@ -177,7 +177,7 @@ def test_ctrl_c_while_compiling_stops_at_once(tmp_path: Path, capsys: Said, monk
 
 def test_the_time_line_names_the_parts() -> None:
     outcome = session.Outcome(Loop(1, 1, 1), 500, 400, compile_seconds=2.0, loaded=True, train_seconds=4.0)
-    assert cli.spent(outcome, 95.0) == (
+    assert commands.spent(outcome, 95.0) == (
         "time: install 95 s, compile 2.0 s (loaded from the cache), train 4.0 s, 100 environment steps/s"
     )
 
