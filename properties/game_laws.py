@@ -35,7 +35,7 @@ from .resolution import shortest_proof
 
 def game_laws() -> Suite:
     """The laws of what the game is made of: `Moves(begin, look, advance)`."""
-    every = (_sound(), _memory(), _limit(), paid(), _given_up(), _passed_over(), _stays(), _alone(), shares())
+    every = (shares(), _sound(), _memory(), _limit(), paid(), _given_up(), _passed_over(), _stays(), _alone())
     return Suite("game_laws", every)
 
 

@@ -76,7 +76,7 @@ def exams() -> SearchStrategy[Exam]:
     count = 6
     padding = st.lists(st.sampled_from([False, False, False, True]), min_size=count, max_size=count).map(tuple)
     order = st.permutations(range(count)).map(tuple)
-    games = matches(max_depth=st.integers(2, 4), skip_unary=st.sampled_from([0, 0, 1]), memory=st.booleans())
+    games = matches(max_depth=st.integers(2, 3), skip_unary=st.sampled_from([0, 0, 1]), memory=st.booleans())
     return st.builds(Exam, games, padding, order, st.tuples(rooms(), rooms()), st.integers(0, 1000))
 
 

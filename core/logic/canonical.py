@@ -22,17 +22,19 @@ def canonical(names: Vocabulary, atoms: Tensor) -> Tensor:
             [1, 3, 2],
             [0, 0, 0]])
     """
-    terms = atoms[..., 1:].flatten(-2)
-    size = terms.shape[-1]
-    place = torch.arange(size, device=atoms.device)
-    same = terms[..., :, None] == terms[..., None, :]
-    repeated = (same & (place[None, :] < place[:, None])).any(-1)
-    fresh = is_variable(names, terms) & ~repeated
-    number = fresh.to(torch.int64).cumsum(-1)
-    # Of the places that hold the same variable exactly one is its first.
-    own = torch.where(same & fresh[..., None, :], number[..., None, :], 0).sum(-1)
-    renamed = torch.where(is_variable(names, terms), len(names.constants) + own, terms)
-    return torch.cat([atoms[..., :1], renamed.reshape(atoms[..., 1:].shape)], -1)
+    columns = atoms[..., 1:].flatten(-2).unbind(-1)
+    numbers: list[Tensor] = []
+    count = torch.zeros_like(columns[0])
+    for column in columns:
+        number = torch.zeros_like(count)
+        for before, known in zip(columns, numbers, strict=False):
+            number = torch.where(column == before, known, number)
+        fresh = is_variable(names, column) & (number == 0)
+        count = count + fresh.to(torch.int64)
+        numbers.append(torch.where(fresh, count, number))
+    pairs = zip(columns, numbers, strict=True)
+    renamed = [torch.where(number > 0, len(names.constants) + number, column) for column, number in pairs]
+    return torch.cat([atoms[..., :1], torch.stack(renamed, -1).reshape(atoms[..., 1:].shape)], -1)
 
 
 def variables_in(names: Vocabulary, atoms: Tensor) -> Tensor:

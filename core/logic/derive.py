@@ -126,11 +126,8 @@ def _pruned(
     """Candidates [*, C, W, 3] without the goals that are known, those left moved to the front."""
     known = contains(names, base, atoms, excluded[..., None, None, :])
     kept = (atoms[..., 0] != PADDING) & ~known
-    place = kept.to(torch.int64).cumsum(-1) - 1
-    slots = torch.arange(widths.atoms, device=atoms.device)
-    moves = kept[..., None, :] & (place[..., None, :] == slots[:, None])
-    first = torch.where(moves[..., None], atoms[..., None, :, :], PADDING).sum(-2)
-    return _Candidates(atoms=first, length=kept.sum(-1), exists=exists, origin=origin)
+    first, length = front(kept, atoms, slots=widths.atoms)
+    return _Candidates(atoms=first, length=length, exists=exists, origin=origin)
 
 
 def _packed(names: Vocabulary, widths: Widths, states: Tensor, every: _Candidates, crowded: Tensor) -> Successors:
@@ -165,13 +162,11 @@ def front(kept: Tensor, rows: Tensor, *, slots: int | None = None, empty: int = 
     slots = kept.shape[-1] if slots is None else slots
     place = kept.to(torch.int64).cumsum(-1) - 1
     spare = torch.where(kept & (place < slots), place, slots)  # what has no place goes into a last one, cut off below
-    numbers = torch.arange(kept.shape[-1], device=kept.device).expand(kept.shape)
-    chosen = place.new_zeros((*place.shape[:-1], slots + 1)).scatter(-1, spare, numbers)[..., :slots]
-    count = place[..., -1] + 1
-    used = torch.arange(slots, device=kept.device) < count[..., None]
-    wide = (...,) + (None,) * (rows.ndim - kept.ndim)
-    index = chosen[wide].expand(*chosen.shape, *rows.shape[kept.ndim :])
-    return torch.where(used[wide], rows.gather(kept.ndim - 1, index), empty), count
+    index = spare[(...,) + (None,) * (rows.ndim - kept.ndim)].expand(rows.shape)
+    axis = kept.ndim - 1
+    # Values are scattered, not their places: what the compiler has stored it does not compute again at each reading.
+    room = rows.new_full((*kept.shape[:-1], slots + 1, *rows.shape[kept.ndim :]), empty)
+    return room.scatter(axis, index, rows).narrow(axis, 0, slots), kept.sum(-1)
 
 
 def marked(mark: Tensor, like: Tensor) -> Tensor:

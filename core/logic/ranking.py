@@ -89,8 +89,9 @@ def average_precision(scores: Tensor, positive: Tensor, present: Tensor) -> Tens
     >>> average_precision(torch.tensor([3.0, 2.0, 1.0]), torch.tensor([True, False, True]), yes)  # 1/2 + 2/3 * 1/2
     tensor(0.8333, dtype=torch.float64)
     """
-    order = torch.argsort(torch.where(present, scores, NOTHING), descending=True)
-    sorted_scores, counted = scores[order], present[order]
+    counting = torch.where(present, scores, NOTHING)
+    order = torch.argsort(counting, descending=True)
+    sorted_scores, counted = counting[order], present[order]
     hits = (positive[order] & counted).to(torch.float64).cumsum(-1)
     seen = counted.to(torch.float64).cumsum(-1)
     # A threshold takes all of its score: numbers are read where the last of the equal ones stands.
