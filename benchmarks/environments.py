@@ -31,6 +31,7 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
     ),
     "stable-baselines3": ((TORCH,), (TORCH, "stable-baselines3==2.9.2", *GYMNASIUM)),
+    "pykeen": ((TORCH,), (TORCH, "pykeen==1.11.1")),
     "torchrl": ((TORCH,), (TORCH, "torchrl==0.14.1", "tensordict==0.14.3", *GYMNASIUM)),
 }
 
