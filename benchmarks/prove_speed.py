@@ -102,7 +102,7 @@ def parts(made: Proofs, model: ActorCritic) -> dict[str, float]:
     def policy(state: Any, key: Any) -> Any:
         distribution, _, _ = model.apply(params, observe(state), ())
         action = distribution.transform(keys.uniform(keys.split(key, SLOTS)))
-        return evolve(state, depth=state.depth + 0 * action)
+        return evolve(state, depth=state.depth + action)
 
     def resets(state: Any, key: Any) -> Any:
         own = torch.vmap(lambda k, p, c: begin_episodes(game, world, k, p, c))
