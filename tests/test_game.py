@@ -97,7 +97,7 @@ def story(step: Any, first: Any, count: int) -> list[TimeStep]:
 
 
 @pytest.mark.parametrize("mode", ["select", "pooled"])
-@pytest.mark.parametrize("rules", [{}, {"skip_unary": 1, "end_proof": True}, {"max_depth": 2, "memory": False}])
+@pytest.mark.parametrize("rules", [{}, {"skip_unary": 2}, {"max_depth": 2, "memory": False}, {"end_proof": True}])
 def test_a_reset_of_its_own_is_an_auto_reset(mode: str, rules: dict[str, Any]) -> None:
     """Without negatives an episode is its query, which both draw from a key that is a known part of the step's."""
     made = proofs(family(20, seed=3), negatives=0, **rules)
@@ -112,6 +112,20 @@ def test_a_reset_of_its_own_is_an_auto_reset(mode: str, rules: dict[str, Any]) -
     same("timesteps", story(by_itself, first, count), wanted, EXACT)
     assert sum(bool(told.terminated | told.truncated) for told in wanted) > 1
     assert any(not bool(told.terminated | told.truncated) for told in wanted)
+
+
+def test_what_follows_a_state_passed_over_belongs_to_the_state_reached() -> None:
+    """Where an episode goes on, the next observation is the observation, also when states were passed over in between."""
+    game, world = borders(skip_unary=1, negatives=0)
+    own, skipped = proving(game, world, reset="own"), 0
+    state, _ = own.reset(world, KEY)
+    for t in range(8):
+        before = state.history_count
+        state, told = own.step(world, state, torch.tensor(0), keys.fold_in(KEY, t))
+        if not bool(told.terminated | told.truncated):
+            same("next observation", told.next_observation, told.observation, EXACT)
+            skipped += int(state.history_count - before > 1)
+    assert skipped
 
 
 def derivations(monkeypatch: pytest.MonkeyPatch, call: Any) -> int:

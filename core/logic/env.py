@@ -122,7 +122,7 @@ def _step_and_reset(
     after = look(game, world.base, select(over, fresh, moved))
     seen = observe(after)
     beyond = ProofObservation(
-        sub_index=moved.current,
+        sub_index=torch.where(over[..., None, None], moved.current, seen.sub_index),
         derived_sub_indices=torch.where(over[..., None, None, None], 0, seen.derived_sub_indices),
         action_mask=seen.action_mask & ~over[..., None],
     )
