@@ -17,10 +17,9 @@ from pathlib import Path
 import torch
 
 from purestep.core import keys
-from purestep.core.logic.ranking import NOTHING, UNPROVEN, ranking, ranks
 from purestep.runtime.compile import program
 from purestep.runtime.logic.breadth import deriver, shortest_proofs
-from purestep.runtime.logic.rank import asked
+from purestep.runtime.logic.rank import asked, scored_by_length, standing
 from purestep.runtime.logic.world import Proofs
 from purestep.runtime.recipes.prove import USUAL, opened, prove_defaults
 
@@ -53,15 +52,14 @@ def proven(made: Proofs, depth: int) -> dict[str, object]:
     found = shortest_proofs(names, made.world.base, widths, every.reshape(-1, 3), depth=depth, engine=engine)
     steps = found.depth.reshape(every.shape[:-1])
     present = every[..., 0] != 0
-    score = torch.where(steps > 0, -steps.float(), UNPROVEN).where(present, torch.tensor(NOTHING))
-    result = ranking(ranks(score, present).flatten())
+    told = standing(scored_by_length(steps, present))
     return {
         "depth": depth,
         "seconds": round(time.perf_counter() - start, 1),
-        "mean_reciprocal_rank": round(float(result.mean_reciprocal_rank), 4),
-        "hits_at_1": round(float(result.hits_at_1), 4),
-        "positives_by_depth": torch.bincount(steps[..., 0].flatten(), minlength=depth + 1).tolist(),
-        "negatives_by_depth": torch.bincount(steps[..., 1:][present[..., 1:]], minlength=depth + 1).tolist(),
+        "mean_reciprocal_rank": round(float(told.ranking.mean_reciprocal_rank), 4),
+        "hits_at_1": round(float(told.ranking.hits_at_1), 4),
+        "positives_by_depth": list(told.positives),
+        "negatives_by_depth": list(told.negatives),
         "searched_without_loss": round(float(found.exact.float().mean()), 4),
     }
 

@@ -20,11 +20,11 @@ from attrs import evolve, frozen
 from torch import Tensor
 
 from purestep.core import keys
-from purestep.core.logic.ranking import NOTHING, UNPROVEN
+from purestep.core.logic.ranking import NOTHING
 from purestep.core.logic.terms import Names
 from purestep.runtime.compile import program
 from purestep.runtime.logic.breadth import deriver, shortest_proofs
-from purestep.runtime.logic.rank import Scored, Standing, asked, scorer, standing
+from purestep.runtime.logic.rank import Scored, Standing, asked, scored_by_length, scorer, standing
 from purestep.runtime.logic.world import Proofs
 from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.prove import Prove, model_of, opened, prove_defaults, prove_pipeline
@@ -37,6 +37,7 @@ from .sides import run as run_side
 TRANSITIVE = "locatedin(X, Z) :- locatedin(X, Y), locatedin(Y, Z).\n"
 NEIGHBOUR = "locatedin(X, Z) :- neighbor(X, Y), locatedin(Y, Z).\n"
 REGIONS = ("africa", "americas", "asia", "europe", "oceania")
+UNKNOWN = -1e5  # the score of a candidate with a name that no fact has
 ROTATE = Side("pykeen", "pykeen_rotate")
 
 
@@ -137,9 +138,7 @@ def shortest(made: Proofs, every: Tensor, depth: int) -> dict[str, Any]:
     engine = program(deriver(names, widths), name="derive")
     found = shortest_proofs(names, made.world.base, widths, every.reshape(-1, 3), depth=depth, engine=engine, most=2000)
     steps = found.depth.reshape(every.shape[:-1])
-    present = every[..., 0] != 0
-    score = torch.where(present, torch.where(steps > 0, -steps.float(), UNPROVEN), NOTHING)
-    told = Scored(score, present, steps > 0, steps, torch.zeros_like(steps))
+    told = scored_by_length(steps, every[..., 0] != 0)
     row = figures(standing(told), time.perf_counter() - start)
     return {**row, "longest proofs": depth, "searched without loss": round(float(found.exact.float().mean()), 4)}
 
@@ -155,7 +154,7 @@ def rotate(made: Proofs, every: Tensor, epochs: int, home: Path) -> dict[str, An
     rows = [_named(names.predicates, names.constants, row) for row in every.reshape(-1, 3)[present].tolist()]
     files["candidates"].write_text(json.dumps([[head, name, tail] for name, head, tail in rows]))
     run_side(ROTATE, {**files, "epochs": epochs})
-    told = [UNPROVEN * 1e3 if score is None else score for score in json.loads(files["out"].read_text())]
+    told = [UNKNOWN if score is None else score for score in json.loads(files["out"].read_text())]
     score = torch.full((every[..., 0].numel(),), NOTHING).masked_scatter(present, torch.tensor(told))
     shape = every.shape[:-1]
     nothing = torch.zeros(shape, dtype=torch.int64)

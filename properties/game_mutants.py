@@ -10,6 +10,7 @@ from ..core.keys import Key
 from ..core.logic.canonical import state_hash
 from ..core.logic.derive import front
 from ..core.logic.knowledge import Knowledge
+from ..core.logic.rewards import reward
 from ..core.logic.state import Game, ProofState, ProofWorld
 from ..core.record import replace
 from ..core.steps import ended
@@ -84,6 +85,18 @@ def paid_like_a_positive(moves: Moves) -> Moves:
     def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
         after = moves.advance(game, replace(state, label=torch.ones_like(state.label)), action)
         return replace(after, label=state.label)
+
+    return evolve(moves, advance=advance)
+
+
+def pays_at_the_limit(moves: Moves) -> Moves:
+    """Pays where moves have run out, too."""
+
+    def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
+        after = moves.advance(game, state, action)
+        stopped = after.truncated & ~state.truncated
+        earned = torch.where(stopped, reward(game, replace(after, terminated=stopped)), after.step_reward)
+        return replace(after, step_reward=earned, cumulative_reward=state.cumulative_reward + earned)
 
     return evolve(moves, advance=advance)
 
@@ -177,6 +190,7 @@ def _hashed(game: Game, states: Tensor) -> Tensor:
 MUTANTS: dict[str, Callable[[Moves], Moves]] = {
     "leaves out states seen before, whatever the rules say": remembers_always,
     "truncates one move too early": one_move_less,
+    "pays where moves have run out, too": pays_at_the_limit,
     "pays the reward of an episode that is over once more": pays_again,
     "plays a positive after every `negatives` episodes": one_negative_less,
     "takes the same goals in another order for one state": in_any_order,

@@ -1,4 +1,4 @@
-"""The law of what a proof earns: with the end of an episode, and by the table of reward types."""
+"""The law of what a proof earns: with the termination of an episode, and by the table of reward types."""
 
 from itertools import pairwise
 
@@ -45,13 +45,13 @@ def paid() -> Law:
                     seen(f"a {'positive' if label else 'negative'} {'' if last == TRUE else 'un'}proven")
                     seen("a negative given up", last == END and not label and match.game.reward == 5)
                     seen("a truncation", state.truncated[slot])
-                wanted = _worth(match.game, last, label) if now else 0.0
+                wanted = _worth(match.game, last, label) if now and not state.truncated[slot] else 0.0
                 total += wanted
                 got = torch.stack([state.step_reward[slot], state.cumulative_reward[slot]])
                 same("reward of the step and of the episode", got, torch.tensor([wanted, total]), ROUNDING)
 
     mutant = Mutant("pays for any proof, also of what is not true", mutants.paid_like_a_positive)
-    claim = "The reward comes with the episode's end and is that of the table: by type, label and proof; else it is 0."
+    claim = "The reward comes with termination and is that of the table: by type, label and proof; else it is 0."
     kinds = [f"a {label} {proven}" for label in ("positive", "negative") for proven in ("proven", "unproven")]
     inputs = matches(
         reward=st.sampled_from([0, 1, 2, 3, 4, 5, 5, 5]),
@@ -59,4 +59,5 @@ def paid() -> Law:
         end_proof=YES_OR_NO,
         max_depth=FEW,
     )
-    return game_law("paid", claim, mutant, check, *kinds, "a negative given up", "a truncation", inputs=inputs)
+    needs = (*kinds, "a negative given up", "a truncation")
+    return game_law("paid", claim, mutant, check, *needs, inputs=inputs)

@@ -1,7 +1,7 @@
 """Laws of many proofs in few slots: where and when a candidate is played changes nothing about what becomes of it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from attrs import evolve, frozen
@@ -17,7 +17,7 @@ from ..core.logic.terms import PADDING
 from ..core.record import replace, take
 from ..core.steps import ended
 from ..core.tree import leaf_names, leaves
-from ..runtime.logic.recycle import IDLE, Finished, idle
+from ..runtime.logic.recycle import IDLE, Feeding, Finished, idle
 from . import recycle_mutants as mutants
 from .compare import EXACT, bits, require, same
 from .game_strategies import Match, matches
@@ -38,7 +38,7 @@ class Room:
     slots: int
     steps: int
     feed: int
-    recycle: bool
+    feeding: Feeding
 
 
 @frozen
@@ -68,7 +68,7 @@ Check = Callable[[Recycling, Exam, Seen], None]
 def rooms() -> SearchStrategy[Room]:
     """From one slot and one step on; few rows at a time leave slots without a candidate."""
     slots, steps, feed = st.sampled_from([1, 2, 3, 8]), st.sampled_from([1, 3, 6]), st.sampled_from([2, 6, 9])
-    return st.builds(Room, slots, steps, feed, st.booleans())
+    return st.builds(Room, slots, steps, feed, st.sampled_from(get_args(Feeding)))
 
 
 def exams() -> SearchStrategy[Exam]:
@@ -100,7 +100,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Check, *needs: str) -> La
 
 def _finished(recycling: Recycling, exam: Exam, room: Room, queries: Tensor) -> Finished:
     game, base = exam.match.game, exam.match.question.base()
-    run = recycling.play(game, table_policy(NAMES), room.steps, recycle=room.recycle)
+    run = recycling.play(game, table_policy(NAMES), room.steps, feeding=room.feeding)
     begun = idle(game, room.slots)
     return recycling.proven_all(run, exam.params(), base, begun, queries, feed=room.feed)
 
@@ -140,7 +140,7 @@ def _any_room() -> Law:
         one, other = (_finished(recycling, exam, room, exam.queries()) for room in exam.rooms)
         seen("fewer slots than queries", exam.rooms[0].slots < len(exam.padding))
         seen("more moves than a call has steps", (one.depth > exam.rooms[0].steps).any())
-        seen("one that waits and one that does not", exam.rooms[0].recycle != exam.rooms[1].recycle)
+        seen("one that waits and one that does not", exam.rooms[0].feeding != exam.rooms[1].feeding)
         same(f"in {exam.rooms[0]}, against {exam.rooms[1]}", one, other, EXACT)
 
     mutant = Mutant("gives what idle slots report to the first query", mutants.idle_is_the_first)
@@ -186,7 +186,7 @@ def _padding() -> Law:
 def _untouched() -> Law:
     def check(recycling: Recycling, exam: Exam, seen: Seen) -> None:
         game, room = exam.match.game, exam.rooms[0]
-        run = recycling.play(game, table_policy(NAMES), room.steps, recycle=room.recycle)
+        run = recycling.play(game, table_policy(NAMES), room.steps, feeding=room.feeding)
         given: Any = (exam.params(), exam.match.question.base(), idle(game, room.slots), exam.queries())
         before = [(leaf._version, leaf.clone()) for leaf in leaves(given)]
         recycling.proven_all(run, *given, feed=room.feed)

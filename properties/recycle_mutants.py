@@ -11,13 +11,13 @@ from ..core.logic.knowledge import Knowledge
 from ..core.logic.state import Game
 from ..core.policy import ActorCritic
 from ..core.record import replace
-from ..runtime.logic.recycle import IDLE, Finished, Play, Slots
+from ..runtime.logic.recycle import IDLE, Feeding, Finished, Play, Slots
 
 
 class MakePlay(Protocol):
     """What makes the function that plays some steps."""
 
-    def __call__(self, game: Game, model: ActorCritic, steps: int, *, recycle: bool = True) -> Play:
+    def __call__(self, game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recycled") -> Play:
         """A function (params, base, slots, feed, first) -> (slots, finished, taken)."""
         ...
 
@@ -46,8 +46,8 @@ Run = tuple[Slots, Finished, Tensor]
 def _around(recycling: Recycling, change: Callable[[Run, Any, Slots], Run]) -> Recycling:
     """With `change` made to what each call of the program gives, of (result, params, slots before)."""
 
-    def play(game: Game, model: ActorCritic, steps: int, *, recycle: bool = True) -> Play:
-        inner = recycling.play(game, model, steps, recycle=recycle)
+    def play(game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recycled") -> Play:
+        inner = recycling.play(game, model, steps, feeding=feeding)
 
         def run(params: Any, base: Knowledge, slots: Slots, feed: Tensor, first: Tensor) -> Run:
             return change(inner(params, base, slots, feed, first), params, slots)

@@ -15,6 +15,7 @@ from ..core.errors import ChoiceError, ShapeError, choose, message
 from .effects import folder
 from .recipes import RECIPES, explain, pictures, report, session
 from .recipes.closing import Closing, Playing, Ranking, closing_of
+from .recipes.prove import USUAL
 
 A = TypeVar("A")
 C = TypeVar("C")
@@ -52,15 +53,15 @@ def train_command(words: list[str]) -> int:
     kind: Any = Training[type(defaults), type(closing)]  # type: ignore[misc]
     given: Training[Any, Closing] = tyro.cli(
         kind,
-        default=Training(defaults, closing, Path("runs") / f"{Path(env).name}-{recipe}-{seed}"),
+        default=Training(defaults, closing, run_folder(recipe, env, seed)),
         args=words,
         prog=f"purestep train {recipe}",
         description=f"{type(defaults).__doc__}\n\nThe defaults shown are those of --{chosen.world} {env}.",
         config=FLAGS,
     )
+    given.closing.check(env)
     plan = session.plan(recipe, given.arguments)
     say(f"{recipe} on {env} for {plan.steps():,} steps, into {given.run}")
-    given.closing.check(given.arguments)
     return _through(
         given.run, given.closing, lambda: session.start(given.run, plan, overwrite=given.overwrite, notice=say)
     )
@@ -72,7 +73,7 @@ def resume_command(words: list[str]) -> int:
     def resume(closing: Closing, words: list[str]) -> int:
         about = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
         run, given = _asked(words, "resume", about, closing)
-        given.check()
+        given.check(session.world_of(run))
         return _through(run, given, lambda: session.resume(run, notice=say))
 
     return _by_recipe(words, partial(resume, Playing()), partial(resume, Ranking()))
@@ -121,6 +122,15 @@ def _through(run: Path, closing: Closing, work: Callable[[], session.Outcome]) -
     return 0
 
 
+def run_folder(recipe: str, world: str, seed: str = "0") -> Path:
+    """Where a run goes that is given no folder.
+
+    >>> run_folder("ppo", "cartpole").as_posix()
+    'runs/cartpole-ppo-0'
+    """
+    return Path("runs") / f"{Path(world).name}-{recipe}-{seed}"
+
+
 def spent(outcome: session.Outcome, install: float | None) -> str:
     """What a run took, part by part, in one line."""
     parts = [f"install {install:.0f} s"] if install is not None else []
@@ -162,16 +172,16 @@ def evaluate_command(words: list[str]) -> int:
 
 
 def explain_command(words: list[str]) -> int:
-    """`purestep explain RUN QUERY`: shows how the policy proves something."""
+    """`purestep explain QUERY`: shows how the policy proves something."""
 
-    def ask(
-        run: tyro.conf.Positional[Path], query: tyro.conf.Positional[str], /, *, out: Path = Path(folder.PROOF)
-    ) -> int:
+    usual, picture = run_folder("prove", USUAL), Path(folder.PROOF)
+
+    def ask(query: tyro.conf.Positional[str], /, *, run: Path = usual, out: Path = picture) -> int:
         """Try a query with the newest checkpoint's policy: each goal, what settled it, how likely that was.
 
         Args:
-            run: the folder of a run of `purestep train prove`
             query: such as "in(spain, europe)"
+            run: the folder of a run of `purestep train prove`
             out: the picture; it goes into the run's folder unless given
         """
         found = explain.explained(run, query, () if option(words, "--out", "") == "" else out)

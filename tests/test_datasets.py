@@ -1,9 +1,11 @@
 """Data sets from folders and names, and one line for whatever is wrong with them."""
 
 import importlib.util
+import re
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -146,6 +148,20 @@ def test_without_pykeen_its_data_sets_name_the_extra() -> None:
     assert missed.value.name == "pykeen"
 
 
+def test_what_pykeen_itself_needs_is_missed_by_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = types.ModuleType("pykeen")
+    broken.__path__ = [str(tmp_path)]
+    monkeypatch.setitem(sys.modules, "pykeen", broken)
+    monkeypatch.delitem(sys.modules, "pykeen.datasets", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'purestep\[kg\]'") as missed:
+        pykeen_dataset("nations")
+    assert missed.value.name == "pykeen.datasets"
+    (tmp_path / "datasets.py").write_text("import a_module_that_is_nowhere")
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'a_module_that_is_nowhere'$") as missed:
+        pykeen_dataset("nations")
+    assert missed.value.name == "a_module_that_is_nowhere"
+
+
 class Factory:
     """What a split of PyKEEN's looks like."""
 
@@ -155,16 +171,34 @@ class Factory:
         self.mapped_triples = torch.tensor(triples).reshape(-1, 3)
 
 
-def test_pykeens_numbers_become_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = types.SimpleNamespace(training=Factory((0, 1, 1), (2, 0, 0)), validation=None, testing=Factory((1, 1, 2)))
+def pretend(monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]) -> None:
+    """A PyKEEN with these data sets."""
     fake = types.ModuleType("pykeen.datasets")
-    fake.__dict__["dataset_resolver"] = types.SimpleNamespace(lookup_dict={"small": lambda: made})
+    fake.__dict__["dataset_resolver"] = types.SimpleNamespace(lookup_dict=known)
     monkeypatch.setitem(sys.modules, "pykeen", types.ModuleType("pykeen"))
     monkeypatch.setitem(sys.modules, "pykeen.datasets", fake)
+
+
+def test_pykeens_numbers_become_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = types.SimpleNamespace(training=Factory((0, 1, 1), (2, 0, 0)), validation=None, testing=Factory((1, 1, 2)))
+    pretend(monkeypatch, {"small": lambda: made})
     wanted = Dataset("pykeen:small", (("near", "a", "b"), ("far", "c", "a")), (), (("near", "b", "c"),))
     assert open_dataset("pykeen:Small") == wanted
     with pytest.raises(ChoiceError, match=r"pykeen data set is 'smal', wanted one of .* did you mean 'small'"):
         pykeen_dataset("smal")
+
+
+@pytest.mark.parametrize("count", [20, 21, 25])
+def test_an_error_lists_no_more_than_twenty_names(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"n{number:02}" for number in range(count)]
+    listed = ", ".join(map(repr, names[:20])) + (f", ... and {count - 20} more" if count > 20 else "")
+    pretend(monkeypatch, dict.fromkeys(reversed(names)))
+    with pytest.raises(ChoiceError, match=re.escape(f"one of [{listed}]")):
+        pykeen_dataset("zzz")
+    other = write(tmp_path, other="in(X,Y) :- near(Y,X).") / "other.txt"
+    many = attrs.evolve(SMALL, train=tuple((name, "a", "b") for name in names[1:]), test=((names[0], "a", "b"),))
+    with pytest.raises(ChoiceError, match=re.escape(f"rules for relations of small: [{listed}]")):
+        open_rules(str(other), many)
 
 
 # --- rules ---

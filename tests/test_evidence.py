@@ -1,13 +1,20 @@
 """Evidence says where it comes from, and nothing of the machine's own paths."""
 
+import importlib
 import importlib.util
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+
+from purestep.core import keys
+from purestep.core.tree import leaves
+from purestep.runtime.logic.recycle import Finished, idle, play, proven_all
 
 ROOT = Path(__file__).parent.parent
 
@@ -54,3 +61,84 @@ def test_numbers_that_json_cannot_hold_are_refused(evidence: Any, monkeypatch: p
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an unpacked release has no commit")
 def test_the_commit_is_gits(evidence: Any) -> None:
     assert re.fullmatch(r"[0-9a-f]{40}", evidence.git("rev-parse", "HEAD"))
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    monkeypatch.syspath_prepend(ROOT)
+    return lambda name: importlib.import_module(f"benchmarks.{name}")
+
+
+def test_sides_take_turns_and_the_first_call_does_not_count(benchmark: Callable[[str], Any]) -> None:
+    called = list[str]()
+    sides = {name: (lambda name=name: called.append(name)) for name in "ab"}
+    spent = benchmark("prove_timing").turns(sides, 2)
+    assert called == ["a", "b", "a", "b", "b", "a"]
+    assert {name: len(seconds) for name, seconds in spent.items()} == {"a": 2, "b": 2}
+
+
+def test_parts_together_are_the_rollout(benchmark: Callable[[str], Any]) -> None:
+    timing, parts = benchmark("prove_timing"), benchmark("prove_parts")
+    made, model = timing.made_of("family:30")
+    acting = timing.acting(made, model, slots=3, compiled=False)
+    given = parts.recorded(parts.Parts(made, model, 3), acting)
+    _, trajectory = acting()
+    told = given["copies"][1]
+    assert all(torch.equal(a, b) for a, b in zip(leaves(told), leaves(trajectory), strict=True))
+    assert trajectory.terminated.any()  # so that resets are among what was compared
+
+
+def test_parts_that_differ_from_the_step_are_refused(benchmark: Callable[[str], Any]) -> None:
+    timing, parts = benchmark("prove_timing"), benchmark("prove_parts")
+
+    class Endless(parts.Parts):  # type: ignore[misc,name-defined]
+        def reset(self, moved: Any, key: Any) -> Any:
+            return moved
+
+    made, model = timing.made_of("family:30")
+    acting = timing.acting(made, model, slots=3, compiled=False)
+    with pytest.raises(RuntimeError, match="bring prove_parts up to date"):
+        parts.recorded(Endless(made, model, 3), acting)
+
+
+def test_batches_that_wait_prove_what_recycled_slots_prove(benchmark: Callable[[str], Any]) -> None:
+    speed = benchmark("prove_speed")
+    made, model = benchmark("prove_timing").made_of("family:30")
+    game, params, queries, slots = made.game, model.init(keys.key(0)), made.world.queries[:10], 4
+    few, calls = play(game, model, 2, feeding="batches"), list[int]()
+
+    def counted(*given: Any) -> Any:
+        calls.append(1)
+        return few(*given)
+
+    def proven(run: Any, feed: int) -> Finished:
+        return proven_all(run, params, made.world.base, idle(game, slots), queries, feed=feed)
+
+    wanted = proven(play(game, model, 8), slots * 8)
+    count = dict[bool, int]()
+    for for_all in (False, True):
+        calls.clear()
+        told = proven(speed.waiting(counted, 5, for_all=for_all), slots)
+        assert torch.equal(told.number, torch.arange(10))
+        assert torch.equal(told.depth, wanted.depth)
+        torch.testing.assert_close(told.score, wanted.score)
+        count[for_all] = len(calls)
+    batches = wanted.depth.tolist()[:4], wanted.depth.tolist()[4:8], wanted.depth.tolist()[8:]
+    assert count == {True: 3 * 5, False: sum(-(-max(batch) // 2) for batch in batches)}
+
+
+def test_memory_of_a_large_world_must_be_asked_for(benchmark: Callable[[str], Any]) -> None:
+    assert "--large FOLDER" in benchmark("prove_speed").memory_of("")
+
+
+def test_the_speed_of_proofs_is_drawn(benchmark: Callable[[str], Any], tmp_path: Path) -> None:
+    row = {"median": 2.0, "lower quartile": 1.5, "upper quartile": 3.0}
+    figures = {
+        "microseconds a step": {"parts": {"policy": row}, "sum of the parts": row, "whole": row},
+        "growth": {
+            "microseconds a step, by facts": {"1000": row, "10000": row},
+            "microseconds a slot and step, by slots": {"16": row, "128": row},
+        },
+    }
+    out = benchmark("prove_picture").picture(figures, tmp_path / "new" / "speed.png")
+    assert out.read_bytes().startswith(b"\x89PNG")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 import torch
@@ -16,28 +16,18 @@ from purestep.core import keys
 from purestep.core.distributions import masked
 from purestep.core.logic.borders import borders
 from purestep.core.logic.canonical import canonical
-from purestep.core.logic.derive import Widths, derive
+from purestep.core.logic.derive import derive
 from purestep.core.logic.policy import proof_policy
 from purestep.core.logic.rules import Rule, names_variable
-from purestep.core.logic.state import Game
+from purestep.core.logic.state import Game, GameRules
 from purestep.core.logic.terms import Names, Vocabulary, encode
 from purestep.core.policy import ActorCritic
 from purestep.runtime.effects import proof_picture as drawing
 from purestep.runtime.effects.proof_picture import proof_picture
-from purestep.runtime.logic.explain import (
-    OPEN,
-    Attempt,
-    Goal,
-    Move,
-    Row,
-    attempts,
-    ending,
-    left_out,
-    lines,
-    proof_tree,
-    rows,
-)
+from purestep.runtime.logic.attempts import OPEN, Attempt, Move, attempts, ending, left_out
+from purestep.runtime.logic.explain import Row, lines, rows
 from purestep.runtime.logic.family import family
+from purestep.runtime.logic.proof_tree import Goal, proof_tree
 from purestep.runtime.logic.recycle import idle, play, proven_all
 from purestep.runtime.logic.world import Proofs, proofs
 
@@ -55,8 +45,11 @@ def fixed(sign: float) -> ActorCritic:
     return ActorCritic(init=lambda key: (), apply=apply)
 
 
-def tried(query: Names, sign: float = 1.0, **changes: Any) -> tuple[Attempt, Goal, tuple[Row, ...]]:
+def tried(
+    query: Names, sign: float = 1.0, *, goals: int = 2, **changes: Unpack[GameRules]
+) -> tuple[Attempt, Goal, tuple[Row, ...]]:
     game, world = borders(**changes)
+    game = evolve(game, widths=evolve(game.widths, atoms=goals))
     atom = encode(game.names, [query])
     (attempt,) = attempts(game, fixed(sign), (), world.base, atom)
     tree = proof_tree(game.names, world.base, atom[0].tolist(), attempt.moves)
@@ -102,10 +95,26 @@ def test_a_policy_may_run_out_of_moves_or_give_up() -> None:
     assert (tree.origin, told[0].by) == (OPEN, "open")
 
 
+@pytest.mark.parametrize(
+    ("skip_unary", "wanted"),
+    [
+        (0, "not proven: the policy gave up after 0 moves"),
+        (1, "not proven: the policy gave up after 1 move"),
+        (2, "not proven: the policy gave up after 2 moves"),
+        (3, "proven in 4 moves"),
+    ],
+)
+def test_nobody_gives_up_where_the_game_passes_a_state_over(skip_unary: int, wanted: str) -> None:
+    attempt, _, _ = tried(YES, -1.0, end_proof=True, skip_unary=skip_unary)
+    assert ending(attempt) == wanted
+    assert [(move.probability, move.choices) for move in attempt.moves[:skip_unary]] == [(1.0, 1)] * skip_unary
+    assert attempt.left_out == 0
+
+
 def test_what_there_was_no_room_for_is_told() -> None:
-    attempt, _, _ = tried(YES, widths=Widths(1, 2, 1, 1))
+    attempt, _, _ = tried(YES, goals=1)
     assert left_out(attempt) == (
-        "1 state left out for want of room; train with more --successors or --atoms to make room",
+        "1 state left out for want of room; train with more --atoms, --successors or --facts to make room",
     )
 
 
@@ -210,15 +219,16 @@ def test_open_goals_are_those_of_the_engine_after_every_move(made: Proofs, seed:
     assert compared > 100
 
 
-@pytest.mark.parametrize("skip_unary", [0, 1, 3])
+@pytest.mark.parametrize(("skip_unary", "end_proof"), [(0, False), (1, False), (1, True), (3, False), (3, True)])
 @pytest.mark.parametrize("max_depth", [3, 20])
-def test_an_attempt_ends_as_the_game_does(made: Proofs, skip_unary: int, max_depth: int) -> None:
-    game = evolve(made.game, skip_unary=skip_unary, max_depth=max_depth)
+def test_an_attempt_ends_as_the_game_does(made: Proofs, skip_unary: int, end_proof: bool, max_depth: int) -> None:
+    game = evolve(made.game, skip_unary=skip_unary, end_proof=end_proof, max_depth=max_depth)
     model, params = learnt(made, 2)
     queries, base = queries_of(made), made.world.base
     told = attempts(game, model, params, base, queries)
     ran = proven_all(play(game, model, max_depth), params, base, idle(game, 64), queries, feed=64 * max_depth)
     assert [attempt.end == "proven" for attempt in told] == ran.proven.tolist()
+    assert [attempt.left_out for attempt in told] == ran.left_out.tolist()
     assert 0 < int(ran.proven.sum()) < len(told)
     scores = torch.tensor([math.fsum(math.log(move.probability) for move in each.moves) for each in told])
     torch.testing.assert_close(scores, ran.score, rtol=1e-4, atol=1e-4)
@@ -227,6 +237,25 @@ def test_an_attempt_ends_as_the_game_does(made: Proofs, skip_unary: int, max_dep
     else:
         assert all(len(each.moves) >= depth for each, depth in zip(told, ran.depth.tolist(), strict=True))
         assert sum(len(each.moves) for each in told) > int(ran.depth.sum())
+
+
+@pytest.mark.parametrize("skip_unary", [1, 3])
+def test_who_never_gives_up_makes_the_same_moves_where_states_are_passed_over(made: Proofs, skip_unary: int) -> None:
+    plain = evolve(made.game, end_proof=True, max_depth=40)
+    queries, base = queries_of(made), made.world.base
+    every, skipped = (
+        attempts(game, fixed(1.0), (), base, queries) for game in (plain, evolve(plain, skip_unary=skip_unary))
+    )
+    assert {"proven", "dead end"} <= {attempt.end for attempt in every}
+    fewer = 0
+    for one, other in zip(every, skipped, strict=True):
+        assert other.end == one.end
+        assert [move.origin for move in other.moves] == [move.origin for move in one.moves]
+        for move, passed in zip(one.moves, other.moves, strict=True):
+            assert passed.choices in (move.choices, move.choices - 1)
+            assert passed.choices == move.choices or (passed.choices, passed.probability) == (1, 1.0)
+            fewer += passed.choices < move.choices
+    assert fewer > 20
 
 
 def test_many_queries_are_tried_as_each_alone(made: Proofs) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from purestep.core.errors import ShapeError
-from purestep.core.logic.knowledge import contains, knowledge, matching, rows_of, widest
+from purestep.core.logic.knowledge import contains, knowledge, matching, rows_of
 from purestep.core.logic.terms import vocabulary
 from purestep.properties import check, knowledge_laws, matching_laws
 from purestep.properties.compare import EXACT, same
@@ -22,10 +22,6 @@ test_matching = check(matching_laws(), matching)
 def test_bodies_without_heads_are_refused() -> None:
     with pytest.raises(ShapeError, match="knowledge: bodies"):
         knowledge(NAMES, FACTS, HEADS, BODIES[:1])
-
-
-def test_the_widest_of_nothing_is_nothing() -> None:
-    assert [int(count) for count in widest(knowledge(NAMES, FACTS[:0], HEADS[:0], BODIES[:0]))] == [0, 0]
 
 
 def test_compiled_is_eager(compiled: Compiled) -> None:

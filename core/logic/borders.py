@@ -1,12 +1,12 @@
 """A world of proofs small enough to follow by hand: four countries, two regions, one rule."""
 
-from typing import Any
+from typing import Unpack
 
 from .corrupt import TAIL, domains, known_atoms
 from .derive import Widths
 from .knowledge import knowledge
 from .rules import Rule, encode_rules
-from .state import Game, ProofWorld
+from .state import Game, GameRules, ProofWorld
 from .terms import encode, vocabulary
 
 FACTS = (
@@ -20,7 +20,7 @@ RULE = Rule(("in", "X", "Z"), (("borders", "X", "Y"), ("in", "Y", "Z")))
 REGIONS = ("america", "europe")
 
 
-def borders(**changes: Any) -> tuple[Game, ProofWorld]:
+def borders(**changes: Unpack[GameRules]) -> tuple[Game, ProofWorld]:
     """A country lies where its neighbour lies. Spain's proof takes two moves, Portugal's four; regions make negatives.
 
     `changes` are to the rules of the game.
@@ -34,7 +34,8 @@ def borders(**changes: Any) -> tuple[Game, ProofWorld]:
     names = vocabulary(
         [atom[0] for atom in FACTS], [constant for atom in (*FACTS, *QUERIES) for constant in atom[1:]], variables=7
     )
-    game = Game(**{"names": names, "widths": Widths(2, 2, 1, 1), "argument": "tail", **changes})
+    rules: GameRules = {"argument": "tail", **changes}
+    game = Game(names, Widths(2, 2, 1, 1), **rules)
     world = ProofWorld(
         base=knowledge(names, encode(names, FACTS), *encode_rules(names, [RULE])),
         queries=encode(names, QUERIES),

@@ -4,6 +4,7 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
+from ..errors import ChoiceError, message
 from ..record import record, tensor
 from .canonical import canonical
 from .knowledge import Knowledge, contains, matching, rows_of
@@ -18,7 +19,7 @@ class Widths:
     atoms: int  # A: goals of a state
     successors: int  # S: states that follow from one
     facts: int  # K: facts tried with one goal
-    rules: int  # rules tried with one goal; `widest` says how many there are
+    rules: int  # rules tried with one goal
 
     def variables(self) -> int:
         """The variables of a canonical state's vocabulary, without those of a rule."""
@@ -44,6 +45,32 @@ class _Candidates:
     length: Tensor = tensor("*", "int")  # how many are left
     exists: Tensor = tensor("*", "bool")
     origin: Tensor = tensor("*", "int")
+
+
+def check_room(names: Vocabulary, base: Knowledge, widths: Widths, *, end_proof: bool = False) -> None:
+    """Refuses a vocabulary or widths with which proofs would go wrong; a look at the rules, to be taken before any step.
+
+    A canonical state has up to 2 A variables and a rule's own come after them, so the vocabulary must have both. A state must
+    have a successor, and where a proof can be given up (`end_proof`) one more. Raises: ChoiceError.
+
+    >>> from .borders import borders
+    >>> game, world = borders()
+    >>> check_room(game.names, world.base, Widths(4, 2, 1, 1))  # the rule has X, Y and Z
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: vocabulary: variables is 7, wanted 11 or more; give it 11, or states fewer atoms
+    """
+    terms = torch.cat([base.heads.reshape(-1, 3), base.bodies.reshape(-1, 3)])[:, 1:]
+    own = max(0, int(terms.max()) - len(names.constants)) if terms.numel() else 0
+    least = widths.variables() + own
+    if names.variables < least:
+        remedy = f"give it {least}, or states fewer atoms"
+        raise ChoiceError(
+            message("vocabulary: variables", got=names.variables, wanted=f"{least} or more", remedy=remedy)
+        )
+    places = 2 if end_proof else 1
+    if widths.successors < places or widths.atoms < 1:
+        got, wanted = f"{widths.successors} successors, {widths.atoms} atoms", f"at least {places} and 1"
+        raise ChoiceError(message("widths", got=got, wanted=wanted, remedy="make them wider"))
 
 
 def derive(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:

@@ -122,6 +122,8 @@ def state_embedding(names: Vocabulary, size: int, *, form: str = "transe", pool:
     def apply(params: Embedding, atoms: Tensor) -> Tensor:
         predicate, first, second = atoms.unbind(-1)
         joined = join(params.predicates[predicate], params.terms[first], params.terms[second])
+        # A mark has no arguments: it stands for itself.
+        joined = torch.where((predicate > len(names.predicates))[..., None], params.predicates[predicate], joined)
         real = predicate != PADDING
         return gather(torch.where(real[..., None], joined, 0.0).sum(-2), real.sum(-1))
 

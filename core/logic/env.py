@@ -9,10 +9,11 @@ from .. import keys
 from ..env import Env
 from ..errors import choose
 from ..keys import Key
-from ..record import record, select, tensor
+from ..record import record, replace, select, tensor
 from ..spaces import Box, Discrete, Fields
 from ..steps import TimeStep, ended, first
 from .corrupt import HEAD, TAIL, corrupt
+from .derive import check_room
 from .game import advance, look
 from .state import Game, ProofState, ProofWorld, opened
 
@@ -72,7 +73,8 @@ def proving(game: Game, world: ProofWorld, *, reset: str = "none") -> Env[ProofW
 
     `reset` says what a step does that ends an episode: "none" leaves it over, with nothing to follow, for `auto_reset`;
     "own" begins the next one before it is found out what follows, so that a step derives once and not twice. With "own"
-    pointers and counters go on from one episode to the next, else each begins at random ones. Raises: ChoiceError.
+    pointers and counters go on from one episode to the next, else each begins at random ones.
+    Raises: ChoiceError (a name that is no choice; too few variables or places for what is played, see `check_room`).
 
     >>> from .borders import borders
     >>> env, key = proving(*borders(negatives=0)), torch.tensor([1, 0])
@@ -82,12 +84,13 @@ def proving(game: Game, world: ProofWorld, *, reset: str = "none") -> Env[ProofW
     >>> told.observation.sub_index[0], told.terminated  # the query was in(spain, europe): the mark of truth
     (tensor([3, 0, 0]), tensor(True))
     """
+    check_room(game.names, world.base, game.widths, end_proof=game.end_proof)
     widths = game.widths
     steps: dict[str, Callable[[ProofWorld, ProofState, Tensor, Key], tuple[ProofState, TimeStep]]] = {
         "none": lambda world, state, action, key: _step(game, world, state, action),
         "own": lambda world, state, action, key: _step_and_reset(game, world, state, action, key),
     }
-    goals = Box(0.0, float(game.names.base + game.names.end), (widths.atoms, 3))
+    goals = Box(0.0, float(max(game.names.base - 1, game.names.end)), (widths.atoms, 3))
     following = Box(goals.low, goals.high, (widths.successors, *goals.shape))
     mask = Box(0.0, 1.0, (widths.successors,))
     space = Fields((("sub_index", goals), ("derived_sub_indices", following), ("action_mask", mask)))
@@ -119,6 +122,8 @@ def _step_and_reset(
     moved = advance(game, state, action)
     over = ended(moved.terminated, moved.truncated)
     fresh = begin(game, world, key, state.pointer + 1, state.negative_counter + 1)
+    left_out = (moved.too_long + moved.too_many > 0).to(torch.int64)
+    fresh = replace(fresh, crowded=moved.crowded + left_out)
     after = look(game, world.base, select(over, fresh, moved))
     seen = observe(after)
     beyond = ProofObservation(

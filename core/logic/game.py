@@ -16,8 +16,8 @@ from .terms import PADDING
 def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
     """The state with what may follow it; nothing may once the episode is over.
 
-    What follows is `derive`, without states seen in this episode (`memory`), with the mark of a proof given up where no proof
-    ended and `end_proof` allows it. States that only one follows are passed over, `skip_unary` times.
+    What follows is `derive`, without states seen in this episode (`memory`). States that only one follows are passed over,
+    `skip_unary` times. Then comes the mark of a proof given up, where no proof ended and `end_proof` allows it.
 
     >>> from .borders import borders
     >>> from .state import opened
@@ -33,15 +33,13 @@ def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
         single = (state.derived_count == 1) & (goal <= len(game.names.predicates)) & (goal != PADDING)
         moved = remembered(game, replace(state, current=state.derived[..., 0, :, :]), single)
         state = select(single, _look(game, base, _numbered(game, moved)), state)
-    return state
+    return _with_end(game, state) if game.end_proof else state
 
 
 def _look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
     found = derive(game.names, base, game.widths, state.current, state.original_query)
     if game.memory:
         found = _unseen(game, state, found)
-    if game.end_proof:
-        found = _with_end(game, found)
     going = ~ended(state.terminated, state.truncated)
     return replace(
         state,
@@ -71,28 +69,30 @@ def _unseen(game: Game, state: ProofState, found: Successors) -> Successors:
     )
 
 
-def _with_end(game: Game, found: Successors) -> Successors:
-    """The successors and, unless the proof is decided, the mark of one given up; in the last place if there is no other."""
-    slots = torch.arange(found.origin.shape[-1], device=found.count.device)
-    open_ = found.states[..., 0, 0, 0] <= len(game.names.predicates)
-    place = found.count.clamp_max(slots.shape[0] - 1)
+def _with_end(game: Game, state: ProofState) -> ProofState:
+    """The mark of a proof given up among what follows, unless the proof is decided; in the last place if there is no other."""
+    count = state.derived_count
+    slots = torch.arange(state.origin.shape[-1], device=count.device)
+    open_ = (count > 0) & (state.derived[..., 0, 0, 0] <= len(game.names.predicates))
+    place = count.clamp_max(slots.shape[0] - 1)
     here = (slots == place[..., None]) & open_[..., None]
-    end = marked(torch.full_like(found.count, game.names.end), found.states)[..., :1, :, :]
-    lost = open_ & (found.count == slots.shape[0])
-    return Successors(
-        states=torch.where(here[..., None, None], end, found.states),
-        count=torch.where(open_, place + 1, found.count),
-        origin=torch.where(here, -1, found.origin),
-        too_long=found.too_long,
-        too_many=found.too_many + lost.to(torch.int64),
+    end = marked(torch.full_like(count, game.names.end), state.derived)[..., :1, :, :]
+    lost = open_ & (count == slots.shape[0])
+    return replace(
+        state,
+        derived=torch.where(here[..., None, None], end, state.derived),
+        derived_count=torch.where(open_, place + 1, count),
+        origin=torch.where(here, -1, state.origin),
+        too_many=state.too_many + lost.to(torch.int64),
     )
 
 
 def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
     """The state after a move, before it is known what follows: action int64 [*], the last successor where it is too large.
 
-    A proof or a mark terminates the episode, the move number `max_depth` truncates it where nothing else ended it. The reward
-    comes with the end: see `reward`. An episode that is over stays as it is, with a reward of 0.
+    A proof or a mark terminates the episode, the move number `max_depth` truncates it where nothing else ended it. Termination
+    brings the `reward`; what a truncated episode is worth is for a value function to say. An episode that is over stays as it
+    is, with a reward of 0.
 
     >>> from .borders import borders
     >>> from .state import opened

@@ -110,24 +110,6 @@ def matching(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tu
     return numbers, among, (end - start - slots).clamp_min(0)
 
 
-def widest(base: Knowledge) -> tuple[Tensor, Tensor]:
-    """The most facts that share a predicate and an argument, and the most rules of one predicate: int64 [], [].
-
-    So many slots are enough for `matching` wherever a goal has a constant.
-
-    >>> from .terms import vocabulary
-    >>> names, none = vocabulary(["p"], ["a", "b"], variables=1), torch.zeros(0, 3, dtype=torch.int64)
-    >>> widest(knowledge(names, torch.tensor([[1, 1, 1], [1, 1, 2], [1, 2, 1]]), none, none[:, None]))
-    (tensor(2), tensor(0))
-    """
-    counts = [torch.unique(base.facts[:-1, [0, place]], dim=0, return_counts=True)[1] for place in (1, 2)]
-    return _most(torch.cat(counts)), _most(base.rule_start[1:] - base.rule_start[:-1])
-
-
-def _most(counts: Tensor) -> Tensor:
-    return torch.cat([counts, counts.new_zeros(1)]).max()
-
-
 def rows_of(starts: Tensor, predicate: Tensor) -> tuple[Tensor, Tensor]:
     """Where a predicate's rules begin and how many there are: int64 [*] -> [*], [*]. Marks and padding have none.
 

@@ -74,14 +74,13 @@ def proof_policy(
     pool: str = "mean",
     embeddings: str = "learnt",
 ) -> ActorCritic:
-    """An actor-critic for `ProofObservation`.
+    """An actor-critic for `ProofObservation`, of residual perceptrons f and g on the embeddings of states.
 
     logit_i = <f(s) / |f(s)|, f(s_i) / |f(s_i)|> / temperature,    V = g(s)
 
-    for the state s and its successors s_i, f and g being residual perceptrons on the embedding of a state. So the policy has as
-    many actions as there are successors, and exchanging two of them exchanges their probabilities. V reads the state alone.
-    Where `embeddings` are "fixed" they get no gradient: they stay as they were learnt elsewhere, e.g. by `link_prediction`.
-    Raises: ChoiceError.
+    for the state s and its successors s_i. So the policy has as many actions as there are successors, and exchanging two of
+    them exchanges their probabilities. V reads the state alone. Where `embeddings` are "fixed" they get no gradient: they stay
+    as they were learnt elsewhere, e.g. by `link_prediction`. Raises: ChoiceError.
 
     >>> from .env import ProofObservation
     >>> from .terms import vocabulary
@@ -96,17 +95,14 @@ def proof_policy(
     body, critic = residual(size, hidden, size, blocks), residual(size, hidden, 1, blocks)
 
     def init(key: Key) -> ProofParams:
-        embedding_key, policy_key, value_key = keys.split(key, 3)
-        return ProofParams(
-            embedding=embed.init(embedding_key), policy=body.init(policy_key), value=critic.init(value_key)
-        )
+        first, second, third = keys.split(key, 3)
+        return ProofParams(embedding=embed.init(first), policy=body.init(second), value=critic.init(third))
 
     def apply(params: ProofParams, observation: Any, carry: Any) -> tuple[Distribution, Tensor, Any]:
         embedding = tree_map(passed, params.embedding)
         state = embed.apply(embedding, observation.sub_index)
         following = embed.apply(embedding, observation.derived_sub_indices)
-        here = F.normalize(body.apply(params.policy, state), dim=-1)
-        there = F.normalize(body.apply(params.policy, following), dim=-1)
+        here, there = (F.normalize(body.apply(params.policy, each), dim=-1) for each in (state, following))
         logits = (here[..., None, :] * there).sum(-1) / temperature
         value = critic.apply(params.value, state)[..., 0]
         return masked(logits, observation.action_mask), value, carry

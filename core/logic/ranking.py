@@ -1,5 +1,6 @@
 """How well scores put what is true before what is not: ranks, the numbers made of them, average precision."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,17 +13,27 @@ from ..keys import Key
 from ..record import record, tensor
 
 NOTHING = -1e9  # the score of a place that holds no candidate
-UNPROVEN = -100.0  # what is added to the score of a candidate that was not proven
+LEAST_PENALTY = 100.0
 
 
 @record
-class Ranking:
+class Means:
     """The means over queries [*, Q] -> [*]."""
 
     mean_reciprocal_rank: Tensor = tensor("*", "float")
     hits_at_1: Tensor = tensor("*", "float")
     hits_at_3: Tensor = tensor("*", "float")
     hits_at_10: Tensor = tensor("*", "float")
+
+
+def penalty(moves: int, choices: int) -> float:
+    """What a candidate without a proof loses: more than any proof of so many moves among so many choices can lose by its
+    log-probs, if each move is the likeliest, so that what was proven comes before what was not; at least 100.
+
+    >>> penalty(10, 64), penalty(100, 64) > 100 * 4.15
+    (100.0, True)
+    """
+    return max(LEAST_PENALTY, moves * math.log(choices) + 1.0)
 
 
 def _optimistic(better: Tensor, equal: Tensor, key: Any) -> Tensor:
@@ -69,14 +80,14 @@ def ranks(scores: Tensor, present: Tensor, ties: str = "realistic", key: Key | t
     return counted(better, equal, key)
 
 
-def ranking(rank: Tensor) -> Ranking:
-    """MRR = mean(1 / rank), Hits@k = mean(rank <= k): float64 [*, Q] -> Ranking [*].
+def ranking(rank: Tensor) -> Means:
+    """MRR = mean(1 / rank), Hits@k = mean(rank <= k): float64 [*, Q] -> Means [*].
 
     >>> ranking(torch.tensor([1.0, 4.0])).mean_reciprocal_rank
     tensor(0.6250)
     """
     hits = [(rank <= k).to(rank.dtype).mean(-1) for k in (1, 3, 10)]
-    return Ranking(mean_reciprocal_rank=(1.0 / rank).mean(-1), hits_at_1=hits[0], hits_at_3=hits[1], hits_at_10=hits[2])
+    return Means(mean_reciprocal_rank=(1.0 / rank).mean(-1), hits_at_1=hits[0], hits_at_3=hits[1], hits_at_10=hits[2])
 
 
 def average_precision(scores: Tensor, positive: Tensor, present: Tensor) -> Tensor:

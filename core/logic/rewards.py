@@ -1,9 +1,8 @@
-"""What a proof is worth once it has ended, by whether its query was true."""
+"""What a proof is worth once it has terminated, by whether its query was true."""
 
 import torch
 from torch import Tensor
 
-from ..steps import ended
 from .state import Game, ProofState
 
 # reward type: proven positive, unproven positive, proven negative, unproven negative
@@ -19,7 +18,9 @@ GIVEN_UP = 0.3  # reward type 5: what a negative that the policy itself gave up 
 
 
 def reward(game: Game, state: ProofState) -> Tensor:
-    """What the state is worth if the episode has ended in it, else 0: [*].
+    """What the state is worth if the episode has terminated in it, else 0: [*].
+
+    Moves that ran out earn nothing: where an episode is truncated its value is bootstrapped, and a reward would be paid twice.
 
     >>> from ..record import replace
     >>> from .borders import borders
@@ -36,4 +37,4 @@ def reward(game: Game, state: ProofState) -> Tensor:
     doubted = rejected * weight + torch.where(given_up, GIVEN_UP if game.reward == 5 else 0.0, 0.0)
     positive = torch.where(state.success, proven, refuted)
     negative = torch.where(state.success, fooled, doubted)
-    return torch.where(ended(state.terminated, state.truncated), torch.where(state.label, positive, negative), 0.0)
+    return torch.where(state.terminated, torch.where(state.label, positive, negative), 0.0)

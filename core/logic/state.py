@@ -1,6 +1,6 @@
 """What a proof under way is, what it is made from, and the rules it is played by."""
 
-from typing import Literal
+from typing import Literal, TypedDict
 
 import torch
 from attrs import frozen
@@ -12,6 +12,19 @@ from .corrupt import Domains
 from .derive import Widths
 from .knowledge import Knowledge
 from .terms import PADDING, Vocabulary
+
+
+class GameRules(TypedDict, total=False):
+    """What may be said of the rules of a `Game`; the rest is as there."""
+
+    max_depth: int
+    reward: int
+    negatives: int
+    argument: Literal["head", "tail", "both"]
+    order: Literal["random", "in_turn"]
+    end_proof: bool
+    skip_unary: int
+    memory: bool
 
 
 @frozen
@@ -67,6 +80,7 @@ class ProofState:
     negative_counter: Tensor = tensor("*", "int")  # 0 modulo negatives + 1: a positive is played
     too_long: Tensor = tensor("*", "int")  # successors left out in this episode, see `Successors`
     too_many: Tensor = tensor("*", "int")
+    crowded: Tensor = tensor("*", "int")  # earlier episodes of this slot in which successors were left out
 
 
 def opened(game: Game, query: Tensor, label: Tensor, pointer: Tensor, counter: Tensor) -> ProofState:
@@ -105,12 +119,13 @@ def opened(game: Game, query: Tensor, label: Tensor, pointer: Tensor, counter: T
         negative_counter=counter,
         too_long=zero.clone(),
         too_many=zero.clone(),
+        crowded=zero.clone(),
     )
     return remembered(game, state, ~state.terminated)
 
 
 def remembered(game: Game, state: ProofState, now: Tensor) -> ProofState:
-    """The state with `current` in its history, where `now` [*] says so.
+    """The state with `current` in its history, where `now` [*] says so; as it is where the game has no memory.
 
     >>> from .borders import borders
     >>> game, world = borders()
@@ -119,6 +134,8 @@ def remembered(game: Game, state: ProofState, now: Tensor) -> ProofState:
     >>> remembered(game, state, torch.tensor([True, False])).history_count
     tensor([2, 1])
     """
+    if not game.memory:
+        return state
     place = torch.arange(game.history(), device=now.device) == state.history_count[..., None]
     value = state_hash(game.names, state.current)
     return replace(

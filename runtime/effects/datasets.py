@@ -1,11 +1,12 @@
 """Data sets of knowledge graphs, by name: generated worlds, folders of text files, PyKEEN's collection; and rules for them."""
 
+import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import ChoiceError, choose, message
+from ...core.errors import ChoiceError, message
 from ...core.logic.parse import DomainLines, parse_domains, parse_facts, parse_rules
 from ...core.logic.terms import Names
 from ..logic.dataset import Dataset, check_dataset, with_rules
@@ -14,6 +15,7 @@ from ..logic.mine import mine
 
 TRAIN, VALID, TEST, RULES, DOMAINS = "train.txt", "valid.txt", "test.txt", "rules.txt", "domain2constants.txt"
 FORMS = "family:PEOPLE, family:PEOPLE:SEED, pykeen:NAME or a folder with train.txt and test.txt"
+FEW = 20  # names that an error lists
 
 
 def open_dataset(text: str) -> Dataset:
@@ -78,16 +80,30 @@ def folder(path: str | Path) -> Dataset:
 def pykeen_dataset(name: str) -> Dataset:
     """One of PyKEEN's data sets, without rules; it downloads those that it does not bring along. Needs the extra `kg`.
 
-    Raises: ModuleNotFoundError, ChoiceError.
+    Raises: ModuleNotFoundError where PyKEEN is absent, and as it came where something is that PyKEEN itself needs; ChoiceError.
     """
     try:
         pykeen: Any = importlib.import_module("pykeen.datasets")
     except ModuleNotFoundError as cause:
+        if not (cause.name or "").startswith("pykeen"):
+            raise
         text = message("pykeen", got="absent", wanted=">= 1.10", remedy="pip install 'purestep[kg]'")
         raise ModuleNotFoundError(text, name=cause.name) from None
-    made = choose("pykeen data set", name.lower(), pykeen.dataset_resolver.lookup_dict)()
+    known, asked = pykeen.dataset_resolver.lookup_dict, name.lower()
+    if asked not in known:
+        near = difflib.get_close_matches(asked, known, n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else "choose one of these"
+        raise ChoiceError(message("pykeen data set", got=repr(asked), wanted=f"one of {_few(known)}", remedy=remedy))
+    made = known[asked]()
     train, valid, test = (_triples(part) for part in (made.training, made.validation, made.testing))
-    return check_dataset(Dataset(f"pykeen:{name.lower()}", train, valid, test))
+    return check_dataset(Dataset(f"pykeen:{asked}", train, valid, test))
+
+
+def _few(names: Iterable[str]) -> str:
+    """The first names in order, and how many more there are."""
+    every = sorted(names)
+    more = [f"... and {len(every) - FEW} more"] if len(every) > FEW else []
+    return f"[{', '.join([*map(repr, every[:FEW]), *more])}]"
 
 
 def _triples(factory: Any) -> tuple[Names, ...]:
@@ -101,10 +117,10 @@ def _triples(factory: Any) -> tuple[Names, ...]:
 
 def _with_rules_of(path: Path, dataset: Dataset) -> Dataset:
     rules = parse_rules(_read(path, "own, mine or a text file in UTF-8"), str(path))
-    relations = sorted({fact[0] for fact in (*dataset.train, *dataset.valid, *dataset.test)})
+    relations = {fact[0] for fact in (*dataset.train, *dataset.valid, *dataset.test)}
     if rules and not any(rule.head[0] in relations for rule in rules):
         got, remedy = f"about {rules[0].head[0]!r} and the like", "choose the rules of this data set"
-        wanted = f"rules for relations of {dataset.name}: {relations}"
+        wanted = f"rules for relations of {dataset.name}: {_few(relations)}"
         raise ChoiceError(message(str(path), got=got, wanted=wanted, remedy=remedy))
     return with_rules(dataset, rules)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...core.logic.canonical import state_hash
 from ...core.logic.derive import Successors, Widths, derive
-from ...core.logic.knowledge import Knowledge
+from ...core.logic.knowledge import Knowledge, rows_of
 from ...core.logic.terms import PADDING, Vocabulary
 
 Derive = Callable[[Knowledge, Tensor, Tensor], Successors]
@@ -19,10 +19,20 @@ Derive = Callable[[Knowledge, Tensor, Tensor], Successors]
 class Breadth:
     """What a search in breadth found for N queries."""
 
-    depth: Tensor  # int64 [N]: steps of a shortest proof, 0 where none was found
-    exact: (
-        Tensor  # bool [N]: false where states were left out for want of room, so that the depth may be too large, or 0
-    )
+    depth: Tensor  # int64 [N]: steps of the shortest proof found, 0 where none was
+    left_out: Tensor  # int64 [N]: states and rules without room, in the steps before that proof's last
+
+    @property
+    def exact(self) -> Tensor:
+        """Whether nothing was left out: bool [N].
+
+        Then no proof is shorter, however much room there is, and with depth 0 there is none up to the depth of the search.
+        Where it is false a proof that was found is one, but there may be shorter ones, and depth 0 says nothing.
+
+        >>> Breadth(depth=torch.tensor([2, 2, 0]), left_out=torch.tensor([0, 5, 1])).exact
+        tensor([ True, False, False])
+        """
+        return self.left_out == 0
 
 
 @frozen
@@ -32,11 +42,19 @@ class _Expansion:
     states: Tensor  # [M, A, 3]
     owner: Tensor  # [M]: whose they are
     proven: Tensor  # queries with a proof
-    lost: Tensor  # queries with states left out
+    lost: Tensor  # [N]: how much of each query was left out
 
 
 def deriver(names: Vocabulary, widths: Widths) -> Derive:
-    """The engine as a function of (base, states [B, A, 3], excluded [B, 3]): what the search calls, compiled or not."""
+    """The engine as a function of (base, states [B, A, 3], excluded [B, 3]): what the search calls, compiled or not.
+
+    >>> from ...core.logic.borders import borders
+    >>> game, world = borders()
+    >>> goals = F.pad(world.queries[:1, None], (0, 0, 0, 1))  # in(spain, europe)
+    >>> deriver(game.names, game.widths)(world.base, goals, world.queries[:1]).states[0, 0]  # borders(spain, X), in(X, europe)
+    tensor([[1, 6, 7],
+            [2, 7, 2]])
+    """
     return lambda base, states, excluded: derive(names, base, widths, states, excluded)
 
 
@@ -53,14 +71,23 @@ def shortest_proofs(
 ) -> Breadth:
     """The steps of a shortest proof of each query, up to `depth`: int64 [N, 3] -> Breadth [N].
 
-    A step is one of `derive`, and the query itself is never a fact. States that differ in the names of variables alone are
-    expanded once a query. A query that comes to more than `most` states in one step is given up. The engine is called with
-    `batch` states at a time, the last time with padding.
+    S_0 = {query},    S_k = {what follows from S_k-1} - (S_0 + ... + S_k-1),    depth = the least k with a proof in S_k
+
+    What follows is what `derive` says, and the query itself is never a fact. States that differ in the names of variables
+    alone are one. A query with more than `most` states in one S_k is given up, and these count as left out. The engine, which
+    has `widths`, is called with `batch` states at a time, the last time with padding; padding among the queries has no proof.
+
+    >>> from ...core.logic.borders import borders
+    >>> game, world = borders()  # Spain lies where France does, by a rule and a fact, and Portugal where Spain does
+    >>> shortest_proofs(game.names, world.base, game.widths, world.queries, depth=4).depth
+    tensor([2, 4])
+    >>> shortest_proofs(game.names, world.base, game.widths, world.queries, depth=3).depth
+    tensor([2, 0])
     """
     run = engine or deriver(names, widths)
     count = queries.shape[0]
     found = torch.zeros(count, dtype=torch.int64, device=queries.device)
-    exact = torch.ones(count, dtype=torch.bool, device=queries.device)
+    left_out = torch.zeros_like(found)
     owner = torch.arange(count, device=queries.device)[queries[:, 0] != PADDING]
     frontier = F.pad(queries[owner][:, None], (0, 0, 0, widths.atoms - 1))
     seen = _marks(names, owner, frontier)
@@ -68,17 +95,22 @@ def shortest_proofs(
         if not owner.shape[0]:
             break
         after = _expanded(names, base, run, frontier, queries, owner, batch)
-        newly = torch.zeros_like(exact).index_fill(0, after.proven, True) & (found == 0)
-        found = torch.where(newly, step, found)
-        exact = exact & ~torch.zeros_like(exact).index_fill(0, after.lost[found[after.lost] == 0], True)
+        found = found.index_fill(0, after.proven, step)
+        left_out = left_out + torch.where(found == 0, after.lost + _untried(base, widths, frontier, owner, count), 0)
         marks, first = _first_of_each(_marks(names, after.owner, after.states))
         fresh = first[~torch.isin(marks, seen, assume_unique=True) & (found[after.owner[first]] == 0)]
-        crowded = torch.bincount(after.owner[fresh], minlength=count) > most
-        exact = exact & ~crowded
-        fresh = fresh[~crowded[after.owner[fresh]]]
+        crowd = torch.bincount(after.owner[fresh], minlength=count)
+        left_out = left_out + torch.where(crowd > most, crowd, 0)
+        fresh = fresh[crowd[after.owner[fresh]] <= most]
         frontier, owner = after.states[fresh], after.owner[fresh]
         seen = torch.cat([seen, _marks(names, owner, frontier)])
-    return Breadth(depth=found, exact=exact)
+    return Breadth(depth=found, left_out=left_out)
+
+
+def _untried(base: Knowledge, widths: Widths, frontier: Tensor, owner: Tensor, count: int) -> Tensor:
+    """How many rules there are for the first goals of each query's states beyond the width: [N]. `derive` does not say."""
+    _, rules = rows_of(base.rule_start, frontier[:, 0, 0])
+    return owner.new_zeros(count).index_add(0, owner, (rules - widths.rules).clamp_min(0))
 
 
 def _marks(names: Vocabulary, owner: Tensor, states: Tensor) -> Tensor:
@@ -103,7 +135,8 @@ def _expanded(
         states = F.pad(frontier[begin : begin + batch], (0, 0, 0, 0, 0, missing))
         told = run(base, states, F.pad(queries[own], (0, 0, 0, missing)))
         goal = told.states[: own.shape[0], :, 0, 0]
-        lost = (told.too_long + told.too_many)[: own.shape[0]] > 0
+        lost = (told.too_long + told.too_many)[: own.shape[0]]
         row, slot = torch.nonzero((goal != PADDING) & (goal <= len(names.predicates)), as_tuple=True)
-        parts.append((told.states[row, slot], own[row], own[goal[:, 0] == names.true], own[lost]))
-    return _Expansion(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        parts.append((told.states[row, slot], own[row], own[goal[:, 0] == names.true], lost))
+    states, owners, proven, lost = (torch.cat(column) for column in zip(*parts, strict=True))
+    return _Expansion(states, owners, proven, owner.new_zeros(queries.shape[0]).index_add(0, owner, lost))

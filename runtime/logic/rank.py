@@ -7,11 +7,11 @@ from attrs import frozen
 from torch import Tensor
 
 from ...core.keys import Key
-from ...core.logic.ranking import NOTHING, UNPROVEN, Ranking, average_precision, ranking, ranks
+from ...core.logic.ranking import NOTHING, Means, average_precision, penalty, ranking, ranks
 from ...core.logic.terms import PADDING, Names, encode
 from ...core.policy import ActorCritic
 from ..compile import program
-from .recycle import Finished, Play, idle, play, proven_all
+from .recycle import Feeding, Finished, Play, idle, play, proven_all
 from .world import Proofs, candidates
 
 CHUNK = 32  # steps in one call of the compiled program
@@ -21,7 +21,7 @@ CHUNK = 32  # steps in one call of the compiled program
 class Scored:
     """What became of all candidates. Axes: modes, queries, candidates, the query itself first [M, Q, K]."""
 
-    score: Tensor  # the log-prob of the proof found; UNPROVEN less where there is none, NOTHING without a candidate
+    score: Tensor  # the log-prob of the proof found, a `penalty` less where there is none; NOTHING without a candidate
     present: Tensor  # whether there is a candidate
     proven: Tensor
     depth: Tensor  # moves made
@@ -32,7 +32,7 @@ class Scored:
 class Standing:
     """What the scores come to."""
 
-    ranking: Ranking  # over all queries and modes
+    ranking: Means  # over all queries and modes
     average_precision: float
     positives: tuple[int, ...]  # queries proven in 0, 1, 2, ... moves
     negatives: tuple[int, ...]  # negatives likewise
@@ -64,25 +64,38 @@ class Scorer:
         flat = every.reshape(-1, 3)
         begun = idle(self.made.game, self.slots)
         told = proven_all(self.run, params, self.made.world.base, begun, flat, feed=self.feed)
-        return scored(told, flat[:, 0] != PADDING, every.shape[:-1])
+        lost = penalty(self.made.game.max_depth, self.made.game.widths.successors)
+        return scored(told, flat[:, 0] != PADDING, every.shape[:-1], lost)
 
 
 def scorer(
-    made: Proofs, model: ActorCritic, *, slots: int = 256, compiled: bool = True, recycle: bool = True
+    made: Proofs, model: ActorCritic, *, slots: int = 256, compiled: bool = True, feeding: Feeding = "recycled"
 ) -> Scorer:
-    """What scores candidates by the policy's most probable proofs. Without `recycle` a batch waits for its longest proof."""
-    steps = CHUNK if recycle else made.game.max_depth
-    run: Play = play(made.game, model, steps, recycle=recycle)
+    """What scores candidates by the policy's most probable proofs, `feeding` slots as `play` says."""
+    recycled = feeding == "recycled"
+    steps = CHUNK if recycled else made.game.max_depth
+    run: Play = play(made.game, model, steps, feeding=feeding)
     if compiled:
         run = program(run, name="rank proofs")
-    return Scorer(made, run, slots, feed=slots * (steps if recycle else 1))
+    return Scorer(made, run, slots, feed=slots * (steps if recycled else 1))
 
 
-def scored(told: Finished, present: Tensor, shape: tuple[int, ...]) -> Scored:
-    """The scores of candidates [N], in the form `shape`."""
-    score = torch.where(present, told.score + torch.where(told.proven, 0.0, UNPROVEN), NOTHING)
+def scored(told: Finished, present: Tensor, shape: tuple[int, ...], lost: float) -> Scored:
+    """The scores of candidates [N], in the form `shape`; what was not proven has `lost` less."""
+    score = torch.where(present, told.score - torch.where(told.proven, 0.0, lost), NOTHING)
     parts = (score, present, told.proven, told.depth, told.left_out)
     return Scored(*(part.reshape(shape) for part in parts))
+
+
+def scored_by_length(steps: Tensor, present: Tensor) -> Scored:
+    """Candidates by the length of their proofs, 0 where there is none: int64, bool [M, Q, K]; the shorter, the better.
+
+    >>> scored_by_length(torch.tensor([[[2, 1, 0]]]), torch.ones(1, 1, 3, dtype=torch.bool)).score
+    tensor([[[  -2.,   -1., -100.]]])
+    """
+    lost = penalty(int(steps.max()), 2)
+    score = torch.where(present, torch.where(steps > 0, -steps.to(torch.float32), -lost), NOTHING)
+    return Scored(score, present, steps > 0, steps, torch.zeros_like(steps))
 
 
 def standing(every: Scored, *, ties: str = "realistic", key: Key | tuple[()] = ()) -> Standing:

@@ -1,11 +1,12 @@
 """Proofs of many candidates in a fixed number of slots: one that has finished takes the next candidate at once."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from ...core.errors import choose
 from ...core.logic.env import observe
 from ...core.logic.game import advance, look
 from ...core.logic.knowledge import Knowledge
@@ -17,6 +18,7 @@ from ...core.steps import ended
 from ...core.tree import tree_map
 
 IDLE = -1
+Feeding = Literal["recycled", "batches"]
 
 
 @record
@@ -51,20 +53,22 @@ def idle(game: Game, count: int, device: torch.device | None = None) -> Slots:
     return Slots(state=state, number=torch.full_like(zero, IDLE), score=torch.zeros(count, device=device))
 
 
-def play(game: Game, model: ActorCritic, steps: int, *, recycle: bool = True) -> Play:
+def play(game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recycled") -> Play:
     """A function (params, base, slots [B], feed [F, 3], first) -> (slots, Finished [T, B], taken) of `steps` steps.
 
     In each step every slot moves to its policy's most probable successor. A slot without a candidate first takes the next
     row of `feed`, whose rows are candidates number `first`, `first` + 1, ...; a row of padding and what lies behind the last
-    row is no candidate. `taken` counts the rows used. Without `recycle` slots take candidates in the first step only, so that
+    row is no candidate. `taken` counts the rows used. Feeding "batches", slots take candidates in the first step only, so that
     a batch waits for its longest proof. Nothing of a training run is read but `params`, and nothing of it written.
+    Raises: ChoiceError.
     """
+    always = choose("play: feeding", feeding, {"recycled": True, "batches": False})
 
     def run(params: Any, base: Knowledge, slots: Slots, feed: Tensor, first: Tensor) -> tuple[Slots, Finished, Tensor]:
         def step(carry: tuple[Slots, Tensor], tick: Tensor) -> tuple[tuple[Slots, Tensor], Finished]:
             slots, taken = carry
             free = slots.number == IDLE
-            slots, taken = _filled(game, base, slots, free if recycle else free & (tick == 0), feed, first, taken)
+            slots, taken = _filled(game, base, slots, free if always else free & (tick == 0), feed, first, taken)
             distribution, _, _ = model.apply(params, observe(slots.state), ())
             action = distribution.mode()
             state = advance(game, slots.state, action)

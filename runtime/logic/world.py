@@ -1,7 +1,7 @@
 """From a data set to a game of proofs: vocabulary, knowledge base, the room that resolution needs, queries and candidates."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import torch
 from attrs import frozen
@@ -12,10 +12,10 @@ from ...core.errors import ChoiceError, message
 from ...core.keys import Key
 from ...core.logic.corrupt import HEAD, TAIL, Domains, corruptions, domains, known_atoms
 from ...core.logic.derive import Widths
-from ...core.logic.knowledge import Knowledge, knowledge
+from ...core.logic.knowledge import knowledge
 from ...core.logic.modes import calls, room
 from ...core.logic.rules import Rule, encode_rules, names_variable
-from ...core.logic.state import Game, ProofWorld
+from ...core.logic.state import Game, GameRules, ProofWorld
 from ...core.logic.terms import Vocabulary, encode
 from .dataset import Dataset, vocabulary_of
 
@@ -31,20 +31,27 @@ class Proofs:
     world: ProofWorld  # queries are the train split's that rules can prove
 
 
-def proofs(dataset: Dataset, *, atoms: int = 6, successors: int = 64, **rules_of_the_game: Any) -> Proofs:
+def proofs(
+    dataset: Dataset, *, atoms: int = 6, successors: int = 64, facts: int = 64, **rules: Unpack[GameRules]
+) -> Proofs:
     """The game of proving the data set's facts by its rules, at most `atoms` goals in a state and `successors` behind it.
 
     Train facts are the knowledge base; those with a predicate that some rule proves are the queries, each of which is no fact
-    for its own proof. There is room for all successors, if no more than `successors`. No fact of any split is a negative.
+    for its own proof. There is room for all that can follow, but for no more than `successors` states and `facts` tried with
+    one goal. No fact of any split is a negative.
     Raises: ChoiceError without rules, or where no rule proves any train fact.
+
+    >>> from .family import family
+    >>> made = proofs(family(30), max_depth=5)
+    >>> made.game.max_depth, made.game.widths.atoms
+    (5, 6)
     """
     if not dataset.rules:
         remedy = "pass a file of rules, or mine them"
         raise ChoiceError(message(f"{dataset.name}: rules", got="none", wanted="some", remedy=remedy))
     every = (*dataset.train, *dataset.valid, *dataset.test)
     names = vocabulary_of(dataset, variables=_variables(dataset.rules, atoms))
-    facts = encode(names, dataset.train)
-    base = knowledge(names, facts, *encode_rules(names, dataset.rules))
+    base = knowledge(names, encode(names, dataset.train), *encode_rules(names, dataset.rules))
     provable = {rule.head[0] for rule in dataset.rules}
     queries = [atom for atom in dataset.train if atom[0] in provable]
     if not queries:
@@ -52,28 +59,22 @@ def proofs(dataset: Dataset, *, atoms: int = 6, successors: int = 64, **rules_of
         raise ChoiceError(
             message(f"{dataset.name}: train facts that a rule proves", got="none", wanted="some", remedy=remedy)
         )
-    widths = _widths(names, base, dataset.rules, atoms, successors, bool(rules_of_the_game.get("end_proof")))
+    most_facts, by_rule = (int(most) for most in room(names, base, calls(dataset.rules, names.predicates)))
+    most_facts = min(most_facts, facts)
+    following = min(most_facts + by_rule, successors) + int(rules.get("end_proof", False))
     world = ProofWorld(
         base=base,
         queries=encode(names, queries),
         within=domains(names, dataset.domains),
         known=known_atoms(names, encode(names, every)),
     )
-    return Proofs(dataset, Game(names, widths, **rules_of_the_game), world)
+    return Proofs(dataset, Game(names, Widths(atoms, following, most_facts, by_rule), **rules), world)
 
 
 def _variables(rules: Sequence[Rule], atoms: int) -> int:
     """Those of a state, and those of one rule beside them."""
     words = [{word for atom in (rule.head, *rule.body) for word in atom[1:] if names_variable(word)} for rule in rules]
     return 2 * atoms + max(map(len, words))
-
-
-def _widths(
-    names: Vocabulary, base: Knowledge, rules: Sequence[Rule], atoms: int, successors: int, end_proof: bool
-) -> Widths:
-    facts, by_rule = (int(most) for most in room(names, base, calls(rules, names.predicates)))
-    facts = min(facts, successors)
-    return Widths(atoms, min(facts + by_rule, successors) + int(end_proof), facts, by_rule)
 
 
 def candidates(
@@ -83,6 +84,11 @@ def candidates(
 
     A mode for each argument that is replaced: one for "head" or "tail", both in this order for "both". At most `most` negatives
     are drawn of those that are not known to be true.
+
+    >>> from ...core.logic.borders import borders
+    >>> game, world = borders()
+    >>> candidates(game.names, world.within, world.known, world.queries, "tail", 1, keys.key(0)).tolist()  # in(_, america)
+    [[[[2, 6, 2], [2, 6, 1]], [[2, 5, 2], [2, 5, 1]]]]
     """
     modes = []
     for number in ARGUMENTS[argument]:

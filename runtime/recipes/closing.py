@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from attrs import asdict, frozen
@@ -11,12 +11,15 @@ from ...core import keys
 from ...core.errors import ChoiceError, message
 from ..effects import folder
 from ..effects.datasets import open_dataset
+from ..logic.attempts import REMEDY
 from ..logic.dataset import Dataset
 from ..logic.rank import Standing, asked, scorer, standing
 from . import prove, report
 from .arguments import check_whole
 from .explain import Prover, deepest, prover_of
 from .world import Notice
+
+RANKED = ("mean_reciprocal_rank", "hits_at_1", "hits_at_3", "hits_at_10")
 
 
 @frozen
@@ -25,8 +28,8 @@ class Playing:
 
     episodes: int = 100  # of the evaluation at the end
 
-    def check(self, arguments: Any = ()) -> None:
-        """Refuses what cannot be done after a training with these arguments. Raises: ChoiceError."""
+    def check(self, data: str = "") -> None:
+        """Refuses what cannot be done. Raises: ChoiceError."""
         check_whole("--episodes", self.episodes, 1)
 
     def told(self, run: Path, notice: Notice) -> Iterator[str]:
@@ -44,12 +47,12 @@ class Ranking:
     slots: int = 256  # proofs that are tried side by side
     draw: int = 0  # seed of the negatives
 
-    def check(self, arguments: Any = ()) -> None:
-        """Refuses what cannot be done after a training with these arguments. Raises: ChoiceError."""
+    def check(self, data: str = "") -> None:
+        """Refuses what cannot be done, on these data if they are named. Raises: ChoiceError."""
         for name, low in (("candidates", 1), ("queries", 0), ("slots", 1), ("draw", 0)):
             check_whole(f"--{name}", getattr(self, name), low)
-        if self.split == "valid" and isinstance(arguments, prove.Prove):
-            self._check_split(open_dataset(arguments.experience.data))
+        if self.split == "valid" and data:
+            self._check_split(open_dataset(data))
 
     def told(self, run: Path, notice: Notice) -> Iterator[str]:
         """Ranks with the run's newest checkpoint and draws a proof; gives the lines to print. Raises: CheckpointError."""
@@ -93,15 +96,13 @@ class Ranking:
 
 
 def notice_left_out(prover: Prover, notice: Notice) -> None:
-    """Says if the last proofs of the training had states for which there was no room."""
-    lost = (prover.worlds.too_long + prover.worlds.too_many) > 0
-    if bool(lost.any()):
-        count = f"{int(lost.sum()):,} of the last {lost.numel():,} proofs"
-        notice(f"in {count} of the training there was no room for all that followed; {REMEDY}")
+    """Says in how many proofs of the training states were left out for want of room."""
+    worlds = prover.worlds
+    lost = int((worlds.crowded + (worlds.too_long + worlds.too_many > 0)).sum())
+    if lost:
+        notice(f"in {lost:,} proofs of the training there was no room for all that followed; {REMEDY}")
 
 
-RANKED = ("mean_reciprocal_rank", "hits_at_1", "hits_at_3", "hits_at_10")
-REMEDY = "train with more --successors or --atoms to make room"
 Closing = Playing | Ranking
 
 

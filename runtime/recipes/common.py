@@ -27,6 +27,7 @@ class Pipeline:
     trainer: Trainer
     prepare: Callable[[RunState], RunState] = _as_it_is  # what is done once, before training
     content: str = ""  # what beside its arguments decides the run: a digest of the files it learns from
+    opened: Any = ()  # what the recipe has made of those files, for who needs it again
 
 
 @frozen

@@ -8,14 +8,16 @@ from typing import Any
 import torch
 from attrs import frozen
 
-from ...core.errors import ChoiceError, message
+from ...core.errors import CheckpointError, ChoiceError, message
 from ...core.logic.parse import parse_query
 from ...core.logic.state import ProofState
 from ...core.logic.terms import Names, encode
 from ..effects import folder
 from ..effects.manifest import describe
 from ..effects.proof_picture import proof_picture
-from ..logic.explain import Attempt, Goal, attempts, ending, left_out, lines, proof_tree, rows
+from ..logic.attempts import Attempt, attempts, ending, left_out
+from ..logic.explain import lines, rows
+from ..logic.proof_tree import Goal, proof_tree
 from ..logic.world import Proofs
 from . import prove, session
 
@@ -57,15 +59,19 @@ class Explanation:
 
 
 def prover_of(run: Path) -> Prover:
-    """What the run has learnt. Raises: CheckpointError; ChoiceError for a run of another recipe."""
+    """What the run has learnt. Raises: CheckpointError, also where its data has changed; ChoiceError for another recipe."""
     where = session.newest(run)
-    described = describe(where).metadata
+    manifest = describe(where)
+    described = manifest.metadata
     if described.get("recipe") != "prove":
         got, remedy = f"a run of {described.get('recipe')!r}", "name a run of: purestep train prove"
         raise ChoiceError(message(str(run), got=got, wanted="one of 'prove'", remedy=remedy))
     plan = session.planned(described)
+    if manifest.environment.get(session.DATA) != plan.facts[session.DATA]:
+        name, remedy = plan.arguments.experience.data, "bring back the files it was trained on, or train anew"
+        raise CheckpointError(message(str(run), got=f"other facts or rules in {name}", wanted="its own", remedy=remedy))
     state, loop = session.restore(where, plan)
-    made = prove.opened(plan.arguments)
+    made: Proofs = plan.pipeline.opened
     return Prover(run, plan.arguments, made, state.learner.params, state.worlds.state, loop.iteration)
 
 
@@ -74,8 +80,8 @@ def explained(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:
 
     Raises: CheckpointError; ChoiceError for a text that is no query and for names that the run's data has not.
     """
-    prover = prover_of(run)
     asked = parse_query(query)
+    prover = prover_of(run)
     ((attempt, tree),) = prover.tried([asked])
     return drawn(prover, attempt, tree, out or run / folder.PROOF)
 

@@ -44,6 +44,7 @@ class Graph:
     horizon: int = 32  # moves in each of them from one update to the next
     atoms: int = 6  # goals that a state may hold
     successors: int = 64  # states that may follow from one
+    facts: int = 64  # facts that are tried with one goal
     max_depth: int = 10  # moves of an episode
     negatives: int = 0  # for each positive query; rewards for failing teach to fail on queries never seen
     argument: Literal["head", "tail", "both"] = "both"  # what is replaced in negatives and in candidates
@@ -100,6 +101,7 @@ def opened(arguments: Prove) -> Proofs:
         dataset,
         atoms=graph.atoms,
         successors=graph.successors,
+        facts=graph.facts,
         max_depth=graph.max_depth,
         reward=graph.reward,
         negatives=graph.negatives,
@@ -173,7 +175,7 @@ def prove_pipeline(arguments: Prove) -> Pipeline:
         target_kl=arguments.target_kl,
     )
     iteration = trainer(env, model, algorithm, envs=graph.envs, horizon=graph.horizon, reset="own")
-    return Pipeline(env, model, identity(), iteration, warmed_up(arguments, made), digest(made))
+    return Pipeline(env, model, identity(), iteration, warmed_up(arguments, made), digest(made), made)
 
 
 def digest(made: Proofs) -> str:
@@ -187,7 +189,7 @@ def check(arguments: Prove) -> None:
     check_whole("--seed", graph.seed, 0, SEEDS)
     check_whole("--reward", graph.reward, 0, 5)
     groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
-        (graph, 1, ("steps", "envs", "horizon", "atoms", "successors", "max_depth")),
+        (graph, 1, ("steps", "envs", "horizon", "atoms", "successors", "facts", "max_depth")),
         (graph, 0, ("negatives", "skip_unary")),
         (learner, 1, ("size", "width")),
         (learner, 0, ("blocks", "warm_up")),
@@ -197,6 +199,9 @@ def check(arguments: Prove) -> None:
     for group, low, names in groups:
         for name in names:
             check_whole(flag(name), getattr(group, name), low)
+    if learner.size % 2 and learner.form in ("complex", "rotate"):
+        wanted = f"an even number for --form {learner.form}"
+        raise ChoiceError(message("--size", got=learner.size, wanted=wanted, remedy=f"pass {learner.size + 1}"))
     check_number("--gae-lambda", arguments.gae_lambda, 0.0, 1.0)
     check_number("--gamma", learner.gamma, 0.0, 1.0)
     check_number("--learning-rate", learner.learning_rate, 0.0, 1.0)

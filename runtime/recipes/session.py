@@ -24,6 +24,8 @@ from .common import Pipeline
 from .machine import Log, Loop, Save, Saved, Train, trainer_machine
 from .world import Notice, Run, World, reporting
 
+DATA = "data"  # the fact of a checkpoint that says what files the run has learnt from
+
 
 @frozen
 class Plan:
@@ -72,7 +74,8 @@ def _facts(recipe: str, arguments: Any, content: str) -> dict[str, str]:
     decisive = flatten(changed(arguments, indifferent))
     chunk = loop_of(arguments.experience, arguments.process).chunk
     known = (content,) if content else ()
-    return {"lowering": arguments.process.backend, "program": fingerprint(recipe, decisive, chunk, *known)}
+    told = {"lowering": arguments.process.backend, "program": fingerprint(recipe, decisive, chunk, *known)}
+    return told | ({DATA: content} if content else {})
 
 
 def planned(described: Mapping[str, Any]) -> Plan:
@@ -99,7 +102,7 @@ def newest(run: Path) -> Path:
     """The folder of a run's newest good checkpoint. Raises: CheckpointError."""
     found = checkpoint.latest(folder.existing(run))
     if found is None:
-        remedy = "train it: purestep train ppo --run " + str(run)
+        remedy = f"train it: purestep train RECIPE --run {run}"
         raise CheckpointError(message(str(run), got="without a checkpoint", wanted="a run with one", remedy=remedy))
     return found
 
@@ -107,6 +110,12 @@ def newest(run: Path) -> Path:
 def recipe_of(run: Path) -> str:
     """The recipe that a run follows. Raises: CheckpointError."""
     return str(describe(newest(run)).metadata.get("recipe", ""))
+
+
+def world_of(run: Path) -> str:
+    """What the run is trained on, by name. Raises: CheckpointError."""
+    described = describe(newest(run)).metadata
+    return str(described[choose("checkpoint: recipe", recipe_of(run), RECIPES).world])
 
 
 def start(run: Path, plan: Plan, *, overwrite: bool, notice: Notice) -> Outcome:

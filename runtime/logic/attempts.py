@@ -1,0 +1,127 @@
+"""What a policy did with a query: its moves one after another, with what led where, and how it ended."""
+
+from typing import Any, Literal
+
+import torch
+from attrs import evolve, frozen
+from torch import Tensor
+
+from ...core.logic.env import observe
+from ...core.logic.game import advance, look
+from ...core.logic.knowledge import Knowledge
+from ...core.logic.state import Game, ProofState, opened
+from ...core.logic.terms import PADDING, Vocabulary
+from ...core.policy import ActorCritic
+from ...core.record import select
+from ...core.steps import ended
+
+OPEN = -1  # the origin of what nothing has settled
+REMEDY = "train with more --atoms, --successors or --facts to make room"
+
+End = Literal["proven", "dead end", "given up", "out of moves"]
+
+
+@frozen
+class Move:
+    """One step of the policy."""
+
+    probability: float
+    origin: int  # the fact 0..F-1 or rule F..F+R-1 that led to the state taken, OPEN where nothing did
+    choices: int  # among how many states
+
+
+@frozen
+class Attempt:
+    """What the policy did with a query."""
+
+    moves: tuple[Move, ...]
+    end: End
+    left_out: int  # states for which there was no room
+
+
+def attempts(game: Game, model: ActorCritic, params: Any, base: Knowledge, queries: Tensor) -> tuple[Attempt, ...]:
+    """The policy's most probable moves from each query on, to the end of its episode: int64 [N, 3] -> N attempts.
+
+    States that the game passes over because only one follows are moves here, the only choice there was, so that no step of a
+    proof is missing; they are still no moves to the game's `max_depth`.
+
+    >>> from ...core.logic.borders import borders
+    >>> from ...core.logic.policy import proof_policy
+    >>> game, world = borders()
+    >>> model = proof_policy(game.names)  # has no choice here: in(X, Z) :- borders(X, Y), in(Y, Z), then borders(spain, france)
+    >>> attempts(game, model, model.init(torch.tensor([1, 0])), world.base, world.queries[:1])[0].moves
+    (Move(probability=1.0, origin=4, choices=1), Move(probability=1.0, origin=1, choices=1))
+    """
+    plain = evolve(game, skip_unary=0, max_depth=game.max_depth * (1 + game.skip_unary))
+    passed = made = torch.zeros_like(queries[:, 0])
+    yes = torch.ones_like(passed, dtype=torch.bool)
+    begun = opened(plain, queries, yes, passed, passed)
+    state, alone = _offered(plain, base, begun, passed < game.skip_unary)
+    going = ~ended(state.terminated, state.truncated)
+    moves: list[list[Move]] = [[] for _ in queries]
+    while bool(going.any()):
+        distribution, _, _ = model.apply(params, observe(state), ())
+        action = distribution.mode()
+        origin = state.origin.gather(-1, action[:, None])[:, 0]
+        columns = (distribution.log_prob(action).exp(), origin, state.derived_count)
+        for row, asked, *told in zip(moves, going.tolist(), *(part.tolist() for part in columns), strict=True):
+            row += [Move(*told)] if asked else []
+        passed = torch.where(alone, passed + 1, 0)
+        made = made + (~alone).to(torch.int64)
+        after = _offered(plain, base, advance(plain, state, action), passed < game.skip_unary)
+        state, alone = select(going, after, (state, alone))
+        going = going & ~ended(state.terminated, state.truncated) & (made < game.max_depth)
+    left_out = (state.too_long + state.too_many).tolist()
+    marks = state.current[:, 0, 0].tolist()
+    return tuple(
+        Attempt(tuple(row), _end(game.names, mark), lost)
+        for row, mark, lost in zip(moves, marks, left_out, strict=True)
+    )
+
+
+def _offered(plain: Game, base: Knowledge, state: ProofState, may_pass: Tensor) -> tuple[ProofState, Tensor]:
+    """The state with what may follow it, and whether the game passes it over.
+
+    It does where one state follows that is no mark; there nobody can give up, so that mark is not among what follows.
+    """
+    unmarked = look(evolve(plain, end_proof=False), base, state)
+    goal = unmarked.derived[:, 0, 0, 0]
+    single = (unmarked.derived_count == 1) & (goal <= len(plain.names.predicates)) & (goal != PADDING)
+    alone = single & may_pass
+    return (select(alone, unmarked, look(plain, base, state)) if plain.end_proof else unmarked), alone
+
+
+def _end(names: Vocabulary, mark: int) -> End:
+    if mark == names.true:
+        return "proven"
+    return "dead end" if mark == names.false else "given up" if mark == names.end else "out of moves"
+
+
+def ending(attempt: Attempt) -> str:
+    """How an attempt ended, in words; a step into a mark is not counted among its moves.
+
+    >>> ending(Attempt((Move(1.0, 0, 1),), "proven", 0))
+    'proven in 1 move'
+    >>> ending(Attempt((Move(1.0, 0, 1), Move(0.5, OPEN, 2)), "given up", 0))
+    'not proven: the policy gave up after 1 move'
+    """
+    count = sum(move.origin != OPEN for move in attempt.moves)
+    moves = f"{count} move{'s' * (count != 1)}"
+    return {
+        "proven": f"proven in {moves}",
+        "dead end": f"not proven: after {moves} nothing followed that the policy had not seen",
+        "given up": f"not proven: the policy gave up after {moves}",
+        "out of moves": f"not proven: out of moves after {moves}",
+    }[attempt.end]
+
+
+def left_out(attempt: Attempt) -> tuple[str, ...]:
+    """A line on the states for which there was no room, none if there was room for all.
+
+    >>> left_out(Attempt((), "dead end", 2))
+    ('2 states left out for want of room; train with more --atoms, --successors or --facts to make room',)
+    >>> left_out(Attempt((), "dead end", 0))
+    ()
+    """
+    count = attempt.left_out
+    return (f"{count} state{'s' * (count != 1)} left out for want of room; {REMEDY}",) if count else ()
