@@ -1,203 +1,246 @@
-"""How fast proofs are played: compiled against eager, resets and recycling, the parts of a step, growth, memory, compilations.
+"""How fast proofs are played: compiled against eager, recycled slots, the parts of a step, growth, memory, compilations.
 
-Everything runs in one process on one thread (the memory in one of its own); what is compared runs in turn, again and again, and
-the medians count. Writes results/prove_speed.json and a picture.
+Everything runs in one process on one thread, memory in processes of their own (on Linux); what is compared takes turns, and
+each figure is a median with its quartiles, compilation apart. The policy is untrained. Writes results/prove_speed.json and a
+picture.
 """
 
 import argparse
-import resource
-import statistics
+import json
+import os
+import re
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import torch
-from attrs import evolve
+from torch import Tensor
 
 from purestep.core import keys
-from purestep.core.env import auto_reset, batched
-from purestep.core.logic.derive import derive
-from purestep.core.logic.env import begin as begin_episodes
-from purestep.core.logic.env import observe, proving
-from purestep.core.logic.game import advance
 from purestep.core.policy import ActorCritic
-from purestep.core.scan import scan
-from purestep.runtime.compile import Program, program
+from purestep.core.tree import tree_map
+from purestep.runtime.compile import program
 from purestep.runtime.logic.rank import asked, scorer
+from purestep.runtime.logic.recycle import IDLE, Finished, Play, Slots, idle, play, proven_all
 from purestep.runtime.logic.world import Proofs
-from purestep.runtime.recipes.arguments import changed
-from purestep.runtime.recipes.prove import model_of, opened, prove_defaults
-from purestep.runtime.rollout import begin, rollout
 
 from . import evidence
+from .prove_parts import by_part
+from .prove_picture import picture
+from .prove_timing import (
+    SLOTS,
+    STEPS,
+    Acting,
+    Timed,
+    acting,
+    compile_seconds,
+    made_of,
+    ratio,
+    scaled,
+    spread,
+    turns,
+)
 
-mpl.use("Agg")
-SLOTS, STEPS, ROUNDS = 128, 32, 7
-Timed = Callable[[], object]
-
-
-def medians(sides: Mapping[str, Timed], rounds: int = ROUNDS) -> dict[str, float]:
-    """The median seconds of each side, the sides taking turns after one call of each that does not count."""
-    for side in sides.values():
-        side()
-    spent: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            start = time.perf_counter()
-            side()
-            spent[name].append(time.perf_counter() - start)
-    return {name: statistics.median(seconds) for name, seconds in spent.items()}
-
-
-def made_of(data: str, **changes: Any) -> tuple[Proofs, ActorCritic]:
-    """The game on some data, and an untrained policy for it."""
-    arguments = changed(prove_defaults(data), changes)
-    made = opened(arguments)
-    return made, model_of(arguments, made)
+USUAL, FACTS, MORE_SLOTS = "family:200", ("family:1200", "family:10000"), (16, 2048)
+NEGATIVES, AT_A_TIME, STATUS = 20, 2, Path("/proc/self/status")
 
 
-def acting(made: Proofs, model: ActorCritic, reset: str, slots: int = SLOTS, compiled: bool = True) -> Timed:
-    """A training rollout: its reset is the env's "own", or computed beside every step, "select"."""
-    plain = proving(made.game, made.world, reset="own" if reset == "own" else "none")
-    env = batched(plain if reset == "own" else auto_reset(plain, reset), slots)
-    run: Any = rollout(env, model, STEPS)
-    run = program(run, name=f"rollout {reset} {slots}") if compiled else run
-    params, worlds = model.init(keys.key(0)), begin(env, keys.key(1))
-
-    def call() -> object:
-        with torch.no_grad():
-            return run(params, worlds, keys.key(2))
-
-    return call
-
-
-def rollouts(made: Proofs, model: ActorCritic) -> dict[str, float]:
-    """Steps a second of the training rollout at 128 slots."""
-    sides = {f"compiled, reset {reset}": acting(made, model, reset) for reset in ("own", "select", "pooled")}
-    fast = medians(sides)
-    slow = medians({"eager, reset own": acting(made, model, "own", compiled=False)}, 3)
-    rates = {name: round(SLOTS * STEPS / seconds) for name, seconds in {**fast, **slow}.items()}
-    return {**rates, "compiled against eager": round(slow["eager, reset own"] / fast["compiled, reset own"], 2)}
-
-
-def parts(made: Proofs, model: ActorCritic) -> dict[str, float]:
-    """Microseconds of a step of 128 slots, part by part, each alone in a loop of its own."""
-    env = batched(proving(made.game, made.world, reset="own"), SLOTS)
-    params, game, world = model.init(keys.key(0)), made.game, made.world
-    worlds, _ = rollout(env, model, STEPS)(params, begin(env, keys.key(1)), keys.key(2))
-    state, each = worlds.state, keys.split(keys.key(3), STEPS)
-
-    def looped(step: Callable[[Any, Any], Any]) -> Timed:
-        run = program(lambda state, each: scan(lambda s, k: (step(s, k), ()), state, each, output=())[0], name="part")
-        return lambda: run(state, each)
-
-    def engine(state: Any, key: Any) -> Any:
-        found = derive(game.names, world.base, game.widths, state.current, state.original_query)
-        return evolve(state, derived=found.states, derived_count=found.count, origin=found.origin)
-
-    def policy(state: Any, key: Any) -> Any:
-        distribution, _, _ = model.apply(params, observe(state), ())
-        action = distribution.transform(keys.uniform(keys.split(key, SLOTS)))
-        return evolve(state, depth=state.depth + action)
-
-    def resets(state: Any, key: Any) -> Any:
-        own = torch.vmap(lambda k, p, c: begin_episodes(game, world, k, p, c))
-        fresh = own(keys.split(key, SLOTS), state.pointer, state.negative_counter)
-        return evolve(state, current=fresh.current, original_query=fresh.original_query, history=fresh.history)
-
-    sides: dict[str, Callable[[Any, Any], Any]] = {
-        "engine": engine,
-        "policy": policy,
-        "reset": resets,
-        "move": lambda state, key: advance(game, state, state.depth * 0),
-        "copies": lambda state, key: torch.utils._pytree.tree_map(
-            lambda leaf: leaf + 0 if leaf.dtype != torch.bool else ~leaf, state
-        ),
+def rollouts(made: Proofs, model: ActorCritic, fast: Acting) -> dict[str, Any]:
+    """Steps a second of the training rollout at 128 slots, compiled and eager."""
+    slow = acting(made, model, compiled=False)
+    spent = turns({"compiled": fast, "eager": slow}, 5)
+    rates = {name: spread([SLOTS * STEPS / each for each in seconds], digits=0) for name, seconds in spent.items()}
+    return {
+        "slots": SLOTS,
+        "steps/s": rates,
+        "compiled against eager": ratio(spent["eager"], spent["compiled"]),
+        "compile seconds": fast.compile_seconds(),
     }
-    spent = medians({name: looped(step) for name, step in sides.items()} | {"whole": acting(made, model, "own")})
-    return {name: round(1e6 * seconds / STEPS, 1) for name, seconds in spent.items()}
 
 
-def evaluation(made: Proofs, model: ActorCritic) -> dict[str, float]:
-    """Milliseconds for each candidate, with recycled slots and without; compilations over three numbers of candidates."""
-    params = model.init(keys.key(0))
-    every = asked(made, made.dataset.test, 20, keys.key(0))
-    count = every[..., 0].numel()
-    scores = {name: scorer(made, model, recycle=flag) for name, flag in (("recycled", True), ("in batches", False))}
+def waiting(run: Play, calls: int, *, for_all: bool) -> Play:
+    """Batches played by a program of few steps: new candidates only when every slot is free.
 
-    def call(name: str, rows: torch.Tensor = every) -> object:
+    A batch is over when its last proof is, or, `for_all`, after all `calls` calls however soon that was.
+    """
+
+    def batch(params: Any, base: Any, slots: Slots, feed: Tensor, first: Tensor) -> tuple[Slots, Finished, Tensor]:
+        slots, told, taken = run(params, base, slots, feed, first)
+        every, nothing = [told], torch.zeros_like(feed)
+        while len(every) < calls and (for_all or bool((slots.number != IDLE).any())):
+            slots, told, _ = run(params, base, slots, nothing, first)
+            every.append(told)
+        return slots, tree_map(lambda *leaves: torch.cat(leaves), *every), taken
+
+    return batch
+
+
+def evaluation(made: Proofs, model: ActorCritic, slots: int = 256) -> dict[str, Any]:
+    """Milliseconds for each candidate, with recycled slots and in batches; compilations over five lists of candidates."""
+    params, game, base = model.init(keys.key(0)), made.game, made.world.base
+    every = asked(made, made.dataset.test, NEGATIVES, keys.key(0))
+    rows = every.reshape(-1, 3)
+    recycled = scorer(made, model, slots=slots)
+    few = program(play(game, model, AT_A_TIME, feeding="batches"), name="a few steps of a batch")
+    calls = -(-game.max_depth // AT_A_TIME)
+    ways: dict[str, tuple[Play, int]] = {
+        "recycled": (recycled.run, recycled.feed),
+        "batches that end with their last proof": (waiting(few, calls, for_all=False), slots),
+        "batches of as many steps as a proof may have": (waiting(few, calls, for_all=True), slots),
+    }
+
+    def proven(name: str) -> Finished:
+        run, feed = ways[name]
         with torch.no_grad():
-            return scores[name](params, rows)
+            return proven_all(run, params, base, idle(game, slots), rows, feed=feed)
 
-    spent = medians({name: lambda name=name: call(name) for name in scores}, 3)
-    for rows in (every[:, :7], every[:1, :50, :3], asked(made, made.dataset.valid, 3, keys.key(1))):
-        call("recycled", rows)
-    figures = {f"ms a candidate, {name}": round(1e3 * seconds / count, 4) for name, seconds in spent.items()}
-    compiled = scores["recycled"].run
-    assert isinstance(compiled, Program)
-    figures["compilations over four numbers of candidates"] = len(compiled.seconds)
-    return {**figures, "faster by recycling": round(spent["in batches"] / spent["recycled"], 2), "candidates": count}
-
-
-def growth() -> dict[str, dict[str, float]]:
-    """Microseconds of a step of 128 slots by facts, and of a slot by slots."""
-    by_facts, by_slots = {}, {}
-    for people in (125, 1250, 12500):
-        made, model = made_of(f"family:{people}")
-        spent = medians({"run": acting(made, model, "own")}, 3)["run"]
-        by_facts[str(len(made.dataset.train))] = round(1e6 * spent / STEPS, 1)
-    made, model = made_of("family:200")
-    for slots in (16, 64, 256, 1024, 2048):
-        spent = medians({"run": acting(made, model, "own", slots)}, 3)["run"]
-        by_slots[str(slots)] = round(1e6 * spent / STEPS / slots, 3)
-    return {"microseconds a step, by facts": by_facts, "microseconds a slot and step, by slots": by_slots}
+    results = {name: proven(name) for name in ways}
+    count = int((rows[:, 0] != 0).sum())
+    spent = turns({name: partial(proven, name) for name in ways}, 5)
+    mine, depth = results["recycled"], results["recycled"].depth[rows[:, 0] != 0].to(torch.float64)
+    return {
+        "slots": slots,
+        "candidates": count,
+        "moves of a candidate, in the mean and at most": [round(float(depth.mean()), 2), int(depth.max())],
+        "ms a candidate": {name: scaled(seconds, 1e3 / count, digits=4) for name, seconds in spent.items()},
+        "faster by recycling": {name: ratio(spent[name], spent["recycled"]) for name in ways if name != "recycled"},
+        "the same proven": {name: alike(mine, told) for name, told in results.items() if name != "recycled"},
+        "compile seconds": {"recycled": compile_seconds(recycled.run), "batches": compile_seconds(few)},
+        **compilations(made, recycled.run, lambda more: recycled(params, more), every),
+    }
 
 
-def memory(data: str) -> dict[str, object]:
-    """Peak memory of a process that plays one compiled rollout on some data with mined rules."""
-    words = [sys.executable, "-m", "benchmarks.prove_speed", "--memory-of", data]
-    told = subprocess.run(words, check=True, capture_output=True, text=True, cwd=evidence.ROOT).stdout.splitlines()[-1]
-    facts, mebibytes = told.split()
-    return {"data": Path(data).name, "facts": int(facts), "peak MiB": int(mebibytes)}
+def alike(one: Finished, other: Finished) -> float:
+    """For what share of the candidates two programs say the same: not 1 where rounding exchanges equally good moves."""
+    return round(float(((one.proven == other.proven) & (one.number == other.number)).to(torch.float64).mean()), 4)
 
 
-def play_once(data: str) -> None:
-    """What the process of `memory` does."""
-    made, model = made_of(data, rules="mine")
-    acting(made, model, "own")()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(len(made.dataset.train), peak)
+def compilations(made: Proofs, run: Any, score: Callable[[Tensor], object], every: Tensor) -> dict[str, int]:
+    """How often the program compiles over other queries, numbers of candidates, splits; one more would be an error."""
+    run.settle()
+    others = (every[:, :7], every[:1, :50, :3], every[:1, :1, :1], asked(made, made.dataset.valid, 3, keys.key(1)))
+    with torch.no_grad():
+        for rows in (every, *others):
+            score(rows)
+    return {"lists of candidates": 1 + len(others), "compilations for them": len(run.seconds)}
+
+
+def growth(made: Proofs, model: ActorCritic, usual: Acting) -> dict[str, Any]:
+    """Microseconds of a step by facts, at 128 slots, and by slots."""
+    worlds = {len(made.dataset.train): (made, usual)}
+    for data in FACTS:
+        other, another_model = made_of(data)
+        worlds[len(other.dataset.train)] = (other, acting(other, another_model))
+    widths = {world.game.widths for world, _ in worlds.values()}
+    if len(widths) > 1:
+        raise RuntimeError(f"the worlds of growth differ in widths: {widths}; compare worlds of one kind")
+    by_facts = {str(facts): run for facts, (_, run) in worlds.items()}
+    by_slots = {str(slots): acting(made, model, slots=slots) for slots in MORE_SLOTS} | {str(SLOTS): usual}
+    by_slots = dict(sorted(by_slots.items(), key=lambda pair: int(pair[0])))
+    sides: dict[str, Timed] = {f"facts {name}": run for name, run in by_facts.items()}
+    spent = turns(sides | {f"slots {name}": run for name, run in by_slots.items()}, 5)
+    return {
+        "microseconds a step, by facts": {
+            name: scaled(spent[f"facts {name}"], 1e6 / STEPS, digits=1) for name in by_facts
+        },
+        "microseconds a slot and step, by slots": {
+            name: scaled(spent[f"slots {name}"], 1e6 / STEPS / int(name)) for name in by_slots
+        },
+        "room in all worlds": str(widths.pop()),
+        "compile seconds": {f"{name} facts": run.compile_seconds() for name, run in by_facts.items()}
+        | {f"{name} slots": run.compile_seconds() for name, run in by_slots.items()},
+    }
+
+
+def mebibytes(name: str) -> int:
+    """Memory of this process: "VmRSS" now, "VmHWM" at most. What getrusage says of a child begins with its parent's peak."""
+    found = re.search(rf"{name}:\s+(\d+) kB", STATUS.read_text())
+    return int(found.group(1)) // 1024 if found else 0
+
+
+def remembered(data: str, rules: str, kept: Path) -> tuple[dict[str, Any], Proofs, ActorCritic, Acting]:
+    """Peak memory of this process when it has played rollouts on some data, by the program kept, or compiled and kept now."""
+    before = mebibytes("VmRSS")
+    made, model = made_of(data, rules=rules)
+    run = acting(made, model, artefact=kept)
+    spent = turns({"": run}, 5)[""]
+    how = "loaded" if run.run.loaded else "compiled"
+    figures = {
+        "facts": len(made.dataset.train),
+        "room": str(made.game.widths),
+        f"MiB before, {how}": before,
+        f"peak MiB, {how}": mebibytes("VmHWM"),
+        f"seconds until {how}": run.compile_seconds(),
+        "microseconds a step": scaled(spent, 1e6 / STEPS, digits=1),
+    }
+    return figures, made, model, run
+
+
+def elsewhere(data: str, rules: str, kept: Path) -> dict[str, Any]:
+    """The same of a process of its own."""
+    words = ["--memory-of", data, "--rules", rules, "--kept", str(kept)]
+    whole = [sys.executable, "-m", "benchmarks.prove_speed", *words]
+    told = subprocess.run(whole, check=True, stdout=subprocess.PIPE, text=True, cwd=evidence.ROOT).stdout
+    figures: dict[str, Any] = json.loads(told.splitlines()[-1])
+    return figures
+
+
+def memory_of(usual: dict[str, Any], folder: str, kept: Path) -> dict[str, Any]:
+    """Peak memory with the compiler and without it: of the usual world and, with mined rules, of a large data set."""
+    figures: dict[str, Any] = {USUAL: {**elsewhere(USUAL, "own", kept), **usual}}
+    if folder:
+        data, other = str(Path(folder).resolve()), kept.with_name("large")
+        compiled = elsewhere(data, "mine", other)
+        figures[Path(folder).name] = {**elsewhere(data, "mine", other), **compiled}
+    else:
+        words = "not measured: pass --large FOLDER, a folder with train.txt, valid.txt and test.txt, e.g. of wn18rr"
+        figures["a large data set"] = words
+    return figures
+
+
+def options_of(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.prove_speed", description=__doc__)
+    parser.add_argument("--large", default="", help="a folder of a large data set, for the memory (default: none)")
+    for name in ("--memory-of", "--rules", "--kept"):
+        parser.add_argument(name, default="", help=argparse.SUPPRESS)
+    return parser.parse_args(words)
+
+
+def measured(large: str, kept: Path) -> dict[str, Any]:
+    """All figures, printed as they come."""
+    figures: dict[str, Any] = {"load before": [round(each, 2) for each in os.getloadavg()], "threads": 1}
+    memory, made, model, usual = remembered(USUAL, "own", kept)
+    sections: dict[str, Callable[[], object]] = {
+        "rollout": lambda: rollouts(made, model, usual),
+        "microseconds a step": lambda: by_part(made, model, usual),
+        "evaluation": lambda: evaluation(made, model),
+        "growth": lambda: growth(made, model, usual),
+        "memory": lambda: memory_of(memory, large, kept),
+    }
+    for name, measure in sections.items():
+        figures[name] = measure()
+        print(name, json.dumps(figures[name], indent=1), flush=True)
+    return figures
 
 
 def main() -> None:
     """Measures and writes."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prove_speed", description=__doc__)
-    parser.add_argument("--large", default="", help="a folder of a large data set, for the memory (default: none)")
-    parser.add_argument("--memory-of", default="", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options, start = options_of(), time.perf_counter()
     torch.set_num_threads(1)
     if options.memory_of:
-        play_once(options.memory_of)
+        print(json.dumps(remembered(options.memory_of, options.rules, Path(options.kept))[0]))
         return
-    start = time.perf_counter()
-    made, model = made_of("family:200")
-    figures: dict[str, object] = {}
-    sections: dict[str, Callable[[], object]] = {
-        "rollout, steps/s": lambda: rollouts(made, model),
-        "microseconds a step": lambda: parts(made, model),
-        "evaluation": lambda: evaluation(made, model),
-        "growth": growth,
-    }
-    if options.large:
-        sections["memory"] = lambda: memory(options.large)
-    for name, measure in sections.items():
-        figures[name] = measure()
-        print(name, figures[name], flush=True)
-    print(evidence.write("prove_speed", seconds=time.perf_counter() - start, figures=figures))
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measured(options.large, Path(folder) / "usual")
+    path = evidence.write("prove_speed", seconds=time.perf_counter() - start, figures=figures)
+    drawn = picture(figures, path.with_suffix(".png"))
+    print(f"written: {path.relative_to(evidence.ROOT)} and {drawn.name}")
 
 
 if __name__ == "__main__":

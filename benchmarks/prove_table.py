@@ -1,13 +1,11 @@
 """Ranking by proofs on real graphs: untrained and trained policies, shortest proofs and RotatE, on the same candidates.
 
-Countries: the test facts' country is asked for its region, among the five regions, with one rule (S1) or two (S2). nations,
-kinship, umls, wn18rr: rules mined from the train facts, 100 filtered negatives for either argument; wn18rr on 300 test facts
-drawn by a key. Writes results/prove_table.json after each data set.
+Each data set, see `prove_cases`, writes a file of its own, results/prove_table_NAME.json; results/prove_table.png shows all
+those that are there. "warmed up" is the policy that has learnt embeddings from the facts and has tried no proof yet.
 """
 
 import argparse
 import json
-import shutil
 import statistics
 import tempfile
 import time
@@ -15,82 +13,35 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import torch
-from attrs import evolve, frozen
 from torch import Tensor
 
 from purestep.core import keys
+from purestep.core.logic.derive import Widths
 from purestep.core.logic.ranking import NOTHING
 from purestep.core.logic.terms import Names
 from purestep.runtime.compile import program
 from purestep.runtime.logic.breadth import deriver, shortest_proofs
 from purestep.runtime.logic.rank import Scored, Standing, asked, scored_by_length, scorer, standing
 from purestep.runtime.logic.world import Proofs
-from purestep.runtime.recipes.arguments import changed
-from purestep.runtime.recipes.prove import Prove, model_of, opened, prove_defaults, prove_pipeline
+from purestep.runtime.recipes.prove import Prove, model_of, prove_pipeline
 from purestep.runtime.train import train
 
 from . import evidence
+from .prove_cases import CASES, Case, chosen, prepared
 from .sides import Side
 from .sides import run as run_side
 
-TRANSITIVE = "locatedin(X, Z) :- locatedin(X, Y), locatedin(Y, Z).\n"
-NEIGHBOUR = "locatedin(X, Z) :- neighbor(X, Y), locatedin(Y, Z).\n"
-REGIONS = ("africa", "americas", "asia", "europe", "oceania")
+mpl.use("Agg")
 UNKNOWN = -1e5  # the score of a candidate with a name that no fact has
 ROTATE = Side("pykeen", "pykeen_rotate")
+PER_CALL = 10  # iterations of one call of the compiled training
+POLICIES = ("untrained", "warmed up", "trained")
+Row = dict[str, Any]
 
 
-@frozen
-class Case:
-    """A data set of the table."""
-
-    folder: str
-    rules: str = ""  # text of the rules; mined where there is none
-    depth: int = 3  # of the longest proofs searched for
-    queries: int = 0  # test facts that are ranked; 0 means all
-    epochs: int = 100  # of RotatE
-    changes: Mapping[str, Any] = {}  # to the defaults of learning to prove
-
-
-MINED: Mapping[str, Any] = {"rules": "mine", "successors": 32, "steps": 400_000}
-CASES: Mapping[str, Case] = {
-    "countries_S1": Case("countries_S1", TRANSITIVE, depth=4, changes={"argument": "tail", "steps": 200_000}),
-    "countries_S2": Case(
-        "countries_S2", TRANSITIVE + NEIGHBOUR, depth=8, changes={"argument": "tail", "steps": 400_000}
-    ),
-    "nations": Case("nations", depth=2, changes=MINED),
-    "kinship": Case("kinship", depth=2, changes=MINED),
-    "umls": Case("umls", depth=2, changes=MINED),
-    "wn18rr": Case("wn18rr", depth=3, queries=300, epochs=20, changes=MINED),
-}
-
-
-def prepared(case: Case, data: Path, home: Path) -> Prove:
-    """The arguments for a data set; for countries with a file of rules and one that says which constants are regions."""
-    source = data / case.folder
-    if not case.rules:
-        return changed(prove_defaults(str(source)), case.changes)
-    folder = home / case.folder
-    shutil.copytree(source, folder)
-    (folder / "rules.txt").write_text(case.rules)
-    words = {word for line in (folder / "train.txt").read_text().splitlines() for word in line.split("\t")[::2]}
-    places = " ".join(sorted(words - set(REGIONS)))
-    domains = f"place {places}\nregion {' '.join(REGIONS)}\nlocatedin:place:region\n"
-    (folder / "domain2constants.txt").write_text(domains)
-    return changed(prove_defaults(str(folder)), case.changes)
-
-
-def chosen(made: Proofs, queries: int) -> Proofs:
-    """The data with so many test facts, drawn by a fixed key; all where that is 0."""
-    test = made.dataset.test
-    if not queries:
-        return made
-    order = keys.permutation(keys.key(11), len(test))[:queries].tolist()
-    return evolve(made, dataset=evolve(made.dataset, test=tuple(test[place] for place in order)))
-
-
-def figures(told: Standing, seconds: float) -> dict[str, Any]:
+def figures(told: Standing, seconds: float) -> Row:
     """A row of the table."""
     means = told.ranking
     return {
@@ -101,53 +52,55 @@ def figures(told: Standing, seconds: float) -> dict[str, Any]:
         "AUC-PR": round(told.average_precision, 4),
         "proven positives by depth": list(told.positives),
         "proven negatives by depth": list(told.negatives),
-        "queries": told.queries,
-        "negatives": told.candidates,
+        "candidates with states left out": told.left_out,
         "seconds": round(seconds, 1),
     }
 
 
-def policies(arguments: Prove, made: Proofs, every: Tensor, seeds: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The policy before and after training, with as many seeds."""
-    model = model_of(arguments, made)
-    score = scorer(made, model)
+def policies(arguments: Prove, every: Tensor, seeds: int) -> Iterator[tuple[str, Row]]:
+    """The policy before and after training, with as many seeds. Seconds are those of ranking, and of training before it."""
     pipeline = prove_pipeline(arguments)
-    per_call = 10
-    learn = program(train(pipeline.trainer, per_call), name="train prove")
-    calls = max(1, round(arguments.experience.steps / (per_call * pipeline.trainer.steps)))
+    score = scorer(pipeline.opened, model_of(arguments, pipeline.opened))
+    learn = program(train(pipeline.trainer, PER_CALL), name="train prove")
+    calls = max(1, round(arguments.experience.steps / (PER_CALL * pipeline.trainer.steps)))
+
+    def row(params: Any, start: float) -> Row:
+        with torch.no_grad():
+            return figures(standing(score(params, every)), time.perf_counter() - start)
+
     for seed in range(seeds):
         start = time.perf_counter()
         state = pipeline.trainer.init(keys.key(seed))
-        with torch.no_grad():
-            yield (
-                f"untrained {seed}",
-                figures(standing(score(state.learner.params, every)), time.perf_counter() - start),
-            )
+        yield f"untrained {seed}", row(state.learner.params, start)
         start = time.perf_counter()
         state = pipeline.prepare(state)
+        yield f"warmed up {seed}", row(state.learner.params, start)
         for _ in range(calls):
             state, _ = learn(state)
-        with torch.no_grad():
-            yield f"trained {seed}", figures(standing(score(state.learner.params, every)), time.perf_counter() - start)
+        yield f"trained {seed}", row(state.learner.params, start)
 
 
-def shortest(made: Proofs, every: Tensor, depth: int) -> dict[str, Any]:
-    """Candidates by the length of their shortest proofs, up to `depth`."""
-    names, widths = made.game.names, made.game.widths
+def shortest(made: Proofs, every: Tensor, case: Case) -> Row:
+    """Candidates by the length of their shortest proofs, with more room than the policy has."""
+    names, own = made.game.names, made.game.widths
+    widths = Widths(own.atoms, 4 * own.successors, 4 * own.facts, own.rules)
     start = time.perf_counter()
     engine = program(deriver(names, widths), name="derive")
-    found = shortest_proofs(names, made.world.base, widths, every.reshape(-1, 3), depth=depth, engine=engine, most=2000)
-    steps = found.depth.reshape(every.shape[:-1])
-    told = scored_by_length(steps, every[..., 0] != 0)
-    row = figures(standing(told), time.perf_counter() - start)
-    return {**row, "longest proofs": depth, "searched without loss": round(float(found.exact.float().mean()), 4)}
+    flat = every.reshape(-1, 3)
+    found = shortest_proofs(
+        names, made.world.base, widths, flat, depth=case.depth, batch=256, most=case.most, engine=engine
+    )
+    told = standing(scored_by_length(found.depth.reshape(every.shape[:-1]), every[..., 0] != 0))
+    exact = found.exact[flat[:, 0] != 0].to(torch.float32)
+    row = figures(told, time.perf_counter() - start) | {"candidates with states left out": int((1 - exact).sum())}
+    proven = sum(told.positives) / told.queries
+    return {**row, "longest proofs": case.depth, "share of queries with a proof": round(proven, 4)}
 
 
-def rotate(made: Proofs, every: Tensor, epochs: int, home: Path) -> dict[str, Any]:
+def rotate(made: Proofs, every: Tensor, epochs: int, home: Path) -> Row:
     """Candidates by RotatE, trained by PyKEEN on the same facts."""
     start = time.perf_counter()
-    files = {name: home / f"{made.dataset.name.replace('/', '_')}.{name}" for name in ("facts", "candidates", "out")}
-    files["facts"] = files["facts"].with_suffix(".tsv")
+    files = {name: home / f"rotate.{name}" for name in ("candidates", "out")} | {"facts": home / "rotate.tsv"}
     files["facts"].write_text("".join(f"{head}\t{name}\t{tail}\n" for name, head, tail in made.dataset.train))
     names = made.game.names
     present = (every[..., 0] != 0).flatten()
@@ -166,31 +119,51 @@ def _named(predicates: tuple[str, ...], constants: tuple[str, ...], row: list[in
     return predicates[row[0] - 1], constants[row[1] - 1], constants[row[2] - 1]
 
 
-def spread(rows: Mapping[str, Mapping[str, Any]], kind: str) -> dict[str, Any]:
+def spread(rows: Mapping[str, Row], kind: str) -> dict[str, list[float]]:
     """Mean and standard deviation over seeds."""
     own = [row for name, row in rows.items() if name.startswith(f"{kind} ")]
-    told: dict[str, Any] = {}
-    for name in ("MRR", "Hits@1", "Hits@3", "Hits@10", "AUC-PR", "seconds"):
-        values = [row[name] for row in own]
-        told[name] = [round(statistics.fmean(values), 4), round(statistics.pstdev(values), 4)]
-    return told
+    columns = {name: [row[name] for row in own] for name in ("MRR", "Hits@1", "Hits@3", "Hits@10", "AUC-PR", "seconds")}
+    return {name: [round(statistics.fmean(of), 4), round(statistics.pstdev(of), 4)] for name, of in columns.items()}
 
 
-def table(case: Case, data: Path, seeds: int) -> dict[str, Any]:
+def table(name: str, data: Path, seeds: int) -> dict[str, Any]:
     """All rows of a data set."""
     with tempfile.TemporaryDirectory() as home:
-        arguments = prepared(case, data, Path(home))
-        made = chosen(opened(arguments), case.queries)
+        case, arguments = CASES[name], prepared(name, data, Path(home))
+        made = chosen(prove_pipeline(arguments).opened, case.queries)
         every = asked(made, made.dataset.test, 100, keys.key(0))
-        rows: dict[str, Any] = {"shortest proofs": shortest(made, every, case.depth)}
+        rows = {"shortest proofs": shortest(made, every, case)}
         print("  shortest proofs", rows["shortest proofs"], flush=True)
-        for name, row in policies(arguments, made, every, seeds):
-            rows[name] = row
-            print(" ", name, row, flush=True)
+        for kind, row in policies(arguments, every, seeds):
+            rows[kind] = row
+            print(" ", kind, row, flush=True)
         rows["RotatE"] = rotate(made, every, case.epochs, Path(home))
         print("  RotatE", rows["RotatE"], flush=True)
     sizes = {"facts": len(made.dataset.train), "rules": len(made.dataset.rules), "test": len(made.dataset.test)}
-    return {**sizes, "untrained": spread(rows, "untrained"), "trained": spread(rows, "trained"), "rows": rows}
+    asked_for = {"queries": every[..., 0, 0].numel(), "negatives": int((every[..., 1:, 0] != 0).sum())}
+    means = {kind: spread(rows, kind) for kind in POLICIES}
+    return {**sizes, **asked_for, "steps": arguments.experience.steps, **means, "rows": rows}
+
+
+def picture() -> Path:
+    """MRR by data set and row, of all that was measured."""
+    from matplotlib import pyplot as plt
+
+    told = {name: evidence.RESULTS / f"prove_table_{name}.json" for name in CASES}
+    found = {name: json.loads(path.read_text())["figures"] for name, path in told.items() if path.exists()}
+    kinds = (*POLICIES, "shortest proofs", "RotatE")
+    figure, axes = plt.subplots(figsize=(10, 4), layout="constrained")
+    for number, kind in enumerate(kinds):
+        pairs = [row[kind]["MRR"] if kind in POLICIES else [row["rows"][kind]["MRR"], 0.0] for row in found.values()]
+        places = [place + 0.17 * (number - 2) for place in range(len(found))]
+        axes.bar(places, [mean for mean, _ in pairs], 0.16, yerr=[wide for _, wide in pairs], label=kind)
+    axes.set_xticks(range(len(found)), list(found))
+    axes.set_ylabel("MRR among filtered candidates")
+    axes.legend(ncols=len(kinds), fontsize="small", loc="upper center", bbox_to_anchor=(0.5, 1.12))
+    path = evidence.RESULTS / "prove_table.png"
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
 
 
 def main() -> None:
@@ -201,12 +174,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="trained policies of each (default: 3)")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    start, told = time.perf_counter(), dict[str, Any]()
     for name in options.only:
+        start = time.perf_counter()
         print(name, flush=True)
-        told[name] = table(CASES[name], options.data, options.seeds)
-        evidence.write("prove_table", seconds=time.perf_counter() - start, figures=told)
-    print("written: benchmarks/results/prove_table.json")
+        told = table(name, options.data, options.seeds)
+        print(evidence.write(f"prove_table_{name}", seconds=time.perf_counter() - start, figures=told))
+    print(picture())
 
 
 if __name__ == "__main__":

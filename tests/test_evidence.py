@@ -127,8 +127,15 @@ def test_batches_that_wait_prove_what_recycled_slots_prove(benchmark: Callable[[
     assert count == {True: 3 * 5, False: sum(-(-max(batch) // 2) for batch in batches)}
 
 
-def test_memory_of_a_large_world_must_be_asked_for(benchmark: Callable[[str], Any]) -> None:
-    assert "--large FOLDER" in benchmark("prove_speed").memory_of("")
+def test_memory_of_a_large_world_must_be_asked_for(
+    benchmark: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speed = benchmark("prove_speed")
+    monkeypatch.setattr(speed, "elsewhere", lambda data, rules, kept: {f"{rules} {kept}": Path(data).name})
+    told = speed.memory_of({"here": 1}, "", Path("a"))
+    assert told == {speed.USUAL: {"own a": speed.USUAL, "here": 1}, "a large data set": told["a large data set"]}
+    assert "--large FOLDER" in told["a large data set"]
+    assert speed.memory_of({}, "/data/big", Path("a"))["big"] == {"mine large": "big"}
 
 
 def test_the_speed_of_proofs_is_drawn(benchmark: Callable[[str], Any], tmp_path: Path) -> None:

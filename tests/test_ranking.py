@@ -1,7 +1,9 @@
 """Ranks, the means made of them, and average precision, against their definitions in plain Python."""
 
 import itertools
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from purestep.core.errors import ChoiceError
 from purestep.core.logic.ranking import TIES, average_precision, ranking, ranks
 from purestep.runtime.logic.rank import Scored, standing
 
+ROOT = Path(__file__).parents[1]
 SCORES = st.lists(st.tuples(st.integers(-2, 2), st.booleans()), min_size=1, max_size=7)
 Rows = list[tuple[int, bool]]
 
@@ -123,3 +126,17 @@ def test_a_standing_counts_what_is_there() -> None:
     assert found.average_precision == pytest.approx(0.5 * 1 / 2 + 0.5 * 2 / 4)
     assert (found.positives, found.negatives) == ((0, 0, 1, 0, 0), (0, 0, 1, 1, 0))
     assert (found.queries, found.candidates, found.left_out) == (2, 3, 1)
+
+
+@pytest.mark.parametrize("ties", ["optimistic", "pessimistic", "realistic"])
+def test_ranks_and_means_are_those_of_pykeens_evaluator(ties: str) -> None:
+    """On the same scores, many of them equal; benchmarks/peers/pykeen_ranks.py has asked it."""
+    told = json.loads((ROOT / "benchmarks" / "peers" / "pykeen_ranks.json").read_text())
+    scores = torch.tensor(told["scores"], dtype=torch.float64)
+    assert all(torch.equal(row, row.round()) and len(row.unique()) < len(row) / 2 for row in scores[1::2])
+    rank = ranks(scores, torch.ones_like(scores, dtype=torch.bool), ties)
+    assert rank.tolist() == told["ranks"][ties]
+    means = ranking(rank)
+    ours = (means.mean_reciprocal_rank, means.hits_at_1, means.hits_at_3, means.hits_at_10)
+    wanted = list(told["metrics"][ties].values())
+    assert [float(mean) for mean in ours] == pytest.approx(wanted, rel=1e-6)  # its realistic ranks are float32

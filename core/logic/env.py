@@ -48,7 +48,8 @@ def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Ten
     """The first state of an episode, before it is known what follows: key [*, 2], pointer and counter [*].
 
     The query is a random one of the pool, or number `pointer` modulo its size. Where `counter` modulo negatives + 1 is not 0
-    one of its arguments is replaced; where no replacement was found it is played as the positive it is.
+    one of its arguments is replaced, of both that may be either by a fair coin; where no replacement was found it is played as
+    the positive it is.
 
     >>> from .borders import borders
     >>> game, world = borders(order="in_turn")

@@ -1,0 +1,70 @@
+"""The graphs on which proving is measured, and how each is asked about.
+
+Countries: the test facts' country is asked for its region, among the five regions, with one rule (S1) or two (S2). nations,
+kinship, umls, wn18rr: rules mined from the train facts, 100 filtered negatives for either argument; wn18rr on 300 test facts
+drawn by a key.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from purestep.core import keys
+from purestep.runtime.logic.world import Proofs
+from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.recipes.prove import Prove, prove_defaults
+
+TRANSITIVE = "locatedin(X, Z) :- locatedin(X, Y), locatedin(Y, Z).\n"
+NEIGHBOUR = "locatedin(X, Z) :- neighbor(X, Y), locatedin(Y, Z).\n"
+REGIONS = ("africa", "americas", "asia", "europe", "oceania")
+
+
+@frozen
+class Case:
+    """A data set, and what is asked of it."""
+
+    rules: str = ""  # text of the rules; mined where there is none
+    depth: int = 2  # of the longest proofs that the exact prover searches
+    most: int = 2000  # states of one query that it goes on from
+    queries: int = 0  # test facts that are ranked; 0 means all
+    epochs: int = 100  # of RotatE
+    changes: Mapping[str, Any] = field(factory=dict)  # to the defaults of learning to prove
+
+
+MINED: Mapping[str, Any] = {"rules": "mine", "successors": 32, "facts": 32, "steps": 400_000}
+COUNTRIES: Mapping[str, Any] = {"argument": "tail", "steps": 400_000}
+CASES: Mapping[str, Case] = {
+    "countries_S1": Case(TRANSITIVE, depth=4, changes=COUNTRIES),
+    "countries_S2": Case(TRANSITIVE + NEIGHBOUR, depth=8, changes=COUNTRIES),
+    "nations": Case(changes=MINED),
+    "kinship": Case(changes=MINED),
+    "umls": Case(changes=MINED),
+    "wn18rr": Case(queries=300, epochs=20, changes=MINED),
+}
+
+
+def prepared(name: str, data: Path, home: Path) -> Prove:
+    """The arguments for a data set; for countries with a file of rules and one that says which constants are regions."""
+    case, source = CASES[name], data / name
+    if not case.rules:
+        return changed(prove_defaults(str(source)), case.changes)
+    folder = home / name
+    shutil.copytree(source, folder)
+    (folder / "rules.txt").write_text(case.rules)
+    words = {word for line in (folder / "train.txt").read_text().splitlines() for word in line.split("\t")[::2]}
+    places = " ".join(sorted(words - set(REGIONS)))
+    domains = f"place {places}\nregion {' '.join(REGIONS)}\nlocatedin:place:region\n"
+    (folder / "domain2constants.txt").write_text(domains)
+    return changed(prove_defaults(str(folder)), case.changes)
+
+
+def chosen(made: Proofs, queries: int) -> Proofs:
+    """The data with so many test facts, drawn by a fixed key; all where that is 0."""
+    test = made.dataset.test
+    if not queries:
+        return made
+    order = keys.permutation(keys.key(11), len(test))[:queries].tolist()
+    return evolve(made, dataset=evolve(made.dataset, test=tuple(test[place] for place in order)))
