@@ -1,17 +1,17 @@
 """What proving is built like, measured against how else it could be: five choices, each as ratios.
 
 Conditions: `torch.cond` around the reset against a reset computed always. Buffers: states of an evaluation as fresh tensors
-against preallocated ones. Split: the whole rollout as one program against loops in Python, of one program a step, and of
-one for the engine and one for the rest. Worlds: one for training and evaluation against a copy for each. Resets: the env's
-own against those of `auto_reset`. The sides take turns in one process on one thread; each ratio is a median with its
-quartiles, above 1 where what is built is faster. The policy is untrained. Writes results/prove_choices.json.
+against preallocated ones. Split: the whole rollout as one program against loops in Python, one with a program for a step, one
+with a program for the engine and two for the rest of a step. Worlds: one for training and evaluation against a copy for each.
+Resets: the env's own against those of `auto_reset`. The sides take turns in one process on one thread; each ratio is a median
+with its quartiles, above 1 where what is built is faster. The policy is untrained. Writes results/prove_choices.json.
 """
 
 import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -35,16 +35,10 @@ from purestep.runtime.rollout import Worlds
 
 from . import evidence
 from .prove_parts import Conditional, Parts, before_engine, scanned, step_of
-from .prove_timing import SLOTS, STEPS, Acting, Timed, acting, compile_seconds, made_of, ratio, scaled, turns
+from .prove_timing import SLOTS, STEPS, Acting, Timed, acting, beside, compile_seconds, made_of, ratio, share, turns
 
 USUAL, LARGE, FEW = "family:200", "family:10000", 4
 EVALUATED, CALLS = 256, 4  # slots of an evaluation, calls of its program that are timed together
-
-
-def beside(usual: str, spent: Mapping[str, list[float]], scale: float, unit: str) -> dict[str, Any]:
-    """The times of all sides, and how much longer each took than the usual one."""
-    others = {name: ratio(seconds, spent[usual]) for name, seconds in spent.items() if name != usual}
-    return {unit: {name: scaled(seconds, scale) for name, seconds in spent.items()}, f"times that of {usual}": others}
 
 
 def conditions(made: Proofs, model: ActorCritic, usual: Acting) -> dict[str, Any]:
@@ -71,7 +65,7 @@ def conditions(made: Proofs, model: ActorCritic, usual: Acting) -> dict[str, Any
 
 def alike(one: Trajectory, other: Trajectory) -> float:
     """The share of equal actions: below 1 where programs round differently, after which episodes differ."""
-    return round(float((one.action == other.action).to(torch.float64).mean()), 4)
+    return share(one.action, other.action)
 
 
 @frozen
@@ -106,31 +100,35 @@ def buffers(made: Proofs, evaluated: Evaluation) -> dict[str, Any]:
     inside = program(written, name="slots written in place")
     begun = idle(made.game, EVALUATED)
 
-    def call_fresh() -> None:
+    def call_fresh() -> Slots:
         slots = begun
         for feed in feeds:
             slots, _, _ = fresh(params, base, slots, feed, first)
+        return slots
 
-    def call_copied() -> None:
+    def call_copied() -> Slots:
         tree_map(lambda buffer, new: buffer.copy_(new), kept, begun)
         for feed in feeds:
             after, _, _ = fresh(params, base, kept, feed, first)
             tree_map(lambda buffer, new: buffer.copy_(new), kept, after)
+        return kept
 
-    def call_inside() -> None:
+    def call_inside() -> Slots:
         tree_map(lambda buffer, new: buffer.copy_(new), own, begun)
         for feed in feeds:
             inside(params, base, own, feed, first)
+        return own
 
     kept, own = clone(begun), clone(begun)
     with torch.no_grad():
         sides = {"fresh": call_fresh, "copied after each call": call_copied, "written by the program": call_inside}
-        spent = turns(sides)
+        spent, numbers = turns(sides), {name: side().number for name, side in sides.items()}
     return {
         "slots": EVALUATED,
         "steps of a call": CHUNK,
         "KiB of slots": sum(leaf.nbytes for leaf in leaves(begun)) // 1024,
         **beside("fresh", spent, 1e3 / CALLS, "ms a call"),
+        "the same proofs under way": {name: share(numbers["fresh"], each) for name, each in numbers.items()},
         "compile seconds": {"fresh": compile_seconds(fresh), "written by the program": compile_seconds(inside)},
     }
 

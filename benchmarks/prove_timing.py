@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from attrs import frozen
+from torch import Tensor
 
 from purestep.core import keys
 from purestep.core.env import Env, auto_reset, batched
@@ -67,6 +68,21 @@ def ratio(above: Times, below: Times) -> dict[str, float]:
     2.0
     """
     return spread([one / other for one, other in zip(above, below, strict=True)])
+
+
+def beside(usual: str, spent: Mapping[str, list[float]], scale: float, unit: str) -> dict[str, Any]:
+    """The times of all sides, and how much longer each took than the usual one."""
+    others = {name: ratio(seconds, spent[usual]) for name, seconds in spent.items() if name != usual}
+    return {unit: {name: scaled(seconds, scale) for name, seconds in spent.items()}, f"times that of {usual}": others}
+
+
+def share(one: Tensor, other: Tensor) -> float:
+    """The share of equal numbers.
+
+    >>> share(torch.tensor([1, 2]), torch.tensor([1, 3]))
+    0.5
+    """
+    return round(float((one == other).to(torch.float64).mean()), 4)
 
 
 def made_of(data: str, **changes: Any) -> tuple[Proofs, ActorCritic]:

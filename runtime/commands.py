@@ -73,7 +73,7 @@ def resume_command(words: list[str]) -> int:
     def resume(closing: Closing, words: list[str]) -> int:
         about = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
         run, given = _asked(words, "resume", about, closing)
-        given.check(session.world_of(run))
+        given.check(session.world_of(run) if folder.begun(run) else "")
         return _through(run, given, lambda: session.resume(run, notice=say))
 
     return _by_recipe(words, partial(resume, Playing()), partial(resume, Ranking()))
