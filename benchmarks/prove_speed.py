@@ -1,8 +1,8 @@
 """How fast proofs are played: compiled against eager, recycled slots, the parts of a step, growth, memory, compilations.
 
 Everything runs in one process on one thread, memory in processes of their own (on Linux); what is compared takes turns, and
-each figure is a median with its quartiles, compilation apart. The policy is untrained. Writes results/prove_speed.json and a
-picture.
+each figure is a median with its quartiles, compilation apart. The policy is untrained unless said otherwise. Writes
+results/prove_speed.json and a picture.
 """
 
 import argparse
@@ -14,22 +14,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from purestep.core import keys
 from purestep.core.policy import ActorCritic
-from purestep.core.tree import tree_map
-from purestep.runtime.compile import program
-from purestep.runtime.logic.rank import asked, scorer
-from purestep.runtime.logic.recycle import IDLE, Finished, Play, Slots, idle, play, proven_all
 from purestep.runtime.logic.world import Proofs
+from purestep.runtime.recipes.prove import USUAL
 
 from . import evidence
+from .prove_feeding import evaluation, learnt
 from .prove_parts import by_part
 from .prove_picture import picture
 from .prove_timing import (
@@ -38,7 +33,6 @@ from .prove_timing import (
     Acting,
     Timed,
     acting,
-    compile_seconds,
     made_of,
     ratio,
     scaled,
@@ -46,8 +40,8 @@ from .prove_timing import (
     turns,
 )
 
-USUAL, FACTS, MORE_SLOTS = "family:200", ("family:1200", "family:10000"), (16, 2048)
-NEGATIVES, AT_A_TIME, STATUS = 20, 2, Path("/proc/self/status")
+FACTS, MORE_SLOTS = ("family:1200", "family:10000"), (16, 2048)
+STATUS = Path("/proc/self/status")
 
 
 def rollouts(made: Proofs, model: ActorCritic, fast: Acting) -> dict[str, Any]:
@@ -61,73 +55,6 @@ def rollouts(made: Proofs, model: ActorCritic, fast: Acting) -> dict[str, Any]:
         "compiled against eager": ratio(spent["eager"], spent["compiled"]),
         "compile seconds": fast.compile_seconds(),
     }
-
-
-def waiting(run: Play, calls: int, *, for_all: bool) -> Play:
-    """Batches played by a program of few steps: new candidates only when every slot is free.
-
-    A batch is over when its last proof is, or, `for_all`, after all `calls` calls however soon that was.
-    """
-
-    def batch(params: Any, base: Any, slots: Slots, feed: Tensor, first: Tensor) -> tuple[Slots, Finished, Tensor]:
-        slots, told, taken = run(params, base, slots, feed, first)
-        every, nothing = [told], torch.zeros_like(feed)
-        while len(every) < calls and (for_all or bool((slots.number != IDLE).any())):
-            slots, told, _ = run(params, base, slots, nothing, first)
-            every.append(told)
-        return slots, tree_map(lambda *leaves: torch.cat(leaves), *every), taken
-
-    return batch
-
-
-def evaluation(made: Proofs, model: ActorCritic, slots: int = 256) -> dict[str, Any]:
-    """Milliseconds for each candidate, with recycled slots and in batches; compilations over five lists of candidates."""
-    params, game, base = model.init(keys.key(0)), made.game, made.world.base
-    every = asked(made, made.dataset.test, NEGATIVES, keys.key(0))
-    rows = every.reshape(-1, 3)
-    recycled = scorer(made, model, slots=slots)
-    few = program(play(game, model, AT_A_TIME, feeding="batches"), name="a few steps of a batch")
-    calls = -(-game.max_depth // AT_A_TIME)
-    ways: dict[str, tuple[Play, int]] = {
-        "recycled": (recycled.run, recycled.feed),
-        "batches that end with their last proof": (waiting(few, calls, for_all=False), slots),
-        "batches of as many steps as a proof may have": (waiting(few, calls, for_all=True), slots),
-    }
-
-    def proven(name: str) -> Finished:
-        run, feed = ways[name]
-        with torch.no_grad():
-            return proven_all(run, params, base, idle(game, slots), rows, feed=feed)
-
-    results = {name: proven(name) for name in ways}
-    count = int((rows[:, 0] != 0).sum())
-    spent = turns({name: partial(proven, name) for name in ways}, 5)
-    mine, depth = results["recycled"], results["recycled"].depth[rows[:, 0] != 0].to(torch.float64)
-    return {
-        "slots": slots,
-        "candidates": count,
-        "moves of a candidate, in the mean and at most": [round(float(depth.mean()), 2), int(depth.max())],
-        "ms a candidate": {name: scaled(seconds, 1e3 / count, digits=4) for name, seconds in spent.items()},
-        "faster by recycling": {name: ratio(spent[name], spent["recycled"]) for name in ways if name != "recycled"},
-        "the same proven": {name: alike(mine, told) for name, told in results.items() if name != "recycled"},
-        "compile seconds": {"recycled": compile_seconds(recycled.run), "batches": compile_seconds(few)},
-        **compilations(made, recycled.run, lambda more: recycled(params, more), every),
-    }
-
-
-def alike(one: Finished, other: Finished) -> float:
-    """For what share of the candidates two programs say the same: not 1 where rounding exchanges equally good moves."""
-    return round(float(((one.proven == other.proven) & (one.number == other.number)).to(torch.float64).mean()), 4)
-
-
-def compilations(made: Proofs, run: Any, score: Callable[[Tensor], object], every: Tensor) -> dict[str, int]:
-    """How often the program compiles over other queries, numbers of candidates, splits; one more would be an error."""
-    run.settle()
-    others = (every[:, :7], every[:1, :50, :3], every[:1, :1, :1], asked(made, made.dataset.valid, 3, keys.key(1)))
-    with torch.no_grad():
-        for rows in (every, *others):
-            score(rows)
-    return {"lists of candidates": 1 + len(others), "compilations for them": len(run.seconds)}
 
 
 def growth(made: Proofs, model: ActorCritic, usual: Acting) -> dict[str, Any]:
@@ -219,7 +146,7 @@ def measured(large: str, kept: Path) -> dict[str, Any]:
     sections: dict[str, Callable[[], object]] = {
         "rollout": lambda: rollouts(made, model, usual),
         "microseconds a step": lambda: by_part(made, model, usual),
-        "evaluation": lambda: evaluation(made, model),
+        "evaluation": lambda: evaluation(made, model, learnt()),
         "growth": lambda: growth(made, model, usual),
         "memory": lambda: memory_of(memory, large, kept),
     }

@@ -102,7 +102,7 @@ def test_parts_that_differ_from_the_step_are_refused(benchmark: Callable[[str], 
 
 
 def test_batches_that_wait_prove_what_recycled_slots_prove(benchmark: Callable[[str], Any]) -> None:
-    speed = benchmark("prove_speed")
+    feeding = benchmark("prove_feeding")
     made, model = benchmark("prove_timing").made_of("family:30")
     game, params, queries, slots = made.game, model.init(keys.key(0)), made.world.queries[:10], 4
     few, calls = play(game, model, 2, feeding="batches"), list[int]()
@@ -118,7 +118,7 @@ def test_batches_that_wait_prove_what_recycled_slots_prove(benchmark: Callable[[
     count = dict[bool, int]()
     for for_all in (False, True):
         calls.clear()
-        told = proven(speed.waiting(counted, 5, for_all=for_all), slots)
+        told = proven(feeding.waiting(counted, 5, for_all=for_all), slots)
         assert torch.equal(told.number, torch.arange(10))
         assert torch.equal(told.depth, wanted.depth)
         torch.testing.assert_close(told.score, wanted.score)
