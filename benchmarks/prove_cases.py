@@ -30,7 +30,6 @@ class Case:
     depth: int = 2  # of the longest proofs that the exact prover searches
     most: int = 2000  # states of one query that it goes on from
     queries: int = 0  # test facts that are ranked; 0 means all
-    epochs: int = 100  # of RotatE
     changes: Mapping[str, Any] = field(factory=dict)  # to the defaults of learning to prove
 
 
@@ -40,10 +39,10 @@ COUNTRIES: Mapping[str, Any] = {"argument": "tail", "embeddings": "fixed", "lear
 CASES: Mapping[str, Case] = {
     "countries_S1": Case(TRANSITIVE, depth=4, changes=COUNTRIES),
     "countries_S2": Case(TRANSITIVE + NEIGHBOUR, depth=8, changes=COUNTRIES),
-    "nations": Case(changes=MINED),
+    "nations": Case(depth=3, changes=MINED),
     "kinship": Case(changes=MINED),
     "umls": Case(changes=MINED),
-    "wn18rr": Case(queries=300, epochs=20, changes=MINED),
+    "wn18rr": Case(queries=300, changes=MINED),
 }
 
 

@@ -34,7 +34,7 @@ from purestep.runtime.logic.world import Proofs
 from purestep.runtime.rollout import Worlds
 
 from . import evidence
-from .prove_parts import Conditional, Parts, before_engine, scanned, step_of
+from .prove_parts import Parts, before_engine, scanned, step_of, where_needed
 from .prove_timing import SLOTS, STEPS, Acting, Timed, acting, beside, compile_seconds, made_of, ratio, share, turns
 
 USUAL, LARGE, FEW = "family:200", "family:10000", 4
@@ -45,7 +45,7 @@ def conditions(made: Proofs, model: ActorCritic, usual: Acting) -> dict[str, Any
     """A reset in a branch against one computed always, with many slots and with few, compiled; and with many, eager."""
     figures: dict[str, Any] = {}
     for slots, always in ((SLOTS, usual), (FEW, acting(made, model, slots=FEW))):
-        run = program(scanned(Conditional(made, model, slots)), name=f"conditional {slots}")
+        run = program(scanned(Parts(made, model, slots, where_needed)), name=f"conditional {slots}")
         branch = Acting(always.env, run, always.params, always.worlds)
         trajectory = always()[1]
         over = ended(trajectory.terminated, trajectory.truncated)
@@ -57,7 +57,7 @@ def conditions(made: Proofs, model: ActorCritic, usual: Acting) -> dict[str, Any
         }
     loops = {
         "always": Acting(usual.env, scanned(Parts(made, model, SLOTS)), usual.params, usual.worlds),
-        "branch": Acting(usual.env, scanned(Conditional(made, model, SLOTS)), usual.params, usual.worlds),
+        "branch": Acting(usual.env, scanned(Parts(made, model, SLOTS, where_needed)), usual.params, usual.worlds),
     }
     figures[f"{SLOTS} slots, eager"] = beside("always", turns(loops, 3), 1e6 / STEPS, "microseconds a step")
     return figures

@@ -28,6 +28,28 @@ from .prove_timing import SLOTS, STEPS, Acting, Timed, compile_seconds, ratio, s
 Choice = tuple[Tensor, Tensor]  # actions and their log-probs
 
 
+Begun = Callable[[ProofState, Key], ProofState]
+When = Callable[[Begun, ProofState, Key], ProofState]
+
+
+def always(reset: Begun, moved: ProofState, key: Key) -> ProofState:
+    """The reset computed in every step."""
+    return reset(moved, key)
+
+
+def where_needed(reset: Begun, moved: ProofState, key: Key) -> ProofState:
+    """The reset computed only in steps in which some episode ends."""
+    over = ended(moved.terminated, moved.truncated)
+
+    def some(key: Key, *parts: Tensor) -> list[Tensor]:
+        return [leaf.clone() for leaf in leaves(reset(rebuilt(moved, parts), key))]
+
+    def none(key: Key, *parts: Tensor) -> list[Tensor]:
+        return [leaf.clone() for leaf in parts]
+
+    return rebuilt(moved, torch.cond(over.any(), some, none, (key, *leaves(moved))))
+
+
 @frozen
 class Parts:
     """What a step of the env whose reset is its own does, one after the other; all for a batch of slots."""
@@ -35,6 +57,7 @@ class Parts:
     made: Proofs
     model: ActorCritic
     slots: int
+    when: When = always  # `always` or `where_needed`
 
     def noise(self, params: Any, worlds: Worlds, key: Key) -> tuple[Tensor, Tensor]:
         """What all steps of a rollout draw, before the first: keys for the env, uniforms for the policy."""
@@ -60,7 +83,11 @@ class Parts:
 
     def reset(self, moved: ProofState, key: Key) -> ProofState:
         """The states, those of new episodes where the old ones are over."""
-        return select(ended(moved.terminated, moved.truncated), self.fresh(moved, key), moved)
+
+        def begun(moved: ProofState, key: Key) -> ProofState:
+            return select(ended(moved.terminated, moved.truncated), self.fresh(moved, key), moved)
+
+        return self.when(begun, moved, key)
 
     def engine(self, state: ProofState) -> ProofState:
         """The states with what follows them."""
@@ -101,23 +128,6 @@ def before_engine(
     choice = parts.policy(params, worlds.observation, noise)
     moved = parts.move(worlds.state, choice[0])
     return choice, moved, parts.reset(moved, key)
-
-
-@frozen
-class Conditional(Parts):
-    """The parts with a reset that is computed only in steps in which some episode ends."""
-
-    def reset(self, moved: ProofState, key: Key) -> ProofState:
-        """The states, those of new episodes where the old ones are over."""
-        over = ended(moved.terminated, moved.truncated)
-
-        def some(key: Key, *parts: Tensor) -> list[Tensor]:
-            return [leaf.clone() for leaf in leaves(Parts.reset(self, rebuilt(moved, parts), key))]
-
-        def none(key: Key, *parts: Tensor) -> list[Tensor]:
-            return [leaf.clone() for leaf in parts]
-
-        return rebuilt(moved, torch.cond(over.any(), some, none, (key, *leaves(moved))))
 
 
 def rebuilt(like: ProofState, parts: Any) -> ProofState:

@@ -8,6 +8,8 @@ A law is an equation over drawn inputs; it says what it must have seen to mean a
 catch. A suite is a set of laws: `suite + (law,)`, `suite - {"name"}`.
 """
 
+from .aggregate_laws import aggregate_laws as aggregate_laws
+from .aggregate_mutants import Reduction as Reduction
 from .canonical_laws import Renaming as Renaming
 from .canonical_laws import canonical_laws as canonical_laws
 from .categorical_laws import categorical_laws as categorical_laws
@@ -34,6 +36,8 @@ from .estimator_laws import estimator_step_laws as estimator_step_laws
 from .game_laws import game_laws as game_laws
 from .game_mutants import Moves as Moves
 from .gradient_laws import gradient_laws as gradient_laws
+from .group_laws import group_laws as group_laws
+from .importance_laws import importance_laws as importance_laws
 from .kernel_laws import kernel_laws as kernel_laws
 from .kl_laws import kl_laws as kl_laws
 from .knowledge_laws import knowledge_laws as knowledge_laws
@@ -57,15 +61,21 @@ from .mdps import layered_mdps as layered_mdps
 from .mdps import tabular_mdps as tabular_mdps
 from .module_laws import module_laws as module_laws
 from .order_laws import order_laws as order_laws
+from .parser_laws import parser_laws as parser_laws
+from .parser_mutants import Reading as Reading
 from .policy_laws import policy_laws as policy_laws
 from .probe_laws import probe_laws as probe_laws
 from .profiles import Profile as Profile
 from .profiles import named_profile as named_profile
 from .proof_policy_laws import proof_policy_laws as proof_policy_laws
+from .protocol_laws import protocol_laws as protocol_laws
+from .protocol_mutants import Turns as Turns
 from .recycle_laws import recycle_laws as recycle_laws
 from .recycle_mutants import Recycling as Recycling
 from .report import Report as Report
 from .report import Result as Result
+from .request_laws import request_laws as request_laws
+from .request_mutants import Asking as Asking
 from .return_laws import lambda_return_laws as lambda_return_laws
 from .return_laws import vtrace_laws as vtrace_laws
 from .run import run as run
@@ -88,9 +98,17 @@ from .streams import Stream as Stream
 from .streams import discounted as discounted
 from .streams import streams as streams
 from .table_policy import table_policy as table_policy
+from .token_log_prob_laws import token_log_prob_laws as token_log_prob_laws
+from .token_loss_laws import as_token_loss as as_token_loss
+from .token_loss_laws import token_loss_laws as token_loss_laws
+from .transcript_families import own_transcripts as own_transcripts
+from .transcript_fork_laws import transcript_fork_laws as transcript_fork_laws
+from .transcript_laws import transcript_laws as transcript_laws
+from .transcript_mutants import Transcripts as Transcripts
 from .unify_laws import unify_laws as unify_laws
 from .update_laws import update_laws as update_laws
 from .walks import Walk as Walk
 from .walks import walks as walks
 from .wrapper_laws import auto_reset_laws as auto_reset_laws
 from .wrapper_laws import time_limit_laws as time_limit_laws
+from .zorplex_laws import zorplex_laws as zorplex_laws

@@ -12,7 +12,7 @@ from ..core.record import take
 from . import derive_mutants as mutants
 from .compare import EXACT, require, same
 from .derive_mutants import Derive
-from .derive_widths import FALSE, PROVEN, derive_law, few_facts, few_goals, few_successors, found_wide
+from .derive_widths import FALSE, PROVEN, derive_law, few_facts, few_goals, few_rules, few_successors, found_wide
 from .law import Law, Mutant, Seen, Suite
 from .logic_strategies import (
     GOALS,
@@ -40,6 +40,7 @@ def derive_laws() -> Suite:
             _constants_renamed(),
             few_successors(),
             few_facts(),
+            few_rules(),
             few_goals(),
             _origin(),
             _marks(),

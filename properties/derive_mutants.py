@@ -7,7 +7,7 @@ from attrs import evolve, frozen
 from torch import Tensor
 
 from ..core.logic.derive import Successors, Widths, front, marked
-from ..core.logic.knowledge import Knowledge, matching
+from ..core.logic.knowledge import Knowledge, matching, rows_of
 from ..core.logic.terms import PADDING, Vocabulary, is_variable
 from ..core.record import replace
 
@@ -78,6 +78,17 @@ def forgets_the_untried(derive: Derive) -> Derive:
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
         untried = matching(names, base, states[..., 0, :], widths.facts)[2]
+        return replace(found, too_many=(found.too_many - untried).clamp_min(0))
+
+    return mutant
+
+
+def forgets_the_rules(derive: Derive) -> Derive:
+    """Counts nothing of the rules for which there is no slot."""
+
+    def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
+        found = derive(names, base, widths, states, excluded)
+        untried = (rows_of(base.rule_start, states[..., 0, 0])[1] - widths.rules).clamp_min(0)
         return replace(found, too_many=(found.too_many - untried).clamp_min(0))
 
     return mutant

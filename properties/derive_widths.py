@@ -89,6 +89,32 @@ def few_facts() -> Law:
     return derive_law("few_facts", claim, mutant, check, "facts left out", "a proof left out", inputs=inputs)
 
 
+def few_rules() -> Law:
+    """The law of few slots for rules."""
+
+    def check(derive: Derive, inputs: tuple[Question, int], seen: Seen) -> None:
+        question, slots = inputs
+        narrow = derive(NAMES, question.base(), evolve(WIDE, rules=slots), *question.asked())
+        for number, state in enumerate(question.states):
+            heads = enumerate(question.rules, len(question.facts))
+            untried = [place for place, rule in heads if rule[0][0] == state[0][0]][slots:]
+            every = question.sources(number)
+            left = [after for origin, after in every.items() if origin not in untried]
+            proven = () in left
+            seen("rules left out", untried and not proven)
+            seen("a proof left out", () in every.values() and not proven)
+            wanted = PROVEN if proven else [after for after in left if len(after) <= GOALS] or FALSE
+            same(f"what follows from state {number}", listed(narrow, number), wanted, EXACT)
+            same(
+                f"rules untried, of state {number}", int(narrow.too_many[number]), 0 if proven else len(untried), EXACT
+            )
+
+    mutant = Mutant("does not count the rules that it does not try", mutants.forgets_the_rules)
+    claim = "With few slots a predicate's first rules are tried, and the others are counted unless there is a proof."
+    inputs = st.tuples(questions(), ROOMS)
+    return derive_law("few_rules", claim, mutant, check, "rules left out", inputs=inputs)
+
+
 def _matches(facts: tuple[Atom, ...], goal: Atom) -> list[int]:
     """The numbers of the facts with the goal's predicate and its constants in their places."""
     return [

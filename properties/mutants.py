@@ -68,6 +68,7 @@ from .gradient_laws import gradient_laws
 from .kernel_laws import kernel_laws
 from .kl_laws import kl_laws
 from .knowledge_laws import knowledge_laws, matching_laws
+from .language_families import language_families
 from .law import Mutant, Subject, Suite
 from .link_prediction_laws import link_prediction_laws
 from .logic_strategies import NAMES
@@ -87,6 +88,8 @@ from .scan_laws import scan_laws
 from .step_laws import step_laws
 from .step_mutants import running_total, totals
 from .strategies import dyadic, smooth
+from .token_families import token_families
+from .transcript_families import transcript_families
 from .unify_laws import unify_laws
 from .update_laws import update_laws
 from .wrapper_laws import auto_reset_laws, time_limit_laws
@@ -152,6 +155,10 @@ def _provers() -> list[Family]:
     ]
 
 
+def _transcripts() -> list[Family]:
+    return [Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in transcript_families()]
+
+
 def _worlds() -> list[Family]:
     limited = time_limit(cartpole(), LIMIT)
     return [
@@ -173,6 +180,14 @@ def _objectives() -> list[Family]:
         Family(kl_laws(unbiased=False), k2),
         Family(link_prediction_laws(), link_prediction_loss, _edits(link_prediction_mutants.MUTANTS)),
     ]
+
+
+def _languages() -> list[Family]:
+    return [Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in language_families()]
+
+
+def _token_objectives() -> list[Family]:
+    return [Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in token_families()]
 
 
 def _learner(model: ActorCritic) -> Algorithm:
@@ -207,4 +222,5 @@ def _effects() -> list[Family]:
 
 def families() -> tuple[Family, ...]:
     """Every suite of this package with a subject and its mutants."""
-    return tuple(_steps_and_folds() + _worlds() + _objectives() + _learners() + _effects() + _logic() + _provers())
+    agents = _steps_and_folds() + _worlds() + _objectives() + _token_objectives() + _learners() + _effects()
+    return tuple(agents + _logic() + _provers() + _transcripts() + _languages())

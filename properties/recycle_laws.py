@@ -115,8 +115,8 @@ def _by_itself(exam: Exam, query: Tensor) -> Finished:
         action = distribution.mode()
         score = score + distribution.log_prob(action)
         state = look(game, base, advance(game, state, action))
-    left_out = state.too_long + state.too_many
-    return Finished(number=zero, proven=state.success, score=score, depth=state.depth, left_out=left_out)
+    lost = {"too_long": state.too_long, "too_many": state.too_many}
+    return Finished(number=zero, proven=state.success, score=score, depth=state.depth, **lost)
 
 
 def _one_by_one() -> Law:
@@ -175,7 +175,7 @@ def _padding() -> Law:
         same("beside padding", take(told, ~empty), take(full, ~empty), EXACT)
         wanted = torch.arange(len(empty))
         same("numbers", told.number, torch.where(empty, IDLE, wanted), EXACT)
-        scores = torch.stack([told.score, told.depth, told.left_out, told.proven])[:, empty]
+        scores = torch.stack([told.score, told.depth, told.too_long, told.too_many, told.proven])[:, empty]
         same("of padding", scores, torch.zeros_like(scores), EXACT)
 
     mutant = Mutant("reports padding as a query not proven", mutants.padding_is_a_query)

@@ -94,7 +94,7 @@ def in_order_of_finishing(recycling: Recycling) -> Recycling:
     def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int) -> Finished:
         told = recycling.proven_all(run, params, base, slots, queries, feed=feed)
         order = torch.sort(told.depth, stable=True).indices
-        parts = {name: getattr(told, name)[order] for name in ("proven", "score", "depth", "left_out")}
+        parts = {name: getattr(told, name)[order] for name in ("proven", "score", "depth", "too_long", "too_many")}
         return replace(told, **parts)
 
     return evolve(recycling, proven_all=proven_all)

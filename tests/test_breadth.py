@@ -42,10 +42,10 @@ def layers(program: Program, query: Atom, longest: int) -> Iterator[tuple[set[St
 
 
 def left_out(program: Program, query: Atom, longest: int) -> int:
-    """How many states were left out before the step of a proof."""
+    """How many states were left out before the step of a proof, and before the last, which nothing follows."""
     total = 0
-    for _, proven, lost in layers(program, query, longest):
-        if proven:
+    for step, (_, proven, lost) in enumerate(layers(program, query, longest), 1):
+        if proven or step == DEPTH:
             break
         total += lost
     return total
@@ -88,8 +88,8 @@ def test_a_crowd_of_states_is_given_up_and_said(match: Match) -> None:
     few, many = sought(match, 3, most=1), sought(match, 3)
     for number, query in enumerate(match.queries):
         widest = 0
-        for fresh, proven, _ in layers(match.program(), query, 3):
-            if proven:
+        for step, (fresh, proven, _) in enumerate(layers(match.program(), query, 3), 1):
+            if proven or step == DEPTH:
                 break
             widest = max(widest, len(fresh))
         if widest > 1:

@@ -90,15 +90,10 @@ def test_parts_together_are_the_rollout(benchmark: Callable[[str], Any]) -> None
 
 def test_parts_that_differ_from_the_step_are_refused(benchmark: Callable[[str], Any]) -> None:
     timing, parts = benchmark("prove_timing"), benchmark("prove_parts")
-
-    class Endless(parts.Parts):  # type: ignore[misc,name-defined]
-        def reset(self, moved: Any, key: Any) -> Any:
-            return moved
-
     made, model = timing.made_of("family:30")
     acting = timing.acting(made, model, slots=3, compiled=False)
     with pytest.raises(RuntimeError, match="bring prove_parts up to date"):
-        parts.recorded(Endless(made, model, 3), acting)
+        parts.recorded(parts.Parts(made, model, 3, lambda reset, moved, key: moved), acting)
 
 
 def test_batches_that_wait_prove_what_recycled_slots_prove(benchmark: Callable[[str], Any]) -> None:

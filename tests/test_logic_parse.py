@@ -12,7 +12,8 @@ from purestep.core.logic.parse import parse_domains, parse_facts, parse_query, p
 from purestep.core.logic.rules import Rule
 
 WORD = st.text(st.characters(exclude_categories=["Zs", "Zl", "Zp", "Cc", "Cs"], exclude_characters="(),%#"), min_size=1)
-ATOM = st.tuples(WORD, WORD, WORD)
+RELATION = WORD.filter(lambda word: "\\" not in word and not word.startswith(":-"))
+ATOM = st.tuples(RELATION, WORD, WORD)
 
 
 @given(st.lists(ATOM))
@@ -20,6 +21,19 @@ def test_facts_survive_being_written_in_either_form(facts: list[tuple[str, str, 
     prolog = "\n".join(f"{predicate}({first}, {second})." for predicate, first, second in facts)
     tabbed = "\r\n".join(f"{first}\t{predicate}\t{second}" for predicate, first, second in facts)
     assert parse_facts(prolog, "x") == parse_facts(tabbed, "x") == tuple(facts)
+
+
+def test_a_line_of_three_columns_is_a_fact_whatever_it_begins_with() -> None:
+    assert parse_facts("#tag\trel\tb\n%x\trel\ty\n# a\tremark", "x") == (("rel", "#tag", "b"), ("rel", "%x", "y"))
+
+
+@pytest.mark.parametrize(
+    "line", ["\\+ q(a, b).", "not q(a, b).", ":- q(a, b).", "p(X, Y) :- \\+ q(X, Y).", "p(X, Y) :- not q(X, Y)."]
+)
+def test_what_is_more_than_atoms_is_refused(line: str) -> None:
+    parse = parse_rules if "p(" in line else parse_facts
+    with pytest.raises(ChoiceError, match="x, line 1 is"):
+        parse(line, "x")
 
 
 def test_facts_may_have_blanks_and_odd_characters() -> None:

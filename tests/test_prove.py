@@ -135,7 +135,14 @@ def test_evaluate_ranks_what_it_is_told_to(trained: Path, capsys: Said) -> None:
     assert said[0] == said[1]
     assert "evaluation: 10 rankings: MRR " in said[0]
     written = json.loads((trained / "evaluation.json").read_text())
-    assert written["options"] == {"candidates": 2, "split": "test", "queries": 5, "slots": 256, "draw": 0}
+    assert written["options"] == {
+        "candidates": 2,
+        "split": "test",
+        "queries": 5,
+        "slots": 256,
+        "draw": 0,
+        "ties": "realistic",
+    }
     assert (written["candidates"], written["queries"]) == (20, 10)
     assert len(written["positives"]) > 1
     count = len(prove.opened(prove.prove_defaults("family:30")).dataset.valid)
@@ -253,7 +260,9 @@ def test_only_a_run_that_proves_explains(tmp_path: Path, capsys: Said) -> None:
     assert "is no folder, wanted that of a run" in one_line(capsys)
 
 
-@pytest.mark.parametrize("command", [["evaluate", "RUN"], ["explain", "in(spain, europe)", "--run", "RUN"]])
+@pytest.mark.parametrize(
+    "command", [["resume", "RUN"], ["evaluate", "RUN"], ["explain", "in(spain, europe)", "--run", "RUN"]]
+)
 def test_a_run_whose_facts_have_changed_is_refused(
     command: list[str], countries: Path, tmp_path: Path, capsys: Said
 ) -> None:
@@ -262,7 +271,7 @@ def test_a_run_whose_facts_have_changed_is_refused(
     (countries / "train.txt").write_text(TRAIN.replace("peru", "chile"))
     capsys.readouterr()
     assert cli.main([str(run) if word == "RUN" else word for word in command]) == 1
-    assert f"other facts or rules in {countries}, wanted its own; bring back the files" in one_line(capsys)
+    assert f"{run} is a run on other facts or rules, wanted the same; bring back the files" in one_line(capsys)
 
 
 @pytest.mark.parametrize(
@@ -321,21 +330,30 @@ def test_a_split_without_facts_is_refused_before_training_and_in_an_evaluation(
 
 def test_missing_room_is_told_once_for_training_and_once_for_the_ranking(tmp_path: Path, capsys: Said) -> None:
     assert train(tmp_path / "narrow", "--successors", "1", "--atoms", "2") == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if "there was no room" in line]
-    assert [line.split(" there was")[0].rpartition(" of ")[-1] for line in said] == ["the training", "32 proofs tried"]
-    assert all(line.endswith("; train with more --atoms, --successors or --facts to make room") for line in said)
+    said = sorted(line for line in capsys.readouterr().err.splitlines() if "left out" in line)
+    said = sorted(said, key=lambda line: line.partition("--")[2])
+    assert [line.split(" met ")[0].partition(" ")[2] for line in said] == [
+        "of the training's proofs",
+        "of 32 proofs tried",
+    ] * 2
+    assert [line.split("--")[1].split()[0].strip(",") for line in said] == [
+        "atoms",
+        "atoms",
+        "successors",
+        "successors",
+    ]
     assert train(tmp_path / "wide", "--atoms", "24", "--max-depth", "2") == 0
-    assert "no room" not in capsys.readouterr().err
+    assert "left out" not in capsys.readouterr().err
 
 
 def test_the_notice_on_training_counts_proofs(trained: Path, capsys: Said) -> None:
     prover = explain.prover_of(trained)
     said: list[str] = []
-    worlds = prover.worlds
-    under_way = worlds.too_long + worlds.too_many > 0
-    assert int(worlds.crowded.sum()) > int(under_way.sum())  # not only those that were under way at the end
-    closing.notice_left_out(prover, said.append)
-    assert [line.split(" proofs")[0] for line in said] == [f"in {int((worlds.crowded + under_way).sum())}"]
+    too_long, too_many = closing.lost_in_training(prover.worlds)
+    assert too_long > int((prover.worlds.too_long > 0).sum())  # not only those that were under way at the end
+    assert too_many == 0
+    closing.notice_left_out("of 96 proofs", too_long, too_many, said.append)
+    assert said == [f"{too_long} of 96 proofs met states of more goals than --atoms, which were left out"]
 
 
 def test_arguments_come_back_from_a_checkpoint(trained: Path) -> None:

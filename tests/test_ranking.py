@@ -118,14 +118,15 @@ def test_a_standing_counts_what_is_there() -> None:
         present=present,
         proven=torch.tensor([[[True, True, False], [False, True, False]]]),
         depth=torch.tensor([[[2, 3, 4], [4, 2, 0]]]),
-        left_out=torch.tensor([[[0, 1, 0], [0, 0, 0]]]),
+        too_long=torch.tensor([[[0, 1, 0], [0, 0, 0]]]),
+        too_many=torch.tensor([[[2, 1, 0], [0, 0, 0]]]),
     )
     found = standing(every)
     assert float(found.ranking.mean_reciprocal_rank) == (1 + 1 / 2) / 2
     assert float(found.ranking.hits_at_1) == 0.5
     assert found.average_precision == pytest.approx(0.5 * 1 / 2 + 0.5 * 2 / 4)
     assert (found.positives, found.negatives) == ((0, 0, 1, 0, 0), (0, 0, 1, 1, 0))
-    assert (found.queries, found.candidates, found.left_out) == (2, 3, 1)
+    assert (found.queries, found.candidates, found.too_long, found.too_many) == (2, 3, 1, 2)
 
 
 @pytest.mark.parametrize("ties", ["optimistic", "pessimistic", "realistic"])
@@ -140,3 +141,11 @@ def test_ranks_and_means_are_those_of_pykeens_evaluator(ties: str) -> None:
     ours = (means.mean_reciprocal_rank, means.hits_at_1, means.hits_at_3, means.hits_at_10)
     wanted = list(told["metrics"][ties].values())
     assert [float(mean) for mean in ours] == pytest.approx(wanted, rel=1e-6)  # its realistic ranks are float32
+
+
+def test_nan_never_helps_and_random_ties_need_a_key() -> None:
+    nan, yes = float("nan"), torch.ones(3, dtype=torch.bool)
+    assert float(ranks(torch.tensor([nan, 1.0, nan]), yes)) == 3.0
+    assert float(ranks(torch.tensor([2.0, 1.0, nan]), yes)) == 2.0
+    with pytest.raises(ChoiceError, match="ranks: key is none, wanted one for random ties"):
+        ranks(torch.zeros(3), yes, "random")

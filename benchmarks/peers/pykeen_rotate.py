@@ -16,7 +16,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="RotatE with PyKEEN")
     for name in ("facts", "candidates", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    for name, default in {"epochs": 100, "size": 100, "batch": 512, "negatives": 32, "seed": 0, "threads": 1}.items():
+    for name, default in {"epochs": 100, "size": 64, "batch": 512, "negatives": 16, "seed": 0, "threads": 1}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--rate", type=float, default=1e-2)
     return parser.parse_args()

@@ -34,7 +34,7 @@ class Successors:
     count: Tensor = tensor("*", "int")  # how many there are, at least 1
     origin: Tensor = tensor("* S", "int")  # 0..F-1: by that fact; F..F+R-1: by that rule; -1: by neither
     too_long: Tensor = tensor("*", "int")  # left out: more than A goals
-    too_many: Tensor = tensor("*", "int")  # left out: no room among K facts or S states
+    too_many: Tensor = tensor("*", "int")  # left out: no room among K facts, the rules or S states
 
 
 @record
@@ -80,7 +80,8 @@ def derive(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, e
     which puts the rule's body before them. Ground goals that are known facts are struck out at once; a state without goals
     left is a proof, and where there is one, the mark of truth is the only successor. Where nothing follows it is the mark
     of falsehood. Marks follow themselves, and falsehood follows padding. Facts come first, in the order of their numbers,
-    then rules in theirs. Source: Kowalski 1974, "Predicate logic as programming language".
+    then rules in theirs; equal states by different facts or rules stay apart, each a choice of its own.
+    Source: Kowalski 1974, "Predicate logic as programming language".
 
     >>> from .knowledge import knowledge
     >>> from .terms import vocabulary
@@ -92,14 +93,14 @@ def derive(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, e
              [0, 0, 0]]])
     """
     by_fact, crowded = _by_facts(names, base, widths, states, excluded)
-    by_rule = _by_rules(names, base, widths, states, excluded)
+    by_rule, more_rules = _by_rules(names, base, widths, states, excluded)
     every = _Candidates(
         atoms=torch.cat([by_fact.atoms, by_rule.atoms], -3),
         length=torch.cat([by_fact.length, by_rule.length], -1),
         exists=torch.cat([by_fact.exists, by_rule.exists], -1),
         origin=torch.cat([by_fact.origin, by_rule.origin], -1),
     )
-    return _packed(names, widths, states, every, crowded)
+    return _packed(names, widths, states, every, crowded + more_rules)
 
 
 def _by_facts(
@@ -115,8 +116,10 @@ def _by_facts(
     return _pruned(names, base, widths, atoms, excluded, exists, numbers), crowded
 
 
-def _by_rules(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> _Candidates:
-    """Candidates [*, rules] by rules."""
+def _by_rules(
+    names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor
+) -> tuple[_Candidates, Tensor]:
+    """Candidates [*, rules] by rules, and how many rules were not tried [*]."""
     goal, rest = states[..., 0, :], states[..., 1:, :]
     start, count = rows_of(base.rule_start, goal[..., 0])
     slots = torch.arange(widths.rules, device=states.device)
@@ -126,7 +129,8 @@ def _by_rules(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor
     found = unify(names, goal[..., None, :], heads)
     atoms = substitute(found, torch.cat([bodies, _beside(rest, numbers)], -2))
     exists = found.exists & among
-    return _pruned(names, base, widths, atoms, excluded, exists, numbers + base.facts.shape[0] - 1)
+    made = _pruned(names, base, widths, atoms, excluded, exists, numbers + base.facts.shape[0] - 1)
+    return made, (count - widths.rules).clamp_min(0)
 
 
 def _beside(rest: Tensor, numbers: Tensor) -> Tensor:

@@ -123,8 +123,11 @@ def _step_and_reset(
     moved = advance(game, state, action)
     over = ended(moved.terminated, moved.truncated)
     fresh = begin(game, world, key, state.pointer + 1, state.negative_counter + 1)
-    left_out = (moved.too_long + moved.too_many > 0).to(torch.int64)
-    fresh = replace(fresh, crowded=moved.crowded + left_out)
+    fresh = replace(
+        fresh,
+        were_too_long=moved.were_too_long + (moved.too_long > 0).to(torch.int64),
+        were_too_many=moved.were_too_many + (moved.too_many > 0).to(torch.int64),
+    )
     after = look(game, world.base, select(over, fresh, moved))
     seen = observe(after)
     beyond = ProofObservation(

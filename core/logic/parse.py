@@ -1,6 +1,7 @@
 """Facts, rules, queries and domains from text, one a line; a line that is none of them is refused by its number.
 
-Blank lines, and lines that begin with % or #, are skipped everywhere. Blanks around a name are no part of it.
+Blank lines, and lines that begin with % or #, are skipped everywhere, unless the tabs of a line say that it is a fact. Blanks
+around a name are no part of it.
 """
 
 import re
@@ -13,7 +14,8 @@ from .rules import Rule, check_rule, names_variable
 from .terms import Names
 
 WORD = r"([^\t(),]+)"
-ATOM = re.compile(rf"{WORD}\({WORD},{WORD}\)")
+RELATION = r"\s*((?!:-)[^\s(),\\]+)\s*"  # without the blanks and signs of what is more than an atom: \+ p, not p, :- p
+ATOM = re.compile(rf"{RELATION}\({WORD},{WORD}\)")
 ATOMS = re.compile(rf"{ATOM.pattern}(?:\s*,{ATOM.pattern})*")
 REMEDY = "correct it, or begin it with % to skip it"
 MOST_SHOWN = 100  # characters of a refused line that its error repeats
@@ -30,7 +32,8 @@ class DomainLines:
 def parse_facts(text: str, source: str) -> tuple[Names, ...]:
     """The facts of a text, in their order: lines `relation(head, tail).` or `head<TAB>relation<TAB>tail`.
 
-    The last dot may be missing. Names hold any characters but tabs, and in the first form none of ( ) and comma.
+    The last dot may be missing. Names hold any characters but tabs; in the first form none of ( ) and comma, and the relation
+    neither blanks nor a backslash.
     Raises: ChoiceError with the source, the line's number and the line.
 
     >>> parse_facts("near(a, b).\\n% a remark\\nb\\tnear\\tc d", "facts.txt")
@@ -95,7 +98,7 @@ def parse_domains(text: str, source: str) -> DomainLines:
 def _lines(text: str, source: str) -> Iterator[tuple[str, str]]:
     """Where each line stands that says something, and the line."""
     for number, line in enumerate(text.split("\n"), 1):
-        if line.strip() and line.lstrip(" ")[0] not in "%#":
+        if line.strip() and (line.lstrip(" ")[0] not in "%#" or line.count("\t") == 2):
             yield f"{source}, line {number}", line.strip("\r\n ")
 
 

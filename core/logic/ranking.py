@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import keys
-from ..errors import choose
+from ..errors import ChoiceError, choose, message
 from ..keys import Key
 from ..record import record, tensor
 
@@ -67,15 +67,18 @@ def ranks(scores: Tensor, present: Tensor, ties: str = "realistic", key: Key | t
     """The rank of candidate 0 among all that are present: scores [*, K], bool [*, K] -> float64 [*].
 
     1 + the number of better ones, and of b equally good ones: none ("optimistic"), all ("pessimistic"), half of them
-    ("realistic", the mean of both), or any number from 0 to b with the same probability, by the key ("random").
+    ("realistic", the mean of both), or any number from 0 to b with the same probability, by the key ("random"). A score that
+    is NaN counts against the candidate: the others are better than it, or it is better than the candidate.
     Source: Berrendorf et al. 2020, arXiv:2002.06914; the names are those of PyKEEN. Raises: ChoiceError.
 
     >>> ranks(torch.tensor([1.0, 2.0, 1.0, 1.0]), torch.ones(4, dtype=torch.bool))
     tensor(3., dtype=torch.float64)
     """
     counted = choose("ranks: ties", ties, TIES)
+    if ties == "random" and not isinstance(key, Tensor):
+        raise ChoiceError(message("ranks: key", got="none", wanted="one for random ties", remedy="pass a key"))
     others = present[..., 1:]
-    better = ((scores[..., 1:] > scores[..., :1]) & others).sum(-1).to(torch.float64)
+    better = (~(scores[..., 1:] <= scores[..., :1]) & others).sum(-1).to(torch.float64)
     equal = ((scores[..., 1:] == scores[..., :1]) & others).sum(-1).to(torch.float64)
     return counted(better, equal, key)
 

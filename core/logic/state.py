@@ -80,7 +80,8 @@ class ProofState:
     negative_counter: Tensor = tensor("*", "int")  # 0 modulo negatives + 1: a positive is played
     too_long: Tensor = tensor("*", "int")  # successors left out in this episode, see `Successors`
     too_many: Tensor = tensor("*", "int")
-    crowded: Tensor = tensor("*", "int")  # earlier episodes of this slot in which successors were left out
+    were_too_long: Tensor = tensor("*", "int")  # earlier episodes of this slot with successors left out, by the reason
+    were_too_many: Tensor = tensor("*", "int")
 
 
 def opened(game: Game, query: Tensor, label: Tensor, pointer: Tensor, counter: Tensor) -> ProofState:
@@ -119,7 +120,8 @@ def opened(game: Game, query: Tensor, label: Tensor, pointer: Tensor, counter: T
         negative_counter=counter,
         too_long=zero.clone(),
         too_many=zero.clone(),
-        crowded=zero.clone(),
+        were_too_long=zero.clone(),
+        were_too_many=zero.clone(),
     )
     return remembered(game, state, ~state.terminated)
 

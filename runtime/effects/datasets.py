@@ -122,6 +122,12 @@ def _with_rules_of(path: Path, dataset: Dataset) -> Dataset:
         got, remedy = f"about {rules[0].head[0]!r} and the like", "choose the rules of this data set"
         wanted = f"rules for relations of {dataset.name}: {_few(relations)}"
         raise ChoiceError(message(str(path), got=got, wanted=wanted, remedy=remedy))
+    heads = {rule.head[0] for rule in rules}
+    unknown = {atom[0] for rule in rules for atom in rule.body} - relations - heads
+    if unknown:
+        wanted = f"relations of {dataset.name} or heads of rules: {_few(relations | heads)}"
+        remedy = "correct them, or leave out their rules"
+        raise ChoiceError(message(f"{path}: bodies", got=f"about {_few(unknown)}", wanted=wanted, remedy=remedy))
     return with_rules(dataset, rules)
 
 

@@ -12,7 +12,7 @@ from ...core.logic.knowledge import Knowledge
 from ...core.logic.state import Game, ProofState, opened
 from ...core.logic.terms import PADDING, Vocabulary
 from ...core.policy import ActorCritic
-from ...core.record import select
+from ...core.record import replace, select
 from ...core.steps import ended
 
 OPEN = -1  # the origin of what nothing has settled
@@ -69,8 +69,12 @@ def attempts(game: Game, model: ActorCritic, params: Any, base: Knowledge, queri
         passed = torch.where(alone, passed + 1, 0)
         made = made + (~alone).to(torch.int64)
         after = _offered(plain, base, advance(plain, state, action), passed < game.skip_unary)
+        counts = state.too_long, state.too_many
         state, alone = select(going, after, (state, alone))
-        going = going & ~ended(state.terminated, state.truncated) & (made < game.max_depth)
+        stopped = made >= game.max_depth  # there the game looks no further
+        too_long, too_many = select(stopped, counts, (state.too_long, state.too_many))
+        state = replace(state, too_long=too_long, too_many=too_many)
+        going = going & ~ended(state.terminated, state.truncated) & ~stopped
     left_out = (state.too_long + state.too_many).tolist()
     marks = state.current[:, 0, 0].tolist()
     return tuple(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...core.logic.canonical import state_hash
 from ...core.logic.derive import Successors, Widths, derive
-from ...core.logic.knowledge import Knowledge, rows_of
+from ...core.logic.knowledge import Knowledge
 from ...core.logic.terms import PADDING, Vocabulary
 
 Derive = Callable[[Knowledge, Tensor, Tensor], Successors]
@@ -42,7 +42,8 @@ class _Expansion:
     states: Tensor  # [M, A, 3]
     owner: Tensor  # [M]: whose they are
     proven: Tensor  # queries with a proof
-    lost: Tensor  # [N]: how much of each query was left out
+    untried: Tensor  # [N]: states of each query left out for their number, facts and rules not tried
+    too_long: Tensor  # [N]: states of each query left out for their length
 
 
 def deriver(names: Vocabulary, widths: Widths) -> Derive:
@@ -96,7 +97,11 @@ def shortest_proofs(
             break
         after = _expanded(names, base, run, frontier, queries, owner, batch)
         found = found.index_fill(0, after.proven, step)
-        left_out = left_out + torch.where(found == 0, after.lost + _untried(base, widths, frontier, owner, count), 0)
+        last = step == depth  # states that follow now will not be looked at
+        lost = after.untried if last else after.untried + after.too_long
+        left_out = left_out + torch.where(found == 0, lost, 0)
+        if last:
+            break
         marks, first = _first_of_each(_marks(names, after.owner, after.states))
         fresh = first[~torch.isin(marks, seen, assume_unique=True) & (found[after.owner[first]] == 0)]
         crowd = torch.bincount(after.owner[fresh], minlength=count)
@@ -105,12 +110,6 @@ def shortest_proofs(
         frontier, owner = after.states[fresh], after.owner[fresh]
         seen = torch.cat([seen, _marks(names, owner, frontier)])
     return Breadth(depth=found, left_out=left_out)
-
-
-def _untried(base: Knowledge, widths: Widths, frontier: Tensor, owner: Tensor, count: int) -> Tensor:
-    """How many rules there are for the first goals of each query's states beyond the width: [N]. `derive` does not say."""
-    _, rules = rows_of(base.rule_start, frontier[:, 0, 0])
-    return owner.new_zeros(count).index_add(0, owner, (rules - widths.rules).clamp_min(0))
 
 
 def _marks(names: Vocabulary, owner: Tensor, states: Tensor) -> Tensor:
@@ -135,8 +134,9 @@ def _expanded(
         states = F.pad(frontier[begin : begin + batch], (0, 0, 0, 0, 0, missing))
         told = run(base, states, F.pad(queries[own], (0, 0, 0, missing)))
         goal = told.states[: own.shape[0], :, 0, 0]
-        lost = (told.too_long + told.too_many)[: own.shape[0]]
+        lost = torch.stack([told.too_many, told.too_long])[:, : own.shape[0]]
         row, slot = torch.nonzero((goal != PADDING) & (goal <= len(names.predicates)), as_tuple=True)
-        parts.append((told.states[row, slot], own[row], own[goal[:, 0] == names.true], lost))
-    states, owners, proven, lost = (torch.cat(column) for column in zip(*parts, strict=True))
-    return _Expansion(states, owners, proven, owner.new_zeros(queries.shape[0]).index_add(0, owner, lost))
+        parts.append((told.states[row, slot], own[row], own[goal[:, 0] == names.true], lost.T))
+    states, owners, proven, counts = (torch.cat(column) for column in zip(*parts, strict=True))
+    untried, too_long = owner.new_zeros(2, queries.shape[0]).index_add(1, owner, counts.T)
+    return _Expansion(states, owners, proven, untried, too_long)

@@ -7,7 +7,7 @@ from attrs import frozen
 from torch import Tensor
 
 from ...core.keys import Key
-from ...core.logic.ranking import NOTHING, Means, average_precision, penalty, ranking, ranks
+from ...core.logic.ranking import LEAST_PENALTY, NOTHING, Means, average_precision, penalty, ranking, ranks
 from ...core.logic.terms import PADDING, Names, encode
 from ...core.policy import ActorCritic
 from ..compile import program
@@ -25,7 +25,8 @@ class Scored:
     present: Tensor  # whether there is a candidate
     proven: Tensor
     depth: Tensor  # moves made
-    left_out: Tensor  # successors for which there was no room
+    too_long: Tensor  # successors left out, see `Successors`
+    too_many: Tensor
 
 
 @frozen
@@ -38,7 +39,8 @@ class Standing:
     negatives: tuple[int, ...]  # negatives likewise
     queries: int
     candidates: int  # negatives in all
-    left_out: int  # candidates with a successor for which there was no room
+    too_long: int  # candidates with a state left out for its number of goals
+    too_many: int  # candidates with states left out for their number
 
     def line(self) -> str:
         """It in one line."""
@@ -83,7 +85,7 @@ def scorer(
 def scored(told: Finished, present: Tensor, shape: tuple[int, ...], lost: float) -> Scored:
     """The scores of candidates [N], in the form `shape`; what was not proven has `lost` less."""
     score = torch.where(present, told.score - torch.where(told.proven, 0.0, lost), NOTHING)
-    parts = (score, present, told.proven, told.depth, told.left_out)
+    parts = (score, present, told.proven, told.depth, told.too_long, told.too_many)
     return Scored(*(part.reshape(shape) for part in parts))
 
 
@@ -93,9 +95,10 @@ def scored_by_length(steps: Tensor, present: Tensor) -> Scored:
     >>> scored_by_length(torch.tensor([[[2, 1, 0]]]), torch.ones(1, 1, 3, dtype=torch.bool)).score
     tensor([[[  -2.,   -1., -100.]]])
     """
-    lost = penalty(int(steps.max()), 2)
+    lost = max(LEAST_PENALTY, float(steps.max()) + 1.0)
     score = torch.where(present, torch.where(steps > 0, -steps.to(torch.float32), -lost), NOTHING)
-    return Scored(score, present, steps > 0, steps, torch.zeros_like(steps))
+    nothing = torch.zeros_like(steps)
+    return Scored(score, present, steps > 0, steps, nothing, nothing)
 
 
 def standing(every: Scored, *, ties: str = "realistic", key: Key | tuple[()] = ()) -> Standing:
@@ -116,7 +119,8 @@ def standing(every: Scored, *, ties: str = "realistic", key: Key | tuple[()] = (
         negatives=tuple(other),
         queries=rank.numel(),
         candidates=int((every.present & ~positive).sum()),
-        left_out=int((every.left_out > 0).sum()),
+        too_long=int((every.too_long > 0).sum()),
+        too_many=int((every.too_many > 0).sum()),
     )
 
 

@@ -12,7 +12,7 @@ from ...core.logic.game import advance, look
 from ...core.logic.knowledge import Knowledge
 from ...core.logic.state import Game, ProofState, opened
 from ...core.policy import ActorCritic
-from ...core.record import record, replace, select, tensor
+from ...core.record import record, select, tensor
 from ...core.scan import scan
 from ...core.steps import ended
 from ...core.tree import tree_map
@@ -38,7 +38,8 @@ class Finished:
     proven: Tensor = tensor("*", "bool")
     score: Tensor = tensor("*", "float")
     depth: Tensor = tensor("*", "int")  # moves made
-    left_out: Tensor = tensor("*", "int")  # successors for which there was no room
+    too_long: Tensor = tensor("*", "int")  # successors left out, see `Successors`
+    too_many: Tensor = tensor("*", "int")
 
 
 Play = Callable[[Any, Knowledge, Slots, Tensor, Tensor], tuple[Slots, Finished, Tensor]]
@@ -79,13 +80,14 @@ def play(game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recy
                 proven=state.success & over,
                 score=torch.where(over, score, 0.0),
                 depth=torch.where(over, state.depth, 0),
-                left_out=torch.where(over, state.too_long + state.too_many, 0),
+                too_long=torch.where(over, state.too_long, 0),
+                too_many=torch.where(over, state.too_many, 0),
             )
             after = Slots(state=state, number=torch.where(over, IDLE, slots.number), score=score)
             return (after, taken), told
 
         ticks = torch.arange(steps, device=feed.device)
-        one = Finished(number=first, proven=first, score=first, depth=first, left_out=first)
+        one = Finished(number=first, proven=first, score=first, depth=first, too_long=first, too_many=first)
         (slots, taken), finished = scan(step, (slots, torch.zeros_like(first)), ticks, output=one)
         return slots, finished, taken
 
@@ -124,7 +126,8 @@ def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: T
         proven=torch.zeros(count + 1, dtype=torch.bool, device=queries.device),
         score=torch.zeros(count + 1, device=queries.device),
         depth=torch.zeros(count + 1, dtype=torch.int64, device=queries.device),
-        left_out=torch.zeros(count + 1, dtype=torch.int64, device=queries.device),
+        too_long=torch.zeros(count + 1, dtype=torch.int64, device=queries.device),
+        too_many=torch.zeros(count + 1, dtype=torch.int64, device=queries.device),
     )
     begun = 0
     while begun < count or bool((slots.number != IDLE).any()):
@@ -137,8 +140,4 @@ def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: T
 
 
 def _put(results: Finished, place: Tensor, told: Finished) -> Finished:
-    pairs = zip(
-        *((part.number, part.proven, part.score, part.depth, part.left_out) for part in (results, told)), strict=True
-    )
-    number, proven, score, depth, left_out = (before.index_copy(0, place, new.flatten()) for before, new in pairs)
-    return replace(results, number=number, proven=proven, score=score, depth=depth, left_out=left_out)
+    return tree_map(lambda before, new: before.index_copy(0, place, new.flatten()), results, told)

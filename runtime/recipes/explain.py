@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from attrs import frozen
 
-from ...core.errors import CheckpointError, ChoiceError, message
+from ...core.errors import ChoiceError, message
 from ...core.logic.parse import parse_query
 from ...core.logic.state import ProofState
 from ...core.logic.terms import Names, encode
@@ -67,9 +67,7 @@ def prover_of(run: Path) -> Prover:
         got, remedy = f"a run of {described.get('recipe')!r}", "name a run of: purestep train prove"
         raise ChoiceError(message(str(run), got=got, wanted="one of 'prove'", remedy=remedy))
     plan = session.planned(described)
-    if manifest.environment.get(session.DATA) != plan.facts[session.DATA]:
-        name, remedy = plan.arguments.experience.data, "bring back the files it was trained on, or train anew"
-        raise CheckpointError(message(str(run), got=f"other facts or rules in {name}", wanted="its own", remedy=remedy))
+    session.check_data(run, manifest.environment, plan)
     state, loop = session.restore(where, plan)
     made: Proofs = plan.pipeline.opened
     return Prover(run, plan.arguments, made, state.learner.params, state.worlds.state, loop.iteration)

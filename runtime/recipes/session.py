@@ -137,12 +137,20 @@ def resume(run: Path, *, notice: Notice) -> Outcome:
         where = newest(run)
         manifest = describe(where)
         plan = planned(manifest.metadata)
+        check_data(run, manifest.environment, plan)
         restored, loop = restore(where, plan)
         now = {**checkpoint.environment(), **plan.facts}
         for difference in checkpoint.differences(manifest.environment, now):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
         rewind(run / folder.METRICS, loop.iteration)
         return _perform(run, plan, restored, loop, notice)
+
+
+def check_data(run: Path, held: Mapping[str, str], plan: Plan) -> None:
+    """Refuses a run whose files say something else than when it was trained. Raises: CheckpointError."""
+    if held.get(DATA) != plan.facts.get(DATA):
+        remedy = "bring back the files it was trained on, or train anew"
+        raise CheckpointError(message(str(run), got="a run on other facts or rules", wanted="the same", remedy=remedy))
 
 
 def restore(where: Path, plan: Plan) -> tuple[RunState, Loop]:
