@@ -1,0 +1,147 @@
+"""From a loss [*, L] of each token to one number: named reductions that show what they divide by.
+
+Each is a sum over sequences, a numerator, divided by a number that depends on the mask alone, a denominator:
+
+    name                 numerator               denominator (the default)           whose default this is
+    token_sum            token_sum               1                                   tinker (the server sums)
+    token_mean           token_sum               token_count(mask)                   DAPO, verl, AReaL, prime-rl
+    sequence_mean        sum_of_sequence_means   sequence_count(mask)                GRPO
+    sequence_sum_mean    token_sum               sequence_count(mask)                ludic
+    constant_length      token_sum               sequences x length                  Dr. GRPO
+
+Numerators of parts add up to that of the whole. So micro-batches and shards, split between sequences, give exactly the
+whole batch's value and gradient when each is divided by the *whole* batch's denominator and the results are summed: pass it
+as `denominator`. Where the parts are averaged over P processes instead, pass that number divided by P. Without it each part
+divides by its own count, and the result depends on the split. Take the count before tokens are filtered out (by importance
+weights, say); else those kept weigh more for it. A denominator of 0 counts as 1, so that a batch in which nothing counts
+has the loss 0, with a gradient of 0 and a graph behind it.
+
+Shapes: loss [*, L], mask bool [*, L]; a sequence lies along the last axis. Padding may hold anything. In these terms TRL's
+`loss_type`, for M micro-batches of B sequences each that are summed, is:
+
+    grpo       sequence_mean(loss, mask, denominator=B * M)            (an empty sequence counts there)
+    bnpo       token_mean(loss, mask) / M                              (depends on the split)
+    dr_grpo    constant_length(loss, mask, length=max_completion_length, denominator=B * M * max_completion_length)
+    dapo       token_mean(loss, mask, denominator=tokens of all micro-batches and processes / processes)
+    cispo      as dapo, of another loss
+
+Sources: Shao et al. 2024, arXiv:2402.03300 (GRPO); Yu et al. 2025, arXiv:2503.14476 (DAPO); Liu et al. 2025,
+arXiv:2503.20783 (Dr. GRPO).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..core.shapes import boolean
+from .hyperparameters import Number, check_number
+from .masking import mean_of_tokens, neutral
+
+Denominator = Number | tuple[()]  # () where the batch at hand is the whole
+
+
+def token_sum(loss: Tensor, mask: Tensor) -> Tensor:
+    """sum_i sum_t m_it l_it: [*, L], bool [*, L] -> []. Raises: ShapeError, DtypeError.
+
+    >>> token_sum(torch.tensor([[1.0, 2.0], [4.0, 8.0]]), torch.tensor([[True, True], [True, False]]))
+    tensor(7.)
+    """
+    return neutral(mask, loss)[0].sum()
+
+
+def sum_of_sequence_means(loss: Tensor, mask: Tensor) -> Tensor:
+    """sum_i (sum_t m_it l_it / sum_t m_it): [*, L], bool [*, L] -> []; an empty sequence adds 0.
+
+    Raises: ShapeError, DtypeError.
+
+    >>> sum_of_sequence_means(torch.tensor([[1.0, 2.0], [4.0, 8.0]]), torch.tensor([[True, True], [True, False]]))
+    tensor(5.5000)
+    """
+    return mean_of_tokens(loss, mask).sum()
+
+
+def token_count(mask: Tensor) -> Tensor:
+    """How many tokens count: bool [*, L] -> int64 []. Raises: DtypeError.
+
+    >>> token_count(torch.tensor([[True, True], [True, False]]))
+    tensor(3)
+    """
+    boolean("token_count", mask=mask)
+    return mask.sum()
+
+
+def sequence_count(mask: Tensor) -> Tensor:
+    """How many sequences have a token that counts: bool [*, L] -> int64 []. Raises: DtypeError.
+
+    >>> sequence_count(torch.tensor([[True, True], [False, False]]))
+    tensor(1)
+    """
+    boolean("sequence_count", mask=mask)
+    return mask.any(-1).sum()
+
+
+def token_mean(loss: Tensor, mask: Tensor, *, denominator: Denominator = ()) -> Tensor:
+    """sum_i sum_t m_it l_it / denominator, by default token_count(mask): every token weighs the same.
+
+    Shapes: [*, L], bool [*, L] -> []. Raises: ShapeError, DtypeError, ChoiceError.
+
+    >>> loss, mask = torch.tensor([[1.0, 2.0], [6.0, 8.0]]), torch.tensor([[True, True], [True, False]])
+    >>> token_mean(loss, mask), token_mean(loss, mask, denominator=6)
+    (tensor(3.), tensor(1.5000))
+    """
+    return divided(token_sum(loss, mask), _given(denominator, token_count(mask)))
+
+
+def sequence_mean(loss: Tensor, mask: Tensor, *, denominator: Denominator = ()) -> Tensor:
+    """sum_i (mean over the tokens of sequence i) / denominator, by default sequence_count(mask): sequences weigh the same.
+
+    Shapes: [*, L], bool [*, L] -> []. Raises: ShapeError, DtypeError, ChoiceError.
+
+    >>> loss, mask = torch.tensor([[1.0, 2.0], [6.0, 8.0]]), torch.tensor([[True, True], [True, False]])
+    >>> sequence_mean(loss, mask)
+    tensor(3.7500)
+    """
+    return divided(sum_of_sequence_means(loss, mask), _given(denominator, sequence_count(mask)))
+
+
+def sequence_sum_mean(loss: Tensor, mask: Tensor, *, denominator: Denominator = ()) -> Tensor:
+    """sum_i sum_t m_it l_it / denominator, by default sequence_count(mask): the longer a sequence, the more it weighs.
+
+    Shapes: [*, L], bool [*, L] -> []. Raises: ShapeError, DtypeError, ChoiceError.
+
+    >>> loss, mask = torch.tensor([[1.0, 2.0], [6.0, 8.0]]), torch.tensor([[True, True], [True, False]])
+    >>> sequence_sum_mean(loss, mask)
+    tensor(4.5000)
+    """
+    return divided(token_sum(loss, mask), _given(denominator, sequence_count(mask)))
+
+
+def constant_length(loss: Tensor, mask: Tensor, *, length: Number, denominator: Denominator = ()) -> Tensor:
+    """sum_i sum_t m_it l_it / denominator, by default the number of sequences, empty ones too, times `length`.
+
+    `length` is the longest a sequence may become, whatever is in the batch: no token's weight depends on lengths.
+    Shapes: [*, L], bool [*, L] -> []. Raises: ShapeError, DtypeError, ChoiceError.
+
+    >>> loss, mask = torch.tensor([[1.0, 2.0], [6.0, 8.0]]), torch.tensor([[True, True], [True, False]])
+    >>> constant_length(loss, mask, length=3)
+    tensor(1.5000)
+    """
+    check_number("constant_length: length", length, 0.0)
+    return divided(token_sum(loss, mask), _given(denominator, math.prod(mask.shape[:-1]) * length))
+
+
+def divided(numerator: Tensor, denominator: Number) -> Tensor:
+    """numerator / denominator, where a denominator of 0 counts as 1. Raises: ChoiceError for a negative number.
+
+    >>> divided(torch.tensor(3.0), 2), divided(torch.tensor(0.0), torch.tensor(0))
+    (tensor(1.5000), tensor(0.))
+    """
+    check_number("denominator", denominator, 0.0)
+    if isinstance(denominator, Tensor):
+        return numerator / torch.where(denominator == 0, 1, denominator).to(numerator.dtype)
+    return numerator / (denominator or 1.0)
+
+
+def _given(denominator: Denominator, own: Number) -> Number:
+    return own if isinstance(denominator, tuple) else denominator

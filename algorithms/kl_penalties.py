@@ -1,0 +1,81 @@
+"""Staying near a reference policy: a divergence of each token as a part of the loss, or taken off the reward.
+
+Both take an estimator of `kl`, and `limit`, beyond which the difference of log-probs is cut off (AReaL and PipelineRL: 10;
+TRL and by default: not at all). Padding may hold anything and gives 0.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..core.shapes import same_shape
+from .hyperparameters import Number, bounded, check_number
+from .kl import k1, k2, k3
+from .masking import neutral
+
+Estimator = Callable[[Tensor, Tensor], Tensor]
+
+
+def token_kl(
+    log_prob: Tensor, reference_log_prob: Tensor, mask: Tensor, *, estimator: Estimator = k3, limit: Number = math.inf
+) -> Tensor:
+    """An estimate of KL(policy || reference) for each token, to be added to its loss times a coefficient.
+
+    k(log p, log q) with log q - log p kept within `limit`; the gradient is that of the estimator, 0 beyond the limit, and
+    none flows into the reference. In the loss k3 is GRPO's, by default; `k3_with_gradient_of_k2` is verl's "k3+".
+    Shapes: all [*, L], mask bool. Raises: ShapeError, DtypeError, ChoiceError.
+    Source: Shao et al. 2024, arXiv:2402.03300, equation 4.
+
+    >>> log_prob, mask = torch.tensor([-1.0, torch.nan]), torch.tensor([True, False])
+    >>> token_kl(log_prob, torch.tensor([-3.0, 0.0]), mask, estimator=k1)
+    tensor([2., 0.])
+    """
+    same_shape("token_kl", log_prob=log_prob, reference_log_prob=reference_log_prob, mask=mask)
+    check_number("token_kl: limit", limit, 0.0)
+    log_prob, reference = neutral(mask, log_prob, reference_log_prob)
+    difference = bounded(log_prob - reference.detach(), -limit, limit)
+    # Estimators know the difference alone, so that it may stand for the one log-prob beside 0 for the other.
+    return torch.where(mask, estimator(difference, torch.zeros_like(difference)), 0.0)
+
+
+def kl_reward(
+    reward: Tensor,
+    log_prob: Tensor,
+    reference_log_prob: Tensor,
+    mask: Tensor,
+    *,
+    coefficient: Number,
+    estimator: Estimator = k1,
+    limit: Number = math.inf,
+) -> Tensor:
+    """Rewards of tokens less what leaving the reference costs: r_t - coefficient sg(k_t); padding gets 0.
+
+    Log-probs are those of the policy that acted. A reward of a whole sequence stands at its last token.
+    Shapes: all [*, L], mask bool. Raises: ShapeError, DtypeError, ChoiceError.
+    Source: Ziegler et al. 2019, arXiv:1909.08593, equation 2 (k1).
+
+    >>> two = torch.ones(2, dtype=torch.bool)
+    >>> kl_reward(torch.tensor([0.0, 1.0]), torch.tensor([-1.0, -1.0]), torch.tensor([-3.0, -1.0]), two, coefficient=0.5)
+    tensor([-1.,  1.])
+    """
+    same_shape("kl_reward", reward=reward, mask=mask)
+    (kept,) = neutral(mask, reward)
+    estimate = token_kl(log_prob, reference_log_prob, mask, estimator=estimator, limit=limit)
+    return kept - coefficient * estimate.detach()
+
+
+def k3_with_gradient_of_k2(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
+    """k3's value with k2's gradient, log p - log q, which on policy is that of the divergence: [*], [*] -> [*].
+
+    The gradient of k3 itself, 1 - q / p, is on policy that of the divergence the other way round. Raises: ShapeError.
+    Source: Liu et al. 2025, arXiv:2510.01555, "Rethinking KL regularization in RLHF".
+
+    >>> log_prob = torch.tensor([0.5]).log().requires_grad_()
+    >>> estimate = k3_with_gradient_of_k2(log_prob, torch.tensor([0.25]).log())
+    >>> estimate.detach(), torch.autograd.grad(estimate.sum(), log_prob)
+    (tensor([0.1931]), (tensor([0.6931]),))
+    """
+    slope = k2(log_prob, reference_log_prob)
+    return k3(log_prob, reference_log_prob).detach() + (slope - slope.detach())

@@ -1,0 +1,213 @@
+"""The turn protocol: whose turn it is after a completion, as a pure step.
+
+A completion is an action (one env step), a call of an auxiliary tool (context only), or neither: then the world stays as it
+is, the model is told, and a step without it is recorded in its place. Why a model call ended (`finish_reason`), why an
+episode did (`Terminated | Truncated(reason)`) and whether a text could be read (`parse_error`) never stand for one another.
+"""
+
+from typing import Any, Generic, TypeVar
+
+from attrs import evolve, frozen
+
+from ..errors import ChoiceError, choose, message
+from ..keys import Key
+from .episode import Completion, Episode, Prompt, Step
+from .events import ABORT, FINISH_REASONS, LENGTH, Event, Feedback, Sampled, System, ToolResult, User
+from .parsers import Call, Parsed, Parser
+from .world import ENV, MAX_STEPS, End, Terminated, TextEnv, Truncated
+
+P = TypeVar("P")
+S = TypeVar("S")
+
+INVALID = "Invalid action."
+CUT_OFF = "Your text was cut off before its end. Write a shorter one."
+NO_TOOLS = "No tool calls are left. Act now."
+INCOMPLETE = {"reject": True, "accept": False}  # whether a completion that was cut at its length is refused
+
+
+@frozen(kw_only=True)
+class Protocol(Generic[P, S]):
+    """How turns are taken in a world; make it with `protocol`."""
+
+    env: TextEnv[P, S]
+    parser: Parser
+    system: str
+    max_steps: int
+    tool_budget: int
+    incomplete: str
+    incomplete_reward: float
+
+
+def protocol(
+    env: TextEnv[P, S],
+    parser: Parser,
+    *,
+    system: str = "",
+    max_steps: int,
+    tool_budget: int = 4,
+    incomplete: str = "reject",
+    incomplete_reward: float = -0.1,
+) -> Protocol[P, S]:
+    """The protocol of a world whose actions `parser` reads.
+
+    `max_steps` bounds the recorded steps, `tool_budget` the auxiliary calls before each env step, so that an episode has at
+    most max_steps (tool_budget + 1) model calls, calls that were given up aside. `incomplete="reject"` takes a completion
+    that was cut at its length for unreadable and pays `incomplete_reward`; "accept" reads it. Raises: ChoiceError.
+
+    >>> from purestep.core.language.parsers import answer
+    >>> protocol(TextEnv((), lambda _, key: ((), "2 + 3?"), ()), answer(), max_steps=0)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: protocol: max_steps is 0, wanted at least 1; leave room for an action
+    """
+    _check(env, max_steps, tool_budget, incomplete)
+    return Protocol(
+        env=env,
+        parser=parser,
+        system=system,
+        max_steps=max_steps,
+        tool_budget=tool_budget,
+        incomplete=incomplete,
+        incomplete_reward=incomplete_reward,
+    )
+
+
+def _check(env: TextEnv[P, S], max_steps: int, tool_budget: int, incomplete: str) -> None:
+    choose("protocol: incomplete", incomplete, INCOMPLETE)
+    remedy = "leave room for an action"
+    if max_steps < 1:
+        raise ChoiceError(message("protocol: max_steps", got=max_steps, wanted="at least 1", remedy=remedy))
+    if tool_budget < 0:
+        remedy = "0 allows none"
+        raise ChoiceError(message("protocol: tool_budget", got=tool_budget, wanted="at least 0", remedy=remedy))
+    small = [name for name in env.tools if name != name.upper()]
+    if small:
+        remedy = "calls are found in any case, and named in capitals"
+        raise ChoiceError(message("protocol: tools", got=small, wanted="names in capitals", remedy=remedy))
+
+
+def begin(protocol: Protocol[P, S], key: Key) -> tuple[Episode[S], Prompt]:
+    """The first turn of an episode in the world that `key` gives.
+
+    >>> from purestep.core import keys
+    >>> world = TextEnv((), lambda _, key: ((), "2 + 3?"), ())
+    >>> begin(protocol(world, Parsed, max_steps=1), keys.key(0))[1]
+    Prompt(added=(User(text='2 + 3?'),), tools_left=4)
+    """
+    world, observation = protocol.env.reset(protocol.env.params, key)
+    system = (System(protocol.system),) if protocol.system else ()
+    events = (*system, User(observation))
+    return Episode(world=world, events=events), Prompt(events, protocol.tool_budget)
+
+
+def step(
+    protocol: Protocol[P, S], episode: Episode[S], completion: Completion, key: Key
+) -> tuple[Episode[S], Prompt | End]:
+    """The episode after a completion, and whose turn it is: the model's again, or nobody's.
+
+    A step's reward is the world's and the parser's for the call that led to it; what a parser gives for auxiliary calls
+    stands in their events alone. A call given up ("abort") and a call after the end leave the episode as it is.
+    Raises: ChoiceError for an unknown finish_reason.
+
+    >>> from purestep.core import keys
+    >>> from purestep.core.language.world import Outcome
+    >>> world = TextEnv((), lambda _, key: (0, "?"), lambda _, told, action, key: (told + 1, Outcome(reward=0.5)))
+    >>> rules, key = protocol(world, Parsed, max_steps=1), keys.key(0)
+    >>> episode, end = step(rules, begin(rules, key)[0], Completion("5"), key)
+    >>> episode.world, episode.steps[0].reward, end
+    (1, 0.5, Truncated(reason='max_steps'))
+    """
+    choose("step: finish_reason", completion.finish_reason, dict.fromkeys(FINISH_REASONS))
+    if not isinstance(episode.end, tuple):
+        return episode, episode.end
+    if completion.finish_reason == ABORT:
+        return episode, Prompt((), protocol.tool_budget - episode.tools_used)
+    parsed, incomplete = _read(protocol, episode, completion)
+    sampled = _sampled(episode, completion, parsed, incomplete)
+    spoken = evolve(episode, events=(*episode.events, sampled), calls=episode.calls + 1)
+    if parsed.failed:
+        after = _refused(protocol, spoken, sampled, parsed)
+    elif _auxiliary(protocol, parsed.action):
+        after = _told(protocol, spoken, parsed.action)
+    else:
+        after = _acted(protocol, spoken, sampled, parsed, key)
+    if not isinstance(after.end, tuple):
+        return after, after.end
+    return after, Prompt(after.events[len(spoken.events) :], protocol.tool_budget - after.tools_used)
+
+
+def _sampled(episode: Episode[S], completion: Completion, parsed: Parsed, incomplete: bool) -> Sampled:
+    return Sampled(
+        text=completion.text,
+        call=episode.calls,
+        turn=episode.turn,
+        finish_reason=completion.finish_reason,
+        parse_error=parsed.failed,
+        incomplete=incomplete,
+        reward=parsed.reward,
+    )
+
+
+def _auxiliary(protocol: Protocol[P, S], action: Any) -> bool:
+    return isinstance(action, Call) and action.name in protocol.env.tools
+
+
+def _read(protocol: Protocol[P, S], episode: Episode[S], completion: Completion) -> tuple[Parsed, bool]:
+    """What the completion means here, and whether it was refused for being incomplete."""
+    if completion.finish_reason == LENGTH and INCOMPLETE[protocol.incomplete]:
+        return Parsed((), protocol.incomplete_reward, CUT_OFF), True
+    parsed = protocol.parser(completion.text)
+    if _auxiliary(protocol, parsed.action) and episode.tools_used >= protocol.tool_budget:
+        return Parsed((), parsed.reward, NO_TOOLS), False
+    return parsed, False
+
+
+def _refused(protocol: Protocol[P, S], episode: Episode[S], sampled: Sampled, parsed: Parsed) -> Episode[S]:
+    cut = len(episode.steps) + 1 >= protocol.max_steps
+    feedback = parsed.feedback or INVALID
+    made = Step(
+        reward=parsed.reward,
+        truncated=cut,
+        reason=MAX_STEPS if cut else "",
+        observation=feedback,
+        acted=False,
+        parse_error=True,
+        incomplete=sampled.incomplete,
+        finish_reason=sampled.finish_reason,
+        call=sampled.call,
+    )
+    return _recorded(episode, made, (Feedback(feedback),))
+
+
+def _told(protocol: Protocol[P, S], episode: Episode[S], call: Call) -> Episode[S]:
+    text = protocol.env.tools[call.name](protocol.env.params, episode.world, call.argument)
+    event = ToolResult(call.name, call.argument, text, auxiliary=True)
+    return evolve(episode, events=(*episode.events, event), tools_used=episode.tools_used + 1)
+
+
+def _acted(protocol: Protocol[P, S], episode: Episode[S], sampled: Sampled, parsed: Parsed, key: Key) -> Episode[S]:
+    action = parsed.action
+    world, outcome = protocol.env.step(protocol.env.params, episode.world, action, key)
+    ended = outcome.terminated or outcome.truncated
+    cut = not ended and len(episode.steps) + 1 >= protocol.max_steps
+    made = Step(
+        reward=outcome.reward + parsed.reward,
+        terminated=outcome.terminated,
+        truncated=outcome.truncated or cut,
+        reason=ENV if outcome.truncated else MAX_STEPS if cut else "",
+        observation=() if cut else outcome.observation,
+        acted=True,
+        finish_reason=sampled.finish_reason,
+        call=sampled.call,
+    )
+    shown: tuple[Event, ...] = ()
+    if outcome.observation and not cut:
+        text = outcome.observation
+        shown = (
+            ToolResult(action.name, action.argument, text, auxiliary=False) if isinstance(action, Call) else User(text),
+        )
+    return _recorded(evolve(episode, world=world, turn=episode.turn + 1, tools_used=0), made, shown)
+
+
+def _recorded(episode: Episode[S], made: Step, shown: tuple[Event, ...]) -> Episode[S]:
+    end = Terminated() if made.terminated else Truncated(made.reason) if made.truncated else ()
+    return evolve(episode, steps=(*episode.steps, made), events=(*episode.events, *shown), end=end)

@@ -1,0 +1,134 @@
+"""What a transcript says of the calls of its model, of the steps of its environment and of its end."""
+
+import torch
+from torch import Tensor
+
+from .errors import ChoiceError, ShapeError, message
+from .record import replace
+from .transcript import ABORT, NONE, OTHER, Transcript, for_each, in_call
+
+
+def begin_call(transcript: Transcript, temperature: Tensor | float, top_p: Tensor | float) -> Transcript:
+    """The transcript at the start of a call of the model, with what that samples with: float [*] each.
+
+    Where another call is under way, all C calls were made, or something has overflowed, there is no room.
+    Raises: ShapeError.
+
+    >>> from .transcript import empty
+    >>> asked = begin_call(empty(3, 2, id=0), 0.5, 1.0)
+    >>> asked.temperature, asked.calls, begin_call(asked, 1.0, 1.0).overflow
+    (tensor([0.5000, 1.0000]), tensor(1), tensor(1))
+    """
+    calls, number = transcript.calls, _numbers(transcript)
+    room = ~in_call(transcript) & (calls < number.shape[0]) & (transcript.overflow == 0)
+    here = (number == calls[..., None]) & room[..., None]
+    heat, top = (
+        for_each(f"begin_call: {name}", value, calls, "float")[..., None]
+        for name, value in (("temperature", temperature), ("top_p", top_p))
+    )
+    return replace(
+        transcript,
+        temperature=torch.where(here, heat, transcript.temperature),
+        top_p=torch.where(here, top, transcript.top_p),
+        calls=calls + room.to(torch.int64),
+        overflow=transcript.overflow + (~room).to(torch.int64),
+    )
+
+
+def end_call(
+    transcript: Transcript,
+    finish_reason: Tensor | int,
+    parse_error: Tensor | bool = False,
+    reward: Tensor | float = 0.0,
+) -> Transcript:
+    """The transcript at the end of the call under way: how it ended, whether it could be read, what it earned; [*] each.
+
+    A call's end says nothing about the episode's: see `ended`. Where no call is under way, or NONE is given as a tensor,
+    nothing is written and `overflow` counts it. Raises: ChoiceError (a number that is no reason), ShapeError, DtypeError.
+
+    >>> from .transcript import LENGTH, empty
+    >>> heard = end_call(begin_call(empty(3, 2, id=0), 1.0, 1.0), LENGTH, reward=-0.5)
+    >>> heard.finish_reason, heard.reward, heard.truncated
+    (tensor([2, 0]), tensor([-0.5000,  0.0000]), tensor(False))
+    """
+    if isinstance(finish_reason, int):
+        _among("end_call: finish_reason", finish_reason, ABORT, "STOP, LENGTH, TOOL_CALL or ABORT")
+    calls = transcript.calls
+    finish = for_each("end_call: finish_reason", finish_reason, calls, "int")
+    failed = for_each("end_call: parse_error", parse_error, calls, "bool")
+    earned = for_each("end_call: reward", reward, calls, "float")
+    room = in_call(transcript) & (finish != NONE)
+    here = (_numbers(transcript) == calls[..., None] - 1) & room[..., None]
+    return replace(
+        transcript,
+        finish_reason=torch.where(here, finish[..., None], transcript.finish_reason),
+        parse_error=torch.where(here, failed[..., None], transcript.parse_error),
+        reward=torch.where(here, earned[..., None], transcript.reward),
+        overflow=transcript.overflow + (~room).to(torch.int64),
+    )
+
+
+def next_turn(transcript: Transcript) -> Transcript:
+    """The transcript after one more step of the environment.
+
+    >>> from .transcript import USER, append_context, empty
+    >>> told = append_context(next_turn(empty(2, 1, id=0)), torch.tensor([5]), 1, USER)
+    >>> told.turns, told.turn
+    (tensor(1), tensor([ 1, -1]))
+    """
+    return replace(transcript, turns=transcript.turns + 1)
+
+
+def ended(
+    transcript: Transcript, terminated: Tensor | bool, truncated: Tensor | bool, reason: Tensor | int = NONE
+) -> Transcript:
+    """The transcript with an end: `terminated` if the world ended, `truncated` if only the watching did; [*] each.
+
+    An end stays, and of several truncations the first one's reason; OTHER where a tensor gives none. `reason` counts only
+    where `truncated` does. Raises: ChoiceError (a number that is no reason, NONE where truncated), ShapeError, DtypeError.
+
+    >>> from .transcript import ENV, MAX_SEQ_LEN, empty
+    >>> over = ended(empty(2, 1, id=0), False, True, ENV)
+    >>> again = ended(over, True, True, MAX_SEQ_LEN)
+    >>> again.terminated, again.truncated, again.reason
+    (tensor(True), tensor(True), tensor(1))
+    """
+    if isinstance(reason, int) and (reason != NONE or truncated is True):
+        _among("ended: reason", reason, OTHER, "ENV, MAX_STEPS, MAX_SEQ_LEN, TIME_OUT or OTHER")
+    length = transcript.length
+    cut = for_each("ended: truncated", truncated, length, "bool")
+    why = for_each("ended: reason", reason, length, "int")
+    said = torch.where(cut, torch.where(why == NONE, OTHER, why), NONE)
+    return replace(
+        transcript,
+        terminated=transcript.terminated | for_each("ended: terminated", terminated, length, "bool"),
+        truncated=transcript.truncated | cut,
+        reason=torch.where(transcript.truncated, transcript.reason, said),
+    )
+
+
+def per_token(transcript: Transcript, values: Tensor, otherwise: float = 0.0) -> Tensor:
+    """Each token's share in something said of calls: values [*, C] -> [*, L], `otherwise` where no call made the token.
+
+    `per_token(transcript, transcript.credit)` is what to weight log-probs by, and with transcript.temperature and 1.0 what
+    `token_log_probs` needs. Raises: ShapeError.
+
+    >>> from .transcript import empty
+    >>> said = replace(empty(3, 2, id=0), call=torch.tensor([-1, 0, 1]))
+    >>> per_token(said, torch.tensor([0.5, 2.0]), 1.0)
+    tensor([1.0000, 0.5000, 2.0000])
+    """
+    if values.shape != transcript.reward.shape:
+        got, wanted = list(values.shape), f"{list(transcript.reward.shape)}, one for each call"
+        raise ShapeError(message("per_token: values", got=got, wanted=wanted, remedy="pass a column of calls"))
+    found = values.gather(-1, transcript.call.clamp_min(0))
+    return torch.where(transcript.call >= 0, found, otherwise)
+
+
+def _numbers(transcript: Transcript) -> Tensor:
+    return torch.arange(transcript.reward.shape[-1], device=transcript.reward.device)
+
+
+def _among(where: str, value: int, last: int, names: str) -> None:
+    if not 1 <= value <= last:
+        raise ChoiceError(message(where, got=value, wanted=names, remedy="use one of these constants"))

@@ -1,0 +1,51 @@
+"""The suites about worlds of text, each beside a subject that obeys it and edits beyond those its laws name themselves."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..core.language import parsers, protocol, requests
+from ..core.language.zorplex import zorplex
+from . import protocol_mutants, request_mutants, zorplex_mutants
+from .law import Subject, Suite
+from .parser_laws import parser_laws
+from .parser_mutants import Reading
+from .protocol_laws import protocol_laws
+from .protocol_mutants import Turns
+from .request_laws import request_laws
+from .request_mutants import Asking
+from .zorplex_laws import zorplex_laws
+
+Edits = Mapping[str, Callable[[Any], Any]]
+
+
+def own_reading() -> Reading:
+    """Our own parsers."""
+    return Reading(
+        parsers.find_calls,
+        parsers.strict_answer,
+        parsers.lenient_answer,
+        parsers.stop,
+        parsers.tagged,
+        parsers.after,
+        parsers.chain,
+    )
+
+
+def own_turns() -> Turns:
+    """Our own turn protocol."""
+    return Turns(protocol.begin, protocol.step)
+
+
+def own_asking() -> Asking:
+    """Our own requests."""
+    return Asking(requests.task_keys, requests.expand, requests.repeat, requests.rollouts)
+
+
+def language_families() -> list[tuple[Suite, Subject, Edits]]:
+    """Suites, subjects and more edits."""
+    return [
+        (parser_laws(), own_reading(), {}),
+        (protocol_laws(), own_turns(), protocol_mutants.MUTANTS),
+        (request_laws(), own_asking(), request_mutants.MUTANTS),
+        (zorplex_laws(), zorplex, zorplex_mutants.MUTANTS),
+    ]
