@@ -142,7 +142,7 @@ def ema_baseline(baseline: Tensor, reward: Tensor, group: Tensor, *, decay: Numb
     The baseline is the one from *before* these rewards, so that it depends on no action it judges. A group without a reward
     in the batch keeps its baseline; a row of no group has the advantage 0. It is state: checkpoint it with the rest.
     Shapes: baseline [G], reward [N], group int [N] -> (new baseline [G], advantage [N]).
-    Raises: ShapeError, DtypeError, ChoiceError.  Source: Liu et al. 2025, arXiv:2506.24119 (role-conditioned), one update a batch.
+    Raises: ShapeError, DtypeError, ChoiceError.  Source: Liu et al. 2025, arXiv:2506.24119 (there by role and sample).
 
     >>> rewards, group = torch.tensor([3.0, 5.0]), torch.tensor([0, 0])
     >>> ema_baseline(torch.tensor([2.0, 7.0]), rewards, group, decay=0.75)
