@@ -22,7 +22,7 @@ Shapes: loss [*, L], mask bool [*, L]; a sequence lies along the last axis. Padd
     grpo       sequence_mean(loss, mask, denominator=B * M)            (an empty sequence counts there)
     bnpo       token_mean(loss, mask) / M                              (depends on the split)
     dr_grpo    constant_length(loss, mask, length=max_completion_length, denominator=B * M * max_completion_length)
-    dapo       token_mean(loss, mask, denominator=tokens of all micro-batches and processes / processes)
+    dapo       token_mean(loss, mask, denominator=tokens of one accumulation of gradients / processes)
     cispo      as dapo, of another loss
 
 Sources: Shao et al. 2024, arXiv:2402.03300 (GRPO); Yu et al. 2025, arXiv:2503.14476 (DAPO); Liu et al. 2025,

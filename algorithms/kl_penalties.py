@@ -24,7 +24,8 @@ def token_kl(
     """An estimate of KL(policy || reference) for each token, to be added to its loss times a coefficient.
 
     k(log p, log q) with log q - log p kept within `limit`; the gradient is that of the estimator, 0 beyond the limit, and
-    none flows into the reference. In the loss k3 is GRPO's, by default; `k3_with_gradient_of_k2` is verl's "k3+".
+    none flows into the reference. In the loss k3 is GRPO's, by default; `k3_with_gradient_of_k2` is verl's "k3+". TRL, from
+    1.16 on, multiplies k3 by the live ratio to the behaviour unless `use_bias_correction_kl=False`.
     Shapes: all [*, L], mask bool. Raises: ShapeError, DtypeError, ChoiceError.
     Source: Shao et al. 2024, arXiv:2402.03300, equation 4.
 

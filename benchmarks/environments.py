@@ -33,6 +33,17 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     "stable-baselines3": ((TORCH,), (TORCH, "stable-baselines3==2.9.2", *GYMNASIUM)),
     "pykeen": ((TORCH,), (TORCH, "pykeen==1.11.1")),
     "torchrl": ((TORCH,), (TORCH, "torchrl==0.14.1", "tensordict==0.14.3", *GYMNASIUM)),
+    "trl": (
+        (TORCH,),
+        (
+            TORCH,
+            "trl==1.16.0",
+            "transformers==5.23.0",
+            "accelerate==1.15.0",
+            "datasets==5.2.0",
+            "tokenizers==0.23.3",
+        ),
+    ),
 }
 
 
