@@ -12,6 +12,7 @@ from purestep.core import keys
 from purestep.core.env import auto_reset, batched, reset_key
 from purestep.core.errors import ChoiceError
 from purestep.core.logic.borders import borders
+from purestep.core.logic.derive import Widths
 from purestep.core.logic.env import begin, observe, proving
 from purestep.core.logic.game import advance, look
 from purestep.core.logic.terms import decode
@@ -81,10 +82,24 @@ def test_names_that_are_none_of_the_choices_are_refused() -> None:
     with pytest.raises(ChoiceError, match="reset"):
         proving(*borders(), reset="soon")
     for wrong in ({"order": "sideways"}, {"argument": "middle"}):
-        game, world = borders(**wrong)
-        env = proving(game, world)
+        game, world = borders()
+        env = proving(evolve(game, **wrong), world)
         with pytest.raises(ChoiceError, match=next(iter(wrong))):
             env.reset(world, KEY)
+
+
+@pytest.mark.parametrize(
+    ("widths", "end_proof", "wanted"),
+    [
+        (Widths(4, 2, 1, 1), False, "vocabulary: variables is 7, wanted 11 or more"),
+        (Widths(2, 1, 1, 1), True, "widths is 1 successors, 2 atoms, wanted at least 2 and 1"),
+        (Widths(0, 2, 1, 1), False, "widths is 2 successors, 0 atoms, wanted at least 1 and 1"),
+    ],
+)
+def test_room_in_which_proofs_would_go_wrong_is_refused(widths: Widths, end_proof: bool, wanted: str) -> None:
+    game, world = borders(end_proof=end_proof)
+    with pytest.raises(ChoiceError, match=wanted):
+        proving(evolve(game, widths=widths), world)
 
 
 def story(step: Any, first: Any, count: int) -> list[TimeStep]:
