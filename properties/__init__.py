@@ -10,6 +10,8 @@ catch. A suite is a set of laws: `suite + (law,)`, `suite - {"name"}`.
 
 from .aggregate_laws import aggregate_laws as aggregate_laws
 from .aggregate_mutants import Reduction as Reduction
+from .batch_families import own_crediting as own_crediting
+from .batch_families import own_packer as own_packer
 from .canonical_laws import Renaming as Renaming
 from .canonical_laws import canonical_laws as canonical_laws
 from .categorical_laws import categorical_laws as categorical_laws
@@ -28,6 +30,8 @@ from .compare import require as require
 from .compare import same as same
 from .corrupt_laws import corrupt_laws as corrupt_laws
 from .corruptions_laws import corruptions_laws as corruptions_laws
+from .credit_laws import credit_laws as credit_laws
+from .credit_mutants import Crediting as Crediting
 from .derive_laws import derive_laws as derive_laws
 from .env_laws import env_laws as env_laws
 from .env_laws import env_suite as env_suite
@@ -59,8 +63,12 @@ from .machine_laws import machine_laws as machine_laws
 from .masked_loss_laws import masked_loss_laws as masked_loss_laws
 from .mdps import layered_mdps as layered_mdps
 from .mdps import tabular_mdps as tabular_mdps
+from .micro_batch_laws import micro_batch_laws as micro_batch_laws
+from .micro_batch_mutants import Batching as Batching
 from .module_laws import module_laws as module_laws
 from .order_laws import order_laws as order_laws
+from .packing_laws import packing_laws as packing_laws
+from .packing_mutants import Packer as Packer
 from .parser_laws import parser_laws as parser_laws
 from .parser_mutants import Reading as Reading
 from .policy_laws import policy_laws as policy_laws
@@ -98,9 +106,11 @@ from .streams import Stream as Stream
 from .streams import discounted as discounted
 from .streams import streams as streams
 from .table_policy import table_policy as table_policy
+from .token_gae_laws import token_gae_laws as token_gae_laws
 from .token_log_prob_laws import token_log_prob_laws as token_log_prob_laws
 from .token_loss_laws import as_token_loss as as_token_loss
 from .token_loss_laws import token_loss_laws as token_loss_laws
+from .transcript_cut_laws import transcript_cut_laws as transcript_cut_laws
 from .transcript_families import own_transcripts as own_transcripts
 from .transcript_fork_laws import transcript_fork_laws as transcript_fork_laws
 from .transcript_laws import transcript_laws as transcript_laws

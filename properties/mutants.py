@@ -54,6 +54,7 @@ from . import (
     update_mutants,
     wrapper_mutants,
 )
+from .batch_families import batch_families
 from .canonical_laws import Renaming, canonical_laws
 from .categorical_laws import categorical_laws
 from .checkpoint_laws import checkpoint_laws, own_store
@@ -190,6 +191,10 @@ def _token_objectives() -> list[Family]:
     return [Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in token_families()]
 
 
+def _batches() -> list[Family]:
+    return [Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in batch_families()]
+
+
 def _learner(model: ActorCritic) -> Algorithm:
     return a2c(model, adam(0.01), entropy_coefficient=0.0)
 
@@ -223,4 +228,4 @@ def _effects() -> list[Family]:
 def families() -> tuple[Family, ...]:
     """Every suite of this package with a subject and its mutants."""
     agents = _steps_and_folds() + _worlds() + _objectives() + _token_objectives() + _learners() + _effects()
-    return tuple(agents + _logic() + _provers() + _transcripts() + _languages())
+    return tuple(agents + _logic() + _provers() + _transcripts() + _batches() + _languages())
