@@ -81,7 +81,8 @@ def test_an_action_beyond_the_last_successor_is_the_last() -> None:
 def test_names_that_are_none_of_the_choices_are_refused() -> None:
     with pytest.raises(ChoiceError, match="reset"):
         proving(*borders(), reset="soon")
-    for wrong in ({"order": "sideways"}, {"argument": "middle"}):
+    wrongs: tuple[dict[str, Any], ...] = ({"order": "sideways"}, {"argument": "middle"})
+    for wrong in wrongs:
         game, world = borders()
         env = proving(evolve(game, **wrong), world)
         with pytest.raises(ChoiceError, match=next(iter(wrong))):
