@@ -113,3 +113,12 @@ def test_what_is_padded_gets_no_gradient() -> None:
     for table in leaves(gradient):
         assert torch.equal(table[0], torch.zeros(4))
         assert bool(table[1].abs().max() > 0)
+
+
+@pytest.mark.parametrize("form", ["transe", "distmult", "complex", "rotate"])
+def test_a_mark_stands_for_itself_whatever_the_padding_row_holds(form: str) -> None:
+    names = vocabulary(["p"], ["a"], variables=1)
+    network = state_embedding(names, 4, form=form)
+    params = network.init(keys.key(0))
+    told = network.apply(params, torch.tensor([[names.true, 0, 0]]))
+    assert torch.equal(told, params.predicates[names.true])

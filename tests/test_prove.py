@@ -285,6 +285,7 @@ def test_a_run_whose_facts_have_changed_is_refused(
         (["--gamma", "1.5"], "--gamma is 1.5, wanted a number from 0.0 to 1.0"),
         (["--warm-up", "-1"], "--warm-up is -1, wanted at least 0"),
         (["--candidates", "0"], "--candidates is 0, wanted at least 1"),
+        (["--size", "7", "--form", "rotate"], "--size is 7, wanted an even number for --form rotate; pass 8"),
     ],
 )
 def test_a_run_that_cannot_be_is_refused_before_it_begins(
@@ -303,6 +304,11 @@ def test_a_run_that_cannot_be_is_refused_before_it_begins(
         ("train.txt", TRAIN + "\nspain france\n", "train.txt, line 7 is 'spain france', wanted relation(head, tail)."),
         ("test.txt", "", "countries: test is empty, wanted facts; give it at least one fact"),
         ("rules.txt", "", "rules 'own' for countries is none, wanted rules"),
+        (
+            "rules.txt",
+            RULES + "in(X, Y) :- nears(X, Y).\n",
+            "rules.txt: bodies is about ['nears'], wanted relations of",
+        ),
         ("rules.txt", "on(X, Y) :- in(Y, X).\n", "countries: train facts that a rule proves is none, wanted some"),
     ],
 )

@@ -74,7 +74,7 @@ def folder(path: str | Path) -> Dataset:
     if (place / DOMAINS).exists():
         lines = parse_domains(_read(place / DOMAINS), str(place / DOMAINS))
         known = Dataset(known.name, train, valid, test, rules, _domains(lines, (*train, *valid, *test)))
-    return check_dataset(known)
+    return check_dataset(_checked(place / RULES, known))
 
 
 def pykeen_dataset(name: str) -> Dataset:
@@ -122,13 +122,19 @@ def _with_rules_of(path: Path, dataset: Dataset) -> Dataset:
         got, remedy = f"about {rules[0].head[0]!r} and the like", "choose the rules of this data set"
         wanted = f"rules for relations of {dataset.name}: {_few(relations)}"
         raise ChoiceError(message(str(path), got=got, wanted=wanted, remedy=remedy))
-    heads = {rule.head[0] for rule in rules}
-    unknown = {atom[0] for rule in rules for atom in rule.body} - relations - heads
+    return _checked(path, with_rules(dataset, rules))
+
+
+def _checked(path: Path, dataset: Dataset) -> Dataset:
+    """Refuses rules whose bodies speak of what neither a fact nor a rule says: they would never prove anything."""
+    relations = {fact[0] for fact in (*dataset.train, *dataset.valid, *dataset.test)}
+    known = relations | {rule.head[0] for rule in dataset.rules}
+    unknown = {atom[0] for rule in dataset.rules for atom in rule.body} - known
     if unknown:
-        wanted = f"relations of {dataset.name} or heads of rules: {_few(relations | heads)}"
+        wanted = f"relations of {dataset.name} or heads of rules: {_few(known)}"
         remedy = "correct them, or leave out their rules"
         raise ChoiceError(message(f"{path}: bodies", got=f"about {_few(unknown)}", wanted=wanted, remedy=remedy))
-    return with_rules(dataset, rules)
+    return dataset
 
 
 def _facts(path: Path) -> tuple[Names, ...]:
