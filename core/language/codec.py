@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
-from .events import Event
+from .events import Event, Feedback, System, ToolResult, User
 
 Ids = tuple[int, ...]
+END, MODEL = 256, 257  # of a text, and where the model speaks
+MARKS: dict[type[Event], int] = {System: 258, User: 259, ToolResult: 260, Feedback: 261}
 
 
 @frozen(kw_only=True)
@@ -23,3 +25,32 @@ class Codec:
     decode: Callable[[Sequence[int]], str]
     stop: Ids  # tokens that end a completion
     vocabulary: int  # ids are below it
+
+
+def byte_codec() -> Codec:
+    """Texts as their bytes in UTF-8: each has a mark before it, that says who speaks, and one behind it.
+
+    For models of bytes. What a model says in bytes that are no text is read with marks of replacement; marks that it says
+    itself are left out.
+
+    >>> byte_codec().encode((User("ab"),), True), byte_codec().decode((97, 256))
+    (((259, 97, 98, 256, 257),), 'a')
+    """
+    return Codec(encode=_bytes, decode=_text, stop=(END,), vocabulary=262)
+
+
+def _bytes(events: Sequence[Event], closed: bool) -> tuple[Ids, ...]:
+    return tuple(
+        (
+            *(() if closed or number else (END,)),
+            MARKS[type(event)],
+            *event.text.encode(errors="replace"),
+            END,
+            *((MODEL,) if number == len(events) - 1 else ()),
+        )
+        for number, event in enumerate(events)
+    )
+
+
+def _text(ids: Sequence[int]) -> str:
+    return bytes(token for token in ids if token < END).decode(errors="replace")

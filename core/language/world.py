@@ -15,7 +15,7 @@ from ..keys import Key
 P = TypeVar("P")
 S = TypeVar("S")
 
-ENV, MAX_STEPS = "env", "max_steps"  # who cut an episode: the world, or the limit of steps
+ENV, MAX_STEPS, MAX_SEQ_LEN = "env", "max_steps", "max_seq_len"  # who cut an episode: the world, or a limit
 
 
 @frozen

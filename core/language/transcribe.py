@@ -1,0 +1,139 @@
+"""Attempts, told piece by piece, as transcripts: the columns that a learner reads."""
+
+from collections.abc import Sequence
+from itertools import chain, zip_longest
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from ..record import select
+from ..transcript import (
+    ABORT,
+    ENV,
+    LENGTH,
+    MAX_SEQ_LEN,
+    MAX_STEPS,
+    NONE,
+    STOP,
+    TOOL_CALL,
+    USER,
+    Transcript,
+    append_context,
+    append_sampled,
+    empty,
+)
+from ..transcript_calls import begin_call, end_call, ended, next_turn
+from . import events, world
+from .attempt import Attempt, Heard, Said, Told
+
+FINISH = {events.STOP: STOP, events.LENGTH: LENGTH, events.TOOL_CALL: TOOL_CALL, events.ABORT: ABORT}
+REASONS = {world.ENV: ENV, world.MAX_STEPS: MAX_STEPS, world.MAX_SEQ_LEN: MAX_SEQ_LEN}
+NOTHING = Heard(said=Said(ids=(), log_probs=(), versions=()), turn=0, parse_error=False, reward=0.0)
+
+
+@frozen
+class Round:
+    """What a model was told before a call, and the call: () where there was none."""
+
+    told: tuple[Told, ...]
+    heard: Heard | tuple[()]
+
+
+def transcripts(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) -> Transcript:
+    """The transcripts [N] of attempts, with room for so many tokens and calls of the model in each.
+
+    The attempt's request gives `id` and `group`. What finds no room shows in `overflow`. The result is the same, row by row,
+    whatever other attempts are beside it.
+
+    >>> transcripts((), capacity=4, calls=1).token.shape
+    torch.Size([0, 4])
+    """
+    who = [attempt.rollout.request for attempt in attempts]
+    written = empty(capacity, calls, id=_whole([r.id for r in who]), group=_whole([r.group for r in who]))
+    turns = [0] * len(attempts)
+    for several in zip_longest(*map(rounds, attempts), fillvalue=Round((), ())):
+        written = _told(written, several, turns)
+        written = _heard(written, [one.heard for one in several])
+        turns = [_turn(one, turn) for one, turn in zip(several, turns, strict=True)]
+    last = [attempt.episode.steps[-1:] for attempt in attempts]
+    reasons = [attempt.end.reason if isinstance(attempt.end, world.Truncated) else "" for attempt in attempts]
+    cut = [bool(reason) or any(step.truncated for step in steps) for reason, steps in zip(reasons, last, strict=True)]
+    return ended(
+        written,
+        torch.tensor([isinstance(attempt.end, world.Terminated) for attempt in attempts], dtype=torch.bool),
+        torch.tensor(cut, dtype=torch.bool),
+        _whole([REASONS.get(reason, ENV if was else NONE) for reason, was in zip(reasons, cut, strict=True)]),
+    )
+
+
+def rounds(attempt: Attempt[Any]) -> tuple[Round, ...]:
+    """The pieces of an attempt, one round for each call and one for what came behind the last.
+
+    >>> from types import SimpleNamespace
+    >>> told = Told((5,), USER, 0)
+    >>> [len(one.told) for one in rounds(SimpleNamespace(pieces=(told, told, NOTHING, told)))]
+    [2, 1]
+    """
+    made: list[Round] = []
+    told: tuple[Told, ...] = ()
+    for piece in attempt.pieces:
+        if isinstance(piece, Told):
+            told = (*told, piece)
+        else:
+            made.append(Round(told, piece))
+            told = ()
+    return (*made, Round(told, ())) if told else tuple(made)
+
+
+def _told(written: Transcript, several: Sequence[Round], turns: Sequence[int]) -> Transcript:
+    """Appends what models were told, each in its turn; `turns` env steps lay behind each model before."""
+    ahead = [_turn(one, turn) - turn for one, turn in zip(several, turns, strict=True)]
+    for number in range(max(ahead, default=0)):
+        written = select(_whole(ahead) > number, next_turn(written), written)
+    ids = [tuple(chain.from_iterable(piece.ids for piece in one.told)) for one in several]
+    sources = [tuple(chain.from_iterable((piece.source,) * len(piece.ids) for piece in one.told)) for one in several]
+    return append_context(written, _padded(ids, 0), _whole([len(one) for one in ids]), _padded(sources, USER))
+
+
+def _turn(one: Round, before: int) -> int:
+    """How many env steps lie behind a model in this round."""
+    last = (one.heard.turn,) if isinstance(one.heard, Heard) else ()
+    return max(before, *last, *(piece.turn for piece in one.told))
+
+
+def _heard(written: Transcript, several: Sequence[Heard | tuple[()]]) -> Transcript:
+    """Appends what models said, in the rows where there is something."""
+    known = [NOTHING if isinstance(one, tuple) else one for one in several]
+    said = [one.said for one in known]
+    begun = begin_call(written, _real([one.temperature for one in said]), _real([one.top_p for one in said]))
+    sampled = append_sampled(
+        begun,
+        _padded([one.ids for one in said], 0),
+        _whole([len(one.ids) for one in said]),
+        _padded([one.log_probs for one in said], 0.0),
+        _padded([one.versions for one in said], 0),
+    )
+    closed = end_call(
+        sampled,
+        _whole([FINISH[one.finish_reason] for one in said]),
+        torch.tensor([one.parse_error for one in known], dtype=torch.bool),
+        _real([one.reward for one in known]),
+    )
+    return select(torch.tensor([isinstance(one, Heard) for one in several], dtype=torch.bool), closed, written)
+
+
+def _padded(rows: Sequence[Sequence[float]], blank: float) -> Tensor:
+    width = max([1, *map(len, rows)])
+    kind = torch.float32 if isinstance(blank, float) else torch.int64
+    full = [[*row, *[blank] * (width - len(row))] for row in rows]
+    return torch.tensor(full, dtype=kind).reshape(len(rows), width)
+
+
+def _whole(values: Sequence[int]) -> Tensor:
+    return torch.tensor(values, dtype=torch.int64)
+
+
+def _real(values: Sequence[float]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float32)
