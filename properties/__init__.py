@@ -10,6 +10,9 @@ catch. A suite is a set of laws: `suite + (law,)`, `suite - {"name"}`.
 
 from .aggregate_laws import aggregate_laws as aggregate_laws
 from .aggregate_mutants import Reduction as Reduction
+from .attempt_laws import attempt_laws as attempt_laws
+from .attempt_laws import codec_laws as codec_laws
+from .attempt_mutants import Trying as Trying
 from .batch_families import own_crediting as own_crediting
 from .batch_families import own_packer as own_packer
 from .canonical_laws import Renaming as Renaming
@@ -66,6 +69,8 @@ from .mdps import tabular_mdps as tabular_mdps
 from .micro_batch_laws import micro_batch_laws as micro_batch_laws
 from .micro_batch_mutants import Batching as Batching
 from .module_laws import module_laws as module_laws
+from .muon_laws import muon_laws as muon_laws
+from .muon_mutants import Turning as Turning
 from .order_laws import order_laws as order_laws
 from .packing_laws import packing_laws as packing_laws
 from .packing_mutants import Packer as Packer

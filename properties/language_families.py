@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.language import parsers, protocol, requests
+from ..core.language import attempt, parsers, protocol, requests, transcribe
+from ..core.language.codec import byte_codec
 from ..core.language.zorplex import zorplex
-from . import protocol_mutants, request_mutants, zorplex_mutants
+from . import attempt_mutants, protocol_mutants, request_mutants, zorplex_mutants
+from .attempt_laws import attempt_laws, codec_laws
+from .attempt_mutants import Trying
 from .law import Subject, Suite
 from .parser_laws import parser_laws
 from .parser_mutants import Reading
@@ -41,11 +44,18 @@ def own_asking() -> Asking:
     return Asking(requests.task_keys, requests.expand, requests.repeat, requests.rollouts)
 
 
+def own_trying() -> Trying:
+    """Our own attempts and transcripts."""
+    return Trying(attempt.begin_attempt, attempt.hear, transcribe.transcripts)
+
+
 def language_families() -> list[tuple[Suite, Subject, Edits]]:
     """Suites, subjects and more edits."""
     return [
         (parser_laws(), own_reading(), {}),
         (protocol_laws(), own_turns(), protocol_mutants.MUTANTS),
         (request_laws(), own_asking(), request_mutants.MUTANTS),
+        (attempt_laws(), own_trying(), attempt_mutants.MUTANTS),
+        (codec_laws(), byte_codec(), {}),
         (zorplex_laws(), zorplex, zorplex_mutants.MUTANTS),
     ]

@@ -78,6 +78,7 @@ from .machine_laws import machine_laws
 from .machine_mutants import fetcher
 from .masked_loss_laws import masked_loss_laws
 from .module_laws import module_laws
+from .optimizer_families import optimizer_families
 from .order_laws import order_laws
 from .policy_laws import policy_laws
 from .probe_laws import probe_laws
@@ -195,6 +196,10 @@ def _batches() -> list[Family]:
     return [Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in batch_families()]
 
 
+def _optimizers() -> list[Family]:
+    return [Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in optimizer_families()]
+
+
 def _learner(model: ActorCritic) -> Algorithm:
     return a2c(model, adam(0.01), entropy_coefficient=0.0)
 
@@ -228,4 +233,4 @@ def _effects() -> list[Family]:
 def families() -> tuple[Family, ...]:
     """Every suite of this package with a subject and its mutants."""
     agents = _steps_and_folds() + _worlds() + _objectives() + _token_objectives() + _learners() + _effects()
-    return tuple(agents + _logic() + _provers() + _transcripts() + _batches() + _languages())
+    return tuple(agents + _logic() + _provers() + _transcripts() + _batches() + _optimizers() + _languages())

@@ -26,7 +26,7 @@ from ..transcript import (
 )
 from ..transcript_calls import begin_call, end_call, ended, next_turn
 from . import events, world
-from .attempt import Attempt, Heard, Said, Told
+from .attempt import Attempt, Heard, Piece, Said, Told
 
 FINISH = {events.STOP: STOP, events.LENGTH: LENGTH, events.TOOL_CALL: TOOL_CALL, events.ABORT: ABORT}
 REASONS = {world.ENV: ENV, world.MAX_STEPS: MAX_STEPS, world.MAX_SEQ_LEN: MAX_SEQ_LEN}
@@ -57,6 +57,7 @@ def transcripts(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) 
         written = _told(written, several, turns)
         written = _heard(written, [one.heard for one in several])
         turns = [_turn(one, turn) for one, turn in zip(several, turns, strict=True)]
+    written = _turned(written, [attempt.episode.turn - turn for attempt, turn in zip(attempts, turns, strict=True)])
     last = [attempt.episode.steps[-1:] for attempt in attempts]
     reasons = [attempt.end.reason if isinstance(attempt.end, world.Truncated) else "" for attempt in attempts]
     cut = [bool(reason) or any(step.truncated for step in steps) for reason, steps in zip(reasons, last, strict=True)]
@@ -89,18 +90,23 @@ def rounds(attempt: Attempt[Any]) -> tuple[Round, ...]:
 
 def _told(written: Transcript, several: Sequence[Round], turns: Sequence[int]) -> Transcript:
     """Appends what models were told, each in its turn; `turns` env steps lay behind each model before."""
-    ahead = [_turn(one, turn) - turn for one, turn in zip(several, turns, strict=True)]
-    for number in range(max(ahead, default=0)):
-        written = select(_whole(ahead) > number, next_turn(written), written)
+    written = _turned(written, [_turn(one, turn) - turn for one, turn in zip(several, turns, strict=True)])
     ids = [tuple(chain.from_iterable(piece.ids for piece in one.told)) for one in several]
     sources = [tuple(chain.from_iterable((piece.source,) * len(piece.ids) for piece in one.told)) for one in several]
     return append_context(written, _padded(ids, 0), _whole([len(one) for one in ids]), _padded(sources, USER))
 
 
+def _turned(written: Transcript, ahead: Sequence[int]) -> Transcript:
+    """So many env steps later, row by row."""
+    for number in range(max(ahead, default=0)):
+        written = select(_whole(ahead) > number, next_turn(written), written)
+    return written
+
+
 def _turn(one: Round, before: int) -> int:
     """How many env steps lie behind a model in this round."""
-    last = (one.heard.turn,) if isinstance(one.heard, Heard) else ()
-    return max(before, *last, *(piece.turn for piece in one.told))
+    pieces: tuple[Piece, ...] = (*one.told, one.heard) if isinstance(one.heard, Heard) else one.told
+    return max([before, *(piece.turn for piece in pieces)])
 
 
 def _heard(written: Transcript, several: Sequence[Heard | tuple[()]]) -> Transcript:
