@@ -42,6 +42,8 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
             "accelerate==1.15.0",
             "datasets==5.2.0",
             "tokenizers==0.23.3",
+            "attrs==26.1.0",  # this and the next for our own package, in examples/trl_grpo.py
+            "tensordict==0.15.3",
         ),
     ),
 }

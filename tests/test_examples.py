@@ -3,6 +3,8 @@
 import ast
 import importlib.util
 import math
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -160,3 +162,24 @@ def test_a_gymnasium_world_trains() -> None:
 def test_a_gymnasium_world_is_solved() -> None:
     last = [row["episode_return"] for row in gymnasium_ppo.learn()[-10:]]
     assert np.mean(last) > CARTPOLE_IS_SOLVED
+
+
+# --- our losses in somebody else's trainer ---
+
+
+@pytest.mark.slow
+def test_trls_trainer_learns_with_our_loss_what_it_learns_with_its_own() -> None:
+    python = FOLDER.parent / ".peers" / "trl" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("TRL's environment is not here; make it with python -m benchmarks.environments trl")
+    told = subprocess.run(
+        [str(python), str(FOLDER / "trl_grpo.py")],
+        env={**os.environ, "PYTHONPATH": str(FOLDER.parent / ".links")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    figures = dict(part.rsplit(" ", 1) for part in told.stdout.splitlines()[-1].split(", "))
+    assert float(figures["reward after"]) > float(figures["reward before"]) + 0.5
+    assert float(figures["weights apart"]) < 1e-5
