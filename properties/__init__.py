@@ -35,6 +35,8 @@ from .corrupt_laws import corrupt_laws as corrupt_laws
 from .corruptions_laws import corruptions_laws as corruptions_laws
 from .credit_laws import credit_laws as credit_laws
 from .credit_mutants import Crediting as Crediting
+from .demonstration_laws import demonstration_laws as demonstration_laws
+from .demonstration_mutants import Showing as Showing
 from .derive_laws import derive_laws as derive_laws
 from .env_laws import env_laws as env_laws
 from .env_laws import env_suite as env_suite
@@ -110,7 +112,9 @@ from .strategies import smooth as smooth
 from .streams import Stream as Stream
 from .streams import discounted as discounted
 from .streams import streams as streams
+from .supervised_laws import supervised_laws as supervised_laws
 from .table_policy import table_policy as table_policy
+from .text_env_laws import text_env_laws as text_env_laws
 from .token_gae_laws import token_gae_laws as token_gae_laws
 from .token_log_prob_laws import token_log_prob_laws as token_log_prob_laws
 from .token_loss_laws import as_token_loss as as_token_loss

@@ -6,9 +6,10 @@ from typing import Any
 from ..core.language import attempt, parsers, protocol, requests, transcribe
 from ..core.language.codec import byte_codec
 from ..core.language.zorplex import zorplex
-from . import attempt_mutants, protocol_mutants, request_mutants, zorplex_mutants
+from . import attempt_mutants, protocol_mutants, request_mutants, text_env_mutants, zorplex_mutants
 from .attempt_laws import attempt_laws, codec_laws
 from .attempt_mutants import Trying
+from .language_strategies import MOVES, Ledger, ledger, ledger_parser
 from .law import Subject, Suite
 from .parser_laws import parser_laws
 from .parser_mutants import Reading
@@ -16,6 +17,7 @@ from .protocol_laws import protocol_laws
 from .protocol_mutants import Turns
 from .request_laws import request_laws
 from .request_mutants import Asking
+from .text_env_laws import text_env_laws
 from .zorplex_laws import zorplex_laws
 
 Edits = Mapping[str, Callable[[Any], Any]]
@@ -49,6 +51,11 @@ def own_trying() -> Trying:
     return Trying(attempt.begin_attempt, attempt.hear, transcribe.transcripts)
 
 
+def own_world_laws() -> Suite:
+    """The laws of worlds of text, for the ledger."""
+    return text_env_laws(ledger_parser(), *MOVES.values(), classes=(Ledger,), tools=("sum", ""))
+
+
 def language_families() -> list[tuple[Suite, Subject, Edits]]:
     """Suites, subjects and more edits."""
     return [
@@ -57,5 +64,6 @@ def language_families() -> list[tuple[Suite, Subject, Edits]]:
         (request_laws(), own_asking(), request_mutants.MUTANTS),
         (attempt_laws(), own_trying(), attempt_mutants.MUTANTS),
         (codec_laws(), byte_codec(), {}),
+        (own_world_laws(), ledger(), text_env_mutants.MUTANTS),
         (zorplex_laws(), zorplex, zorplex_mutants.MUTANTS),
     ]

@@ -8,7 +8,7 @@ from hypothesis.strategies import SearchStrategy
 
 from ..core import keys
 from ..core.keys import Key
-from ..core.language.parsers import Answer, Call, answer, either, tool_call
+from ..core.language.parsers import Answer, Call, Parser, answer, either, tool_call
 from ..core.language.protocol import Protocol, protocol
 from ..core.language.world import Outcome, TextEnv
 
@@ -101,11 +101,9 @@ class Options:
 
     def protocol(self) -> Protocol[int, Ledger]:
         """The protocol of the ledger world with these options."""
-        world = TextEnv(1, _ledger_reset, _ledger_step, {PEEK: _peek})
-        parser = either(answer(reward=PAID), tool_call([ADD, PEEK], reward=CALLED, penalty=PENALTY))
         return protocol(
-            world,
-            parser,
+            ledger(),
+            ledger_parser(),
             system="Add.",
             max_steps=self.max_steps,
             tool_budget=self.tool_budget,
@@ -116,6 +114,16 @@ class Options:
 
 Move = tuple[str, str]  # what is done (a key of MOVES), and why the model call ended
 Script = tuple[Options, list[Move]]
+
+
+def ledger() -> TextEnv[int, Ledger]:
+    """The ledger world: ADD notes a number, an answer ends the episode, PEEK tells the sum."""
+    return TextEnv(1, _ledger_reset, _ledger_step, {PEEK: _peek})
+
+
+def ledger_parser() -> Parser:
+    """What completions mean in the ledger world."""
+    return either(answer(reward=PAID), tool_call([ADD, PEEK], reward=CALLED, penalty=PENALTY))
 
 
 def options() -> SearchStrategy[Options]:

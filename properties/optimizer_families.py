@@ -1,13 +1,18 @@
-"""The suites about optimisers, each beside a subject that obeys it and edits beyond those its laws name themselves."""
+"""The suites about optimisers and what is learnt from demonstrations, each beside a subject that obeys it and edits beyond those its laws name themselves."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..algorithms.supervised import cross_entropy
+from ..core.language import demonstrations
 from ..core.muon import muon, orthogonal
-from . import muon_mutants
+from . import demonstration_mutants, muon_mutants, supervised_mutants
+from .demonstration_laws import demonstration_laws
+from .demonstration_mutants import Showing
 from .law import Subject, Suite
 from .muon_laws import muon_laws
 from .muon_mutants import Turning
+from .supervised_laws import supervised_laws
 
 Edits = Mapping[str, Callable[[Any], Any]]
 
@@ -17,6 +22,15 @@ def own_muon() -> Turning:
     return Turning(muon, orthogonal)
 
 
+def own_showing() -> Showing:
+    """Our own demonstrations."""
+    return Showing(demonstrations.script, demonstrations.demonstrate)
+
+
 def optimizer_families() -> list[tuple[Suite, Subject, Edits]]:
     """Suites, subjects and more edits."""
-    return [(muon_laws(), own_muon(), muon_mutants.MUTANTS)]
+    return [
+        (muon_laws(), own_muon(), muon_mutants.MUTANTS),
+        (supervised_laws(), cross_entropy, supervised_mutants.MUTANTS),
+        (demonstration_laws(), own_showing(), demonstration_mutants.MUTANTS),
+    ]

@@ -1,0 +1,166 @@
+"""Demonstrations of zorplex tasks, some of them wrong on purpose: what a model learns a part of a skill from.
+
+A model that only ever saw right ones would leave nothing to reinforce. Each wrong one shows one way to fail, so that a model
+begins with all of them in what it samples. What tools reply comes from the world itself, through the turn protocol.
+"""
+
+from collections.abc import Callable
+
+from .. import keys
+from ..errors import ChoiceError, message
+from ..keys import Key
+from .attempt import Attempt, Said, begin_attempt, hear
+from .codec import Codec, Ids
+from .parsers import Call
+from .protocol import Protocol
+from .requests import Rollout
+from .tasks import Task, follow
+from .zorplex import FETCH, GETKEY, LOOKUP, Play, Zorplex, reply
+
+Texts = tuple[str, ...]
+SPAM = 8  # calls of a demonstration that only calls, unless the episode ends before
+
+
+def right_calls(params: Zorplex, task: Task) -> Texts:
+    """The calls of the shortest solution, in order.
+
+    >>> from .tasks import simple, two_syllables
+    >>> from .zorplex import zorplex
+    >>> right_calls(zorplex("simple").params, simple(two_syllables(), keys.key(0)))
+    ('LOOKUP[quomun]',)
+    """
+    words = params.vocabulary.words
+    if task.kind == "multi_step":
+        (word,) = task.asked
+        return f"{GETKEY}[{word}]", f"{FETCH}[{reply(params, task, Call(GETKEY, word))[0]}]"
+    if task.kind == "recursive":
+        return tuple(f"{LOOKUP}[{words[number]}]" for number in follow(task.links, words.index(task.asked[0])))
+    return tuple(f"{LOOKUP}[{word}]" for word in task.asked)
+
+
+def right(params: Zorplex, task: Task, key: Key) -> Texts:
+    """The shortest solution, and the answer.
+
+    >>> from .tasks import simple, two_syllables
+    >>> from .zorplex import zorplex
+    >>> right(zorplex("simple").params, simple(two_syllables(), keys.key(0)), keys.key(1))
+    ('LOOKUP[quomun]', '[ANSWER] 1')
+    """
+    del key
+    return *right_calls(params, task), f"[ANSWER] {task.answer}"
+
+
+def wrong_format(params: Zorplex, task: Task, key: Key) -> Texts:
+    """The right calls, and then the result without the tag that makes it an answer.
+
+    >>> from .tasks import simple, two_syllables
+    >>> from .zorplex import zorplex
+    >>> wrong_format(zorplex("simple").params, simple(two_syllables(), keys.key(0)), keys.key(1))
+    ('LOOKUP[quomun]', '1')
+    """
+    del key
+    return *right_calls(params, task), str(task.answer)
+
+
+def spam(params: Zorplex, task: Task, key: Key) -> Texts:
+    """Calls of the tool that is asked first, for words of the task, again and again.
+
+    >>> from .tasks import simple, two_syllables
+    >>> from .zorplex import zorplex
+    >>> set(spam(zorplex("simple").params, simple(two_syllables(), keys.key(0)), keys.key(1)))
+    {'LOOKUP[quomun]'}
+    """
+    tool = GETKEY if task.kind == "multi_step" else LOOKUP
+    picked = map(int, keys.randint(key, (SPAM,), 0, len(task.asked)))
+    return tuple(f"{tool}[{task.asked[which]}]" for which in picked)
+
+
+def guess(params: Zorplex, task: Task, key: Key) -> Texts:
+    """An answer at once, drawn from 0 to the largest that a sum of the task's values could be.
+
+    >>> from .tasks import simple, two_syllables
+    >>> from .zorplex import zorplex
+    >>> guess(zorplex("simple").params, simple(two_syllables(), keys.key(0)), keys.key(1))
+    ('[ANSWER] 5',)
+    """
+    most = len(task.asked) * max(abs(value) for value in task.values)
+    return (f"[ANSWER] {int(keys.randint(key, (), 0, most + 1))}",)
+
+
+def wrong_answer(params: Zorplex, task: Task, key: Key) -> Texts:
+    """The right calls, and an answer that is off by one to three.
+
+    >>> from .tasks import simple, two_syllables
+    >>> from .zorplex import zorplex
+    >>> wrong_answer(zorplex("simple").params, simple(two_syllables(), keys.key(0)), keys.key(1))
+    ('LOOKUP[quomun]', '[ANSWER] 4')
+    """
+    size, sign = map(int, keys.randint(key, (2,), 0, 6))
+    off = 1 + size % 3
+    below = sign % 2 == 1 and (task.answer >= off or task.answer < 0)
+    return *right_calls(params, task), f"[ANSWER] {task.answer - off if below else task.answer + off}"
+
+
+WRONG: dict[str, Callable[[Zorplex, Task, Key], Texts]] = {
+    "wrong_format": wrong_format,
+    "spam": spam,
+    "guess": guess,
+    "wrong_answer": wrong_answer,
+}
+
+
+def script(params: Zorplex, task: Task, key: Key, *, skill: float) -> Texts:
+    """What a demonstrator says, call by call: `right` with probability `skill`, else one of `WRONG`, all alike likely.
+
+    Raises: ChoiceError.
+
+    >>> from .tasks import simple, two_syllables
+    >>> from .zorplex import zorplex
+    >>> script(zorplex("simple").params, simple(two_syllables(), keys.key(0)), keys.key(1), skill=1.0)
+    ('LOOKUP[quomun]', '[ANSWER] 1')
+    """
+    if not 0.0 <= skill <= 1.0:
+        raise ChoiceError(message("script: skill", got=skill, wanted="from 0 to 1", remedy="give a probability"))
+    whether, which, rest = keys.split(key, 3)
+    ways = tuple(WRONG.values())
+    number = int(keys.randint(which, (), 0, len(ways)))
+    way = right if bool(keys.bernoulli(whether, skill)) else ways[number]
+    return way(params, task, rest)
+
+
+def demonstrate(
+    protocol: Protocol[Zorplex, Play],
+    codec: Codec,
+    spell: Callable[[str], Ids],
+    rollout: Rollout,
+    key: Key,
+    *,
+    skill: float,
+    capacity: int,
+    max_new_tokens: int,
+) -> Attempt[Play]:
+    """The attempt that a demonstrator makes: what `script` says, its last text again until the episode ends.
+
+    `spell(text)` gives the ids of a completion, its stop token among them. Their log-probs are 0 and their version is 0, as
+    nobody drew them. A text that finds no room is left out, and the attempt stays open. Raises: ChoiceError.
+
+    >>> from .codec import END, byte_codec
+    >>> from .protocol import protocol
+    >>> from .requests import Request, rollouts
+    >>> from .zorplex import zorplex, zorplex_parser
+    >>> rules = protocol(zorplex("simple"), zorplex_parser(), max_steps=4)
+    >>> rollout = rollouts(Request(id=0, group=0, task=(0, 0), sampling=(0, 0)))[0]
+    >>> room = {"capacity": 99, "max_new_tokens": 32}
+    >>> spell = lambda text: (*text.encode(), END)
+    >>> demonstrate(rules, byte_codec(), spell, rollout, keys.key(0), skill=1.0, **room).episode.world.reward.correct
+    1.0
+    """
+    attempt = begin_attempt(protocol, codec, rollout, capacity=capacity, max_new_tokens=max_new_tokens)
+    texts = script(protocol.env.params, attempt.episode.world.task, key, skill=skill)
+    for number in range(protocol.max_steps):
+        ids = spell(texts[min(number, len(texts) - 1)])
+        if len(ids) > attempt.room:
+            break
+        zeros = (0,) * len(ids)
+        attempt = hear(protocol, codec, attempt, Said(ids=ids, log_probs=tuple(map(float, zeros)), versions=zeros))
+    return attempt
