@@ -26,7 +26,7 @@ class CausalModel:
     for "each sees itself and what precedes it", or bool [B, L, L], query by key. Tokens behind a row's end change nothing
     before it.
     `head(params, hidden [*, H]) -> logits [*, V]`, where those at t speak of token t + 1.
-    `begin(params, rows, capacity) -> cache`, an empty one.
+    `begin(params, rows, capacity) -> cache`, an empty one; its tensors are [rows, capacity, ...].
     `extend(params, cache, tokens [B, Q], position [B]) -> (hidden [B, Q, H], cache)`: row b's tokens stand at position_b,
     position_b + 1, ...; each sees itself and what the cache holds before it. What stands in the cache at or behind a row's
     position is never seen, and is written over: to go back, pass a smaller position. position + Q is at most the capacity.

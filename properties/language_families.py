@@ -9,6 +9,7 @@ from ..core.language.zorplex import zorplex
 from . import attempt_mutants, protocol_mutants, request_mutants, text_env_mutants, zorplex_mutants
 from .attempt_laws import attempt_laws, codec_laws
 from .attempt_mutants import Trying
+from .decode_families import decode_families
 from .language_strategies import MOVES, Ledger, ledger, ledger_parser
 from .law import Subject, Suite
 from .parser_laws import parser_laws
@@ -64,6 +65,7 @@ def language_families() -> list[tuple[Suite, Subject, Edits]]:
         (request_laws(), own_asking(), request_mutants.MUTANTS),
         (attempt_laws(), own_trying(), attempt_mutants.MUTANTS),
         (codec_laws(), byte_codec(), {}),
+        *decode_families(),
         (own_world_laws(), ledger(), text_env_mutants.MUTANTS),
         (zorplex_laws(), zorplex, zorplex_mutants.MUTANTS),
     ]

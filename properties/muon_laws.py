@@ -1,5 +1,6 @@
 """Laws of Muon; the subject is `Turning`: muon(learning_rate, **numbers) -> Optimizer, and orthogonal(matrix)."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -120,7 +121,7 @@ def _after(subject: Turning, push: Push, gradients: Tensor, **numbers: float) ->
 
 def _sized(push: Push) -> float:
     rows, columns = push.param.shape
-    return push.rate * max(1.0, rows / columns) ** 0.5
+    return push.rate * math.sqrt(max(1.0, rows / columns))
 
 
 def _memory() -> Law:

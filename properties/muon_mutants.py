@@ -75,7 +75,8 @@ def sees_size(subject: Turning) -> Turning:
     """Keeps some of the gradient's size, as an iteration does that divides by too little."""
 
     def orthogonal(matrix: Tensor, **given: Any) -> Tensor:
-        return subject.orthogonal(matrix, **given) * (1.0 + 0.1 * torch.tanh(matrix.abs().amax() / 8.0))
+        kept: Tensor = subject.orthogonal(matrix, **given) * (1.0 + 0.1 * torch.tanh(matrix.abs().amax() / 8.0))
+        return kept
 
     return evolve(subject, orthogonal=orthogonal)
 
@@ -84,7 +85,8 @@ def normalized_only(subject: Turning) -> Turning:
     """Divides by the norm and iterates no further."""
 
     def orthogonal(matrix: Tensor, **given: Any) -> Tensor:
-        return matrix / torch.linalg.vector_norm(matrix).clamp_min(1e-7)
+        short: Tensor = matrix / torch.linalg.vector_norm(matrix).clamp_min(1e-7)
+        return short
 
     return evolve(subject, orthogonal=orthogonal)
 

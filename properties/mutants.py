@@ -78,6 +78,7 @@ from .machine_laws import machine_laws
 from .machine_mutants import fetcher
 from .masked_loss_laws import masked_loss_laws
 from .module_laws import module_laws
+from .moving_families import moving_families
 from .optimizer_families import optimizer_families
 from .order_laws import order_laws
 from .policy_laws import policy_laws
@@ -87,6 +88,7 @@ from .recycle_laws import recycle_laws
 from .recycle_mutants import Recycling
 from .return_laws import lambda_return_laws, vtrace_laws
 from .scan_laws import scan_laws
+from .scheduling_families import scheduling_families
 from .step_laws import step_laws
 from .step_mutants import running_total, totals
 from .strategies import dyadic, smooth
@@ -227,6 +229,8 @@ def _effects() -> list[Family]:
     return [
         Family(checkpoint_laws(), own_store(), _edits(checkpoint_mutants.MUTANTS)),
         Family(machine_laws(), fetcher()),
+        *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in moving_families()),
+        *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in scheduling_families()),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The suites about optimisers and what is learnt from demonstrations, each beside a subject that obeys it and edits beyond those its laws name themselves."""
+"""The suites about optimisers and demonstrations, each beside a subject that obeys it and further edits."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -106,7 +106,7 @@ def _parts() -> Law:
         counts = said.mask.sum(-1)
         seen("rows of different counts", len(set(counts.tolist())) > 1)
         model, number = bigram(SIZE), int(counts.sum())
-        rows = zip(said.token.split(1), said.mask.split(1), strict=True)
+        rows = zip(said.token[:, None], said.mask[:, None], strict=True)
         parts = [subject(model, said.table, *row, denominator=number) for row in rows]
         wanted = subject(model, said.table, said.token, said.mask)
         same("the rows, one by one", torch.stack(parts).sum(), wanted, ROUNDING)

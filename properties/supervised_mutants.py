@@ -35,7 +35,7 @@ def by_row(subject: Entropy) -> Entropy:
     """Takes the mean of the rows' means."""
 
     def entropy(model: Any, params: Any, token: Tensor, mask: Tensor, **given: Any) -> Tensor:
-        rows = zip(token.split(1), mask.split(1), strict=True)
+        rows = zip(token[:, None], mask[:, None], strict=True)
         means = [subject(model, params, *row) for row in rows]
         return torch.stack(means).mean() if not given else subject(model, params, token, mask, **given)
 
@@ -49,7 +49,8 @@ def unnormalized(subject: Entropy) -> Entropy:
         logits = model.head(params, model.apply(params, token, (), ()))
         chosen = torch.nn.functional.pad(logits[:, :-1].gather(-1, token[:, 1:, None])[..., 0], (1, 0))
         count = given.get("denominator", mask.sum().clamp(min=1))
-        return -torch.where(mask, chosen, 0.0).sum() / count
+        total: Tensor = -torch.where(mask, chosen, 0.0).sum() / count
+        return total
 
     return entropy
 

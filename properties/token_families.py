@@ -15,6 +15,7 @@ from .aggregate_mutants import Reduction
 from .group_laws import group_laws
 from .importance_laws import importance_laws
 from .law import Subject, Suite
+from .learner_families import learner_families
 from .token_loss_laws import as_token_loss, token_loss_laws
 
 Edits = Mapping[str, Callable[[Any], Any]]
@@ -43,4 +44,5 @@ def token_families() -> list[tuple[Suite, Subject, Edits]]:
         *[(aggregate_laws(WEIGHTS[name]), one, aggregate_mutants.MUTANTS) for name, one in reductions.items()],
         *[(suite, loss, token_loss_mutants.MUTANTS) for suite, loss in losses],
         *[(suite, weighting, importance_mutants.MUTANTS) for suite, weighting in weights],
+        *learner_families(),
     ]

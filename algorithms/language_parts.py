@@ -1,0 +1,122 @@
+"""The small functions objectives are put together from: reductions by counts of the whole, bounds of ratios, dual clips."""
+
+import torch
+from torch import Tensor
+
+from ..core.errors import choose
+from . import token_losses
+from .aggregate import constant_length, sequence_mean, sequence_sum_mean, token_mean
+from .hyperparameters import Number, check_number
+from .language_loss import Outside, Reduction, TokenLoss
+from .masking import mean_of_tokens, neutral
+from .policy_losses import policy_gradient
+from .token_batch import Counts
+from .token_losses import Clip
+
+
+def clipped_ratio(clip: Clip) -> TokenLoss:
+    """`token_clip` as the loss of an objective.
+
+    >>> one, mask = torch.ones(1, 1), torch.ones(1, 1, dtype=torch.bool)
+    >>> clipped_ratio(0.5)(one, 0 * one, one, mask)
+    tensor([[-1.5000]])
+    """
+
+    def loss(log_prob: Tensor, anchor: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        return token_losses.token_clip(log_prob, anchor, advantage, mask, clip=clip)
+
+    return loss
+
+
+def log_prob_gradient(log_prob: Tensor, anchor: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+    """-A log p where the token counts, whatever the anchor: `policy_gradient`. All [N, L] -> [N, L].
+
+    >>> mask = torch.tensor([[True, False]])
+    >>> log_prob_gradient(torch.tensor([[-2.0, torch.nan]]), torch.zeros(1, 2), torch.ones(1, 2), mask)
+    tensor([[2., 0.]])
+    """
+    return torch.where(mask, policy_gradient(*neutral(mask, log_prob, advantage)), 0.0)
+
+
+def dual_clipped(clip: Clip, *, c: Number = 3.0) -> TokenLoss:
+    """`dual_clip` as the loss of an objective: `attrs.evolve(grpo(), loss=dual_clipped(0.2))`.
+
+    >>> one, mask = torch.ones(1, 1), torch.ones(1, 1, dtype=torch.bool)
+    >>> dual_clipped(0.2)(9 * one, 0 * one, -one, mask)
+    tensor([[3.]])
+    """
+
+    def loss(log_prob: Tensor, anchor: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        return token_losses.dual_clip(log_prob, anchor, advantage, mask, clip=clip, c=c)
+
+    return loss
+
+
+def by_token(loss: Tensor, mask: Tensor, counts: Counts) -> Tensor:
+    """Every token of the whole batch weighs the same: `token_mean`.
+
+    >>> mask = torch.ones(1, 2, dtype=torch.bool)
+    >>> by_token(torch.tensor([[1.0, 3.0]]), mask, Counts(tokens=torch.tensor(4), sequences=torch.tensor(2)))
+    tensor(1.)
+    """
+    return token_mean(loss, mask, denominator=counts.tokens)
+
+
+def by_sequence(loss: Tensor, mask: Tensor, counts: Counts) -> Tensor:
+    """Every sequence of the whole batch weighs the same: `sequence_mean`.
+
+    >>> mask = torch.ones(1, 2, dtype=torch.bool)
+    >>> by_sequence(torch.tensor([[1.0, 3.0]]), mask, Counts(tokens=torch.tensor(4), sequences=torch.tensor(2)))
+    tensor(1.)
+    """
+    return sequence_mean(loss, mask, denominator=counts.sequences)
+
+
+def by_sequence_sum(loss: Tensor, mask: Tensor, counts: Counts) -> Tensor:
+    """The mean over sequences of the sums of their tokens: `sequence_sum_mean`.
+
+    >>> mask = torch.ones(1, 2, dtype=torch.bool)
+    >>> by_sequence_sum(torch.tensor([[1.0, 3.0]]), mask, Counts(tokens=torch.tensor(4), sequences=torch.tensor(2)))
+    tensor(2.)
+    """
+    return sequence_sum_mean(loss, mask, denominator=counts.sequences)
+
+
+def by_constant_length(length: Number) -> Reduction:
+    """The sum of tokens over sequences times `length`: `constant_length`. Raises: ChoiceError.
+
+    >>> mask = torch.ones(1, 2, dtype=torch.bool)
+    >>> two = Counts(tokens=torch.tensor(4), sequences=torch.tensor(2))
+    >>> by_constant_length(4)(torch.tensor([[1.0, 3.0]]), mask, two)
+    tensor(0.5000)
+    """
+    check_number("by_constant_length: length", length, 1.0)
+
+    def reduce(loss: Tensor, mask: Tensor, counts: Counts) -> Tensor:
+        return constant_length(loss, mask, length=length, denominator=counts.sequences * length)
+
+    return reduce
+
+
+def outside_of(clip: Clip, *, level: str = "token") -> Outside:
+    """Which tokens' ratios lie outside 1 - low .. 1 + high; at `level` "sequence" that of `gspo`. Raises: ChoiceError.
+
+    >>> outside_of((0.5, 1.0))(torch.tensor([[0.4, 1.0, 3.0]]).log(), torch.ones(1, 3, dtype=torch.bool))
+    tensor([[ True, False,  True]])
+    """
+    low, high = clip if isinstance(clip, tuple) else (clip, clip)
+    ratio_of = choose("outside_of: level", level, {"token": _token_ratio, "sequence": _sequence_ratio})
+
+    def outside(log_ratio: Tensor, mask: Tensor) -> Tensor:
+        ratio = ratio_of(log_ratio, mask)
+        return (ratio < 1 - low) | (ratio > 1 + high)
+
+    return outside
+
+
+def _token_ratio(log_ratio: Tensor, mask: Tensor) -> Tensor:
+    return log_ratio.exp()
+
+
+def _sequence_ratio(log_ratio: Tensor, mask: Tensor) -> Tensor:
+    return mean_of_tokens(log_ratio, mask)[..., None].exp().expand(mask.shape)

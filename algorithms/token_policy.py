@@ -1,0 +1,133 @@
+"""What a model says of tokens that are there already: log-probs, entropies, and the values of a head on its hidden states.
+
+The model reads whole sequences, padded or packed, and makes logits only where they are asked for, at `places`: of a
+conversation's tokens mostly a minority was sampled, and logits are what takes the room.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..core.causal import CausalModel
+from ..core.errors import ShapeError, message
+from ..core.networks import Linear
+from ..core.record import record, tensor
+from ..core.shapes import same_shape
+from .packing import Packing, pack, segment_mask, unpack
+
+
+@record
+class LearnerParams:
+    """All that is trained."""
+
+    policy: Any  # of the CausalModel
+    critic: Any = ()  # a Linear from its hidden states, or ()
+
+
+@record
+class Scores:
+    """What the model says, 0 where nothing was asked; column t is of token t, given those before it."""
+
+    log_prob: Tensor = tensor("* L", "float")
+    entropy: Tensor = tensor("* L", "float")  # of the distribution that token t was one of
+    values: Any = ()  # [* L] of what precedes token t; () without a critic
+    beyond: Any = ()  # [*] of what follows the last token
+
+
+@record
+class Layout:
+    """How sequences go through the model. Empty: a row each, and every token is scored."""
+
+    places: Any = ()  # int [P] of tokens to score, among all N x L; the first of a sequence scores 0
+    packing: Any = ()  # a Packing, or ()
+
+
+def value_head(model: CausalModel, like: Tensor) -> Linear:
+    """A head [H] -> [1] that says 0 everywhere, in the dtype and on the device of `like`.
+
+    Its own gradient is not 0, so that it learns at once; the model's is, until it has.
+
+    >>> from ..core.causal import CausalModel
+    >>> def none(*arguments):
+    ...     return torch.zeros(0)
+    >>> model = CausalModel(init=none, apply=none, head=none, begin=none, extend=none, vocabulary=2, width=3, window=4)
+    >>> value_head(model, torch.zeros(1)).weight.shape
+    torch.Size([3, 1])
+    """
+    return Linear(weight=like.new_zeros(model.width, 1), bias=like.new_zeros(1))
+
+
+def scored(
+    model: CausalModel,
+    params: LearnerParams,
+    token: Tensor,
+    length: Tensor,
+    temperature: Tensor,
+    *,
+    layout: Layout | tuple[()] = (),
+) -> Scores:
+    """Log-probs, entropies and values of tokens under a model.
+
+    log p_t = log softmax(logits_t-1 / temperature_t)[token_t],    H_t = -sum over v of p_v log p_v
+
+    The numbers of `token_log_probs`, computed at `layout.places` alone. In float32 or better.
+    Shapes: token int [N, L], length int [N], temperature [N, L] -> Scores [N]. Raises: ShapeError.
+
+    >>> from ..core.causal import CausalModel
+    >>> counts = CausalModel(init=lambda key: (), apply=lambda params, token, position, mask: F.one_hot(token, 2).float(),
+    ...                      head=lambda params, hidden: hidden.log(), begin=lambda *a: (), extend=lambda *a: (),
+    ...                      vocabulary=2, width=2, window=8)
+    >>> token = torch.tensor([[1, 1, 0]])
+    >>> scored(counts, LearnerParams(policy=()), token, torch.tensor([3]), torch.ones(1, 3)).log_prob
+    tensor([[0., 0., -inf]])
+    """
+    same_shape("scored", token=token, temperature=temperature)
+    if token.ndim != 2 or length.shape != token.shape[:1]:
+        got, wanted = (list(token.shape), list(length.shape)), "[N, L] and [N]"
+        raise ShapeError(
+            message("scored: token and length", got=got, wanted=wanted, remedy="give sequences a row each")
+        )
+    layout = Layout() if isinstance(layout, tuple) else layout
+    hidden = _hidden(model, params.policy, token, layout.packing)
+    log_prob, entropy = _scores(model, params.policy, hidden, token, temperature, layout)
+    if not isinstance(params.critic, Linear):
+        return Scores(log_prob=log_prob, entropy=entropy)
+    after = (hidden @ params.critic.weight)[..., 0] + params.critic.bias
+    after = unpack(layout.packing, after) if isinstance(layout.packing, Packing) else after
+    beyond = after.gather(-1, (length - 1).clamp(min=0)[:, None])[:, 0]
+    return Scores(log_prob=log_prob, entropy=entropy, values=F.pad(after, (1, 0))[:, :-1], beyond=beyond)
+
+
+def _hidden(model: CausalModel, policy: Any, token: Tensor, packing: Any) -> Tensor:
+    """[N, L, H], or of the rows [R, K, H] that sequences are packed in."""
+    if not isinstance(packing, Packing):
+        return model.apply(policy, token, (), ())
+    return model.apply(policy, pack(packing, token), packing.position, segment_mask(packing.segment))
+
+
+def _scores(
+    model: CausalModel, policy: Any, hidden: Tensor, token: Tensor, temperature: Tensor, layout: Layout
+) -> tuple[Tensor, Tensor]:
+    width = token.shape[1]
+    everywhere = isinstance(layout.places, tuple)
+    places = torch.arange(token.numel(), device=token.device) if everywhere else layout.places
+    first = places % width == 0  # nothing stands before it
+    before = torch.where(first, places, places - 1)
+    if isinstance(layout.packing, Packing):
+        before = layout.packing.target.flatten()[before].clamp(min=0)
+    logits = model.head(policy, hidden.flatten(0, 1).index_select(0, before))
+    heat = temperature.flatten()[places]
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / heat[:, None]
+    told = torch.log_softmax(logits, -1)
+    found = told.gather(-1, token.flatten()[places][:, None])[:, 0]
+    # A logit of -inf has no share in the entropy, and must leave no NaN in its gradient.
+    entropy = -(told.exp() * told.clamp(min=torch.finfo(told.dtype).min)).sum(-1)
+    return _back(found, places, first, token), _back(entropy, places, first, token)
+
+
+def _back(found: Tensor, places: Tensor, first: Tensor, token: Tensor) -> Tensor:
+    """Numbers [P] at their places [N, L], and 0 elsewhere."""
+    blank = found.new_zeros(token.numel())
+    return blank.scatter(0, places, torch.where(first, 0.0, found)).reshape(token.shape)

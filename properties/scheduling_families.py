@@ -1,0 +1,24 @@
+"""The suites about asynchronous learning, each beside a subject that obeys it and edits beyond those its laws name."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import scheduler_mutants, staleness_mutants
+from .law import Subject, Suite
+from .numbered_laws import numbered_laws, own_filing
+from .scheduler_fault_laws import scheduler_fault_laws
+from .scheduler_laws import scheduler_laws
+from .scheduler_world import own_scheduling
+from .staleness_laws import own_aging, staleness_laws
+
+Edits = Mapping[str, Callable[[Any], Any]]
+
+
+def scheduling_families() -> list[tuple[Suite, Subject, Edits]]:
+    """One subject for each suite."""
+    return [
+        (staleness_laws(), own_aging(), staleness_mutants.MUTANTS),
+        (scheduler_laws(), own_scheduling(), scheduler_mutants.MUTANTS),
+        (scheduler_fault_laws(), own_scheduling(), {}),
+        (numbered_laws(), own_filing(), {}),
+    ]

@@ -1,0 +1,99 @@
+"""How the sequences of a batch go through a model: which together, in columns how wide, or packed into which rows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from ..algorithms.micro_batches import Batch, check_lengths, micro_batches, padded_tokens
+from ..algorithms.packing import packed_rows, packing
+from ..algorithms.token_policy import Layout
+from ..core.record import replace
+from ..core.transcript import TOKEN_BLANKS, Transcript
+from ..core.tree import tree_map
+
+LEAST_WIDTH = 16  # compiled programs see widths that are this or twice, four times, ... as much
+
+
+@frozen
+class Part:
+    """Some sequences that go through the model together."""
+
+    rows: Batch
+    width: int  # of their columns
+    cost: int  # tokens that the model reads, padding included
+    packing: Any = ()
+
+    def layout(self, mask: Tensor) -> Layout:
+        """How the sequences are laid out and, where the mask [n, width] is true, scored."""
+        device = mask.device
+        return Layout(
+            places=mask.flatten().nonzero()[:, 0], packing=tree_map(lambda leaf: leaf.to(device), self.packing)
+        )
+
+
+def padded_parts(lengths: Sequence[int], rows: Sequence[int], budget: int) -> list[Part]:
+    """Sequences of like lengths together, a row each: those of the `rows`, of lengths that all are told.
+
+    Raises: ChoiceError for one that is longer than the budget.
+
+    >>> [part.rows for part in padded_parts([2, 9, 5], [0, 1, 2], budget=10)]
+    [(1,), (2, 0)]
+    """
+    own = [max(1, lengths[row]) for row in rows]
+    batches = micro_batches(own, budget)
+    return [Part(tuple(rows[i] for i in one), own[one[0]], padded_tokens(own, [one])) for one in batches]
+
+
+def packed_parts(lengths: Sequence[int], rows: Sequence[int], budget: int, capacity: int) -> list[Part]:
+    """Several sequences in a row of `capacity`, or of the longest one's length where that is more.
+
+    Raises: ChoiceError for one that is longer than the budget.
+
+    >>> [(part.rows, part.cost) for part in packed_parts([2, 9, 5], [0, 1, 2], budget=20, capacity=8)]
+    [((1, 2, 0), 18)]
+    """
+    own = [max(1, lengths[row]) for row in rows]
+    check_lengths("packed_parts", own, budget, "raise the budget, or cut the sequence first")
+    capacity = max(capacity, *own)
+    full = packed_rows(own, capacity)
+    each = max(1, budget // capacity)
+    found = []
+    for start in range(0, len(full), each):
+        some = [i for row in full[start : start + each] for i in row]
+        width = max(own[i] for i in some)
+        where = packing([own[i] for i in some], capacity, width=width)
+        found.append(Part(tuple(rows[i] for i in some), width, where.segment.numel(), where))
+    return found
+
+
+def in_a_list(part: Part, budget: int, window: int) -> Part:
+    """The same with a width of which there are few; its number of rows follows from the budget.
+
+    >>> in_a_list(Part((0, 1), 20, 40), budget=128, window=512).width
+    32
+    """
+    width = LEAST_WIDTH
+    while width < part.width:
+        width *= 2
+    width = min(width, max(part.width, window))
+    return Part(part.rows, width, width * max(budget // width, len(part.rows)))
+
+
+def trimmed(transcripts: Transcript, width: int) -> Transcript:
+    """Transcripts without the columns behind the first `width`, which must hold no token.
+
+    >>> from ..core.transcript import empty
+    >>> trimmed(empty(9, 1, id=torch.arange(2)), 4).token.shape
+    torch.Size([2, 4])
+    """
+    return replace(transcripts, **{name: getattr(transcripts, name)[..., :width] for name in TOKEN_BLANKS})
+
+
+def widened(column: Tensor, width: int) -> Tensor:
+    """A column [n, w] with `width` of them: cut, or filled with 0; [n] stays."""
+    if column.ndim < 2 or column.shape[1] >= width:
+        return column[:, :width] if column.ndim > 1 else column
+    return torch.cat([column, column.new_zeros(len(column), width - column.shape[1])], 1)
