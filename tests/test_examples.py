@@ -34,7 +34,9 @@ def load(name: str) -> Any:
 stranger_env = load("stranger_env")
 embed = load("embed")
 gymnasium_ppo = load("gymnasium_ppo")
+text_world = load("text_world")
 test_the_strangers_world_keeps_the_laws = stranger_env.test_lander
+test_the_world_of_text_keeps_the_laws = text_world.test_safe
 
 
 def as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +49,7 @@ def taken_from_purestep(name: str) -> set[str]:
     return {alias.name for node in imports for alias in node.names}
 
 
-@pytest.mark.parametrize("name", ["stranger_env", "embed", "gymnasium_ppo"])
+@pytest.mark.parametrize("name", ["stranger_env", "embed", "gymnasium_ppo", "text_world"])
 def test_an_example_says_how_to_run_it_and_runs_only_then(name: str) -> None:
     text = (FOLDER / f"{name}.py").read_text()
     assert f"python examples/{name}.py" in str(ast.get_docstring(ast.parse(text)))
@@ -162,6 +164,21 @@ def test_a_gymnasium_world_trains() -> None:
 def test_a_gymnasium_world_is_solved() -> None:
     last = [row["episode_return"] for row in gymnasium_ppo.learn()[-10:]]
     assert np.mean(last) > CARTPOLE_IS_SOLVED
+
+
+# --- a world of text ---
+
+
+def test_a_world_of_text_takes_less_than_sixty_lines() -> None:
+    tree = ast.parse((FOLDER / "text_world.py").read_text())
+    code = ast.unparse(ast.Module([node for node in tree.body if not isinstance(node, ast.Expr)], []))
+    assert len([line for line in code.splitlines() if line]) < 60
+
+
+@pytest.mark.slow
+def test_a_small_model_learns_to_use_the_tool_of_a_world_of_text() -> None:
+    before, after = text_world.main()
+    assert after > before + 0.3
 
 
 # --- our losses in somebody else's trainer ---
