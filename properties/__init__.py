@@ -102,6 +102,11 @@ from .proof_policy_laws import proof_policy_laws as proof_policy_laws
 from .protocol_laws import protocol_laws as protocol_laws
 from .protocol_mutants import Turns as Turns
 from .queue_laws import queue_laws as queue_laws
+from .reasoning_laws import reasoning_laws as reasoning_laws
+from .reasoning_mutants import Thinking as Thinking
+from .reasoning_schedule_laws import reasoning_schedule_laws as reasoning_schedule_laws
+from .reasoning_task_laws import reasoning_task_laws as reasoning_task_laws
+from .reasoning_task_mutants import Listing as Listing
 from .recycle_laws import recycle_laws as recycle_laws
 from .recycle_mutants import Recycling as Recycling
 from .report import Report as Report

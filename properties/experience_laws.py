@@ -80,7 +80,7 @@ def told(subject: Replaying, story: Story) -> tuple[list[Scene], dict[str, int]]
     shelf, version = subject.empty(CAPACITY), 0
     held: list[Sample] = []
     scenes: list[Scene] = []
-    counts = dict.fromkeys(("added", "overwritten", "expired", "consumed"), 0)
+    counts: dict[str, int] = dict.fromkeys(("added", "overwritten", "expired", "consumed"), 0)
     next_place = 0
     for add, count, onward, seed in story.acts:
         version += onward

@@ -16,6 +16,7 @@ from .parser_laws import parser_laws
 from .parser_mutants import Reading
 from .protocol_laws import protocol_laws
 from .protocol_mutants import Turns
+from .reasoning_families import reasoning_families
 from .request_laws import request_laws
 from .request_mutants import Asking
 from .text_env_laws import text_env_laws
@@ -68,4 +69,5 @@ def language_families() -> list[tuple[Suite, Subject, Edits]]:
         *decode_families(),
         (own_world_laws(), ledger(), text_env_mutants.MUTANTS),
         (zorplex_laws(), zorplex, zorplex_mutants.MUTANTS),
+        *reasoning_families(),
     ]

@@ -95,7 +95,8 @@ def entry_by_entry(subject: Turning) -> Turning:
     """Takes the sign of each entry, as Lion does; that is no function of the singular values."""
 
     def orthogonal(matrix: Tensor, **given: Any) -> Tensor:
-        return matrix.sign() / max(matrix.shape) ** 0.5
+        signs: Tensor = matrix.sign() / max(matrix.shape) ** 0.5
+        return signs
 
     return evolve(subject, orthogonal=orthogonal)
 

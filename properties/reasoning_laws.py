@@ -145,19 +145,26 @@ def _texts() -> Law:
 
 
 def _prompts() -> Law:
-    def check(thinking: Thinking, drawn: tuple[str, str, str], seen: Seen) -> None:
-        template, problem, summary = drawn
-        values = {"problem": problem, "curr_summary": summary}
-        seen("a name in braces in a text", "{curr_summary}" in problem)
-        seen("a backslash in a text", "\\" in problem)
-        pieces = re.split(r"\{(problem|curr_summary)\}", template)
-        wanted = "".join(values[piece] if place % 2 else piece for place, piece in enumerate(pieces))
-        same("the prompt", thinking.fill(template, values), wanted)
+    def check(thinking: Thinking, drawn: list[tuple[str, str, str]], seen: Seen) -> None:
+        for template, problem, summary in drawn:
+            values = {"problem": problem, "curr_summary": summary}
+            seen("a name in braces in a text", "{curr_summary}" in problem and "{problem}" in template)
+            seen("a backslash in a text", "\\" in problem)
+            pieces = re.split(r"\{(problem|curr_summary)\}", template)
+            wanted = "".join(values[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+            same("the prompt", thinking.fill(template, values), wanted)
 
     mutant = Mutant("formats templates", mutants.formats)
     claim = "Every name in braces in a template is replaced by its text as it stands; nothing else changes."
     needs = "a name in braces in a text", "a backslash in a text"
-    return _law("braces", claim, mutant, check, *needs, inputs=st.tuples(templates(), said(), said()))
+    return _law(
+        "braces",
+        claim,
+        mutant,
+        check,
+        *needs,
+        inputs=st.lists(st.tuples(templates(), said(), said()), min_size=8, max_size=8),
+    )
 
 
 def _order() -> Law:
@@ -180,7 +187,7 @@ def _order() -> Law:
         same("behind the last", thinking.due(run.cache, states[-1]), ())
 
     mutant = Mutant("shows the first summary in all cycles", mutants.shows_the_first_summary)
-    claim = "Reasoning and summaries alternate, each prompted with the problem and the summary so far, until all cycles are through."
+    claim = "Reasoning and summaries alternate, each prompted with the problem and the summary so far."
     return _law("order", claim, mutant, check, "several cycles")
 
 

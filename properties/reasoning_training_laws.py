@@ -1,6 +1,7 @@
 """Laws of what runs of the reasoning cache are good for: states to train from, requests, rewards, accuracy, rows."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from attrs import evolve, frozen
@@ -203,7 +204,7 @@ def _accuracy(play: Play) -> Law:
         every = batch.played(thinking, play)
         whole = thinking.accuracy_by_cycle([states[-1] for states in every])
         rights = [_right(states[-1]) for states in every]
-        seen("a later cycle that is worse", any(a > b for one in rights for a, b in zip(one, one[1:], strict=False)))
+        seen("a later cycle that is worse", any(a > b for one in rights for a, b in pairwise(one)))
         same("accuracy", list(whole), [sum(turn) / len(turn) for turn in zip(*rights, strict=True)])
         for cycles in range(len(whole)):
             shorter: Sequence[InferenceProblemState] = [states[2 * cycles] for states in every]

@@ -9,8 +9,9 @@ from ..runtime.scheduling.state import REPAIR, RUNNING, changed
 from . import scheduler_mutants as mutants
 from .compare import require, same
 from .law import Law, Seen, Suite
-from .scheduler_laws import Played, Watch, live, scheduler_law, scripts
-from .scheduler_world import Scheduling, Script, Told, World, play, tell, through_text
+from .scheduler_moves import play
+from .scheduler_scripts import Played, Watch, live, scheduler_law, scripts
+from .scheduler_world import Scheduling, Script, Told, World, tell, through_text
 
 
 def scheduler_fault_laws() -> Suite:
@@ -204,6 +205,6 @@ def _text() -> Law:
             require((state, commands) == (told.after, told.commands), f"after event {cut}, {told.event} goes elsewhere")
 
     claim = "A run that goes on from its state as text, cut anywhere, is the run that never stopped."
-    mutant = ("keeps a list in its state", mutants.list_of_groups)
+    mutant = ("knows the states it made by heart", mutants.by_heart)
     source = "design: whole-run checkpoint"
     return scheduler_law("text_keeps_the_state", claim, mutant, check, "groups in the state", source=source)

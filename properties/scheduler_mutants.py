@@ -159,11 +159,6 @@ def _at_once(state: Schedule, command: Command) -> tuple[Command, ...]:
     return (evolve(command, seconds=0.0),) if isinstance(command, say.RetryAfter) else (command,)
 
 
-def _list_of_groups(step: Step, state: Schedule, event: Event) -> Answer:
-    after, commands = step(state, event)
-    return changed(after, batch=list(after.batch)), commands
-
-
 def last_batch_again(subject: Scheduling) -> Scheduling:
     """Gives the trainer what it had last time, every other time."""
 
@@ -202,6 +197,23 @@ def counts_beside(subject: Scheduling) -> Scheduling:
     return evolve(subject, scheduler=scheduler)
 
 
+def by_heart(subject: Scheduling) -> Scheduling:
+    """Does not trust a state that it has not made itself."""
+
+    def scheduler(rules: Rules) -> Machine[Schedule]:
+        inner, made = subject.scheduler(rules), list[Schedule]()
+
+        def step(state: Schedule, event: Event) -> Answer:
+            strange = state.begun and not any(state is one for one in made)
+            after, commands = inner.step(state, event)
+            made.append(changed(after, ignored=after.ignored + strange))
+            return made[-1], commands
+
+        return Machine(step)
+
+    return evolve(subject, scheduler=scheduler)
+
+
 def from_nothing(subject: Scheduling) -> Scheduling:
     """Goes on at a later version with counters at 0."""
 
@@ -227,7 +239,6 @@ at_once = _saying(_at_once)
 gives_up_silently = _saying(_no_abort)
 batch_alone = _saying(_batch_alone)
 ignores_interrupt = _stepping(_ignore_interrupt)
-list_of_groups = _stepping(_list_of_groups)
 never_waits = _ruling(lambda rules, state: evolve(rules, stale=DROP if rules.stale == PACE else rules.stale))
 never_requeues = _ruling(lambda rules, state: evolve(rules, stale=DROP if rules.stale == REQUEUE else rules.stale))
 never_repairs = _ruling(lambda rules, state: evolve(rules, incomplete=DROP))

@@ -1,4 +1,4 @@
-"""The command line: `purestep train|evaluate|explain|resume|plot`, and the commands that other packages add.
+"""The command line: `purestep train|evaluate|explain|chat|resume|plot`, and the commands that other packages add.
 
 Exit codes: 0; 1 for an error, told in one line on stderr; 2 for words that are no command line; 130 after Ctrl-C.
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
@@ -12,14 +12,15 @@ from typing import Any
 from attrs import frozen
 
 from ..core.errors import ChoiceError, PurestepError, choose, message
+from .chat_command import chat_command
 from .commands import (
     evaluate_command,
     explain_command,
     plot_command,
     resume_command,
-    say,
     train_command,
 )
+from .words import say
 
 GROUP = "purestep.commands"
 
@@ -36,6 +37,7 @@ COMMANDS: Mapping[str, Command] = {
     "train": Command("train a policy, evaluate it and draw its learning curve", train_command),
     "evaluate": Command("play episodes with a trained policy, or rank by its proofs", evaluate_command),
     "explain": Command("show how a policy that was trained to prove proves something", explain_command),
+    "chat": Command("try tasks with a trained language model and see the turns", chat_command),
     "resume": Command("go on with a run that was stopped", resume_command),
     "plot": Command("draw the learning curve of one run, or of several seeds", plot_command),
 }

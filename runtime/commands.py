@@ -1,10 +1,8 @@
 """What the commands of `purestep` do with the words that follow their names: train, resume, evaluate, explain, plot."""
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -12,14 +10,17 @@ import tyro
 from attrs import frozen
 
 from ..core.errors import ChoiceError, ShapeError, choose, message
+from . import language_commands as language
 from .effects import folder
 from .recipes import RECIPES, explain, pictures, report, session
 from .recipes.closing import Closing, Playing, Ranking, closing_of
 from .recipes.prove import USUAL
+from .recipes.zorplex import ABOUT, NAME
+from .words import FLAGS, run_folder, say
+from .words import option as option
 
 A = TypeVar("A")
 C = TypeVar("C")
-FLAGS = (tyro.conf.OmitArgPrefixes,)
 
 
 @frozen
@@ -43,11 +44,14 @@ class Asking(Generic[C]):
 def train_command(words: list[str]) -> int:
     """`purestep train RECIPE`: trains, evaluates and draws."""
     if not words or words[0] in ("-h", "--help"):
-        rows = "\n".join(f"  {name:10} {recipe.about}" for name, recipe in RECIPES.items())
+        named = {**{name: recipe.about for name, recipe in RECIPES.items()}, NAME: ABOUT}
+        rows = "\n".join(f"  {name:10} {about}" for name, about in named.items())
         print(f"usage: purestep train RECIPE [OPTIONS]\n\nrecipes:\n{rows}\n\nOptions: purestep train RECIPE --help")
         return 0
     recipe, *words = words
-    chosen = choose("purestep train", recipe, RECIPES)
+    if choose("purestep train", recipe, {**RECIPES, NAME: NAME}) == NAME:
+        return language.train(words)
+    chosen = RECIPES[recipe]
     env, seed = option(words, f"--{chosen.world}", chosen.usual), option(words, "--seed", "0")
     defaults, closing = chosen.defaults(env), closing_of(recipe)
     kind: Any = Training[type(defaults), type(closing)]  # type: ignore[misc]
@@ -69,6 +73,8 @@ def train_command(words: list[str]) -> int:
 
 def resume_command(words: list[str]) -> int:
     """`purestep resume RUN`: goes on with a run that was stopped."""
+    if language.run_among(words):
+        return language.resume(words)
 
     def resume(closing: Closing, words: list[str]) -> int:
         about = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
@@ -122,15 +128,6 @@ def _through(run: Path, closing: Closing, work: Callable[[], session.Outcome]) -
     return 0
 
 
-def run_folder(recipe: str, world: str, seed: str = "0") -> Path:
-    """Where a run goes that is given no folder.
-
-    >>> run_folder("ppo", "cartpole").as_posix()
-    'runs/cartpole-ppo-0'
-    """
-    return Path("runs") / f"{Path(world).name}-{recipe}-{seed}"
-
-
 def spent(outcome: session.Outcome, install: float | None) -> str:
     """What a run took, part by part, in one line."""
     parts = [f"install {install:.0f} s"] if install is not None else []
@@ -145,7 +142,9 @@ def spent(outcome: session.Outcome, install: float | None) -> str:
 
 
 def evaluate_command(words: list[str]) -> int:
-    """`purestep evaluate RUN`: plays episodes with what was learnt, or ranks with it."""
+    """`purestep evaluate RUN`: plays episodes with what was learnt, ranks with it, or tries held-out tasks."""
+    if language.run_among(words):
+        return language.evaluate(words)
 
     def evaluate(
         run: tyro.conf.Positional[Path], /, *, episodes: int = 100, seed: int = 0, action: report.Choice = "mode"
@@ -194,6 +193,8 @@ def explain_command(words: list[str]) -> int:
 
 def plot_command(words: list[str]) -> int:
     """`purestep plot RUN...`: draws the learning curve."""
+    if language.run_among(words):
+        return language.plot(words)
 
     def plot(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, out: Path = Path("learning_curve.png")) -> int:
         """Draw returns over environment steps; runs that differ in their seed alone become a mean in a band.
@@ -209,23 +210,3 @@ def plot_command(words: list[str]) -> int:
         return 0
 
     return tyro.cli(plot, args=words, prog="purestep plot")
-
-
-def option(words: Sequence[str], name: str, default: str) -> str:
-    """The value an option has in the words, wherever it stands; the last counts.
-
-    >>> option(["--seed", "1", "--env=acrobot"], "--env", "cartpole")
-    'acrobot'
-    """
-    value = default
-    for word, following in pairwise([*words, ""]):
-        if word == name:
-            value = following
-        elif word.startswith(name + "="):
-            value = word.removeprefix(name + "=")
-    return value
-
-
-def say(text: str) -> None:
-    """A line for people, apart from a command's output."""
-    print(text, file=sys.stderr, flush=True)

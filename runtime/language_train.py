@@ -123,6 +123,7 @@ def _train(plan: _Plan, state: LanguageState, transcripts: Transcript, key: Key 
             state, more = _update(plan, state, part)
             made.append(more)
     means = {name: sum(one[name] for one in made) / len(made) for name in made[0]}
+    means["log_prob_difference"] = made[0]["log_prob_difference"]  # of the first: the others' policy has moved on purpose
     return Learned(state, {**told, **means, "updates": float(len(made))})
 
 

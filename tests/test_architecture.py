@@ -44,8 +44,12 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/drive.py": {"threading", "queue", "concurrent", "signal"},  # the one loop that performs effects
     "runtime/compile.py": {"time", "pathlib", "warnings"},  # says how long a compilation took, keeps what came of it
     "runtime/recipes": {"pathlib"},  # a run has a folder
+    "runtime/language": {"pathlib"},  # so has a language model's
     "runtime/cli.py": {"sys", "importlib"},  # the command line
-    "runtime/commands.py": {"tyro", "sys", "pathlib"},  # what its commands do
+    "runtime/commands.py": {"tyro", "pathlib"},  # what its commands do
+    "runtime/language_commands.py": {"tyro", "pathlib"},
+    "runtime/chat_command.py": {"tyro", "sys", "pathlib"},  # and whom they ask
+    "runtime/words.py": {"tyro", "sys", "pathlib"},
     # a test bed watches clocks, generators, files and logs, and its mutants misuse them
     "properties": words("os time random io logging pathlib tempfile"),
     "properties/matrix.py": words("subprocess concurrent multiprocessing argparse sys"),  # every mutant, on all cores

@@ -55,7 +55,7 @@ def test_the_calls_of_a_solution_are_those_that_are_needed(kind: str) -> None:
 def test_a_skill_is_a_probability() -> None:
     world = zorplex()
     play, _ = world.reset(world.params, key_of((0, 0)))
-    with pytest.raises(ChoiceError, match="script: skill is 1.5, wanted from 0 to 1"):
+    with pytest.raises(ChoiceError, match=r"script: skill is 1\.5, wanted from 0 to 1"):
         script(world.params, play.task, keys.key(0), skill=1.5)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from purestep.core import keys, optim
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
-from purestep.core.muon import divided, match_rms_adamw, muon, orthogonal, original
+from purestep.core.muon import divided, match_rms_adamw, muon, original, orthogonal
 from purestep.core.optim import Optimizer, apply_updates
 from purestep.core.tree import leaves, tree_map
 from purestep.properties import check, muon_laws
@@ -60,7 +60,8 @@ ALL = tuple(SHAPES)
 @pytest.mark.parametrize("numbers", [{}, {"momentum": 0.4, "weight_decay": 0.0}])
 def test_many_steps_equal_those_of_torch(adjust: str, numbers: dict[str, float]) -> None:
     start = params_of()
-    end = ours(muon(0.02, adjust=adjust, **numbers), start)
+    own: dict[str, Any] = {"adjust": adjust, **numbers}
+    end = ours(muon(0.02, **own), start)
     given: dict[str, Any] = {"lr": 0.02, "adjust_lr_fn": adjust, **numbers}
     wanted = theirs(start, (ALL, lambda tensors: torch.optim.Muon(tensors, **given)))
     for name in SHAPES:
@@ -126,7 +127,7 @@ def test_a_step_compiles_as_one_graph() -> None:
 def test_what_cannot_be_done_is_said() -> None:
     with pytest.raises(ShapeError, match=r"muon: params.bias is \[3\], wanted a matrix; give it to another optimiser"):
         muon(0.1).init({"bias": torch.zeros(3)})
-    with pytest.raises(ChoiceError, match="muon: adjust is 'originel', .*did you mean 'original'"):
+    with pytest.raises(ChoiceError, match=r"muon: adjust is 'originel', .*did you mean 'original'"):
         muon(0.1, adjust="originel")
     with pytest.raises(ChoiceError, match="divided: label is 'b'"):
         divided(lambda name, leaf: "b", {"a": muon(0.1)}).init(params_of())

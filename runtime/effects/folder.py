@@ -7,6 +7,7 @@ RUN/tensorboard/          the same rows
 RUN/learning_curve.png
 RUN/evaluation.json       what came of the last evaluation
 RUN/proof.png             of runs that prove: the last proof drawn
+RUN/tokenizer/  model/  before.json  evaluation.txt  diverged.safetensors  served/       of language models' runs
 """
 
 import json
@@ -22,6 +23,7 @@ from .files import DISK, Files, write_whole
 ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
 PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"
 PROOF = "proof.png"
+LANGUAGE = ("tokenizer", "model", "before.json", "evaluation.txt", "diverged.safetensors", "served")
 OURS = (METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS, ARGUMENTS)
 
 
@@ -30,7 +32,7 @@ def clear(run: Path, *, files: Files = DISK) -> None:
 
     Raises: CheckpointError when no run of ours was here and yet one of its names is taken.
     """
-    taken = [name for name in (PROOF, *OURS) if (run / name).exists()]
+    taken = [name for name in (PROOF, *LANGUAGE, *OURS) if (run / name).exists()]
     if taken and ARGUMENTS not in taken:
         got, remedy = f"a folder with {taken[0]!r}, which no run wrote", "choose another folder"
         raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))
@@ -53,6 +55,11 @@ def existing(run: Path) -> Path:
 def write_json(path: Path, value: Mapping[str, Any], *, files: Files = DISK) -> None:
     """Writes a mapping that JSON has words for, indented; a crash leaves the old file or the new."""
     write_whole(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode(), files=files)
+
+
+def write_text(path: Path, text: str, *, files: Files = DISK) -> None:
+    """Writes a text; a crash leaves the old file or the new."""
+    write_whole(path, text.encode(), files=files)
 
 
 def read_json(path: Path) -> dict[str, Any]:

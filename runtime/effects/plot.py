@@ -66,7 +66,7 @@ def learning_curve(
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     axes.grid(color=GRID, linewidth=0.8)
     _head(axes, title, *axes.get_legend_handles_labels())
-    return _save(figure, out)
+    return save_figure(figure, out)
 
 
 def curve(source: Source, x: str, y: str, smooth: int = 1) -> tuple[Numbers, Numbers]:
@@ -157,7 +157,7 @@ def bars(
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     handles = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))  # one for each series
     _head(axes, title, list(handles.values()), list(handles) if len(series) > 1 else [])
-    return _save(figure, out)
+    return save_figure(figure, out)
 
 
 def short(value: float, position: object = None) -> str:
@@ -203,7 +203,7 @@ def _head(axes: Axes, title: str, handles: Sequence[Artist], labels: Sequence[st
         axes.legend(handles, labels, loc="lower left", **look, **place)
 
 
-def _save(figure: Figure, out: Path) -> Path:
+def save_figure(figure: Figure, out: Path) -> Path:
     """One file for one picture: no date or version in it, and no half of it."""
     metadata: dict[str, Any] = {"Software": None}
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,128 @@
+"""Asynchronous learning against taking turns, in simulated time: throughput, staleness, waste, and decisions a second.
+
+    ideal = (t_g + t_t) / max(t_g, t_t)
+
+t_g is the mean time of a batch with all generators busy, t_t that of an update; who takes turns needs their sum, who does
+not the larger one. Sample lengths are log-normal. Writes benchmarks/results/async_rl.json; exit code 1 where async is below
+0.9 of the ideal, or a sample was older than its bound.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from purestep.runtime.scheduling.state import Rules
+
+from . import evidence
+from .generators import BARRIER, INTERRUPT, NEXT, Setup, figures, ran
+
+Figures = dict[str, float]
+GENERATORS = (1, 2, 4, 8, 16, 32, 64)
+STALENESS = (0, 1, 2, 4, 8)
+FLOOR = 0.9
+BATCH, GROUP = 64, 8
+SKIP = 10  # updates that fill the queue
+
+
+def measured(generators: int, staleness: int, balance: float, *, updates: int, **changes: object) -> Figures:
+    """One run. `balance` is t_t / t_g; `changes` are of the rules or of the setup."""
+    rules = {name: changes.pop(name) for name in ("stale", "group") if name in changes}
+    given: dict[str, object] = {"group": GROUP, **rules}
+    kept = Rules(batch=BATCH, concurrency=generators, staleness=staleness, updates=updates + SKIP, **given)  # type: ignore[arg-type]
+    setup = Setup(generators=generators, rules=kept, **changes)  # type: ignore[arg-type]
+    batch = BATCH * setup.mean / setup.speed / generators
+    run = ran(Setup(generators=generators, rules=kept, train=balance * batch, **changes))  # type: ignore[arg-type]
+    return {"t_g": batch, "t_t": balance * batch, **figures(run, SKIP)}
+
+
+def throughput(updates: int) -> dict[str, dict[str, Figures]]:
+    """Async beside taking turns, for few and many generators, and for trainers that are faster and slower than they."""
+    table: dict[str, dict[str, Figures]] = {}
+    for balance in (0.5, 1.0, 2.0):
+        for generators in GENERATORS:
+            sync = measured(generators, 0, balance, updates=updates)
+            free = measured(generators, 4, balance, updates=updates)
+            ratio = free["samples a second"] / sync["samples a second"]
+            ideal = (free["t_g"] + free["t_t"]) / max(free["t_g"], free["t_t"])
+            row = {"ratio": ratio, "ideal": ideal, "of the ideal": ratio / ideal}
+            table[f"{generators} generators, t_t = {balance} t_g"] = {"sync": sync, "async": free, "compared": row}
+            print(
+                f"{generators:3} generators, t_t = {balance} t_g: {ratio:5.2f} of {ideal:5.2f}: {ratio / ideal:5.2f}",
+                flush=True,
+            )
+    return table
+
+
+def bounds(updates: int) -> dict[str, Figures]:
+    """What a bound on staleness costs, with long tails."""
+    return told("staleness", {str(n): measured(16, n, 1.0, updates=updates, sigma=1.0) for n in STALENESS})
+
+
+def weights(updates: int) -> dict[str, Figures]:
+    """How generators get new weights."""
+    return told(
+        "weights", {way: measured(16, 4, 1.0, updates=updates, weights=way) for way in (INTERRUPT, NEXT, BARRIER)}
+    )
+
+
+def waste(updates: int) -> dict[str, Figures]:
+    """What becomes of samples that are too old, with long tails and single samples."""
+    ways = ("drop", "requeue", "pace")
+    return told("stale", {way: measured(32, 1, 1.0, updates=updates, stale=way, sigma=1.0, group=1) for way in ways})
+
+
+def told(name: str, rows: Mapping[str, Figures]) -> dict[str, Figures]:
+    """Prints a table."""
+    columns = (
+        "samples a second",
+        "largest staleness",
+        "mean head staleness",
+        "mean tail staleness",
+        "share of tokens wasted",
+    )
+    print(f"\n{name:12}" + "".join(f"{column:>24}" for column in columns))
+    for row, values in rows.items():
+        print(f"{row:12}" + "".join(f"{values[column]:24.3f}" for column in columns), flush=True)
+    return dict(rows)
+
+
+def faults(compared: Mapping[str, Mapping[str, Figures]], bounded: Mapping[str, Figures]) -> list[str]:
+    """What is not as it should be."""
+    slow = [name for name, row in compared.items() if row["compared"]["of the ideal"] < FLOOR]
+    old = [f"staleness {bound}" for bound, row in bounded.items() if row["largest staleness"] > int(bound)]
+    return slow + old
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.async_rl", description=__doc__)
+    parser.add_argument("--updates", type=int, default=100, help="of a run that are timed (default: 100)")
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    given, began = parse(), time.perf_counter()
+    compared = throughput(given.updates)
+    bounded, ways, wasted = bounds(given.updates), weights(given.updates), waste(given.updates)
+    wrong = faults(compared, bounded)
+    rates = [side["decisions a second"] for row in compared.values() for side in (row["sync"], row["async"])]
+    print(f"\ndecisions a second of the processor: {min(rates):.0f} to {max(rates):.0f}")
+    table = {
+        "kept": not wrong,
+        "faults": wrong,
+        "least of the ideal": min(row["compared"]["of the ideal"] for row in compared.values()),
+        "decisions a second": {"least": min(rates), "most": max(rates)},
+        "throughput": compared,
+        "staleness": bounded,
+        "weights": ways,
+        "stale": wasted,
+        "settings": {"batch": BATCH, "group": GROUP, "updates": given.updates, "skipped": SKIP},
+    }
+    path = evidence.write("async_rl", seconds=time.perf_counter() - began, figures=table)
+    print(f"{'kept' if not wrong else f'FAILED: {wrong}'}; written: {path.relative_to(evidence.ROOT)}")
+    return 0 if not wrong else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Weights from a trainer to a generator on one machine, in parts of the speed of a plain copy, and under a writer that laps.
+
+For each size: publishing and fetching through the ring of slots, fetching into new memory, a checksum on both sides, and one
+message for each tensor through a pipe, beside `copy_` between two buffers; all sides take turns in one run. Then readers in
+processes of their own look at every number they fetch while the writer never waits. Writes
+benchmarks/results/weight_transfer.json; exit code 1 where publishing or fetching is slower than 0.8 of the copy, or where a
+read was torn.
+"""
+
+import argparse
+import multiprocessing
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from purestep.runtime.effects.weights import publishing, reading
+from purestep.runtime.effects.workers import Answer, Joined, Workers, working
+
+from . import evidence, transfer_sides
+from .transfer_sides import Params, filled, params_of, size
+
+TARGET = 0.8
+Report = dict[str, Any]
+
+
+def turns(sides: dict[str, Any], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each side in each round; a side that gives a number has measured itself."""
+    spent: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        for name in list(sides)[:: 1 if number % 2 == 0 else -1]:
+            start = time.perf_counter()
+            own = sides[name]()
+            taken = own if isinstance(own, float) else time.perf_counter() - start
+            spent[name] += [taken] if number else []
+    return spent
+
+
+def speeds(megabytes: float, rounds: int) -> Report:
+    """The table for one size."""
+    params, into = filled(params_of(megabytes), 1), params_of(megabytes)
+    flat = [torch.cat([leaf.flatten() for leaf in tree.values()]) for tree in (params, into)]
+    ours, theirs = multiprocessing.Pipe()
+    other = multiprocessing.get_context("spawn").Process(
+        target=transfer_sides.received, args=(theirs, megabytes, rounds + 1), daemon=True
+    )
+    other.start()
+    with (
+        publishing(params, guard="sequence") as weights,
+        publishing(params, guard="checksum") as summed,
+        working(transfer_sides.body, size=1, patience=600.0) as workers,
+    ):
+        weights.publish(0, params)
+        reader, checking = reading(weights.path, params), reading(summed.path, params)
+        version = 0
+
+        def publish(publisher: Any) -> None:
+            nonlocal version
+            version += 1
+            publisher.publish(version, params)
+
+        summed.publish(0, params)
+        number = _joined(workers)
+        sides = {
+            "copy": lambda: flat[1].copy_(flat[0]),
+            "publish": lambda: publish(weights),
+            "fetch": lambda: reader.fetch(-1, into),
+            "fetch in another process": lambda: _asked(workers, number, ("fetched", weights.path, megabytes, 1))[0],
+            "fetch into new memory": lambda: reader.fetch(-1),
+            "publish with checksum": lambda: publish(summed),
+            "fetch with checksum": lambda: checking.fetch(-1, into),
+            "a message for each tensor": lambda: _messages(ours, params),
+        }
+        spent = turns(sides, rounds)
+    other.join(10.0)
+    copy = statistics.median(spent["copy"])
+    medians = {name: statistics.median(times) for name, times in spent.items()}
+    return {
+        "bytes": size(params),
+        "tensors": len(params),
+        "seconds": {name: round(value, 5) for name, value in medians.items()},
+        "of a copy": {name: round(copy / value, 3) for name, value in medians.items()},
+    }
+
+
+def _messages(connection: Any, params: Params) -> None:
+    for leaf in params.values():
+        connection.send_bytes(leaf.numpy().tobytes())
+    connection.recv_bytes()
+
+
+def _joined(workers: Workers) -> int:
+    report = workers.receive(120.0)
+    if not isinstance(report, Joined):
+        raise RuntimeError(f"no worker: {report}")
+    return report.worker
+
+
+_tasks = iter(range(1 << 62))
+
+
+def _asked(workers: Workers, worker: int, what: tuple[Any, ...]) -> Any:
+    workers.send(worker, next(_tasks), what)
+    report = workers.receive(600.0)
+    if not isinstance(report, Answer):
+        raise RuntimeError(f"no answer: {report}")
+    return report.payload
+
+
+def lapped(megabytes: float, seconds: float, readers: int) -> Report:
+    """What readers in processes of their own got of a writer that never waits."""
+    with (
+        working(transfer_sides.body, size=readers, patience=seconds + 600.0) as workers,
+        publishing(params_of(megabytes), slots=2, guard="sequence") as weights,
+    ):
+        numbers = [_joined(workers) for _ in range(readers)]
+        several = [filled(params_of(megabytes), version) for version in range(3)]
+        weights.publish(0, several[0])
+        for number in numbers:
+            workers.send(number, next(_tasks), ("checked", weights.path, megabytes, seconds))
+        answers: list[Report] = []
+        version = 0
+        while len(answers) < readers:
+            version += 1
+            weights.publish(version, filled(several[version % 3], version))
+            report = workers.receive(0.0)
+            if isinstance(report, Answer):
+                answers.append(report.payload)
+            elif report:
+                raise RuntimeError(f"a reader was lost: {report}")
+    counts = {name: sum(answer[name] for answer in answers) for name in answers[0]}
+    return {"bytes": size(several[0]), "readers": readers, "seconds": seconds, "published": version, **counts}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the tables and writes the result file."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.weight_transfer", description=__doc__)
+    parser.add_argument("--megabytes", type=float, nargs="+", default=[100.0, 1000.0], help="sizes of the table")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="of readers under a writer that never waits, each size"
+    )
+    parser.add_argument("--lapped", type=float, nargs="+", default=[0.1, 10.0], help="megabytes of these")
+    parser.add_argument("--readers", type=int, default=2)
+    parser.add_argument("--no-file", action="store_true", help="write no result file")
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    began = time.perf_counter()
+    tables = {f"{megabytes:g} MB": speeds(megabytes, given.rounds) for megabytes in given.megabytes}
+    for name, table in tables.items():
+        for side, ratio in table["of a copy"].items():
+            print(f"{name:10}{side:28}{ratio:8.2f} of a copy{1e3 * table['seconds'][side]:12.1f} ms")
+    under = [lapped(megabytes, given.seconds, given.readers) for megabytes in given.lapped]
+    for row in under:
+        print(", ".join(f"{name} {value:,}" for name, value in row.items()))
+    slow = [
+        f"{name}: {side}"
+        for name, table in tables.items()
+        for side in ("publish", "fetch", "fetch in another process")
+        if table["of a copy"][side] < TARGET
+    ]
+    torn = sum(row["torn"] + row["went_back"] for row in under)
+    print(f"slower than {TARGET} of a copy: {slow or 'none'}; torn reads: {torn}")
+    if not given.no_file:
+        figures = {"tables": tables, "lapped": under, "too slow": slow, "torn": torn}
+        evidence.write("weight_transfer", seconds=time.perf_counter() - began, figures=figures)
+    return int(bool(slow or torn))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

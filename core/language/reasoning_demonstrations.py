@@ -1,0 +1,90 @@
+"""Demonstrations of one step on a list: reasoning, some of it wrong on purpose, and the summary of whatever was reasoned.
+
+A summary repeats the last item of the reasoning, right or wrong: it adds nothing of its own.
+"""
+
+from collections.abc import Callable
+
+from .. import keys
+from ..errors import ChoiceError, message
+from ..keys import Key
+from .reasoning_tasks import ITEM, ListTask, right_reasoning
+
+
+def summed_up(summary: str, text: str) -> str:
+    """The summary behind a text of reasoning: its last item's label and result, or what it was where there is none.
+
+    >>> summed_up("a 3", "b4=7; c5=12;"), summed_up("c 12", "[ANSWER] 12")
+    ('c 12', 'c 12')
+    """
+    items = ITEM.findall(text)
+    return f"{items[-1][0]} {items[-1][2]}" if items else summary.strip()
+
+
+def slip(task: ListTask, count: int, key: Key, *, numbers: int) -> str:
+    """The right text, in which the last result, or without items the answer, is off by one to three.
+
+    >>> slip(ListTask(kind="sum", numbers=(3, 4, 5)), 0, keys.key(0), numbers=2)
+    'a3=3; b4=9;'
+    """
+    right, off = right_reasoning(task, count, numbers=numbers), 1 + int(keys.randint(key, (), 0, 3))
+    items = ITEM.findall(right)
+    if not items:
+        return f"[ANSWER] {task.results[-1] + off}"
+    name, number, result = items[-1]
+    return right.replace(f"{name}{number}={result};", f"{name}{number}={int(result) + off};")
+
+
+def skip(task: ListTask, count: int, key: Key, *, numbers: int) -> str:
+    """The text of a step that passes over the number that is due; where none follows it, that of one that stops early.
+
+    >>> skip(ListTask(kind="sum", numbers=(3, 4, 5)), 0, keys.key(0), numbers=1)
+    'b4=7;'
+    """
+    if count + 1 >= len(task.numbers):
+        return stop_early(task, count, key, numbers=numbers)
+    return right_reasoning(task, count + 1, numbers=numbers)
+
+
+def stop_early(task: ListTask, count: int, key: Key, *, numbers: int) -> str:
+    """The right text without its last part.
+
+    >>> stop_early(ListTask(kind="sum", numbers=(3, 4, 5)), 0, keys.key(0), numbers=2)
+    'a3=3;'
+    """
+    del key
+    return right_reasoning(task, count, numbers=numbers).rpartition(
+        " [" if count + numbers >= len(task.numbers) else " "
+    )[0]
+
+
+def guess(task: ListTask, count: int, key: Key, *, numbers: int) -> str:
+    """An answer at once, from where the list stands: the result there with a draw of up to a step's numbers added.
+
+    >>> guess(ListTask(kind="sum", numbers=(3, 4, 5)), 1, keys.key(0), numbers=2)
+    '[ANSWER] 10'
+    """
+    here = task.results[count - 1] if count else 0
+    return f"[ANSWER] {here + int(keys.randint(key, (), 0, 9 * numbers + 1))}"
+
+
+WRONG: dict[str, Callable[..., str]] = {"slip": slip, "skip": skip, "stop_early": stop_early, "guess": guess}
+
+
+def show_reasoning(task: ListTask, count: int, key: Key, *, skill: float, numbers: int) -> str:
+    """What a demonstrator reasons behind `count` numbers: right with probability `skill`, else in one of the ways `WRONG`.
+
+    Raises: ChoiceError.
+
+    >>> show_reasoning(ListTask(kind="sum", numbers=(3, 4, 5)), 1, keys.key(0), skill=1.0, numbers=1)
+    'b4=7;'
+    """
+    for name, value, low, high in (("skill", skill, 0.0, 1.0), ("count", count, 0, len(task.numbers))):
+        if not low <= value <= high:
+            wanted, remedy = f"from {low} to {high}", "change it"
+            raise ChoiceError(message(f"show_reasoning: {name}", got=value, wanted=wanted, remedy=remedy))
+    whether, which, rest = keys.split(key, 3)
+    if bool(keys.bernoulli(whether, skill)):
+        return right_reasoning(task, count, numbers=numbers)
+    ways = tuple(WRONG.values())
+    return ways[int(keys.randint(which, (), 0, len(ways)))](task, count, rest, numbers=numbers)

@@ -1,0 +1,130 @@
+"""The settings of reasoning-cache rollouts, under the names and with the defaults of PipelineRL's RC actor."""
+
+import re
+
+from attrs import fields, frozen
+
+from ..errors import ChoiceError, choose, message
+from .reasoning_cache import ReasoningCache, RolloutPolicy, reasoning_cache
+from .reasoning_templates import (
+    REASONING_NAMES,
+    REASONING_PROMPT,
+    SUMMARIZATION_NAMES,
+    SUMMARIZATION_PROMPT,
+    check_template,
+)
+
+BACKENDS = {"files": "lines of JSON, readable while they are written"}
+POLICIES = f"{__name__.rpartition('.')[0]}.reasoning_rollouts"
+DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+LEAST = {  # of the numbers
+    "num_reasoning_steps": 1,
+    "num_samples_per_problem": 1,
+    "rollout_workers": 1,
+    "llm_max_rollouts": 1,
+    "problem_queue_size": 1,
+    "result_queue_size": 1,
+    "shared_memory_entry_size": 1,
+    "throughput_window_size": 1,
+    "attempts": 1,
+    "max_retries": 0,
+    "retry_base_delay": 0.0,
+    "eval_every_n_versions": 0,
+    "seed": 0,
+}
+
+
+@frozen(kw_only=True)
+class Sampling:
+    """How a model is sampled."""
+
+    temperature: float = 1.0
+    max_tokens: int = 16_384
+    top_p: float = 1.0
+
+
+@frozen(kw_only=True)
+class Streams:
+    """Where finished rollouts are published."""
+
+    backend: str = "files"
+
+
+@frozen(kw_only=True)
+class Settings:
+    """All that a run of the reasoning cache can be told."""
+
+    output_dir: str
+    num_reasoning_steps: int = 3  # cycles of each attempt
+    num_samples_per_problem: int = 1  # groups for one problem
+    attempts: int = 1  # of each group
+    use_think_tags: bool = False
+    reasoning_prompt_template: str = REASONING_PROMPT
+    summarization_prompt_template: str = SUMMARIZATION_PROMPT
+    solution_rollout_policy: str = f"{POLICIES}.solution_rollout"  # module.function
+    summarization_rollout_policy: str = f"{POLICIES}.summarization_rollout"
+    rollout_workers: int = 1  # that perform calls, each on its own model
+    llm_max_rollouts: int = 16  # attempts under way on one model
+    problem_queue_size: int = 10
+    result_queue_size: int = 10
+    shared_memory_entry_size: int = 5_242_880  # bytes of one published group, at most
+    throughput_window_size: int = 10  # published groups
+    max_retries: int = 3  # of one call, before its attempt goes back to wait
+    retry_base_delay: float = 1.0  # seconds before the first retry; twice as long before each further one
+    llm: Sampling = Sampling(top_p=0.95)  # in training
+    test_llm: Sampling = Sampling()
+    eval_every_n_versions: int = 0  # 0: never
+    streams: Streams = Streams()
+    seed: int = 42
+
+
+def check_settings(settings: Settings) -> Settings:
+    """Returns settings that a run can begin with. Raises: ChoiceError, in one line, for the first that is wrong.
+
+    >>> check_settings(Settings(output_dir="runs/rc", attempts=0))
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: settings: attempts is 0, wanted at least 1; raise it
+    """
+    if not settings.output_dir.strip():
+        remedy = "say where results go"
+        raise ChoiceError(message("settings: output_dir", got="empty", wanted="a folder", remedy=remedy))
+    for name, least in LEAST.items():
+        value = getattr(settings, name)
+        if not value >= least:
+            raise ChoiceError(message(f"settings: {name}", got=value, wanted=f"at least {least}", remedy="raise it"))
+    check_template("settings: reasoning_prompt_template", settings.reasoning_prompt_template, REASONING_NAMES)
+    check_template(
+        "settings: summarization_prompt_template", settings.summarization_prompt_template, SUMMARIZATION_NAMES
+    )
+    for name in ("solution_rollout_policy", "summarization_rollout_policy"):
+        if not DOTTED.fullmatch(getattr(settings, name)):
+            got, remedy = repr(getattr(settings, name)), "name a function that can be imported"
+            raise ChoiceError(message(f"settings: {name}", got=got, wanted="module.function", remedy=remedy))
+    choose("settings: streams.backend", settings.streams.backend, BACKENDS)
+    _check_sampling("llm", settings.llm)
+    _check_sampling("test_llm", settings.test_llm)
+    return settings
+
+
+def _check_sampling(name: str, sampling: Sampling) -> None:
+    faults = (
+        ("temperature", sampling.temperature >= 0, "at least 0", "0 takes the likeliest token"),
+        ("max_tokens", sampling.max_tokens >= 1, "at least 1", "let the model speak"),
+        ("top_p", 0 < sampling.top_p <= 1, "above 0 and at most 1", "1 keeps all tokens"),
+    )
+    for part, right, wanted, remedy in faults:
+        if not right:
+            where = f"settings: {name}.{part}"
+            raise ChoiceError(message(where, got=getattr(sampling, part), wanted=wanted, remedy=remedy))
+
+
+def cache_of(settings: Settings, solution: RolloutPolicy, summarization: RolloutPolicy) -> ReasoningCache:
+    """The cache that settings describe, with the two policies that they name. Raises: ChoiceError.
+
+    >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
+    >>> cache_of(Settings(output_dir="runs/rc"), solution_rollout, summarization_rollout).num_reasoning_steps
+    3
+    """
+    named = {field.name for field in fields(ReasoningCache)} & {field.name for field in fields(Settings)}
+    told = {name: getattr(settings, name) for name in named if not name.endswith("_rollout_policy")}
+    return reasoning_cache(solution, summarization, **told)

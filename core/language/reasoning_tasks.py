@@ -1,0 +1,215 @@
+"""Lists to be reduced: problems that one step's tokens cannot finish, and that a summary of two words can carry.
+
+Each number of the list has a label, `a3 b4 c5`; a step of reasoning writes a label, its number and the result so far,
+`a3=3; b4=7;`, and behind the last one the answer, `[ANSWER] 12`. The right summary is the last label and the result there,
+`b 7`. Whatever reads the list finds its place again by the label, and no step has to be longer than a few numbers.
+"""
+
+import re
+from collections.abc import Callable
+from itertools import accumulate
+
+from attrs import frozen
+
+from .. import keys
+from ..errors import ChoiceError, choose, message
+from ..keys import Key
+from .parsers import strict_answer
+from .reasoning_state import InferenceProblemState, Problem
+
+MODULUS = 10
+LARGEST = 10**6
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+ITEM = re.compile(r"([a-z]+)(-?\d{1,9})=(-?\d{1,18});", re.ASCII)
+LISTED = re.compile(r"([a-z]+)(-?\d{1,9})(?![\d=])", re.ASCII)
+KINDS: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "sum": ("Add", lambda total, number: total + number),
+    "modular_sum": (f"Add modulo {MODULUS}", lambda total, number: (total + number) % MODULUS),
+    "maximum": ("Largest of", max),
+    "minimum": ("Smallest of", min),
+}
+
+
+@frozen(kw_only=True)
+class Lists:
+    """Which lists there are: how long, and of which numbers, bounds included."""
+
+    kind: str = "sum"
+    shortest: int = 4
+    longest: int = 24
+    low: int = 0
+    high: int = 9
+
+
+@frozen(kw_only=True)
+class ListTask:
+    """One list."""
+
+    kind: str
+    numbers: tuple[int, ...]
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        """The result up to each number; the last is the answer."""
+        first = self.numbers[0] % MODULUS if self.kind == "modular_sum" else self.numbers[0]
+        return tuple(accumulate((first, *self.numbers[1:]), KINDS[self.kind][1]))
+
+
+def label(index: int) -> str:
+    """The label of the number at an index: a ... z, aa, ab, ...
+
+    >>> label(0), label(25), label(26), label(701), label(702)
+    ('a', 'z', 'aa', 'zz', 'aaa')
+    """
+    above, letter = divmod(index, len(LETTERS))
+    return (label(above - 1) if above else "") + LETTERS[letter]
+
+
+def check_lists(lists: Lists) -> Lists:
+    """Returns lists that tasks can be made of. Raises: ChoiceError.
+
+    >>> check_lists(Lists(shortest=9, longest=4))
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: lists: shortest and longest is (9, 4), wanted 1 <= shortest <= longest; exchange them
+    """
+    choose("lists: kind", lists.kind, KINDS)
+    bounds = lists.low, lists.high
+    faults = (
+        (
+            not 1 <= lists.shortest <= lists.longest,
+            "shortest and longest",
+            (lists.shortest, lists.longest),
+            "1 <= shortest <= longest",
+        ),
+        (lists.low > lists.high, "low and high", bounds, "low <= high"),
+        (max(map(abs, bounds)) > LARGEST, "low and high", bounds, f"within {LARGEST}"),
+    )
+    for fault, name, got, wanted in faults:
+        if fault:
+            remedy = "exchange them" if "<=" in wanted else "take smaller ones"
+            raise ChoiceError(message(f"lists: {name}", got=got, wanted=wanted, remedy=remedy))
+    return lists
+
+
+def list_task(lists: Lists, key: Key) -> ListTask:
+    """A list, drawn from the key: its length, then its numbers, all alike likely.
+
+    >>> list_task(Lists(shortest=3, longest=3), keys.key(0))
+    ListTask(kind='sum', numbers=(4, 1, 7))
+    """
+    size, content = keys.split(key)
+    length = int(keys.randint(size, (), lists.shortest, lists.longest + 1))
+    return ListTask(
+        kind=lists.kind, numbers=tuple(map(int, keys.randint(content, (length,), lists.low, lists.high + 1)))
+    )
+
+
+def list_problem(task: ListTask) -> Problem:
+    """The list as a problem, which the text alone tells; its id is the text.
+
+    >>> list_problem(ListTask(kind="sum", numbers=(3, 4))).problem_text
+    'Add: a3 b4'
+    """
+    listed = " ".join(f"{label(index)}{number}" for index, number in enumerate(task.numbers))
+    text = f"{KINDS[task.kind][0]}: {listed}"
+    return Problem(problem_id=text, problem_text=text, answer=str(task.results[-1]), dataset_name=task.kind)
+
+
+def read_list(text: str) -> ListTask:
+    """The list that a problem's text tells. Raises: ChoiceError.
+
+    >>> read_list("Add: a3 b4")
+    ListTask(kind='sum', numbers=(3, 4))
+    """
+    told, _, listed = text.partition(": ")
+    kinds = {words: kind for kind, (words, _) in KINDS.items()}
+    task = ListTask(kind=kinds.get(told, ""), numbers=tuple(int(number) for _, number in LISTED.findall(listed)))
+    if not task.kind or not task.numbers or list_problem(task).problem_text != text:
+        wanted, remedy = "a text of list_problem", "make problems with it"
+        raise ChoiceError(message("read_list: text", got=repr(text[:40]), wanted=wanted, remedy=remedy))
+    return task
+
+
+def right_reasoning(task: ListTask, count: int, *, numbers: int) -> str:
+    """The right text of a step behind the first `count` numbers: the next few, and the answer where the list ends.
+
+    >>> task = ListTask(kind="sum", numbers=(3, 4, 5))
+    >>> right_reasoning(task, 0, numbers=2), right_reasoning(task, 2, numbers=2), right_reasoning(task, 3, numbers=2)
+    ('a3=3; b4=7;', 'c5=12; [ANSWER] 12', '[ANSWER] 12')
+    """
+    end = min(count + numbers, len(task.numbers))
+    items = [f"{label(i)}{task.numbers[i]}={task.results[i]};" for i in range(count, end)]
+    return " ".join([*items, *([f"[ANSWER] {task.results[-1]}"] if end == len(task.numbers) else [])])
+
+
+def right_summary(task: ListTask, count: int) -> str:
+    """The right summary behind the first `count` numbers: the last one's label and the result there; "" behind none.
+
+    >>> right_summary(ListTask(kind="sum", numbers=(3, 4)), 2), right_summary(ListTask(kind="sum", numbers=(3,)), 0)
+    ('b 7', '')
+    """
+    return f"{label(count - 1)} {task.results[count - 1]}" if count else ""
+
+
+def carried(task: ListTask, summary: str) -> int:
+    """How many numbers a summary accounts for; 0 where it is wrong.
+
+    >>> task = ListTask(kind="sum", numbers=(3, 4))
+    >>> carried(task, "b 7"), carried(task, "b 8"), carried(task, "")
+    (2, 0, 0)
+    """
+    rights = (right_summary(task, count) for count in range(len(task.numbers) + 1))
+    return next((count for count, right in enumerate(rights) if right == summary.strip()), 0)
+
+
+def reached(task: ListTask, summary: str, text: str) -> int | tuple[()]:
+    """How many numbers are accounted for behind a step of reasoning that begins with a summary; () where it is wrong.
+
+    What the step writes has to be true: labels in order, each with its number and the result there, from where the summary
+    stands or from before; a wrong summary is good for nothing. An answer has to be right, and to stand behind the last
+    number. An item that was cut before its semicolon counts for nothing.
+
+    >>> task = ListTask(kind="sum", numbers=(3, 4, 5))
+    >>> reached(task, "a 3", "b4=7; c5=1"), reached(task, "", "b4=7;"), reached(task, "b 7", "c5=12; [ANSWER] 12")
+    (2, (), 3)
+    """
+    count, answer = carried(task, summary), strict_answer(text)
+    items = ITEM.findall(text)
+    if items:
+        places = {label(index): index for index in range(len(task.numbers))}
+        first = places.get(items[0][0], len(task.numbers))
+        span = range(first, first + len(items))
+        true = [(label(i), task.numbers[i], task.results[i]) for i in span if i < len(task.numbers)]
+        if first > count or [(name, int(number), int(result)) for name, number, result in items] != true:
+            return ()
+        count = max(count, first + len(items))
+    if answer != () and (answer != task.results[-1] or count < len(task.numbers)):
+        return ()
+    return count
+
+
+def step_correct(task: ListTask, summary: str, text: str, *, numbers: int) -> bool:
+    """Whether one step of reasoning is right: nothing in it is wrong, and it gets as far as it should.
+
+    That is `numbers` further than where the summary stands, or to the end of the list and then to the answer.
+
+    >>> task = ListTask(kind="sum", numbers=(3, 4, 5))
+    >>> [step_correct(task, "a 3", text, numbers=2) for text in ("b4=7;", "b4=7; c5=12;", "b4=7; c5=12; [ANSWER] 12")]
+    [False, False, True]
+    """
+    behind, count = reached(task, summary, text), carried(task, summary)
+    if isinstance(behind, tuple) or behind < min(count + numbers, len(task.numbers)):
+        return False
+    return behind < len(task.numbers) or strict_answer(text) == task.results[-1]
+
+
+def list_reward(numbers: int) -> Callable[[InferenceProblemState, str], float]:
+    """The reward of one reasoning step on a list: 1 where `step_correct`, else 0; for `rollout_policy`.
+
+    >>> state = InferenceProblemState(problem=list_problem(ListTask(kind="sum", numbers=(3, 4, 5))), curr_summary="a 3")
+    >>> list_reward(1)(state, "b4=7;")
+    1.0
+    """
+    return lambda state, text: float(
+        step_correct(read_list(state.problem.problem_text), state.curr_summary, text, numbers=numbers)
+    )

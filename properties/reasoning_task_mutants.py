@@ -1,0 +1,102 @@
+"""How people get lists to be reduced wrong, and what is right about one step on them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import evolve, frozen
+
+from ..core.keys import Key
+from ..core.language.parsers import strict_answer
+from ..core.language.reasoning_demonstrations import summed_up
+from ..core.language.reasoning_state import Problem
+from ..core.language.reasoning_tasks import Lists, ListTask
+
+
+@frozen
+class Listing:
+    """The functions of core.language.reasoning_tasks and reasoning_demonstrations, under their names there."""
+
+    list_task: Callable[[Lists, Key], ListTask]
+    list_problem: Callable[[ListTask], Problem]
+    read_list: Callable[[str], ListTask]
+    right_reasoning: Callable[..., str]
+    right_summary: Callable[[ListTask, int], str]
+    carried: Callable[[ListTask, str], int]
+    reached: Callable[[ListTask, str, str], int | tuple[()]]
+    step_correct: Callable[..., bool]
+    summed_up: Callable[[str, str], str]
+    show_reasoning: Callable[..., str]
+
+
+def always_longest(listing: Listing) -> Listing:
+    """Draws lists of one length."""
+    return evolve(listing, list_task=lambda lists, key: listing.list_task(evolve(lists, shortest=lists.longest), key))
+
+
+def one_alphabet(listing: Listing) -> Listing:
+    """Begins the labels anew behind z."""
+
+    def list_problem(task: ListTask) -> Problem:
+        problem = listing.list_problem(task)
+        words = problem.problem_text.split(" ")
+        return evolve(
+            problem,
+            problem_text=" ".join(word[1:] if word[:1] == "a" and word[1:2].isalpha() else word for word in words),
+        )
+
+    return evolve(listing, list_problem=list_problem)
+
+
+def answers_alone(listing: Listing) -> Listing:
+    """Takes a step for right if its answer is, or if it gives none."""
+
+    def step_correct(task: ListTask, summary: str, text: str, *, numbers: int) -> bool:
+        return strict_answer(text) in ((), task.results[-1])
+
+    return evolve(listing, step_correct=step_correct)
+
+
+def trusts_summaries(listing: Listing) -> Listing:
+    """Takes a summary's label for true, whatever its result."""
+
+    def carried(task: ListTask, summary: str) -> int:
+        named = summary.partition(" ")[0]
+        rights = [listing.right_summary(task, count).partition(" ")[0] for count in range(len(task.numbers) + 1)]
+        return rights.index(named) if named in rights else 0
+
+    return evolve(listing, carried=carried)
+
+
+def reads_cut_items(listing: Listing) -> Listing:
+    """Reads an item that was cut as if it were whole."""
+
+    def reached(task: ListTask, summary: str, text: str) -> int | tuple[()]:
+        return listing.reached(task, summary, text if "[" in text or text[-1:] in ("", ";", " ") else f"{text};")
+
+    return evolve(listing, reached=reached)
+
+
+def forgets_the_label(listing: Listing) -> Listing:
+    """Sums up the result alone."""
+    return evolve(listing, summed_up=lambda summary, text: summed_up(summary, text).rpartition(" ")[2])
+
+
+def shows_only_right(listing: Listing) -> Listing:
+    """Demonstrates with full skill whatever it is told."""
+
+    def show_reasoning(task: ListTask, count: int, key: Key, *, skill: float, numbers: int) -> str:
+        return listing.show_reasoning(task, count, key, skill=1.0, numbers=numbers)
+
+    return evolve(listing, show_reasoning=show_reasoning)
+
+
+def pays_for_less(listing: Listing) -> Listing:
+    """Takes a step for right that gets anywhere."""
+
+    def step_correct(task: ListTask, summary: str, text: str, *, numbers: int) -> bool:
+        return listing.step_correct(task, summary, text, numbers=1)
+
+    return evolve(listing, step_correct=step_correct)
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {"takes a step for right that gets anywhere": pays_for_less}

@@ -1,0 +1,106 @@
+"""`purestep chat RUN`: a person, or a pipe, gives tasks to a trained language model and sees the turns."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import tyro
+from attrs import define, evolve
+
+from ..core.errors import ChoiceError, PurestepError, message
+from .language.evaluate import held_out
+from .language.parts import Parts, sampler
+from .language.talking import lines, typed
+from .recipes import zorplex_session as session
+from .recipes.arguments import check_whole
+from .words import say
+
+HELP = "a number for that held-out task, a question of your own, Enter for the next task, q to leave"
+NONE = -1
+
+
+def chat_command(words: list[str]) -> int:
+    """`purestep chat RUN`: shows what the model says to tasks, and what its tools say to it."""
+
+    def chat(
+        run: tyro.conf.Positional[Path],
+        /,
+        *,
+        task: int = NONE,
+        question: str = "",
+        seed: int = 0,
+        temperature: float = 0.0,
+    ) -> int:
+        """Try tasks with the newest checkpoint of a run of `purestep train zorplex`.
+
+        Args:
+            run: the run's folder
+            task: the number of one held-out task; without it, lines are read from the terminal or a pipe
+            question: one question of your own, such as "What is zorplex[kramun] + zorplex[blivit]?"
+            seed: decides which tasks are held out, and how values and tokens are drawn
+            temperature: 0 takes the likeliest token
+        """
+        check_whole("--task", task, NONE)
+        check_whole("--seed", seed, 0)
+        if not session.is_language(run):
+            wanted, remedy = "one of: purestep train zorplex", "name the folder of such a run"
+            raise ChoiceError(message(str(run), got="no run of a language model", wanted=wanted, remedy=remedy))
+        torch.set_num_threads(session.arguments_in(run).machine.threads)
+        parts, held, loop = session.restored(run, session.newest(run))
+        talk = _Talk(parts, parts.whole(session.policy_of(held)), seed, temperature)
+        if question or task != NONE:
+            print("\n".join(talk.about(question or str(task))))
+            return 0
+        say(f"iteration {loop.iteration} of {run}; {HELP}")
+        for text in typed_lines(sys.stdin.isatty()):
+            if text in ("q", "quit", "exit"):
+                break
+            _told(talk, text)
+        return 0
+
+    return tyro.cli(chat, args=words, prog="purestep chat")
+
+
+def typed_lines(person: bool) -> Iterator[str]:
+    """The lines of the standard input, without blanks around them; a person is asked for each."""
+    while True:
+        try:
+            text = input("> " if person else "")
+        except EOFError:
+            return
+        yield text.strip()
+
+
+def _told(talk: "_Talk", text: str) -> None:
+    try:
+        print("\n".join(talk.about(text)), flush=True)
+    except PurestepError as fault:
+        say(f"purestep: {' '.join(str(fault).split())}")
+
+
+@define
+class _Talk:
+    """What is needed to answer; `following` is the task that comes where none is named."""
+
+    parts: Parts
+    params: dict[str, torch.Tensor]
+    seed: int
+    temperature: float
+    following: int = 0
+
+    def about(self, text: str) -> tuple[str, ...]:
+        """What becomes of a number, a question or nothing, as lines."""
+        number = int(text) if text.isdigit() else self.following
+        request = held_out(number + 1, self.seed)[number]
+        if text and not text.isdigit():
+            rules, known = typed(self.parts.rules, text)
+            head = "your question"
+        else:
+            rules, known = self.parts.rules, True
+            self.following = number + 1
+            head = f"task {number}"
+        parts = evolve(self.parts, rules=rules)
+        (attempt,) = sampler(parts, temperature=self.temperature, slots=1)(self.params, 0, (request,))
+        right = f" (right: {attempt.episode.world.task.answer})" if known else ""
+        return f"{head}{right}", *lines(attempt, known=known)

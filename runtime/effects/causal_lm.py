@@ -1,0 +1,327 @@
+"""A causal language model of Hugging Face as a `CausalModel`: its own forward, called as a pure function of parameters.
+
+Parameters are a dict of named tensors, as the library names them; a tied head is not among them and follows the embedding,
+buffers are constants. Positions and masks are always our own, so that the library's code that looks at data is never
+reached. Where a model's logits or its cache turn out otherwise than its own forward has them, it is refused.
+
+One call at a time goes through each of a model's functions; for two threads, make two models of one module.
+"""
+
+import copy
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from attrs import define, evolve, frozen
+from torch import Tensor, nn
+
+from ...core import keys
+from ...core.causal import Cache, CausalModel
+from ...core.errors import ChoiceError, ShapeError, StructureError, message
+from ...core.keys import Key
+
+Params = dict[str, Tensor]
+Absent = tuple[()]
+MOVING = ("dynamic", "longrope")  # rotary embeddings that depend on how long the longest sequence of a batch is
+BENT = ("final_logit_softcapping", "attn_logit_softcapping")  # logits that are no linear map of hidden states
+PROBE = {torch.float32: 1e-4, torch.float64: 1e-10}  # how far logits may be off, relative to the largest
+STACKED = "purestep_stacked"  # what the library calls our attention
+COARSE = 5e-2  # the same of shorter numbers
+
+
+def library(name: str = "transformers") -> Any:
+    """A library of the extra `llm`. Raises: ModuleNotFoundError, with the remedy."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as cause:
+        if cause.name != name:
+            raise
+        text = message(name, got="absent", wanted="installed", remedy="pip install 'purestep[llm]'")
+        raise ModuleNotFoundError(text, name=name) from None
+
+
+def tiny_llama(
+    vocabulary: int,
+    *,
+    width: int = 128,
+    layers: int = 3,
+    heads: int = 4,
+    kv_heads: int = 2,
+    inner: int = 384,
+    window: int = 512,
+    theta: float = 100.0,
+    tied: bool = True,
+    stop: int | None = None,
+) -> Any:
+    """The configuration of a small Llama, 0.64 million parameters with 400 tokens.
+
+    Weights begin with the standard deviation 1 / sqrt(width): the library's 0.02 is made for wide models, and a narrow one
+    learns nothing for hundreds of steps with it. `theta` is small as its window is. `stop` is the token that ends a text,
+    for those who open the folder that is saved.
+    """
+    return library().LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        intermediate_size=inner,
+        max_position_embeddings=window,
+        rope_parameters={"rope_type": "default", "rope_theta": theta},
+        initializer_range=width**-0.5,
+        tie_word_embeddings=tied,
+        bos_token_id=None,
+        eos_token_id=stop,
+    )
+
+
+def from_config(config: Any, *, dtype: torch.dtype = torch.float32) -> CausalModel:
+    """The model of a configuration; `init` draws its weights, a function of the key alone.
+
+    Matrices are normal with the configuration's `initializer_range`, biases 0, all else as the library begins with it.
+    Raises: StructureError for a model that is not supported, ModuleNotFoundError.
+    """
+    with torch.random.fork_rng(devices=[]):
+        module = library().AutoModelForCausalLM.from_config(config, dtype=dtype)
+    kinds = {
+        f"{owner}.{name}": (type(part), name)
+        for owner, part in module.named_modules()
+        for name, _ in part.named_parameters(recurse=False)
+    }
+    scale = float(getattr(config, "initializer_range", 0.02))
+    begun = {name: value.detach().clone() for name, value in module.named_parameters()}
+
+    def drawn(key: Key, name: str, value: Tensor) -> Tensor:
+        kind, word = kinds[name]
+        if not issubclass(kind, nn.Linear | nn.Embedding):
+            return value.clone()
+        if word == "bias":
+            return torch.zeros_like(value)
+        return (scale * keys.normal(key, tuple(value.shape))).to(value.dtype)
+
+    def init(key: Key) -> Params:
+        own = keys.split(key, len(begun))
+        return {name: drawn(one, name, value) for one, (name, value) in zip(own, begun.items(), strict=True)}
+
+    return causal_model(module, init)
+
+
+def causal_model(module: Any, init: Any = ()) -> CausalModel:
+    """The model of a `PreTrainedModel`, which is left as it is; without `init` it begins with the module's own weights.
+
+    Raises: StructureError for a model that is not supported.
+    """
+    config = module.config
+    _supported(module)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    groups = config.num_attention_heads // heads if config._attn_implementation == "sdpa" else 1
+    params = {name: value.detach() for name, value in module.named_parameters()}
+    parts = _Parts(
+        prefix=f"{module.base_model_prefix}.",
+        whole=_hollow(module.base_model),
+        cached=_hollow(module.base_model),
+        head=_names(module.get_output_embeddings(), module),
+        shapes={name: tuple(value.shape) for name, value in params.items()},
+        window=_window(config),
+        groups=groups,
+    )
+    model = CausalModel(
+        init=init or (lambda key: dict(params)),
+        apply=parts.apply,
+        head=parts.logits,
+        begin=lambda given, rows, capacity: parts.begin(given, (rows, capacity, heads, size), config.num_hidden_layers),
+        extend=parts.extend,
+        vocabulary=module.get_output_embeddings().weight.shape[0],
+        width=config.hidden_size,
+        window=parts.window,
+    )
+    _probe(module, model, params)
+    return model
+
+
+def in_place(model: CausalModel) -> CausalModel:
+    """The model whose `extend` writes into the cache it is given, which is then not to be used again.
+
+    For whoever alone holds a cache: copying it costs more than a step of a small model. A model of another making is given
+    back as it is.
+    """
+    parts = getattr(model.extend, "__self__", None)
+    return evolve(model, extend=parts.overwrite) if isinstance(parts, _Parts) else model
+
+
+@frozen
+class _Parts:
+    """The functions of a model. The two copies of its body hold no weights, and one is called while the other may be."""
+
+    prefix: str
+    whole: nn.Module
+    cached: nn.Module
+    head: tuple[str, ...]  # the names of its weight and, where it has one, its bias
+    shapes: dict[str, tuple[int, ...]]
+    window: int
+    groups: int  # how many query heads are stacked on one of keys
+
+    def apply(
+        self, params: Params, tokens: Tensor, position: Tensor | Absent = (), mask: Tensor | Absent = ()
+    ) -> Tensor:
+        self.check(params)
+        length = tokens.shape[-1]
+        if length > self.window:
+            where, remedy = "apply: tokens", "cut them, or take a model with a longer window"
+            raise ShapeError(message(where, got=length, wanted=f"at most {self.window} in a row", remedy=remedy))
+        place = torch.arange(length, device=tokens.device)
+        at = position if isinstance(position, Tensor) else place[None].expand_as(tokens)
+        seen = mask if isinstance(mask, Tensor) else (place <= place[:, None]).expand(tokens.shape[0], -1, -1)
+        return self._hidden(self.whole, params, tokens, at, seen, None)
+
+    def begin(self, params: Params, shape: tuple[int, ...], layers: int) -> Cache:
+        self.check(params)
+        if shape[1] > self.window:
+            where, remedy = "begin: capacity", "ask for less, or take a model with a longer window"
+            raise ChoiceError(message(where, got=shape[1], wanted=f"at most the window {self.window}", remedy=remedy))
+        like = params[self.head[0]]
+        return tuple(torch.zeros(shape, dtype=like.dtype, device=like.device) for _ in range(2 * layers))
+
+    def extend(self, params: Params, cache: Cache, tokens: Tensor, position: Tensor) -> tuple[Tensor, Cache]:
+        return self._extended(params, cache, tokens, position, torch.Tensor.index_put)
+
+    def overwrite(self, params: Params, cache: Cache, tokens: Tensor, position: Tensor) -> tuple[Tensor, Cache]:
+        return self._extended(params, cache, tokens, position, torch.Tensor.index_put_)
+
+    def _extended(
+        self, params: Params, cache: Cache, tokens: Tensor, position: Tensor, put: Callable[..., Tensor]
+    ) -> tuple[Tensor, Cache]:
+        at = position[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
+        seen = torch.arange(cache[0].shape[1], device=tokens.device) <= at[..., None]
+        written = _Written(list(cache), (torch.arange(tokens.shape[0], device=tokens.device)[:, None], at), put)
+        hidden = self._hidden(self.cached, params, tokens, at, seen, written)
+        return hidden, tuple(written.tensors)
+
+    def logits(self, params: Params, hidden: Tensor) -> Tensor:
+        weight, *bias = (params[name] for name in self.head)
+        return F.linear(hidden, weight, *bias)
+
+    def _hidden(
+        self, body: nn.Module, params: Params, tokens: Tensor, at: Tensor, seen: Tensor, cache: "_Written | None"
+    ) -> Tensor:
+        cut = len(self.prefix)
+        values = {name[cut:]: value for name, value in params.items() if name.startswith(self.prefix)}
+        like = next(iter(values.values()))
+        mask = (
+            torch.zeros_like(seen, dtype=like.dtype).masked_fill(~seen, -torch.inf).repeat(1, self.groups, 1)[:, None]
+        )
+        named = {"attention_mask": mask, "position_ids": at, "past_key_values": cache, "use_cache": False}
+        hidden: Tensor = torch.func.functional_call(body, values, (tokens,), named, tie_weights=False).last_hidden_state
+        return hidden
+
+    def check(self, params: Mapping[str, Tensor]) -> None:
+        """Raises ShapeError, naming the first difference, unless these are parameters of this model."""
+        for name, shape in self.shapes.items():
+            if name not in params or tuple(params[name].shape) != shape:
+                got = list(params[name].shape) if name in params else "absent"
+                remedy = "pass parameters of this very model"
+                raise ShapeError(message(f"params: {name}", got=got, wanted=list(shape), remedy=remedy))
+        more = sorted(set(params) - set(self.shapes))
+        if more:
+            remedy = "pass parameters of this very model"
+            raise ShapeError(message(f"params: {more[0]}", got="there", wanted="no such name", remedy=remedy))
+
+
+@define
+class _Written:
+    """What a layer takes for its cache: it hands in new keys and values, and gets all there are."""
+
+    tensors: list[Tensor]  # of each layer its keys and its values [B, capacity, heads, size]
+    place: tuple[Tensor, Tensor]  # where new ones go: rows [B, 1], positions [B, Q]
+    put: Callable[..., Tensor]  # into a copy, or into the tensor itself
+
+    def update(self, key: Tensor, value: Tensor, layer: int, *rest: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        """Keys and values [B, heads, Q, size] -> [B, heads, capacity, size]."""
+        for number, new in ((2 * layer, key), (2 * layer + 1, value)):
+            self.tensors[number] = self.put(self.tensors[number], self.place, new.transpose(1, 2))
+        return self.tensors[2 * layer].transpose(1, 2), self.tensors[2 * layer + 1].transpose(1, 2)
+
+
+def _hollow(module: nn.Module) -> nn.Module:
+    """A copy of the module, in the mode of evaluation, whose parameters have shapes and no numbers."""
+    empty = {id(p): nn.Parameter(p.detach().to("meta"), requires_grad=False) for p in module.parameters()}
+    made: Any = copy.deepcopy(module, dict(empty)).eval()
+    if made.config._attn_implementation == "sdpa":
+        library().AttentionInterface.register(STACKED, stacked_attention)
+        made.config._attn_implementation = STACKED
+    hollow: nn.Module = made
+    return hollow
+
+
+def stacked_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, scaling: float, **named: Any
+) -> tuple[Tensor, None]:
+    """softmax(Q K^T scaling + mask) V, where query heads that share a head of keys stand behind one another as its queries.
+
+    The library repeats keys and values instead, which copies the whole cache. Shapes: query [B, G H, Q, D], key and value
+    [B, H, K, D], mask [B, 1, G Q, K] -> [B, Q, G H, D]. Raises: ValueError for attention of another kind.
+    """
+    del module
+    strange = [word for word in ("softcap", "s_aux", "position_bias") if named.get(word) is not None]
+    if strange:
+        raise ValueError(f"attention with {strange[0]}")
+    rows, heads, length, size = query.shape
+    stacked = query.reshape(rows, key.shape[1], -1, size)
+    seen = F.scaled_dot_product_attention(stacked, key, value, attn_mask=mask, scale=scaling)
+    return seen.reshape(rows, heads, length, -1).transpose(1, 2).contiguous(), None
+
+
+def _names(head: nn.Module, module: nn.Module) -> tuple[str, ...]:
+    """The names that the head's parameters have among the module's; that of a tied weight is the embedding's."""
+    names = {id(value): name for name, value in module.named_parameters()}
+    return tuple(names[id(value)] for value in (head.weight, getattr(head, "bias", None)) if isinstance(value, Tensor))
+
+
+def _window(config: Any) -> int:
+    """The longest sequence; of a model with sliding windows, the longest in which they see everything."""
+    longest = int(config.max_position_embeddings)
+    sliding, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
+    slides = any("sliding" in kind for kind in kinds) if kinds else sliding is not None
+    return min(longest, int(sliding)) if slides and sliding else longest
+
+
+def _supported(module: Any) -> None:
+    config, name = module.config, type(module).__name__
+    bent = [word for word in BENT if getattr(config, word, None)]
+    if bent:
+        got, remedy = getattr(config, bent[0]), "take a model without it"
+        raise StructureError(message(f"{name}: {bent[0]}", got=got, wanted="none", remedy=remedy))
+    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if rope in MOVING:
+        remedy = "take a model with positions that stand still"
+        raise StructureError(message(f"{name}: rope_type", got=rope, wanted=f"none of {MOVING}", remedy=remedy))
+    if config._attn_implementation not in ("sdpa", "eager"):
+        got, remedy = config._attn_implementation, "load it with attn_implementation='sdpa'"
+        raise StructureError(message(f"{name}: attention", got=got, wanted="sdpa or eager", remedy=remedy))
+
+
+def _probe(module: Any, model: CausalModel, params: Params) -> None:
+    """Raises StructureError unless the model's two ways give the logits that the module itself gives."""
+    name, training = type(module).__name__, module.training
+    length = min(5, model.window)
+    tokens = torch.arange(2 * length).reshape(2, length).to(next(iter(params.values())).device) % model.vocabulary
+    at = torch.zeros(2, dtype=torch.int64, device=tokens.device)
+    remedy = "only models whose logits are a linear map of what their layers give, with plain attention, are supported"
+    try:
+        with torch.no_grad():
+            wanted = module.eval()(input_ids=tokens, use_cache=False).logits
+            first, cache = model.extend(params, model.begin(params, 2, length), tokens[:, :-1], at)
+            last, _ = model.extend(params, cache, tokens[:, -1:], at + length - 1)
+            ways = (model.apply(params, tokens, (), ()), torch.cat([first, last], 1))
+            gaps = [float((model.head(params, hidden) - wanted).abs().max() / wanted.abs().max()) for hidden in ways]
+    except Exception as cause:
+        text = message(name, got=f"{type(cause).__name__}: {cause}", wanted="logits", remedy=remedy)
+        raise StructureError(text) from cause
+    finally:
+        module.train(training)
+    if not max(gaps) < PROBE.get(wanted.dtype, COARSE):
+        got = f"off by {max(gaps):.1%} in its logits"
+        raise StructureError(message(name, got=got, wanted="its own logits", remedy=remedy))

@@ -1,0 +1,113 @@
+"""An OpenAI-compatible server as sampler: attempts go in, and come out ended, with the ids and log-probs of the server.
+
+Ids are sent and ids come back; no text that was sampled is ever tokenised again. A request's seed is drawn from its call's
+key, so that a server that honours seeds, and whose arithmetic does not depend on what else it does, repeats itself.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from ...core.errors import ChoiceError, message
+from ...core.language.attempt import Attempt, Said, hear
+from ...core.language.codec import Codec
+from ...core.language.events import ABORT
+from ...core.language.protocol import Protocol
+from .chat_client import Server, all_of, answered, finished, refused
+from .chat_client import ServerError as ServerError
+from .chat_client import server as server
+from .chat_reply import RAW, check_sampling, request_of, said_of
+
+P = TypeVar("P")
+S = TypeVar("S")
+
+ABORTS, PAUSE = (
+    50,
+    0.1,
+)  # how often in a row a server may give a call up, as it does while it takes new weights; seconds
+
+
+def served(
+    server: Server,
+    protocol: Protocol[P, S],
+    codec: Codec,
+    attempts: Sequence[Attempt[S]],
+    *,
+    version: int,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    log_probs: str = RAW,
+) -> tuple[Attempt[S], ...]:
+    """The attempts at their ends, in their order, sampled by the server; `version` is that of the weights it has.
+
+    `log_probs` says what the server's log-probs are those of: "raw", the model's own distribution (vLLM's default), with
+    which only temperature 1 and top_p 1 can be learned from; or "processed", the distribution sampled from. At temperature
+    0 each token is the most probable one, and its log-prob is that of a certainty, 0.
+    Requests run side by side. Where one fails, or at Ctrl-C, the others are cancelled.
+    Raises: ServerError (unreachable, too slow, or its answer cannot be learned from), ChoiceError.
+    """
+    job = serving(
+        server, protocol, codec, attempts, version=version, temperature=temperature, top_p=top_p, log_probs=log_probs
+    )
+    return finished(job)
+
+
+async def serving(
+    server: Server,
+    protocol: Protocol[P, S],
+    codec: Codec,
+    attempts: Sequence[Attempt[S]],
+    *,
+    version: int,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    log_probs: str = RAW,
+) -> tuple[Attempt[S], ...]:
+    """`served`, to be awaited: cancelling it cancels all its requests."""
+    check_sampling(log_probs, temperature, top_p)
+    if version < 0:
+        remedy = "count the published weights from 0"
+        raise ChoiceError(message("served: version", got=version, wanted="at least 0", remedy=remedy))
+    turns = asyncio.Semaphore(server.concurrency)
+    pool = ThreadPoolExecutor(server.concurrency, thread_name_prefix="purestep-world")
+
+    async with server.connect() as client:
+        create = client.completions.with_raw_response.create
+
+        async def ask(attempt: Attempt[S]) -> Said:
+            body = request_of(attempt, codec, server.model, temperature=temperature, top_p=top_p)
+            async with turns:
+                reply = await answered(server, partial(create, **body))
+            return said_of(reply, attempt, codec, server.url, version=version, temperature=temperature, top_p=top_p)
+
+        async def answer(attempt: Attempt[S], said: Said) -> Attempt[S]:
+            # A world whose tools take their time must not keep the other requests waiting.
+            return await asyncio.get_running_loop().run_in_executor(pool, hear, protocol, codec, attempt, said)
+
+        try:
+            return await all_of([_attempted(server, ask, answer, attempt) for attempt in attempts])
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def _attempted(
+    server: Server,
+    ask: Callable[[Attempt[S]], Awaitable[Said]],
+    answer: Callable[[Attempt[S], Said], Awaitable[Attempt[S]]],
+    attempt: Attempt[S],
+) -> Attempt[S]:
+    given_up = 0
+    while isinstance(attempt.end, tuple):
+        said = await ask(attempt)
+        if said.finish_reason == ABORT:
+            given_up += 1
+            if given_up > ABORTS:
+                got, remedy = f"{given_up} times in a row", "see whether it was left paused"
+                raise refused(server.url, "abort", got=got, wanted=f"at most {ABORTS}", remedy=remedy)
+            await asyncio.sleep(PAUSE)
+        else:
+            given_up = 0
+            attempt = await answer(attempt, said)
+    return attempt

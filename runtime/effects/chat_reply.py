@@ -1,0 +1,167 @@
+"""What a server's answer says of one model call, read with care: a learner must know the very ids that were sampled, and how
+probable they were under the distribution they were sampled from. Pure; nothing here asks a server anything.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...core.errors import ChoiceError, choose, message
+from ...core.language.attempt import Attempt, Said
+from ...core.language.codec import Codec
+from ...core.language.events import ABORT, LENGTH, STOP, TOOL_CALL
+from .chat_client import refused, seed_of
+
+FINISH = {"stop": STOP, "length": LENGTH, "tool_calls": TOOL_CALL, "abort": ABORT}
+RAW, PROCESSED = "raw", "processed"
+LOG_PROBS = {  # what a server's log-probs are those of
+    RAW: "the model's own distribution",
+    PROCESSED: "the distribution sampled from, temperature and top_p included",
+}
+UNKNOWN = "\ufffd"  # stands in texts for bytes that are none; how many of them is a matter of taste
+TEXT_ONLY = "train with a server that gives it (vLLM does), or evaluate by texts with chat_text.spoken"
+
+
+def check_sampling(log_probs: str, temperature: float, top_p: float) -> None:
+    """Passes where a server's log-probs are those of what it samples from, at such a temperature and top_p.
+
+    Raw ones are so at temperature 1 and top_p 1. At temperature 0 there is nothing to sample, and they are not needed.
+    Raises: ChoiceError.
+
+    >>> check_sampling("raw", 1.0, 1.0)
+    >>> check_sampling("processed", 0.7, 0.9)
+    """
+    choose("served: log_probs", log_probs, LOG_PROBS)
+    if not (temperature >= 0 and 0 < top_p <= 1):
+        got, wanted, remedy = (temperature, top_p), "temperature >= 0 and 0 < top_p <= 1", "correct them"
+        raise ChoiceError(message("served: temperature, top_p", got=got, wanted=wanted, remedy=remedy))
+    if log_probs == RAW and temperature > 0 and (temperature, top_p) != (1.0, 1.0):
+        remedy = 'start vLLM with --logprobs-mode processed_logprobs and say log_probs="processed"'
+        got, wanted = (temperature, top_p), "(1.0, 1.0) or temperature 0"
+        raise ChoiceError(message("served: temperature, top_p", got=got, wanted=wanted, remedy=remedy))
+
+
+def request_of(attempt: Attempt[Any], codec: Codec, model: str, *, temperature: float, top_p: float) -> dict[str, Any]:
+    """The arguments of the completions request for the call that is due.
+
+    The prompt is ids and ids come back. The stop tokens are the codec's and no others, and what a server may have of its
+    own that would bend the distribution (a model's folder can set it) is set to nothing.
+    """
+    return {
+        "model": model,
+        "prompt": list(attempt.ids),
+        "max_tokens": attempt.room,
+        "temperature": temperature,
+        "top_p": top_p,
+        "logprobs": 0,
+        "seed": seed_of(attempt.rollout, attempt.call),
+        "frequency_penalty": 0.0,
+        "presence_penalty": 0.0,
+        "extra_body": {
+            "return_token_ids": True,
+            "stop_token_ids": list(codec.stop),
+            "ignore_eos": True,
+            "skip_special_tokens": False,
+            "top_k": -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+        },
+    }
+
+
+def said_of(
+    reply: Any, attempt: Attempt[Any], codec: Codec, url: str, *, version: int, temperature: float, top_p: float
+) -> Said:
+    """What a model call gave, as a server's answer to `request_of` says. Raises: ServerError where it does not say enough.
+
+    >>> from types import SimpleNamespace
+    >>> from purestep.core.language.codec import byte_codec
+    >>> choice = {"text": "hi", "finish_reason": "stop", "prompt_token_ids": [259, 63, 256, 257], "token_ids": [104, 105, 256]}
+    >>> reply = {"choices": [{**choice, "logprobs": {"token_logprobs": [-0.5, -0.25, -0.125]}}]}
+    >>> attempt = SimpleNamespace(ids=(259, 63, 256, 257), room=8)
+    >>> said_of(reply, attempt, byte_codec(), "http://a/v1", version=3, temperature=1.0, top_p=1.0).versions
+    (3, 3, 3)
+    """
+    choice = _choice(reply, url)
+    finish = FINISH.get(str(choice.get("finish_reason")))
+    if finish is None:
+        got, remedy = repr(choice.get("finish_reason")), "see what the server means by it"
+        raise refused(url, "finish_reason", got=got, wanted=f"one of {sorted(FINISH)}", remedy=remedy)
+    if finish == ABORT:
+        return Said(ids=(), log_probs=(), versions=(), finish_reason=ABORT)
+    ids = _numbers(choice.get("token_ids"), int, "token_ids", url)
+    log_probs = _numbers((choice.get("logprobs") or {}).get("token_logprobs"), float, "token_logprobs", url)
+    _check_columns(ids, log_probs, attempt, url)
+    _check_prompt(reply, choice, attempt, url)
+    _check_model(ids, choice.get("text"), codec, url)
+    return Said(
+        ids=ids,
+        log_probs=log_probs if temperature > 0 else (0.0,) * len(ids),
+        versions=(version,) * len(ids),
+        finish_reason=STOP if ids and ids[-1] in codec.stop else finish,
+        temperature=temperature,
+        top_p=top_p,
+    )
+
+
+def _choice(reply: Any, url: str) -> Mapping[str, Any]:
+    choices = reply.get("choices") if isinstance(reply, Mapping) else None
+    if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], Mapping):
+        wanted, remedy = "one choice", "see whether it is an OpenAI-compatible API"
+        raise refused(url, "answer", got=repr(reply)[:200], wanted=wanted, remedy=remedy)
+    return choices[0]
+
+
+def _numbers(values: Any, kind: type, what: str, url: str) -> tuple[Any, ...]:
+    """The column of an answer. Raises: ServerError where it is absent or holds anything else."""
+    if values is None:
+        raise refused(url, what, got="absent", wanted="one for each token sampled", remedy=TEXT_ONLY)
+    allowed = (int,) if kind is int else (int, float)
+    if not isinstance(values, list) or any(not isinstance(one, allowed) or isinstance(one, bool) for one in values):
+        remedy = "see what the server means by it"
+        raise refused(url, what, got=repr(values)[:200], wanted=f"a list of {kind.__name__}", remedy=remedy)
+    return tuple(kind(one) for one in values)
+
+
+def _check_columns(ids: Sequence[int], log_probs: Sequence[float], attempt: Attempt[Any], url: str) -> None:
+    if len(ids) != len(log_probs):
+        got, remedy = f"{len(log_probs)} for {len(ids)} tokens", TEXT_ONLY
+        raise refused(url, "token_logprobs", got=got, wanted="one for each", remedy=remedy)
+    if len(ids) > attempt.room:
+        remedy = "see whether max_tokens reached it"
+        raise refused(url, "number of tokens", got=len(ids), wanted=f"at most {attempt.room}", remedy=remedy)
+    strange = [one for one in log_probs if not (math.isfinite(one) and one <= 1e-6)]
+    if strange:
+        remedy = "see whether its weights are sound"
+        raise refused(url, "token_logprobs", got=strange[0], wanted="finite and at most 0", remedy=remedy)
+
+
+def _check_prompt(reply: Mapping[str, Any], choice: Mapping[str, Any], attempt: Attempt[Any], url: str) -> None:
+    """The server has read our ids, all of them and nothing else: it echoes them, or says how many there were."""
+    echo = choice.get("prompt_token_ids") or reply.get("prompt_token_ids")
+    remedy = "a server that adds or drops tokens samples from another context; ask one that takes ids as they are"
+    if echo is not None and list(echo) != list(attempt.ids):
+        raise refused(url, "prompt", got=f"read as {echo!r}"[:200], wanted="the ids sent", remedy=remedy)
+    if echo is None:
+        number = (reply.get("usage") or {}).get("prompt_tokens")
+        if number != len(attempt.ids):
+            raise refused(url, "prompt", got=f"{number} tokens", wanted=f"{len(attempt.ids)}", remedy=remedy)
+
+
+def _check_model(ids: Sequence[int], text: Any, codec: Codec, url: str) -> None:
+    """Ids of another model do not fit our vocabulary, or our codec reads something else in them than the server did."""
+    remedy = "serve the model that the codec was made for"
+    foreign = [token for token in ids if not 0 <= token < codec.vocabulary]
+    if foreign:
+        wanted = f"0 to {codec.vocabulary - 1}"
+        raise refused(url, "token_ids", got=f"{foreign[0]} among others", wanted=wanted, remedy=remedy)
+    ours = codec.decode(ids)
+    if not isinstance(text, str) or (UNKNOWN not in ours + text and _letters(ours) != _letters(text)):
+        raise refused(
+            url, "text", got=repr(text)[:200], wanted=f"what its ids say to us: {ours!r}"[:200], remedy=remedy
+        )
+
+
+def _letters(text: str) -> str:
+    """A text without its blanks: tokenizers differ in what they make of those at the edges."""
+    return "".join(text.split())

@@ -1,0 +1,103 @@
+"""An OpenAI-compatible server asked by texts alone: episodes to evaluate, of which nothing can be learned.
+
+Any such server will do, also one that gives neither ids nor log-probs. What comes back are episodes and no attempts: without
+the ids that were sampled there is no transcript, and a text that is tokenised again is not what the model said.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from ...core.language.episode import Completion, Episode
+from ...core.language.events import LENGTH, STOP, Event, Sampled, System
+from ...core.language.protocol import Protocol, begin, step
+from ...core.language.requests import Rollout, key_of, world_key
+from .chat_client import Server, all_of, answered, finished, refused, seed_of
+
+P = TypeVar("P")
+S = TypeVar("S")
+
+
+def spoken(
+    server: Server,
+    protocol: Protocol[P, S],
+    rollouts: Sequence[Rollout],
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+) -> tuple[Episode[S], ...]:
+    """The episodes of rollouts, in their order, with the server's model as it is; its own chat template makes the prompts.
+
+    Requests run side by side. Where one fails, or at Ctrl-C, the others are cancelled. Raises: ServerError.
+    """
+    return finished(speaking(server, protocol, rollouts, max_new_tokens=max_new_tokens, temperature=temperature))
+
+
+async def speaking(
+    server: Server,
+    protocol: Protocol[P, S],
+    rollouts: Sequence[Rollout],
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+) -> tuple[Episode[S], ...]:
+    """`spoken`, to be awaited: cancelling it cancels all its requests."""
+    turns = asyncio.Semaphore(server.concurrency)
+    pool = ThreadPoolExecutor(server.concurrency, thread_name_prefix="purestep-world")
+
+    async with server.connect() as client:
+        create = client.chat.completions.with_raw_response.create
+
+        async def episode_of(rollout: Rollout) -> Episode[S]:
+            here = asyncio.get_running_loop()
+            episode, _ = await here.run_in_executor(pool, begin, protocol, key_of(rollout.request.task))
+            while isinstance(episode.end, tuple):
+                body: Mapping[str, Any] = {
+                    "model": server.model,
+                    "messages": messages(episode.events),
+                    "max_tokens": max_new_tokens,
+                    "temperature": temperature,
+                    "seed": seed_of(rollout, episode.calls),
+                }
+                async with turns:
+                    reply = await answered(server, partial(create, **body))
+                key = world_key(rollout.request, episode.calls)
+                said = completion_of(reply, server.url)
+                episode, _ = await here.run_in_executor(pool, step, protocol, episode, said, key)
+            return episode
+
+        try:
+            return await all_of([episode_of(rollout) for rollout in rollouts])
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def messages(events: Sequence[Event]) -> list[dict[str, str]]:
+    """The events of an episode as the messages of a chat: what the world and its tools say comes from the user.
+
+    >>> from purestep.core.language.events import ToolResult, User
+    >>> told = ToolResult("LOOKUP", "dosk", "2", auxiliary=False)
+    >>> [one["role"] for one in messages((User("?"), Sampled("LOOKUP[dosk]", 0, 0, "stop"), told))]
+    ['user', 'assistant', 'user']
+    """
+    roles = {System: "system", Sampled: "assistant"}
+    return [{"role": roles.get(type(event), "user"), "content": event.text} for event in events]
+
+
+def completion_of(reply: Any, url: str) -> Completion:
+    """The text of a server's answer. Raises: ServerError where there is none.
+
+    >>> completion_of({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}, "http://a/v1")
+    Completion(text='hi', finish_reason='stop')
+    """
+    try:
+        (choice,) = reply["choices"]
+        text, finish = choice["message"]["content"], choice["finish_reason"]
+    except (KeyError, TypeError, ValueError):
+        text, finish = (), ""
+    if not isinstance(text, str) or finish not in (STOP, LENGTH):
+        wanted, remedy = "one choice with a text, ended by stop or length", "see what the server means by it"
+        raise refused(url, "answer", got=repr(reply)[:200], wanted=wanted, remedy=remedy)
+    return Completion(text, finish)

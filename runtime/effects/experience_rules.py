@@ -1,0 +1,123 @@
+"""Which samples a replay holds, which may be drawn and what is overwritten: pure, on tensors, without the samples.
+
+Every sample that was added is held, or was overwritten, or got too old, or was drawn as often as allowed: exactly one.
+"""
+
+import torch
+from torch import Tensor
+
+from ...core import keys
+from ...core.errors import ChoiceError, message
+from ...core.keys import Key
+from ...core.record import record, replace, tensor
+
+Limit = int | tuple[()]  # () for none
+
+
+@record
+class Shelf:
+    """N places in a ring, each with a sample or without.
+
+    added = held + overwritten + expired + consumed
+    """
+
+    held: Tensor = tensor("* N", "bool")  # there is a sample, and it may be drawn
+    version: Tensor = tensor("* N", "int")  # that made it
+    uses: Tensor = tensor("* N", "int")  # how often it was drawn
+    next: Tensor = tensor("*", "int")  # the place to be written next
+    added: Tensor = tensor("*", "int")
+    overwritten: Tensor = tensor("*", "int")
+    expired: Tensor = tensor("*", "int")
+    consumed: Tensor = tensor("*", "int")
+
+
+def empty(capacity: int) -> Shelf:
+    """A shelf of so many places. Raises: ChoiceError.
+
+    >>> empty(2).held
+    tensor([False, False])
+    """
+    if capacity < 1:
+        raise ChoiceError(message("experience: capacity", got=capacity, wanted="at least 1", remedy="make some room"))
+    zero = torch.zeros((), dtype=torch.int64)
+    row = torch.zeros(capacity, dtype=torch.int64)
+    return Shelf(
+        held=row.bool(),
+        version=row,
+        uses=row.clone(),
+        next=zero,
+        added=zero.clone(),
+        overwritten=zero.clone(),
+        expired=zero.clone(),
+        consumed=zero.clone(),
+    )
+
+
+def add(shelf: Shelf, version: Tensor) -> tuple[Shelf, Tensor]:
+    """Samples of these versions [*, n] take the next n places, over what was there; gives the places, int [*, n].
+
+    Raises: ChoiceError for more samples than places.
+
+    >>> shelf, places = add(empty(3), torch.tensor([4, 5]))
+    >>> places, shelf.held, add(shelf, torch.tensor([6, 7]))[1]
+    (tensor([0, 1]), tensor([ True,  True, False]), tensor([2, 0]))
+    """
+    capacity, count = shelf.held.shape[-1], version.shape[-1]
+    if count > capacity:
+        remedy = "add fewer at once: some would be lost before anybody saw them"
+        raise ChoiceError(message("add: samples", got=count, wanted=f"at most {capacity}", remedy=remedy))
+    places = (shelf.next[..., None] + torch.arange(count, device=version.device)) % capacity
+    lost = shelf.held.gather(-1, places).sum(-1)
+    after = replace(
+        shelf,
+        held=shelf.held.scatter(-1, places, True),
+        version=shelf.version.scatter(-1, places, version),
+        uses=shelf.uses.scatter(-1, places, 0),
+        next=(shelf.next + count) % capacity,
+        added=shelf.added + count,
+        overwritten=shelf.overwritten + lost,
+    )
+    return after, places
+
+
+def expire(shelf: Shelf, version: Tensor | int, max_age: Limit) -> Shelf:
+    """The shelf without samples more than `max_age` versions before `version`.
+
+    >>> shelf, _ = add(empty(3), torch.tensor([0, 1, 2]))
+    >>> expire(shelf, 2, 1).held
+    tensor([False,  True,  True])
+    """
+    if not isinstance(max_age, int):
+        return shelf
+    present = version[..., None] if isinstance(version, Tensor) else version
+    old = shelf.held & (present - shelf.version > max_age)
+    return replace(shelf, held=shelf.held & ~old, expired=shelf.expired + old.sum(-1))
+
+
+def draw(
+    shelf: Shelf, version: Tensor | int, key: Key, count: int, *, max_age: Limit = (), uses: Limit = ()
+) -> tuple[Shelf, Tensor, Tensor]:
+    """The places [*, count] of samples drawn uniformly without replacement, and whether there were enough, bool [*].
+
+    What is too old goes first. Where there are fewer than `count`, none is drawn. A sample that was drawn `uses` times is
+    gone: 1 consumes. Raises: ChoiceError.
+
+    >>> from ...core.keys import key
+    >>> shelf, _ = add(empty(3), torch.tensor([0, 1]))
+    >>> shelf, places, enough = draw(shelf, 1, key(0), 2, uses=1)
+    >>> sorted(places.tolist()), enough, shelf.consumed, draw(shelf, 1, key(0), 1)[2]
+    ([0, 1], tensor(True), tensor(2), tensor(False))
+    """
+    capacity = shelf.held.shape[-1]
+    if not 1 <= count <= capacity:
+        wanted, remedy = f"1 to the capacity {capacity}", "more would never be there"
+        raise ChoiceError(message("draw: count", got=count, wanted=wanted, remedy=remedy))
+    kept = expire(shelf, version, max_age)
+    order = keys.permutation(key, capacity)
+    first = torch.sort((~kept.held).gather(-1, order).to(torch.int8), dim=-1, stable=True).indices[..., :count]
+    places = order.gather(-1, first)
+    enough = kept.held.sum(-1) >= count
+    used = kept.uses.scatter_add(-1, places, enough[..., None].expand_as(places).to(torch.int64))
+    gone = kept.held & (used >= uses) if isinstance(uses, int) else torch.zeros_like(kept.held)
+    after = replace(kept, uses=used, held=kept.held & ~gone, consumed=kept.consumed + gone.sum(-1))
+    return after, places, enough

@@ -1,0 +1,205 @@
+"""The rules of a bounded queue as a pure machine: who waits, who is served, what is too old, when it closes.
+
+`step(line, event) -> (line, answers)`. The line holds tickets, numbers that stand for samples kept elsewhere; callers are
+numbers too. Nobody is answered twice, and nobody waits who could be served.
+"""
+
+from attrs import evolve, frozen
+
+from ...core.errors import ChoiceError, message
+
+ACCEPTED, FULL, OLD, CLOSED = "accepted", "full", "old", "closed"  # what came of putting a sample in
+
+
+@frozen
+class Entry:
+    """A sample: the ticket it is kept under and the version that made it, the oldest one where there are several."""
+
+    ticket: int
+    version: int
+
+
+@frozen(kw_only=True)
+class Line:
+    """The state: what waits to be taken, first in first, and who waits, each in the order in which they came."""
+
+    capacity: int
+    max_lag: int | tuple[()] = ()  # how many versions behind `version` a sample may be; () for no bound
+    version: int = 0  # of those who take
+    entries: tuple[Entry, ...] = ()
+    putting: tuple[tuple[int, Entry], ...] = ()  # (caller, what they hold)
+    taking: tuple[tuple[int, int], ...] = ()  # (caller, how many they want)
+    closed: bool = False
+    accepted: int = 0  # = taken + expired + what is in `entries`
+    taken: int = 0
+    expired: int = 0  # accepted, and too old before anybody took them
+    refused: int = 0
+
+
+@frozen
+class Put:
+    """A caller has a sample."""
+
+    caller: int
+    entry: Entry
+
+
+@frozen
+class Take:
+    """A caller wants so many samples at once."""
+
+    caller: int
+    count: int
+
+
+@frozen
+class Leave:
+    """A caller's time is out."""
+
+    caller: int
+
+
+@frozen
+class Advance:
+    """Those who take are at this version now."""
+
+    version: int
+
+
+@frozen
+class Close:
+    """Nothing more comes in; what is there can be taken, in smaller numbers if need be."""
+
+
+@frozen
+class Answered:
+    """What came of a Put."""
+
+    caller: int
+    outcome: str
+
+
+@frozen
+class Given:
+    """What a caller gets for a Take: as many as asked for, or fewer when the queue has closed, or none when time was out."""
+
+    caller: int
+    tickets: tuple[int, ...]
+
+
+@frozen
+class Expired:
+    """Samples that were accepted and now are too old to be taken."""
+
+    tickets: tuple[int, ...]
+
+
+Event = Put | Take | Leave | Advance | Close
+Answer = Answered | Given | Expired
+
+
+def line(capacity: int, *, max_lag: int | tuple[()] = ()) -> Line:
+    """An empty one. Raises: ChoiceError.
+
+    >>> line(2).entries
+    ()
+    """
+    if capacity < 1:
+        raise ChoiceError(message("queue: capacity", got=capacity, wanted="at least 1", remedy="make some room"))
+    if isinstance(max_lag, int) and max_lag < 0:
+        remedy = "0 takes what the present version made, () whatever there is"
+        raise ChoiceError(message("queue: max_lag", got=max_lag, wanted="at least 0", remedy=remedy))
+    return Line(capacity=capacity, max_lag=max_lag)
+
+
+def step(state: Line, event: Event) -> tuple[Line, tuple[Answer, ...]]:
+    """The next state and the answers, in the order in which they are due.
+
+    A full queue lets a Put wait; a sample that is too old when its turn comes is refused. Takes are served in order, each
+    whole. Raises: ChoiceError for a Take of less than one, or of more than the capacity: it could never be served.
+
+    >>> state, _ = step(line(2), Take(1, 2))
+    >>> state, answers = step(state, Put(2, Entry(7, 0)))
+    >>> answers
+    (Answered(caller=2, outcome='accepted'),)
+    >>> step(state, Put(3, Entry(8, 0)))[1]
+    (Answered(caller=3, outcome='accepted'), Given(caller=1, tickets=(7, 8)))
+    """
+    answers: tuple[Answer, ...] = ()
+    if isinstance(event, Put):
+        state = evolve(state, putting=(*state.putting, (event.caller, event.entry)))
+    elif isinstance(event, Take):
+        _refuse_count(state, event.count)
+        state = evolve(state, taking=(*state.taking, (event.caller, event.count)))
+    elif isinstance(event, Leave):
+        state, answers = _left(state, event.caller)
+    elif isinstance(event, Advance):
+        state, answers = _expired(evolve(state, version=max(state.version, event.version)))
+    else:
+        state = evolve(state, closed=True)
+    state, more = _settled(state)
+    return state, (*answers, *more)
+
+
+def _refuse_count(state: Line, count: int) -> None:
+    if not 1 <= count <= state.capacity:
+        wanted, remedy = f"1 to the capacity {state.capacity}", "more would never be there at once"
+        raise ChoiceError(message("queue: count to take", got=count, wanted=wanted, remedy=remedy))
+
+
+def _left(state: Line, caller: int) -> tuple[Line, tuple[Answer, ...]]:
+    answers: tuple[Answer, ...] = ()
+    if any(who == caller for who, _ in state.putting):
+        answers = (Answered(caller, FULL),)
+        putting = tuple(one for one in state.putting if one[0] != caller)
+        state = evolve(state, putting=putting, refused=state.refused + 1)
+    if any(who == caller for who, _ in state.taking):
+        answers = (*answers, Given(caller, ()))
+        state = evolve(state, taking=tuple(one for one in state.taking if one[0] != caller))
+    return state, answers
+
+
+def too_old(state: Line, entry: Entry) -> bool:
+    """Whether a sample is more than `max_lag` versions behind those who take.
+
+    >>> too_old(Line(capacity=1, max_lag=1, version=2), Entry(0, 0))
+    True
+    """
+    return isinstance(state.max_lag, int) and state.version - entry.version > state.max_lag
+
+
+def _expired(state: Line) -> tuple[Line, tuple[Answer, ...]]:
+    gone = tuple(entry.ticket for entry in state.entries if too_old(state, entry))
+    kept = tuple(entry for entry in state.entries if not too_old(state, entry))
+    return evolve(state, entries=kept, expired=state.expired + len(gone)), (Expired(gone),) if gone else ()
+
+
+def _settled(state: Line) -> tuple[Line, tuple[Answer, ...]]:
+    """Serves whoever can be served, until nobody can."""
+    answers: list[Answer] = []
+    while True:
+        if state.taking and (state.closed or len(state.entries) >= state.taking[0][1]):
+            (caller, count), *others = state.taking
+            now = state.entries[:count]
+            answers.append(Given(caller, tuple(entry.ticket for entry in now)))
+            taken = state.taken + len(now)
+            state = evolve(state, taking=tuple(others), entries=state.entries[count:], taken=taken)
+        elif state.putting and (outcome := _outcome(state, state.putting[0][1])):
+            (caller, entry), *rest = state.putting
+            answers.append(Answered(caller, outcome))
+            state = evolve(state, putting=tuple(rest))
+            if outcome == ACCEPTED:
+                state = evolve(state, entries=(*state.entries, entry), accepted=state.accepted + 1)
+            else:
+                state = evolve(state, refused=state.refused + 1)
+        else:
+            return state, tuple(answers)
+
+
+def _outcome(state: Line, entry: Entry) -> str:
+    """What comes of a sample whose turn it is; "" while it has to wait."""
+    if state.closed:
+        return CLOSED
+    if too_old(state, entry):
+        return OLD
+    return ACCEPTED if len(state.entries) < state.capacity else ""

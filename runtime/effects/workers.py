@@ -1,0 +1,214 @@
+"""Workers that are watched over: generators in processes or threads, replaced when they are lost, their work handed back.
+
+    with working(generate, (path,), size=2, patience=30.0) as workers:
+        workers.send(0, 7, "a prompt")               # worker 0, task 7
+        report = workers.receive(1.0)                # Joined, Answer, Note, Lost, or () when time is out
+
+`workers_engines` has the ways to have a worker, `workers_rules` decides.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from attrs import frozen
+
+from ...core.errors import message
+from . import workers_rules as rules
+from .workers_engines import UNREADABLE, Body, Engine, Hand, Inbox, WorkersError, in_process
+from .workers_process import ANSWER, NOTE, READY
+
+
+@frozen
+class Joined:
+    """A worker has begun and can be given tasks."""
+
+    worker: int
+
+
+@frozen
+class Answer:
+    """A worker has done a task."""
+
+    worker: int
+    task: int
+    payload: Any
+
+
+@frozen
+class Note:
+    """A worker says something that ends no task."""
+
+    worker: int
+    payload: Any
+
+
+@frozen
+class Lost:
+    """A worker is no more, or a task never reached it; why, and the (task, payload) to be given out again."""
+
+    worker: int
+    why: str
+    work: tuple[tuple[int, Any], ...]
+
+
+Report = Joined | Answer | Note | Lost
+
+
+@frozen
+class Workers:
+    """The calls, for one thread. `stop` is called at the end of the block as well."""
+
+    send: Callable[[int, int, Any], None]  # (worker, task, payload); task numbers are the caller's
+    receive: Callable[[float], Report | tuple[()]]  # (seconds)
+    alive: Callable[[], tuple[int, ...]]  # those that have begun
+    stop: Callable[[], tuple[int, ...]]  # gives those that could not be ended: threads that hang
+
+
+def accept(task: int, payload: Any) -> str:
+    """Finds nothing wrong with any answer."""
+    return ""
+
+
+@contextmanager
+def working(
+    body: Body,
+    arguments: tuple[Any, ...] = (),
+    *,
+    size: int,
+    patience: float,
+    engine: Engine = in_process,
+    refuse: Callable[[int, Any], str] = accept,
+    start: float = 60.0,
+    tries: int = 5,
+    grace: float = 2.0,
+) -> Iterator[Workers]:
+    """`size` workers that run `body(mailbox, *arguments)`.
+
+    A worker that ends, says what is no message, answers a task it does not have, gives an answer in which
+    `refuse(task, payload)` finds a fault (what it says; "" for none), or has work and says nothing for `patience` seconds is
+    lost: it is ended and reported, and another one takes its place, after a pause that grows while no task is answered.
+    After `tries` such losses `receive` raises WorkersError. At the end workers are asked to stop, and after `grace` seconds
+    are ended. Raises: ChoiceError, WorkersError (a body that cannot be sent).
+    """
+    watch = _Watch(body, arguments, engine, refuse, grace)
+    watch.crew = rules.crew(size, patience=patience, start=start, tries=tries, now=time.monotonic())
+    try:
+        watch.tell(rules.Clock(time.monotonic()))
+        yield Workers(watch.send, watch.receive, watch.alive, watch.stop)
+    finally:
+        watch.stop()
+
+
+class _Watch:
+    """The state of a crew, the hands of its workers, and the payloads of what they have to do."""
+
+    crew: rules.Crew
+
+    def __init__(
+        self, body: Body, arguments: tuple[Any, ...], engine: Engine, refuse: Callable[[int, Any], str], grace: float
+    ) -> None:
+        self.body, self.arguments, self.engine, self.refuse, self.grace = body, arguments, engine, refuse, grace
+        self.hands: dict[int, Hand] = {}
+        self.payloads: dict[int, Any] = {}
+        self.inbox: Inbox = SimpleQueue()
+        self.reports: SimpleQueue[Report] = SimpleQueue()
+        self.given_up = ""
+        self.ended: list[tuple[int, Hand]] = []
+
+    def tell(self, event: rules.Event) -> bool:
+        """Feeds an event and does what is to be done; whether an answer counts."""
+        self.crew, actions = rules.step(self.crew, event)
+        counts = False
+        for action in actions:
+            if isinstance(action, rules.Start):
+                self.hands[action.worker] = self.engine(action.worker, self.body, self.arguments, self.inbox)
+            elif isinstance(action, rules.End):
+                hand = self.hands.pop(action.worker)
+                hand.end()
+                self.ended.append((action.worker, hand))
+            elif isinstance(action, rules.Lost):
+                work = tuple((task, self.payloads.pop(task)) for task in action.tasks)
+                self.reports.put(Lost(action.worker, action.why, work))
+            elif isinstance(action, rules.GivenUp):
+                self.given_up = action.why
+            else:
+                counts = True
+        return counts
+
+    def send(self, worker: int, task: int, payload: Any) -> None:
+        """Gives a task; where the worker is gone it comes back as Lost."""
+        kept = self.payloads.get(task)
+        self.payloads[task] = payload
+        try:
+            self.tell(rules.Sent(worker, task, time.monotonic()))
+        except BaseException:
+            self.payloads[task] = kept
+            raise
+        if worker in self.hands:
+            self.hands[worker].send(task, payload)
+
+    def receive(self, seconds: float) -> Report | tuple[()]:
+        """The next report; what a lost worker had said before counts, what it says later does not."""
+        until = time.monotonic() + seconds
+        while True:
+            if not self.reports.empty():
+                return self.reports.get()
+            if self.given_up:
+                remedy = "see why they end: run the body in a thread, or alone"
+                got, wanted = f"given up ({self.given_up})", "workers that stay alive"
+                raise WorkersError(message("working: the crew", got=got, wanted=wanted, remedy=remedy))
+            now = time.monotonic()
+            if now >= rules.wakes(self.crew):
+                for _ in range(self.inbox.qsize()):  # who has spoken is not silent
+                    self._heard(now, *self.inbox.get())
+                self.tell(rules.Clock(now))
+                continue
+            wait = min(until, rules.wakes(self.crew)) - now
+            try:
+                letter = self.inbox.get(timeout=wait) if wait > 0 else self.inbox.get_nowait()
+            except Empty:
+                if time.monotonic() >= until:
+                    return ()
+                continue
+            self._heard(time.monotonic(), *letter)
+
+    def _heard(self, now: float, number: int, word: str, *rest: Any) -> None:
+        known = number in self.hands
+        if word == READY:
+            self.tell(rules.Ready(number, now))
+        elif word == NOTE:
+            self.tell(rules.Heard(number, now))
+        elif word == ANSWER:
+            self._answered(now, number, *rest)
+        else:
+            why = f"{rules.GARBAGE}: {rest[0]}" if word == UNREADABLE else f"{word}: {rest[0]}"
+            self.tell(rules.Ended(number, why, now))
+        if known and word in (READY, NOTE):
+            self.reports.put(Joined(number) if word == READY else Note(number, rest[0]))
+
+    def _answered(self, now: float, number: int, task: Any, payload: Any) -> None:
+        fault = self.refuse(task, payload) if task in self.payloads else ""
+        if fault:
+            self.tell(rules.Ended(number, f"{rules.GARBAGE}: {fault}", now))
+        elif self.tell(rules.Answered(number, task, now)):
+            del self.payloads[task]
+            self.reports.put(Answer(number, task, payload))
+
+    def alive(self) -> tuple[int, ...]:
+        """The numbers of those that have begun."""
+        return tuple(worker.number for worker in self.crew.workers if worker.ready)
+
+    def stop(self) -> tuple[int, ...]:
+        """Ends all; gives the numbers of those that are still there."""
+        for hand in self.hands.values():
+            hand.stop()
+        until = time.monotonic() + self.grace
+        for number, hand in [*self.hands.items()]:
+            hand.joined(max(0.0, until - time.monotonic()))
+            hand.end()
+            self.ended.append((number, hand))
+            del self.hands[number]
+        return tuple(number for number, hand in self.ended if not hand.joined(0.0))

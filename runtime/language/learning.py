@@ -1,0 +1,78 @@
+"""From a run's arguments to what learns: the objective of its algorithm, the optimiser, the trainer."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ...algorithms import language_objectives as objectives
+from ...algorithms.importance import masked_weights, truncated_weights
+from ...algorithms.language import LanguageAlgorithm, learner
+from ...algorithms.language_objectives import Objective
+from ...algorithms.overlong import overlong_penalty
+from ...core.causal import CausalModel
+from ...core.optim import Optimizer, adamw, chain, clip_by_global_norm, linear, scale_by_schedule
+from ..language_train import Trainer, language_trainer
+from ..recipes.zorplex import Zorplex
+
+EXPECTED = 0.5  # what the running baseline of `reinforce` begins with
+BOUNDS = (0.5, 2.0)  # between which a token's weight against the sampler counts, or is kept
+CORRECTIONS: Mapping[str, Any] = {
+    "none": (),
+    "truncate": partial(truncated_weights, high=BOUNDS[1]),
+    "mask": partial(masked_weights, low=BOUNDS[0], high=BOUNDS[1]),
+}
+
+
+def objective_of(arguments: Zorplex) -> Objective:
+    """The objective of a run's algorithm. Raises: ChoiceError."""
+    learning, longest = arguments.learning, arguments.sampling.max_new_tokens
+    whole, clip = longest * arguments.tasks.max_turns, (learning.clip, learning.clip_high)
+    made: Mapping[str, Callable[[], Objective]] = {
+        "reinforce": lambda: objectives.reinforce(initial=EXPECTED),
+        "rloo": objectives.rloo,
+        "grpo": lambda: objectives.grpo(clip=clip),
+        "dr_grpo": lambda: objectives.dr_grpo(length=whole, clip=clip),
+        "dapo": lambda: objectives.dapo(clip=clip, overlong=partial(overlong_penalty, limit=whole, buffer=longest)),
+        "gspo": lambda: objectives.gspo(clip=clip),
+        "cispo": lambda: objectives.cispo(high=learning.clip_high),
+        "ppo": lambda: objectives.ppo(clip=clip),
+    }
+    return made[learning.algorithm]()
+
+
+def updates_of(arguments: Zorplex) -> int:
+    """The steps of the optimiser in all of a run's reinforcement."""
+    return arguments.tasks.steps * arguments.learning.epochs * arguments.learning.minibatches
+
+
+def optimizer_of(arguments: Zorplex) -> Optimizer:
+    """AdamW on gradients of bounded norm; with annealing its learning rate reaches 0 at the end of the run."""
+    learning = arguments.learning
+    parts = (
+        clip_by_global_norm(learning.max_gradient_norm),
+        adamw(learning.learning_rate, weight_decay=learning.weight_decay),
+    )
+    return (
+        chain(*parts, scale_by_schedule(linear(1.0, 0.0, updates_of(arguments)))) if learning.anneal else chain(*parts)
+    )
+
+
+def algorithm_of(arguments: Zorplex, model: CausalModel) -> LanguageAlgorithm:
+    """The learner of a run. Raises: ChoiceError."""
+    learning = arguments.learning
+    return learner(
+        model,
+        optimizer_of(arguments),
+        objective_of(arguments),
+        truncated=learning.truncated,
+        correction=CORRECTIONS[learning.correction],
+        kl_in_loss=learning.kl if learning.kl_in == "loss" else 0.0,
+        kl_in_reward=learning.kl if learning.kl_in == "reward" else 0.0,
+        entropy_coefficient=learning.entropy_coefficient,
+    )
+
+
+def trainer_of(arguments: Zorplex, algorithm: LanguageAlgorithm) -> Trainer:
+    """What makes the updates of a step of training."""
+    learning = arguments.learning
+    return language_trainer(algorithm, budget=learning.budget, epochs=learning.epochs, minibatches=learning.minibatches)

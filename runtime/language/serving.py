@@ -1,0 +1,77 @@
+"""How a run samples: in this process, or from a server that is given new weights before each step."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...algorithms.language import LanguageState
+from ...core.language.requests import Request
+from ...core.transcript_scores import token_log_probs
+from ..effects.causal_folder import save_model
+from ..effects.chat import served
+from ..effects.chat_client import Server, server
+from ..effects.server_wait import wait_for
+from ..effects.vllm import SERVED as LINK
+from ..effects.vllm import lay_out, publish
+from ..recipes.zorplex import Zorplex
+from .parts import Attempts, Parts, attempts_at, sampler
+from .world import Asking, Notice
+
+SERVED, LATEST = "served", "current"  # the folder of the weights for a server, and the name it serves them under
+
+
+def asking(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Asking:
+    """What takes requests to ended attempts with the weights of a learner's state.
+
+    With a server, lays out what it is to be started on, says how, and waits for it at the first request.
+    """
+    sampling = arguments.sampling
+    if sampling.server:
+        root = run / SERVED
+        if not (root / LINK).exists():
+            lay_out(root, _saver(parts, parts.whole(parts.begin())), version=0)
+        notice(f"samples come from {sampling.server}; let it serve {root / LINK} as {LATEST!r}")
+        return _from_server(root, server(sampling.server, LATEST), parts)
+    sample = sampler(parts, temperature=sampling.temperature, top_p=sampling.top_p)
+
+    def ask(state: LanguageState, requests: Sequence[Request]) -> Attempts:
+        return sample(parts.whole(state.params.policy), int(state.step), requests)
+
+    return ask
+
+
+def _saver(parts: Parts, params: dict[str, torch.Tensor]) -> Callable[[Path], object]:
+    return lambda folder: save_model(folder, params, parts.config, parts.tokenizer)
+
+
+def _from_server(root: Path, where: Server, parts: Parts) -> Asking:
+    """Publishes a state's weights, unless the server has them, and samples there."""
+    choices: dict[str, Any] = {"temperature": parts.sampling.temperature, "top_p": parts.sampling.top_p}
+
+    def ask(state: LanguageState, requests: Sequence[Request]) -> Attempts:
+        params, version = parts.whole(state.params.policy), int(state.step)
+        begun = attempts_at(parts, requests)
+        if version_of(root / LINK) != version + 1:  # 0 is what the server was started with
+            wait_for(where)
+            probe = begun[0].ids
+            told: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
+            publish(where, root, _saver(parts, params), version=version + 1, **told)
+        return served(where, parts.rules, parts.codec, begun, version=version, **choices)
+
+    return ask
+
+
+def version_of(link: Path) -> int:
+    """The number of the weights that a server's link points to; -1 where there is none."""
+    number = link.resolve().name.rpartition("_")[2]
+    return int(number) if number.isdigit() else -1
+
+
+def _log_probs(parts: Parts, params: dict[str, torch.Tensor], ids: Sequence[int]) -> tuple[float, ...]:
+    """What the weights give for each id after the first."""
+    tokens = torch.tensor([ids])
+    with torch.no_grad():
+        logits = parts.speaker.head(params, parts.speaker.apply(params, tokens, (), ()))
+        return tuple(token_log_probs(logits, tokens)[0, 1:].tolist())

@@ -1,0 +1,98 @@
+"""A warm start: a model that knows nothing learns from noisy demonstrations what there is to choose from.
+
+Matrices between hidden layers follow Muon and all else AdamW, which brings a small model in two hundred steps to where
+AdamW alone has not begun to read the question.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import frozen
+from torch import Tensor
+
+from ...algorithms.algorithm import TrainState
+from ...algorithms.supervised import Supervised
+from ...core import keys
+from ...core.keys import Key
+from ...core.language.attempt import Attempt
+from ...core.language.codec import Codec, Ids
+from ...core.language.demonstrations import demonstrate
+from ...core.language.protocol import Protocol
+from ...core.language.requests import expand, requests, rollouts, task_keys
+from ...core.muon import divided, muon
+from ...core.optim import Optimizer, adamw, chain, linear, scale_by_schedule, warmup
+from ...core.record import take
+from ...core.transcript import Transcript
+from ..language_layout import trimmed
+
+WARM_UP = 0.1  # of the steps, in which the learning rate rises
+EACH = 4  # demonstrations of one task
+OUTER = ("embed", "lm_head")  # words in names of what is no hidden matrix
+
+
+@frozen(kw_only=True)
+class Lessons:
+    """What demonstrations are like."""
+
+    rules: Protocol[Any, Any]
+    codec: Codec
+    spell: Callable[[str], Ids]
+    skill: float  # the share of right ones
+    capacity: int
+    max_new_tokens: int
+
+
+def shown(lessons: Lessons, key: Key, number: int) -> tuple[Attempt[Any], ...]:
+    """So many demonstrations of tasks of the training stream, `EACH` of a task: other keys, other tasks."""
+    tasks, samples, hands = keys.split(key, 3)
+    asked = requests(task_keys(tasks, "training", -(-number // EACH)), samples)
+    each = [attempt for request in asked for attempt in expand(request, EACH, samples)][:number]
+    room = {"capacity": lessons.capacity, "max_new_tokens": lessons.max_new_tokens}
+    return tuple(
+        demonstrate(lessons.rules, lessons.codec, lessons.spell, rollouts(one)[0], hand, skill=lessons.skill, **room)
+        for one, hand in zip(each, keys.split(hands, number), strict=True)
+    )
+
+
+def label(name: str, leaf: Tensor) -> str:
+    """Which optimiser has a leaf of this name: "muon" for matrices between hidden layers, else "adamw".
+
+    >>> import torch
+    >>> label("model.embed_tokens.weight", torch.zeros(2, 2)), label("model.layers.0.mlp.up_proj.weight", torch.zeros(2, 2))
+    ('adamw', 'muon')
+    """
+    return "muon" if leaf.ndim == 2 and not any(word in name for word in OUTER) else "adamw"
+
+
+def warm_optimizer(params: Any, steps: int, *, muon_rate: float, adamw_rate: float) -> Optimizer:
+    """The optimiser of a warm start: its learning rates rise for a tenth of the steps and fall to 0 at the last.
+
+    Params that are no dict of tensors, such as those of adapters, follow AdamW alone.
+    """
+    rise = max(1, round(WARM_UP * steps))
+    schedule = scale_by_schedule(warmup(rise, linear(1.0, 0.0, max(1, steps - rise))))
+    if not all(isinstance(leaf, Tensor) for leaf in params.values()):
+        return chain(adamw(adamw_rate), schedule)
+    return chain(divided(label, {"muon": muon(muon_rate), "adamw": adamw(adamw_rate)}), schedule)
+
+
+def drawn(key: Key, pool: int, number: int) -> list[int]:
+    """So many places in a pool: one permutation of it behind the other.
+
+    >>> sorted(drawn(keys.key(0), 3, 6))
+    [0, 0, 1, 1, 2, 2]
+    """
+    rounds = -(-number // pool)
+    return [place for own in keys.split(key, rounds) for place in keys.permutation(own, pool).tolist()][:number]
+
+
+def taught(
+    learner: Supervised, state: TrainState, demonstrations: Transcript, batches: Sequence[Sequence[int]]
+) -> tuple[TrainState, dict[str, float]]:
+    """The state after a step on each batch, places in the demonstrations [N], and the means of the learner's figures."""
+    rows: list[dict[str, float]] = []
+    for places in batches:
+        some = take(demonstrations, list(places))
+        state, metrics = learner.update(state, trimmed(some, int(some.length.max())))
+        rows.append({name: float(value) for name, value in metrics.items()})
+    return state, {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}

@@ -1,0 +1,228 @@
+"""What the handlers of a language model's run share: where it stands, and what one step of it does."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field, frozen
+
+from ...algorithms.language import LanguageAlgorithm, LanguageState
+from ...algorithms.supervised import Supervised, supervised
+from ...core import keys
+from ...core.errors import NonFiniteError
+from ...core.keys import Key
+from ...core.language.requests import Request, expand, requests, task_keys
+from ...core.language.transcribe import transcripts
+from ...core.record import record
+from ...core.transcript import Transcript
+from ..effects.clock import seconds
+from ..effects.tensor_file import write_tensors
+from ..language_train import Trainer
+from ..recipes.machine import Loop, Train, Trained
+from ..recipes.zorplex import Zorplex
+from .evaluate import Standing, standing
+from .learning import algorithm_of, trainer_of
+from .parts import Attempts, Parts
+from .warm_start import Lessons, drawn, shown, taught, warm_optimizer
+
+UNIT = 20  # steps of the warm start that are one iteration of the machine
+TASKS, WARM, ORDER, UPDATE = 2, 3, 4, 5  # what is drawn from a run's key, beside `parts`
+FIGURES = (
+    "entropy",
+    "kl",
+    "approximate_kl",
+    "clip_fraction",
+    "log_prob_difference",
+    "gradient_norm",
+    "loss",
+    "zero_spread",
+    "truncated",
+    "updates",
+)
+SAID = ("accuracy", "format", "turns", "tool_calls", "tokens")
+COLUMNS = ("warm_loss", "episode_return", *SAID, *FIGURES, "tokens_per_second", "rollout_seconds", "update_seconds")
+DIVERGED = "diverged.safetensors"
+Notice = Callable[[str], None]
+Asking = Callable[[LanguageState, Sequence[Request]], Attempts]  # samples with the weights of a state
+
+
+@record
+class Held:
+    """All that decides the future of a run; the parts of the other phase are ()."""
+
+    warm: Any = ()  # TrainState
+    learner: Any = ()  # LanguageState
+
+
+@frozen
+class Phases:
+    """How a run goes on."""
+
+    warm: int  # iterations of the warm start, the last of which may be shorter
+    steps: int  # iterations of reinforcement
+
+    def loop(self, every: int) -> Loop:
+        """Where the run begins."""
+        return Loop(iterations=self.warm + self.steps, chunk=1, every=every)
+
+
+def phases(arguments: Zorplex) -> Phases:
+    """The phases of a run.
+
+    >>> phases(Zorplex())
+    Phases(warm=15, steps=100)
+    """
+    return Phases(-(-arguments.warm_steps() // UNIT), arguments.tasks.steps)
+
+
+@define
+class LanguageWorld:
+    """A run under way."""
+
+    run: Path
+    arguments: Zorplex
+    parts: Parts
+    algorithm: LanguageAlgorithm
+    trainer: Trainer
+    ask: Asking
+    before: Callable[[LanguageState], None]  # called where reinforcement begins
+    notice: Notice
+    held: Held
+    iteration: int = 0
+    sampled: float = 0.0  # seconds spent
+    updated: float = 0.0
+    warmed: float = 0.0
+    _lessons: Any = field(default=())
+
+    def train(self, command: Train) -> Trained:
+        """Does one iteration: the handler of `Train`."""
+        warm = phases(self.arguments).warm
+        if self.iteration < warm:
+            row = self._warm(self.iteration)
+        else:
+            if isinstance(self.held.learner, tuple):
+                policy = self.held.warm.params
+                self.held = Held(learner=self.algorithm.init(policy))
+            if self.iteration == warm:
+                self.before(self.held.learner)
+            row = self._step(self.iteration - warm)
+        self.iteration += command.iterations
+        blank = dict.fromkeys(COLUMNS, math.nan)
+        step = max(0, self.iteration - warm)
+        episodes = step * self.arguments.tasks.groups * self.arguments.tasks.samples
+        return Trained(({"iteration": float(self.iteration), "steps": float(episodes), **blank, **row},))
+
+    @property
+    def key(self) -> Key:
+        """The key that everything random in the run follows from."""
+        return keys.key(self.arguments.tasks.seed)
+
+    def _warm(self, number: int) -> dict[str, float]:
+        begin = seconds()
+        steps, batch = self.arguments.warm_steps(), self.arguments.warm.warm_batch
+        every, places = self._taught_from()
+        here = range(number * UNIT, min(steps, (number + 1) * UNIT))
+        batches = [places[step * batch : (step + 1) * batch] for step in here]
+        learner = warm_learner_of(self.arguments, self.parts, self.held.warm.params)
+        state, told = taught(learner, self.held.warm, every, batches)
+        self.held = Held(warm=state)
+        self.warmed += seconds() - begin
+        if self.iteration + 1 == phases(self.arguments).warm:
+            self._lessons = ()
+        return {"warm_loss": told["loss"], "gradient_norm": told["gradient_norm"], "finite": told["finite"]}
+
+    def _taught_from(self) -> tuple[Transcript, list[int]]:
+        """The demonstrations of the run, and the order in which they are gone through."""
+        if not self._lessons:
+            warm, number = self.arguments.warm, self.arguments.warm_steps() * self.arguments.warm.warm_batch
+            self.notice(f"making {warm.demonstrations:,} demonstrations, {warm.skill:.0%} of them right ...")
+            lessons = lessons_of(self.arguments, self.parts)
+            shows = shown(lessons, keys.fold_in(self.key, WARM), warm.demonstrations)
+            longest = max(len(attempt.ids) for attempt in shows)
+            every = transcripts(shows, capacity=longest, calls=self.arguments.tasks.max_turns)
+            self._lessons = every, drawn(keys.fold_in(self.key, ORDER), warm.demonstrations, number)
+        return self._lessons  # type: ignore[no-any-return]
+
+    def _step(self, number: int) -> dict[str, float]:
+        state: LanguageState = self.held.learner
+        begin = seconds()
+        attempts = self.ask(state, asked(self.arguments, self.key, number))
+        between = seconds()
+        written = transcripts(
+            attempts, capacity=max(len(one.ids) for one in attempts), calls=self.arguments.tasks.max_turns
+        )
+        told = _row(standing(attempts), between - begin)
+        try:
+            learned = self.trainer(state, written, keys.fold_in(keys.fold_in(self.key, UPDATE), number))
+        except NonFiniteError as fault:
+            write_tensors(self.run / DIVERGED, written)
+            self.notice(f"{fault}; the batch is in {self.run / DIVERGED}")
+            return {**told, "finite": 0.0}
+        if learned.note:
+            self.notice(f"step {number + 1}: {learned.note}")
+        self.held = Held(learner=learned.state)
+        self.sampled += between - begin
+        self.updated += seconds() - between
+        unknown = () if self.arguments.learning.kl else ("kl",)  # where nothing is compared with, it says 0
+        figures = {name: value for name, value in learned.figures.items() if name in FIGURES and name not in unknown}
+        return {**told, **figures, "update_seconds": seconds() - between, "finite": 1.0}
+
+
+def _row(said: Standing, spent: float) -> dict[str, float]:
+    numbers = {name: getattr(said, name) for name in SAID}
+    rate = said.tokens * said.attempts / spent
+    return {"episode_return": said.reward, **numbers, "rollout_seconds": spent, "tokens_per_second": rate}
+
+
+def asked(arguments: Zorplex, key: Key, number: int) -> tuple[Request, ...]:
+    """The requests of a step of training: fresh tasks of the training stream, each a group of attempts.
+
+    >>> len(asked(Zorplex(), keys.key(0), 0)), asked(Zorplex(), keys.key(0), 0)[0].task[0] % 2
+    (128, 0)
+    """
+    tasks, samples = keys.split(keys.fold_in(keys.fold_in(key, TASKS), number))
+    many = arguments.tasks.groups
+    each = requests(task_keys(tasks, "training", many), samples, first=number * many)
+    return tuple(one for request in each for one in expand(request, arguments.tasks.samples, samples))
+
+
+def lessons_of(arguments: Zorplex, parts: Parts) -> Lessons:
+    """What the demonstrations of a run are like."""
+    return Lessons(
+        rules=parts.rules,
+        codec=parts.codec,
+        spell=parts.spell,
+        skill=arguments.warm.skill,
+        capacity=arguments.sampling.capacity,
+        max_new_tokens=arguments.sampling.max_new_tokens,
+    )
+
+
+def warm_learner_of(arguments: Zorplex, parts: Parts, params: Any) -> Supervised:
+    """The learner of a run's warm start, of such params."""
+    warm = arguments.warm
+    rates = {"muon_rate": warm.muon_rate, "adamw_rate": warm.adamw_rate}
+    return supervised(parts.model, warm_optimizer(params, max(1, arguments.warm_steps()), **rates))
+
+
+def held_at(arguments: Zorplex, parts: Parts, algorithm: LanguageAlgorithm, iteration: int) -> Held:
+    """What a run holds after so many iterations, as to its structure: as it begins, if it is asked at the beginning.
+
+    The tree of a checkpoint of that iteration.
+    """
+    if iteration <= phases(arguments).warm and phases(arguments).warm:
+        params = parts.begin()
+        return Held(warm=warm_learner_of(arguments, parts, params).init(params))
+    return Held(learner=algorithm.init(parts.begin()))
+
+
+def policy_of(held: Held) -> Any:
+    """The parameters that a run holds: of the model that learns."""
+    return held.warm.params if isinstance(held.learner, tuple) else held.learner.params.policy
+
+
+def learning_parts(arguments: Zorplex, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
+    """What learns in a run, and what makes its updates."""
+    algorithm = algorithm_of(arguments, parts.model)
+    return algorithm, trainer_of(arguments, algorithm)

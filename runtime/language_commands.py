@@ -1,0 +1,143 @@
+"""What the commands of `purestep` do with runs of language models: train, resume, evaluate, plot, chat."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+from attrs import frozen
+
+from ..core.errors import ChoiceError
+from .effects import folder
+from .recipes import zorplex_report as report
+from .recipes import zorplex_session as session
+from .recipes.arguments import check_whole
+from .recipes.zorplex import NAME, Zorplex, check, zorplex_defaults
+from .words import FLAGS, option, run_folder, say
+
+AS_TRAINED = -1
+
+
+@frozen
+class Training:
+    """Where a run goes, and what follows it."""
+
+    arguments: Annotated[Zorplex, tyro.conf.arg(name="")]
+    run: Path  # the run's folder
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
+
+
+def train(words: list[str]) -> int:
+    """`purestep train zorplex`."""
+    algorithm = option(words, "--algorithm", "grpo")
+    defaults = zorplex_defaults(algorithm)
+    place = run_folder(NAME, option(words, "--kind", defaults.tasks.kind), option(words, "--seed", "0"))
+    given = tyro.cli(
+        Training,
+        default=Training(defaults, place),
+        args=words,
+        prog=f"purestep train {NAME}",
+        description=f"{Zorplex.__doc__}\n\nThe defaults shown are those of --algorithm {algorithm}.",
+        config=FLAGS,
+    )
+    check(given.arguments)
+    steps = given.arguments.tasks.steps
+    say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps, into {given.run}")
+    return _through(given.run, lambda: session.start(given.run, given.arguments, overwrite=given.overwrite, notice=say))
+
+
+def resume(words: list[str]) -> int:
+    """`purestep resume RUN`."""
+
+    def go_on(run: tyro.conf.Positional[Path], /) -> int:
+        """Go on with a run from its newest checkpoint, with the arguments it was begun with.
+
+        Args:
+            run: the run's folder
+        """
+        return _through(run, lambda: session.resume(run, notice=say))
+
+    return tyro.cli(go_on, args=words, prog="purestep resume")
+
+
+def _through(run: Path, work: Callable[[], session.Outcome]) -> int:
+    """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
+    try:
+        outcome = work()
+    except KeyboardInterrupt:
+        next_step = f"purestep resume {run} goes on from the last checkpoint"
+        say(f"stopped at once; {next_step if folder.begun(run) else 'nothing was saved yet'}")
+        return 130
+    if outcome.loop.interrupted:
+        say(f"interrupted after {outcome.loop.iteration} iterations and saved; go on with: purestep resume {run}")
+        return 130
+    print(_evaluated(run))
+    _drawn(run, run / folder.PICTURE)
+    print(_spent(outcome))
+    return 0
+
+
+def _evaluated(run: Path, tasks: int = 0, draw: int = AS_TRAINED) -> str:
+    """Evaluates the newest checkpoint and writes the model; gives what is to be printed."""
+    parts, held, loop = session.restored(run, session.newest(run))
+    own, params = session.arguments_in(run).tasks, parts.whole(session.policy_of(held))
+    held_out = {"tasks": tasks or own.held_out, "draw": own.draw if draw == AS_TRAINED else draw}
+    found = report.evaluation(parts, params, **held_out)
+    table = report.write_after(run, loop.iteration, found, held_out)
+    place = report.write_model(run, parts, params)
+    return f"{table}\nevaluation: {found.sampled.line()}\nmodel: {place}"
+
+
+def _drawn(run: Path, out: Path) -> None:
+    try:
+        print(f"learning curve: {report.picture(run, out)}")
+    except ChoiceError as nothing:
+        say(f"no picture: {nothing}")
+
+
+def _spent(outcome: session.Outcome) -> str:
+    """What a session took, part by part, in one line."""
+    parts = [f"{name} {spent:.1f} s" for name, spent in outcome.seconds.items() if spent]
+    return "time: " + (", ".join(parts) or "nothing was left to train")
+
+
+def evaluate(words: list[str]) -> int:
+    """`purestep evaluate RUN`."""
+
+    def look(run: tyro.conf.Positional[Path], /, *, tasks: int = 0, draw: int = AS_TRAINED) -> int:
+        """Try held-out tasks with the newest checkpoint, as it samples and as it takes the likeliest token.
+
+        Args:
+            run: the run's folder
+            tasks: how many; 0 means as many as the run was told
+            draw: decides which; -1 means those of the run
+        """
+        check_whole("--tasks", tasks, 0)
+        check_whole("--draw", draw, AS_TRAINED)
+        torch.set_num_threads(session.arguments_in(run).machine.threads)
+        print(_evaluated(run, tasks, draw))
+        return 0
+
+    return tyro.cli(look, args=words, prog="purestep evaluate")
+
+
+def plot(words: list[str]) -> int:
+    """`purestep plot RUN`, of one run."""
+
+    def draw(run: tyro.conf.Positional[Path], /, *, out: Path = Path(folder.PICTURE)) -> int:
+        """Draw success, reward, length, entropy, speed and the sampler's distance over the steps of a run.
+
+        Args:
+            run: the run's folder
+            out: the picture; it goes into the run's folder unless given
+        """
+        print(report.picture(run, run / folder.PICTURE if option(words, "--out", "") == "" else out))
+        return 0
+
+    return tyro.cli(draw, args=words, prog="purestep plot")
+
+
+def run_among(words: list[str]) -> bool:
+    """Whether the words name the folder of a language model's run."""
+    return any(session.is_language(Path(word)) for word in words if not word.startswith("-"))

@@ -1,0 +1,86 @@
+"""What a run of `zorplex` has come to: standings before and after, as a table, as JSON and as pictures; the final model."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import frozen
+
+from ...core.errors import ChoiceError
+from ..effects import folder
+from ..effects.causal_folder import save_model
+from ..effects.language_picture import language_picture
+from ..effects.metrics import read
+from ..language.evaluate import Standing, evaluated, table
+from ..language.parts import Parts, sampler
+from .arguments import check_whole
+
+BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
+
+
+@frozen
+class Evaluation:
+    """Standings of one policy, as it samples and as it takes the likeliest token."""
+
+    sampled: Standing
+    greedy: Standing
+
+    def described(self) -> dict[str, Any]:
+        """It as JSON has words for."""
+        return {"sampled": self.sampled.described(), "greedy": self.greedy.described()}
+
+
+def evaluation(parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int) -> Evaluation:
+    """How parameters, all those of the library's model, stand on held-out tasks. Raises: ChoiceError."""
+    check_whole("--tasks", tasks, 1)
+    check_whole("--draw", draw, 0)
+
+    def standing(temperature: float) -> Standing:
+        ask = sampler(parts, temperature=temperature, slots=min(tasks, 2 * parts.sampling.slots))
+        return evaluated(lambda requests: ask(dict(params), 0, requests), tasks, draw)[0]
+
+    return Evaluation(standing(1.0), standing(0.0))
+
+
+def write_before(run: Path, found: Evaluation, notice: Any) -> None:
+    """Keeps how the policy stood before reinforcement, and says so."""
+    folder.write_json(run / BEFORE, found.described())
+    notice(f"before reinforcement: {found.sampled.line()}")
+
+
+def read_before(run: Path) -> Evaluation | tuple[()]:
+    """How the policy stood before reinforcement; () in a run that has not come so far."""
+    if not (run / BEFORE).exists():
+        return ()
+    held = folder.read_json(run / BEFORE)
+    return Evaluation(Standing(**held["sampled"]), Standing(**held["greedy"]))
+
+
+def write_after(run: Path, iteration: int, found: Evaluation, about: Mapping[str, Any]) -> str:
+    """Writes evaluation.json and evaluation.txt; gives the table."""
+    before = read_before(run)
+    columns = {} if isinstance(before, tuple) else {"before": before.sampled, "before, greedy": before.greedy}
+    columns |= {"after": found.sampled, "after, greedy": found.greedy}
+    text = table(columns)
+    earlier = {} if isinstance(before, tuple) else {"before": before.described()}
+    folder.write_json(run / folder.EVALUATION, {"iteration": iteration, **about, **earlier, "after": found.described()})
+    folder.write_text(run / TABLE, text + "\n")
+    return text
+
+
+def write_model(run: Path, parts: Parts, params: Mapping[str, torch.Tensor]) -> Path:
+    """Writes the model and its tokenizer as a folder of Hugging Face; gives it."""
+    return save_model(run / MODEL, dict(params), parts.config, parts.tokenizer)
+
+
+def picture(run: Path, out: Path) -> Path:
+    """Draws the curves of a run. Raises: ChoiceError for a run that has reported no step of reinforcement."""
+    path = run / folder.METRICS
+    rows = read(path) if path.exists() else []
+    before = read_before(run)
+    start = () if isinstance(before, tuple) else (before.sampled.accuracy,)
+    try:
+        return language_picture(rows, out, title="zorplex", start=start)
+    except ChoiceError as nothing:
+        raise ChoiceError(f"{run}: {nothing}") from nothing

@@ -1,0 +1,195 @@
+"""A run of a language model in a folder: the machine of `machine`, with handlers that sample, learn, write metrics and save.
+
+RUN/tokenizer/        the tokenizer, where the run has made its own
+RUN/before.json       how the policy stood before reinforcement
+RUN/model/            the final model and its tokenizer, a folder of Hugging Face
+RUN/diverged.safetensors   the batch of a step whose loss was not finite
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import frozen
+
+from ...algorithms.language import LanguageState
+from ...core.errors import CheckpointError, NonFiniteError, message
+from ..drive import Handlers, drive, serial
+from ..effects import checkpoint, folder
+from ..effects.files import lock
+from ..effects.manifest import describe
+from ..effects.metrics import jsonl, rewind, tensorboard
+from ..effects.progress import progress
+from ..effects.tokenizer import save_tokenizer
+from ..language.parts import Parts, check_room, parts_of
+from ..language.serving import asking
+from ..language.world import DIVERGED, Held, LanguageWorld, held_at, learning_parts, phases
+from ..language.world import policy_of as policy_of
+from ..values import encode
+from .arguments import changed, flatten
+from .machine import Log, Logged, Loop, Save, Saved, Train, trainer_machine
+from .world import finite_part
+from .zorplex import NAME, Zorplex, check, zorplex_defaults
+from .zorplex_report import evaluation, write_before
+
+TOKENIZER = "tokenizer"
+FACTS: Mapping[str, str] = {"lowering": "eager"}  # what the bits of a run depend on beside its arguments
+SHOWN = ("episode_return", "accuracy", "log_prob_difference", "warm_loss")
+Notice = Callable[[str], None]
+
+
+@frozen
+class Outcome:
+    """How a session ended, and the seconds that each part of it took."""
+
+    loop: Loop
+    seconds: dict[str, float]
+
+
+def described(arguments: Zorplex) -> dict[str, Any]:
+    """The recipe's name and all arguments, flat; `arguments_of` undoes it."""
+    return {"recipe": NAME, **flatten(arguments)}
+
+
+def arguments_of(held: Mapping[str, Any]) -> Zorplex:
+    """The arguments of a run, from what its checkpoints or its folder hold. Raises: CheckpointError, ChoiceError."""
+    values = {name: value for name, value in held.items() if name != "recipe"}
+    defaults = zorplex_defaults()
+    differing = sorted(flatten(defaults).keys() ^ values.keys())
+    if differing:
+        got, remedy = f"with other names: {differing}", "use the version of purestep that wrote it"
+        raise CheckpointError(message("checkpoint: arguments of zorplex", got=got, wanted="its own", remedy=remedy))
+    return changed(defaults, values)
+
+
+def is_language(run: Path) -> bool:
+    """Whether the folder is that of a run of this recipe."""
+    path = run / folder.ARGUMENTS
+    return path.is_file() and folder.read_json(path).get("recipe") == NAME
+
+
+def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> Outcome:
+    """A new run in the folder, which must hold no checkpoints unless they may be overwritten.
+
+    Raises: CheckpointError, ChoiceError.
+    """
+    check(arguments)
+    with lock(run):
+        if folder.begun(run) and not overwrite:
+            remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
+            raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
+        folder.clear(run)
+        torch.set_num_threads(arguments.machine.threads)
+        parts = parts_of(arguments, run / TOKENIZER)
+        check_room(parts)
+        folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
+        if not arguments.model.model:
+            save_tokenizer(parts.tokenizer, run / TOKENIZER)
+        algorithm, _ = learning_parts(arguments, parts)
+        held = held_at(arguments, parts, algorithm, 0)
+        return _perform(run, arguments, parts, held, phases(arguments).loop(arguments.machine.save_every), notice)
+
+
+def resume(run: Path, *, notice: Notice) -> Outcome:
+    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments. Raises: CheckpointError."""
+    with lock(folder.existing(run)):
+        where = newest(run)
+        manifest = describe(where)
+        arguments = arguments_of(manifest.metadata)
+        torch.set_num_threads(arguments.machine.threads)
+        parts, held, loop = restored(run, where)
+        for difference in checkpoint.differences(manifest.environment, {**checkpoint.environment(), **FACTS}):
+            notice(f"not necessarily the bits of a run that never stopped: {difference}")
+        rewind(run / folder.METRICS, loop.iteration)
+        return _perform(run, arguments, parts, held, loop, notice)
+
+
+def arguments_in(run: Path) -> Zorplex:
+    """The arguments of the run in a folder. Raises: CheckpointError."""
+    return arguments_of(describe(newest(run)).metadata)
+
+
+def newest(run: Path) -> Path:
+    """The folder of a run's newest good checkpoint. Raises: CheckpointError."""
+    found = checkpoint.latest(folder.existing(run))
+    if found is None:
+        remedy = f"train it: purestep train zorplex --run {run} --overwrite"
+        raise CheckpointError(message(str(run), got="without a checkpoint", wanted="a run with one", remedy=remedy))
+    return found
+
+
+def restored(run: Path, where: Path) -> tuple[Parts, Held, Loop]:
+    """The parts of a run, and what the checkpoint holds. Raises: CheckpointError, ChoiceError."""
+    manifest = describe(where)
+    arguments = arguments_of(manifest.metadata)
+    parts = parts_of(arguments, run / TOKENIZER)
+    algorithm, _ = learning_parts(arguments, parts)
+    held = checkpoint.load(where, held_at(arguments, parts, algorithm, manifest.step), classes=[Loop])
+    return parts, held.tree, held.machine
+
+
+def _perform(run: Path, arguments: Zorplex, parts: Parts, held: Held, loop: Loop, notice: Notice) -> Outcome:
+    """Runs the machine from `loop` on."""
+    algorithm, trainer = learning_parts(arguments, parts)
+    held_out = {"tasks": arguments.tasks.held_out, "draw": arguments.tasks.draw}
+
+    def before(state: LanguageState) -> None:
+        write_before(run, evaluation(parts, parts.whole(state.params.policy), **held_out), notice)
+
+    world = LanguageWorld(
+        run=run,
+        arguments=arguments,
+        parts=parts,
+        algorithm=algorithm,
+        trainer=trainer,
+        ask=asking(run, arguments, parts, notice),
+        before=before,
+        notice=notice,
+        held=held,
+        iteration=loop.iteration,
+    )
+    with _reporting(run, arguments, loop) as log:
+        handlers: Handlers = {Train: world.train, Log: log, Save: partial(_save, run, arguments, world)}
+        for now in drive(trainer_machine(), loop, serial(handlers)):
+            loop = now
+    if loop.diverged:
+        raise NonFiniteError(_divergence(run, loop))
+    spent = {"warm start": world.warmed, "sampling": world.sampled, "updates": world.updated}
+    return Outcome(loop, spent)
+
+
+def _save(run: Path, arguments: Zorplex, world: LanguageWorld, command: Save) -> Saved:
+    loop = command.loop
+    checkpoint.save(run, loop.iteration, world.held, machine=loop, facts=FACTS, metadata=described(arguments))
+    return Saved(loop.iteration)
+
+
+@contextmanager
+def _reporting(run: Path, arguments: Zorplex, loop: Loop) -> Iterator[Callable[[Log], Logged]]:
+    """The handler of `Log`: the metrics file, TensorBoard and the progress display, all by the machine's iterations."""
+    with ExitStack() as stack:
+        file = stack.enter_context(jsonl(run / folder.METRICS))
+        outlet = tensorboard(run / folder.TENSORBOARD, by="iteration", resumed_at=loop.iteration)
+        board = finite_part(stack.enter_context(outlet))
+        bar = stack.enter_context(progress(loop.iterations, unit="iterations", by="iteration", show=SHOWN))
+
+        def log(command: Log) -> Logged:
+            for row in map(dict, command.rows):
+                file(row)
+                board(row)
+                bar({name: value for name, value in row.items() if math.isfinite(value)})
+            return Logged()
+
+        yield log
+
+
+def _divergence(run: Path, loop: Loop) -> str:
+    kept = f"the checkpoint of iteration {loop.saved} stays" if loop.saved else "there is no checkpoint yet"
+    where, wanted = f"train: iteration {loop.diverged}", "a finite loss, with its gradient"
+    at = f" in {run / DIVERGED}" if (run / DIVERGED).exists() else ""
+    remedy = f"look at its batch{at}, or lower --learning-rate; {kept}"
+    return message(where, got="NaN or infinite", wanted=wanted, remedy=remedy)

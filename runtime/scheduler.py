@@ -1,0 +1,201 @@
+"""Asynchronous learning as a pure machine: generators and a trainer at once, and who is to do what next.
+
+(state, event) -> (state, commands)
+
+It owns three bounds: how many samples are under way (`Rules.concurrency`), how many are let in (`staleness.capacity`), and
+how old a sample may be when it is learned from, each of them, whatever its length. Groups are learned from whole or not at
+all. Versions rise one by one, when a new one is published and not before. What fails is tried again after a pause, twice as
+long each time; what is too old is dropped, requeued or waited for. Messages that come late, twice, or cannot be true change
+nothing but a count. The state has a JSON form (`runtime.values`), and events folded through the machine again give the same
+states.
+
+A step costs a few short tuples, whatever the number of samples; once for each version it looks at all that are live.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ..core.errors import choose
+from ..core.machine import Command, Event, Failed, Interrupted, Machine, Started, Stop
+from .scheduling import messages as say
+from .scheduling.numbered import entries, find, push, put, remove
+from .scheduling.samples import chunk, finished, go_on, ignored, place, rested, timed_out
+from .scheduling.seats import Answer, fill, leave, retry
+from .scheduling.state import (
+    IDLE,
+    NOBODY,
+    PUBLISH,
+    RECOMPUTE,
+    RUNNING,
+    TRAIN,
+    Rules,
+    Schedule,
+    Worker,
+    changed,
+    with_workers,
+)
+from .scheduling.state import begin as begin
+from .scheduling.updates import consumed, published, recomputed, train_next, try_again, work
+
+Handle = Callable[[Rules, Schedule, Any], Answer]
+
+
+def scheduler(rules: Rules) -> Machine[Schedule]:
+    """The machine that keeps to these rules; its first state is `begin(rules, ...)`.
+
+    It stops when version `updates` is published, at Ctrl-C, and when nothing is under way and no prompts wait, so submit
+    prompts ahead. A state that was begun goes on at `Started` with the generators it had, at `Resumed` with others: what was
+    under way is begun again, what the trainer did is asked for again.
+    Raises: ChoiceError for an event of another class.
+
+    >>> from purestep.core.machine import Started, run
+    >>> rules = Rules(batch=1, concurrency=2, staleness=0, updates=1)
+    >>> state, said = run(scheduler(rules), begin(rules, prompts=3, workers=1), [Started(), say.Finished(0, 0, 0, 9, 0, 0)])
+    >>> said
+    (Dispatch(group=0, seat=0, attempt=0, prompt=0, worker=0, version=0), Train(version=0, samples=((0, 0, 0),), head=0))
+    """
+    return Machine(partial(_step, rules))
+
+
+def _step(rules: Rules, state: Schedule, event: Event) -> Answer:
+    handle = HANDLES.get(type(event)) or choose("scheduler: event", type(event).__name__, NAMES)
+    ages = state.ages
+    state, commands = handle(rules, state, event)
+    if state.stopped:
+        return state, (say.Report("stopped", NOBODY, str(event.error)),) if isinstance(event, Failed) else ()
+    if isinstance(event, Interrupted):
+        return _stop(state, commands, "interrupted")
+    if state.version >= rules.updates:
+        return _stop(state, commands, "complete")
+    if isinstance(event, say.TokenChunk) and state.ages is ages and not commands:
+        return state, ()  # what comes most often: it frees nothing, completes nothing and makes no group younger
+    state, trained = train_next(rules, state)
+    state, sent = fill(rules, state)
+    if not (state.running or state.waiting) and state.phase == IDLE:
+        return _stop(state, (*commands, *trained), "out of prompts")
+    return state, (*commands, *trained, *sent)
+
+
+def _stop(state: Schedule, commands: tuple[Command, ...], reason: str) -> Answer:
+    """Ends the run; what is under way stays so in the state, for a run that goes on from it."""
+    aborts = tuple(
+        say.Abort(number, seat, one.attempt, one.worker)
+        for number, group in entries(state.groups)
+        for seat, one in enumerate(group.seats)
+        if one.status == RUNNING
+    )
+    return changed(state, stopped=True), (*commands, *aborts, Stop(reason))
+
+
+def _submitted(rules: Rules, state: Schedule, event: say.Submitted) -> Answer:
+    if event.prompts < 1:
+        return ignored(state)
+    more = event.prompts * rules.group
+    fresh = state.fresh + event.prompts
+    return changed(state, fresh=fresh, submitted=state.submitted + more, waiting=state.waiting + more), ()
+
+
+def _failed(rules: Rules, state: Schedule, event: Failed) -> Answer:
+    """What is over may fail unnoticed; a trainer that fails again and again is answered with no command, which raises."""
+    command = event.command
+    if isinstance(command, say.Dispatch) and place(state, command, RUNNING):
+        return retry(rules, state, (command.group, command.seat), event.error, rest=True)
+    if isinstance(command, say.Recompute | say.Train | say.Publish) and _under_way(state, command):
+        return try_again(rules, state, command)
+    if isinstance(command, say.Dispatch | say.Recompute | say.Train | say.Publish):
+        return ignored(state)[0], (say.Report("late", NOBODY, event.error),)
+    return state, ()
+
+
+def _under_way(state: Schedule, command: Any) -> bool:
+    """Whether this is what the trainer is doing."""
+    return state.phase == PHASES[type(command)] and not state.resting and command == work(state)
+
+
+def _filtered(rules: Rules, state: Schedule, event: say.Filtered) -> Answer:
+    if not find(state.groups, event.group) or event.group in state.batch:
+        return ignored(state)
+    return leave(rules, state, event.group, "filtered")
+
+
+def _recomputed(rules: Rules, state: Schedule, event: say.Recomputed) -> Answer:
+    right = (state.phase, state.version) == (RECOMPUTE, event.version)
+    return recomputed(state) if right else ignored(state)
+
+
+def _consumed(rules: Rules, state: Schedule, event: say.Consumed) -> Answer:
+    right = (state.phase, state.version) == (TRAIN, event.version)
+    return consumed(rules, state) if right else ignored(state)
+
+
+def _published(rules: Rules, state: Schedule, event: say.Published) -> Answer:
+    right = (state.phase, state.version + 1) == (PUBLISH, event.version)
+    return (published(state), ()) if right else ignored(state)
+
+
+def _joined(rules: Rules, state: Schedule, event: say.Joined) -> Answer:
+    there = find(state.workers, event.worker)
+    if event.worker < 0 or event.slots < 1 or there:
+        return ignored(state)
+    free = state.free
+    for _ in range(event.slots):
+        free = push(free, event.worker)
+    return changed(state, free=free, workers=put(state.workers, event.worker, Worker(event.slots))), ()
+
+
+def _lost(rules: Rules, state: Schedule, event: say.Lost) -> Answer:
+    found = find(state.workers, event.worker)
+    if not found:
+        return ignored(state)
+    state, commands = changed(state, workers=remove(state.workers, event.worker)), list[Command]()
+    for number, seat in found.busy:
+        group = find(state.groups, number)
+        if group and (group.seats[seat].status, group.seats[seat].worker) == (RUNNING, event.worker):
+            state, more = retry(rules, state, (number, seat), "its generator was lost", rest=False)
+            commands.extend(more)
+    return state, tuple(commands)
+
+
+def _due(rules: Rules, state: Schedule, event: say.Due) -> Answer:
+    command = event.command
+    if isinstance(command, say.Dispatch):
+        return rested(state, command)
+    if not state.resting or type(command) not in PHASES or command != work(state):
+        return ignored(state)
+    return changed(state, resting=False), (command,)
+
+
+def _started(rules: Rules, state: Schedule, event: Started) -> Answer:
+    if not state.begun:
+        return changed(state, begun=True), ()
+    return go_on(state)
+
+
+def _resumed(rules: Rules, state: Schedule, event: say.Resumed) -> Answer:
+    return go_on(with_workers(changed(state, begun=True), event.workers, event.slots))
+
+
+def _interrupted(rules: Rules, state: Schedule, event: Interrupted) -> Answer:
+    return state, ()
+
+
+PHASES: Mapping[type[Any], str] = {say.Recompute: RECOMPUTE, say.Train: TRAIN, say.Publish: PUBLISH}
+HANDLES: Mapping[type[Any], Handle] = {
+    Started: _started,
+    Interrupted: _interrupted,
+    Failed: _failed,
+    say.Submitted: _submitted,
+    say.TokenChunk: chunk,
+    say.Finished: finished,
+    say.TimedOut: timed_out,
+    say.Filtered: _filtered,
+    say.Recomputed: _recomputed,
+    say.Consumed: _consumed,
+    say.Published: _published,
+    say.Joined: _joined,
+    say.Lost: _lost,
+    say.Resumed: _resumed,
+    say.Due: _due,
+}
+NAMES: Mapping[str, Handle] = {kind.__name__: handle for kind, handle in HANDLES.items()}

@@ -1,0 +1,140 @@
+"""Maps from numbers and queues as values: a change makes a new one that shares all but a few short tuples with the old.
+
+A map is a tree of tuples of 32, reached by the digits of the key, so that looking up, putting and removing cost one short
+copy for each digit of the largest key. Both have a JSON form, being tuples within attrs values.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from attrs import frozen
+
+V = TypeVar("V")
+
+BITS = 5
+MASK = (1 << BITS) - 1
+Node = tuple[Any, ...]
+NOTHING: Node = ()  # where there is no value; never a value itself
+BLANK: Node = (NOTHING,) * (MASK + 1)
+
+
+@frozen
+class Numbered(Generic[V]):
+    """A map from numbers 0, 1, ... to values other than `()`."""
+
+    depth: int = 0  # levels of tuples above the lowest one
+    root: Node = NOTHING
+
+
+EMPTY: Numbered[Any] = Numbered()
+
+
+@frozen
+class Line(Generic[V]):
+    """A queue: what came first leaves first."""
+
+    first: int = 0  # the number of the next to leave
+    next: int = 0  # the number of the next to come
+    items: Numbered[V] = EMPTY
+
+    def __len__(self) -> int:
+        return self.next - self.first
+
+
+NO_ONE: Line[Any] = Line()
+
+
+def find(numbered: Numbered[V], key: int) -> V | tuple[()]:
+    """The value of a key, `()` if it has none.
+
+    >>> find(put(Numbered(), 1000, "a"), 1000), find(Numbered(), 3), find(put(Numbered(), 0, "a"), 1 << 40)
+    ('a', (), ())
+    """
+    node, shift = numbered.root, BITS * numbered.depth
+    if key < 0 or key >> (shift + BITS):
+        return ()
+    while node and shift >= 0:
+        node = node[(key >> shift) & MASK]
+        shift -= BITS
+    return node
+
+
+def put(numbered: Numbered[V], key: int, value: V) -> Numbered[V]:
+    """The map in which `key`, 0 or more, has that value.
+
+    >>> list(entries(put(put(Numbered(), 70, "b"), 2, "a")))
+    [(2, 'a'), (70, 'b')]
+    """
+    depth, root = numbered.depth, numbered.root
+    while key >> (BITS * (depth + 1)):
+        depth, root = depth + 1, (root, *BLANK[1:]) if root else NOTHING
+    return Numbered(depth, _put(root, BITS * depth, key, value))
+
+
+def _put(node: Node, shift: int, key: int, value: Any) -> Node:
+    places, place = list(node or BLANK), (key >> shift) & MASK
+    places[place] = _put(places[place], shift - BITS, key, value) if shift else value
+    return tuple(places)
+
+
+def remove(numbered: Numbered[V], key: int) -> Numbered[V]:
+    """The map without that key; the map itself if it is not there.
+
+    >>> remove(put(Numbered(), 3, "a"), 3), remove(Numbered(), 3)
+    (Numbered(depth=0, root=()), Numbered(depth=0, root=()))
+    """
+    if find(numbered, key) == NOTHING:
+        return numbered
+    root = _remove(numbered.root, BITS * numbered.depth, key)
+    return Numbered(numbered.depth, root) if root else EMPTY
+
+
+def _remove(node: Node, shift: int, key: int) -> Node:
+    place = (key >> shift) & MASK
+    below = _remove(node[place], shift - BITS, key) if shift else NOTHING
+    left = (*node[:place], below, *node[place + 1 :])
+    return NOTHING if below is NOTHING and left == BLANK else left
+
+
+def entries(numbered: Numbered[V]) -> Iterator[tuple[int, V]]:
+    """Keys and values, the smallest key first."""
+    yield from _entries(numbered.root, BITS * numbered.depth, 0)
+
+
+def _entries(node: Node, shift: int, above: int) -> Iterator[tuple[int, Any]]:
+    for place, below in enumerate(node):
+        if below != NOTHING:
+            key = (above << BITS) | place
+            if shift:
+                yield from _entries(below, shift - BITS, key)
+            else:
+                yield key, below
+
+
+def push(line: Line[V], value: V) -> Line[V]:
+    """The queue with one more at its end.
+
+    >>> len(push(push(Line(), "a"), "b"))
+    2
+    """
+    return Line(line.first, line.next + 1, put(line.items, line.next, value))
+
+
+def pop(line: Line[V]) -> tuple[V, Line[V]]:
+    """What came first and the queue without it, which must not be empty.
+
+    >>> pop(push(push(Line(), "a"), "b"))[0]
+    'a'
+    """
+    value: Any = find(line.items, line.first)
+    first = line.first + 1
+    return value, Line(first, line.next, remove(line.items, line.first)) if first < line.next else NO_ONE
+
+
+def waiting(line: Line[V]) -> Iterator[V]:
+    """All of the queue, what came first first.
+
+    >>> list(waiting(push(push(Line(), "a"), "b")))
+    ['a', 'b']
+    """
+    return (value for _, value in entries(line.items))

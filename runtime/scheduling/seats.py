@@ -1,0 +1,193 @@
+"""The moves of samples: let in, given to a generator, accepted, tried again, rejected, and groups that are left out."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ...algorithms.staleness import capacity
+from ...core.machine import Command
+from . import ages
+from .messages import Abort, Dispatch, Finished, Report, RetryAfter
+from .numbered import find, pop, push, put, remove
+from .state import NOBODY, PENDING, REPAIR, REQUEUE, RESTING, RUNNING, THERE, Group, Rules, Schedule, Seat, changed
+
+Answer = tuple[Schedule, tuple[Command, ...]]
+Place = tuple[int, int]  # group, seat
+Candidate = tuple[int, int, Group, dict[str, Any]]  # number of the group, seat, the group, and what else will change
+NO_MORE: Mapping[str, Any] = MappingProxyType({})
+
+
+def room(rules: Rules, state: Schedule) -> int:
+    """How many more samples may be let in."""
+    allowed = capacity(
+        running=state.running,
+        accepted=state.accepted,
+        filtered=state.filtered,
+        version=state.version,
+        batch=rules.batch,
+        concurrency=rules.concurrency,
+        staleness=rules.staleness,
+    )
+    held = state.running + state.queued + state.cached
+    return allowed if isinstance(rules.room, tuple) else min(allowed, rules.room - held)
+
+
+def fill(rules: Rules, state: Schedule) -> Answer:
+    """Gives samples to generators as long as there are both."""
+    sent = list[Command]()
+    while len(state.free):
+        worker, rest = pop(state.free)
+        found = find(state.workers, worker)
+        if not found or len(found.busy) >= found.slots:
+            state = changed(state, free=rest)
+            continue
+        state, candidate = _next(rules, state)
+        if not candidate:
+            break
+        number, seat, group, more = candidate
+        now = changed(group.seats[seat], status=RUNNING, worker=worker, head=state.version, tail=state.version)
+        workers = put(state.workers, worker, changed(found, busy=(*found.busy, (number, seat))))
+        state = seated(state, number, group, seat, now, {**more, "free": rest, "workers": workers})
+        sent.append(Dispatch(number, seat, now.attempt, group.prompt, worker, state.version))
+    return state, tuple(sent)
+
+
+def _next(rules: Rules, state: Schedule) -> tuple[Schedule, Candidate | tuple[()]]:
+    """The next sample: one that was let in before, or another one if it may be let in."""
+    while len(state.pending):
+        (number, seat, attempt), rest = pop(state.pending)
+        group = find(state.groups, number)
+        if group and (group.seats[seat].attempt, group.seats[seat].status) == (attempt, PENDING):
+            return state, (number, seat, group, {"pending": rest})
+        state = changed(state, pending=rest)
+    return state, _let_in(rules, state) if state.waiting and room(rules, state) >= 1 else ()
+
+
+def _let_in(rules: Rules, state: Schedule) -> Candidate:
+    """A further member of the group that is being filled, or the first of another one."""
+    number, more = state.filling, dict[str, Any]()
+    group = find(state.groups, number)
+    if not group:
+        number, prompt = state.next_group, state.prompts
+        more["next_group"] = number + 1
+        if len(state.again):
+            prompt, more["again"] = pop(state.again)
+        else:
+            more.update(prompts=state.prompts + 1, fresh=state.fresh - 1)
+        group = Group(prompt)
+    group = changed(group, seats=(*group.seats, Seat()))
+    full = len(group.seats) == rules.group
+    more.update(filling=NOBODY if full else number, waiting=state.waiting - 1, running=state.running + 1)
+    return number, len(group.seats) - 1, group, more
+
+
+def seated(
+    state: Schedule, number: int, group: Group, seat: int, now: Seat, more: Mapping[str, Any] = NO_MORE, **changes: int
+) -> Schedule:
+    """The state with a seat as it is now, and what follows for its group; `more` changes the state, `changes` the group."""
+    seats, old, head = list(group.seats), group.seats[seat], group.head
+    seats[seat] = now
+    if now.head != old.head:
+        head = min((one.head for one in seats if one.head != NOBODY), default=NOBODY)
+    moved = state.ages if head == group.head else ages.moved(state.ages, group.head, head)
+    groups = put(state.groups, number, changed(group, seats=tuple(seats), head=head, **changes))
+    return changed(state, groups=groups, ages=moved, **more)
+
+
+def released(state: Schedule, place: Place, worker: int) -> Schedule:
+    """The state with the slot free that a sample had, if its generator is still there."""
+    found = find(state.workers, worker)
+    if not found:
+        return state
+    busy = tuple(one for one in found.busy if one != place)
+    workers = put(state.workers, worker, changed(found, busy=busy))
+    return changed(state, workers=workers, free=push(state.free, worker))
+
+
+def accept(rules: Rules, state: Schedule, group: Group, event: Finished) -> Schedule:
+    """A sample under way is whole."""
+    number, seat, there = event.group, event.seat, group.there + 1
+    state = released(state, (number, seat), group.seats[seat].worker)
+    seen = {"tokens": event.tokens, "head": event.head, "tail": event.tail}
+    now = changed(group.seats[seat], status=THERE, worker=NOBODY, **seen)
+    more = {"running": state.running - 1, "accepted": state.accepted + 1}
+    if there < rules.group:
+        return seated(state, number, group, seat, now, {**more, "cached": state.cached + 1}, there=there)
+    more |= {"cached": state.cached - there + 1, "queued": state.queued + there}
+    state = seated(state, number, group, seat, now, more, there=there)
+    head = (find(state.groups, number) or group).head
+    return changed(state, ages=ages.completed(state.ages, head, number))
+
+
+def retry(rules: Rules, state: Schedule, place: Place, reason: str, *, rest: bool) -> Answer:
+    """An attempt under way is over: the sample is tried again, after a pause if `rest`, or rejected."""
+    number, seat = place
+    group = find(state.groups, number) or Group(NOBODY)
+    old = group.seats[seat]
+    state = released(state, place, old.worker)
+    state = changed(state, tokens_wasted=state.tokens_wasted + old.tokens)
+    if old.failures >= rules.retries:
+        return _reject(rules, state, place, reason)
+    now = Seat(RESTING if rest else PENDING, old.attempt + 1, old.failures + 1)
+    state = seated(state, number, group, seat, now)
+    if not rest:
+        return changed(state, pending=push(state.pending, (number, seat, now.attempt))), ()
+    again = Dispatch(number, seat, now.attempt, group.prompt, NOBODY, state.version)
+    return state, (RetryAfter(again, pause(rules, now.failures)),)
+
+
+def pause(rules: Rules, failures: int) -> float:
+    """Seconds before the next attempt after so many failures in a row, at least one.
+
+    >>> [pause(Rules(batch=1, concurrency=1, staleness=0, updates=1, longest=5.0), n) for n in (1, 2, 3, 4, 5000)]
+    [1.0, 2.0, 4.0, 5.0, 5.0]
+    """
+    return min(rules.longest, rules.backoff * 2.0 ** min(failures - 1, 1000))
+
+
+def _reject(rules: Rules, state: Schedule, place: Place, reason: str) -> Answer:
+    """A sample has failed for good; another one takes its seat, or its group is left out."""
+    number, seat = place
+    group = find(state.groups, number) or Group(NOBODY)
+    told = Report("sample", number, reason)
+    if rules.incomplete != REPAIR or group.repairs >= rules.group:
+        now = changed(group.seats[seat], status=RESTING, worker=NOBODY, tokens=0)
+        state, rest = leave(rules, seated(state, number, group, seat, now), number, "incomplete")
+        return state, (told, *rest)
+    now = Seat(attempt=group.seats[seat].attempt + 1)
+    state = seated(state, number, group, seat, now, repairs=group.repairs + 1)
+    state = changed(state, rejected=state.rejected + 1, submitted=state.submitted + 1)
+    return changed(state, pending=push(state.pending, (number, seat, now.attempt))), (told,)
+
+
+def leave(rules: Rules, state: Schedule, number: int, reason: str) -> Answer:
+    """A group is left out: what of it is under way is given up, and what it took is paid back."""
+    group = find(state.groups, number) or Group(NOBODY)
+    whole, there = group.there == rules.group, group.there
+    out = list[Command]()
+    for seat, one in enumerate(group.seats):
+        if one.status == RUNNING:
+            state = released(state, (number, seat), one.worker)
+            out.append(Abort(number, seat, one.attempt, one.worker))
+    absent = rules.group - len(group.seats)
+    state = changed(
+        state,
+        groups=remove(state.groups, number),
+        ages=ages.left(state.ages, group.head, whole),
+        filling=NOBODY if state.filling == number else state.filling,
+        waiting=state.waiting - absent,
+        running=state.running - len(group.seats) + there,
+        rejected=state.rejected + rules.group - there,
+        filtered=state.filtered + there,
+        queued=state.queued - (there if whole else 0),
+        cached=state.cached - (0 if whole else there),
+        tokens_wasted=state.tokens_wasted + sum(one.tokens for one in group.seats),
+    )
+    if reason == "stale" and rules.stale == REQUEUE:
+        state = changed(
+            state,
+            again=push(state.again, group.prompt),
+            submitted=state.submitted + rules.group,
+            waiting=state.waiting + rules.group,
+        )
+    return state, (*out, Report("group", number, reason))

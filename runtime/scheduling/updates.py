@@ -1,0 +1,111 @@
+"""What the trainer does: recompute, train, publish, one after the other, and a new version at the end."""
+
+from ...core.machine import Command
+from . import ages
+from .messages import Name, Publish, Recompute, RetryAfter, Train
+from .numbered import entries, find, pop, remove
+from .seats import Answer, leave, pause
+from .state import IDLE, PUBLISH, RECOMPUTE, TRAIN, Group, Rules, Schedule, changed
+
+
+def train_next(rules: Rules, state: Schedule) -> Answer:
+    """Begins an update if there is a batch; groups that would be too old for the one after it are left out now."""
+    if state.phase != IDLE or state.queued < rules.batch:
+        return state, ()
+    chosen = ages.choice(rules, state.ages, state.version)
+    if not chosen:
+        return state, ()
+    state = _take(state, chosen)
+    state, dropped = _leave_behind(rules, state)
+    state = changed(state, phase=RECOMPUTE if rules.proximal == RECOMPUTE else TRAIN, failures=0)
+    if state.phase == RECOMPUTE and not _due(state):
+        state = changed(state, phase=TRAIN)
+    return state, (*dropped, work(state))
+
+
+def _take(state: Schedule, chosen: tuple[tuple[int, int], ...]) -> Schedule:
+    """The state with so many whole groups of each age as its batch."""
+    batch, entries_ = list[int](), state.ages
+    for head, count in chosen:
+        age = ages.at(entries_, head)
+        ready, wanted = age.ready, len(batch) + count
+        while len(batch) < wanted:
+            number, ready = pop(ready)
+            if find(state.groups, number):
+                batch.append(number)
+        less = changed(age, groups=age.groups - count, complete=age.complete - count, ready=ready)
+        entries_ = ages.put_age(entries_, less)
+    return changed(state, batch=tuple(batch), ages=entries_)
+
+
+def _leave_behind(rules: Rules, state: Schedule) -> Answer:
+    limit = state.version + 1 - rules.staleness
+    if not state.ages or state.ages[0].head >= limit:
+        return state, ()
+    batch, out = set(state.batch), list[Command]()
+    for number, group in entries(state.groups):
+        if 0 <= group.head < limit and number not in batch:
+            state, more = leave(rules, state, number, "stale")
+            out.extend(more)
+    return state, tuple(out)
+
+
+def work(state: Schedule) -> Command:
+    """What the trainer is to do in this phase."""
+    if state.phase == RECOMPUTE:
+        return Recompute(state.version, _due(state))
+    if state.phase == PUBLISH:
+        return Publish(state.version + 1)
+    groups = [(number, find(state.groups, number) or Group(-1)) for number in state.batch]
+    samples = tuple((number, seat, one.attempt) for number, group in groups for seat, one in enumerate(group.seats))
+    return Train(state.version, samples, min(group.head for _, group in groups))
+
+
+def _due(state: Schedule) -> tuple[Name, ...]:
+    """The samples that may have tokens of the version before this one."""
+    before = state.version - 1
+    return tuple(
+        (number, seat, one.attempt)
+        for number, group in entries(state.groups)
+        for seat, one in enumerate(group.seats)
+        if one.tokens and one.head <= before <= one.tail
+    )
+
+
+def recomputed(state: Schedule) -> Answer:
+    """Proximal log-probs are there: the update can be made."""
+    state = changed(state, phase=TRAIN, failures=0, resting=False)
+    return state, (work(state),)
+
+
+def consumed(rules: Rules, state: Schedule) -> Answer:
+    """The batch is used up: its samples leave, and the new weights are to be published."""
+    groups, tokens = state.groups, 0
+    for number in state.batch:
+        tokens += sum(one.tokens for one in (find(groups, number) or Group(-1)).seats)
+        groups = remove(groups, number)
+    state = changed(
+        state,
+        phase=PUBLISH,
+        failures=0,
+        resting=False,
+        batch=(),
+        groups=groups,
+        consumed=state.consumed + rules.batch,
+        queued=state.queued - rules.batch,
+        tokens_used=state.tokens_used + tokens,
+    )
+    return state, (work(state),)
+
+
+def published(state: Schedule) -> Schedule:
+    """Generators can have the new weights: only now is there another version."""
+    return changed(state, version=state.version + 1, phase=IDLE, failures=0, resting=False)
+
+
+def try_again(rules: Rules, state: Schedule, command: Command) -> Answer:
+    """What the trainer does has failed: it is done again after a pause; nothing at all after too many failures."""
+    if state.failures >= rules.retries:
+        return state, ()
+    state = changed(state, failures=state.failures + 1, resting=True)
+    return state, (RetryAfter(command, pause(rules, state.failures)),)

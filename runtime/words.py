@@ -1,0 +1,39 @@
+"""The words of a command line, and what all commands do with them."""
+
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import tyro
+
+FLAGS = (tyro.conf.OmitArgPrefixes,)
+
+
+def run_folder(recipe: str, world: str, seed: str = "0") -> Path:
+    """Where a run goes that is given no folder.
+
+    >>> run_folder("ppo", "cartpole").as_posix()
+    'runs/cartpole-ppo-0'
+    """
+    return Path("runs") / f"{Path(world).name}-{recipe}-{seed}"
+
+
+def option(words: Sequence[str], name: str, default: str) -> str:
+    """The value an option has in the words, wherever it stands; the last counts.
+
+    >>> option(["--seed", "1", "--env=acrobot"], "--env", "cartpole")
+    'acrobot'
+    """
+    value = default
+    for word, following in pairwise([*words, ""]):
+        if word == name:
+            value = following
+        elif word.startswith(name + "="):
+            value = word.removeprefix(name + "=")
+    return value
+
+
+def say(text: str) -> None:
+    """A line for people, apart from a command's output."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,330 @@
+"""Hugging Face models as values: their own numbers, the laws of causal models, folders, LoRA."""
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from attrs import evolve
+from torch import Tensor
+
+from purestep.core import keys
+from purestep.core.bigram import bigram
+from purestep.core.causal import CausalModel
+from purestep.core.errors import ChoiceError, PurestepError, ShapeError, StructureError
+from purestep.core.tree import tree_map
+from purestep.properties import Tolerance, causal_laws, check, same, table_causal
+from purestep.properties.law import Suite
+from purestep.runtime.effects import causal_lm
+from purestep.runtime.effects.causal_folder import open_model, save_model
+from purestep.runtime.effects.causal_lm import causal_model, from_config, tiny_llama
+from purestep.runtime.effects.lora import with_lora
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+transformers: Any = pytest.importorskip("transformers")
+
+NEAR = Tolerance("another order of sums", 1e-4, 1e-5)
+SIZES: dict[str, Any] = {
+    "vocab_size": 24,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 32,
+    "initializer_range": 0.25,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+
+
+def small(vocabulary: int = 24, **changes: Any) -> Any:
+    return tiny_llama(vocabulary, **{"width": 16, "layers": 2, "inner": 24, "window": 32, **changes})
+
+
+CONFIGS: dict[str, Callable[[], Any]] = {
+    "llama": small,
+    "untied": lambda: small(tied=False),
+    "qwen2": lambda: transformers.Qwen2Config(**SIZES),
+    "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=8),
+}
+each_config = pytest.mark.parametrize("name", CONFIGS)
+
+
+def few(suite: Suite) -> Suite:
+    return evolve(suite, laws=tuple(evolve(law, most=6) for law in suite))
+
+
+test_bigram = check(causal_laws(), bigram(5))
+test_table = check(causal_laws(), table_causal())
+test_llama = check(few(causal_laws(NEAR)), from_config(small()))
+test_qwen2 = check(few(causal_laws(NEAR)), from_config(CONFIGS["qwen2"]()))
+test_qwen3 = check(few(causal_laws(NEAR)), from_config(CONFIGS["qwen3"]()))
+
+
+def module_of(config: Any, params: dict[str, Tensor]) -> Any:
+    """The library's own module with these weights."""
+    module = transformers.AutoModelForCausalLM.from_config(config)
+    module.load_state_dict(params, strict=False)
+    return module.eval()
+
+
+def tokens(rows: int = 3, length: int = 9, vocabulary: int = 24) -> Tensor:
+    return keys.randint(keys.key(5), (rows, length), 0, vocabulary)
+
+
+def logits(model: CausalModel, params: Any, ids: Tensor) -> Tensor:
+    return model.head(params, model.apply(params, ids, (), ()))
+
+
+@each_config
+def test_logits_are_the_library_s_own(name: str) -> None:
+    config = CONFIGS[name]()
+    model = from_config(config)
+    params = model.init(keys.key(0))
+    with torch.no_grad():
+        wanted = module_of(config, params)(input_ids=tokens(), use_cache=False).logits
+    same("logits", logits(model, params, tokens()), wanted, NEAR)
+
+
+@each_config
+def test_gradients_are_the_library_s_own(name: str) -> None:
+    config = CONFIGS[name]()
+    model = from_config(config)
+    params, ids = model.init(keys.key(0)), tokens()
+    got = torch.func.grad(lambda given: logits(model, given, ids).square().mean())(params)
+    module = module_of(config, params)
+    module(input_ids=ids, use_cache=False).logits.square().mean().backward()
+    same("gradients", got, {name: value.grad for name, value in module.named_parameters()}, NEAR)
+
+
+def test_weights_are_a_function_of_the_key_and_of_nothing_else() -> None:
+    before = torch.get_rng_state()
+    model = from_config(small())
+    torch.manual_seed(7)
+    one = model.init(keys.key(3))
+    torch.manual_seed(8)
+    same("weights of a model made again", from_config(small()).init(keys.key(3)), one)
+    torch.set_rng_state(before)
+    from_config(small())
+    assert torch.equal(torch.get_rng_state(), before)
+    wide = from_config(tiny_llama(400)).init(keys.key(0))
+    assert abs(float(wide["model.layers.0.mlp.up_proj.weight"].std()) - 128**-0.5) < 2e-3
+    assert torch.equal(wide["model.norm.weight"], torch.ones(128))
+    assert sum(value.numel() for value in wide.values()) == 641_920
+    assert "lm_head.weight" not in wide
+
+
+def test_a_population_is_one_call() -> None:
+    """vmap over weights, which needs the attention that has a rule for it."""
+    config = small()
+    config._attn_implementation = "eager"
+    model, ids = from_config(config), tokens()
+    each = [model.init(keys.key(seed)) for seed in range(3)]
+    together: Any = tree_map(lambda *group: torch.stack(group), *each)
+    got = torch.vmap(lambda params: logits(model, params, ids))(together)
+    same("logits", got, torch.stack([logits(model, params, ids) for params in each]), NEAR)
+
+    def cached(params: Any) -> Any:
+        cache = model.begin(params, 3, 12)
+        _, cache = model.extend(params, cache, ids[:, :5], torch.zeros(3, dtype=torch.int64))
+        return model.extend(params, cache, ids[:, 5:6], torch.tensor([5, 4, 3]))
+
+    wanted: Any = tree_map(lambda *group: torch.stack(group), *map(cached, each))
+    same("extended", torch.vmap(cached)(together), wanted, NEAR)
+    usual = from_config(small())
+    same("the usual attention", logits(usual, each[0], ids), logits(model, each[0], ids), NEAR)
+
+
+@pytest.mark.parametrize(
+    "name", ["llama", *(pytest.param(name, marks=pytest.mark.slow) for name in ("qwen2", "qwen3"))]
+)
+def test_both_ways_compile_as_one_graph(name: str) -> None:
+    model = from_config(CONFIGS[name]())
+    params, ids = model.init(keys.key(0)), tokens()
+
+    def both(params: Any, cache: Any, ids: Tensor, position: Tensor) -> Any:
+        hidden, cache = model.extend(params, cache, ids[:, :2], position)
+        return logits(model, params, ids), model.head(params, hidden), cache
+
+    with torch.no_grad():
+        given = params, model.begin(params, 3, 12), ids, torch.tensor([0, 3, 7])
+        same("compiled", torch.compile(both, fullgraph=True, backend="aot_eager")(*given), both(*given), NEAR)
+
+
+# --- what is refused ---
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    model, other = from_config(small()), from_config(small(width=32))
+    params = model.init(keys.key(0))
+    with pytest.raises(ShapeError, match=r"embed_tokens.weight is \[24, 32\], wanted \[24, 16\]; .*this very model"):
+        model.apply(other.init(keys.key(0)), tokens(), (), ())
+    with pytest.raises(ShapeError, match=r"params: model.norm.weight is absent"):
+        model.begin({name: value for name, value in params.items() if name != "model.norm.weight"}, 1, 4)
+    with pytest.raises(ShapeError, match=r"params: more is there"):
+        model.begin({**params, "more": torch.ones(1)}, 1, 4)
+    with pytest.raises(ShapeError, match=r"apply: tokens is 33, wanted at most 32 in a row"):
+        model.apply(params, tokens(length=33), (), ())
+    with pytest.raises(ChoiceError, match=r"begin: capacity is 33, wanted at most the window 32"):
+        model.begin(params, 1, 33)
+
+
+def test_models_that_mean_something_else_are_refused() -> None:
+    moving = small()
+    moving.rope_parameters = {"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0}
+    with pytest.raises(StructureError, match="rope_type is dynamic"):
+        from_config(moving)
+    capped = transformers.Gemma2Config(**SIZES, head_dim=8)
+    with pytest.raises(StructureError, match="final_logit_softcapping"):
+        from_config(capped)
+    scaled = transformers.CohereConfig(**{**SIZES, "logit_scale": 0.5, "pad_token_id": 0})
+    with pytest.raises(StructureError, match=r"off by .* in its logits"):
+        from_config(scaled)
+
+
+def test_a_sliding_window_is_the_window() -> None:
+    config = transformers.MistralConfig(**SIZES, sliding_window=8)
+    assert from_config(config).window == 8
+
+
+def test_the_module_is_left_alone() -> None:
+    module = transformers.AutoModelForCausalLM.from_config(small()).train()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    model = causal_model(module)
+    model.apply(model.init(keys.key(0)), tokens(), (), ())
+    same("its state", dict(module.state_dict()), before)
+    assert module.training
+    assert all(value.device.type == "cpu" for value in module.parameters())
+
+
+def test_an_absent_library_has_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> Any:
+        raise ModuleNotFoundError(name=name)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(ModuleNotFoundError, match=r"transformers is absent, .* pip install 'purestep\[llm\]'"):
+        causal_lm.library()
+
+
+def test_importing_brings_no_library() -> None:
+    names = ("causal_lm", "causal_folder", "lora", "generate", "generate_turns")
+    code = (
+        f"import importlib, sys\nfor name in {names!r}: importlib.import_module('purestep.runtime.effects.' + name)\n"
+        "print([name for name in ('transformers', 'tokenizers', 'openai', 'peft') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+# --- folders ---
+
+
+@each_config
+def test_a_saved_model_opens_everywhere_with_the_same_logits(name: str, tmp_path: Path) -> None:
+    config = CONFIGS[name]()
+    model = from_config(config)
+    params = model.init(keys.key(1))
+    save_model(tmp_path / "model", params, config)
+    opened = open_model(tmp_path / "model")
+    same("weights", opened.params, params)
+    same("weights it begins with", opened.model.init(keys.key(9)), params)
+    wanted = logits(model, params, tokens())
+    same("logits", logits(opened.model, opened.params, tokens()), wanted)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval()
+    with torch.no_grad():
+        same("the library's logits", theirs(input_ids=tokens(), use_cache=False).logits, wanted, NEAR)
+    save_model(tmp_path / "again", opened.params, opened.config)
+    same("opened again", open_model(str(tmp_path / "again")).params, params)
+
+
+def test_a_tokenizer_lies_beside_the_weights(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    fast = Tokenizer(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=fast)
+    params = from_config(small()).init(keys.key(0))
+    save_model(tmp_path, params, small(), tokenizer)
+    again = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    assert again.get_vocab() == tokenizer.get_vocab()
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(StructureError, match=r"open_model: .* is no model .*, wanted a model; name a folder"):
+            open_model(path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(StructureError, match="wanted a model"):
+        open_model(tmp_path)
+
+
+def test_weights_of_another_model_are_not_saved(tmp_path: Path) -> None:
+    params = from_config(small(width=32)).init(keys.key(0))
+    with pytest.raises(StructureError, match=r"save_model: model.embed_tokens.weight is \[24, 32\], wanted \[24, 16\]"):
+        save_model(tmp_path, params, small())
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- LoRA ---
+
+
+def test_lora_begins_as_the_model_and_learns_its_factors_alone() -> None:
+    model = from_config(small())
+    params = model.init(keys.key(0))
+    lora = with_lora(model, params, rank=2, alpha=4.0, targets=("q_proj", "layers.1.mlp.up_proj"))
+    adapters: Any = lora.model.init(keys.key(1))
+    names = [f"model.layers.{i}.self_attn.q_proj.weight" for i in range(2)] + ["model.layers.1.mlp.up_proj.weight"]
+    assert sorted(adapters) == sorted(names)
+    same("logits at first", logits(lora.model, adapters, tokens()), logits(model, params, tokens()), NEAR)
+    gradient: Any = torch.func.grad(lambda given: logits(lora.model, given, tokens()).square().mean())(adapters)
+    assert all(bool((one.b != 0).any()) and not bool((one.a != 0).any()) for one in gradient.values())
+    moved: Any = tree_map(lambda value, change: value - change, adapters, gradient)
+    changed = {name for name, value in lora.merged(moved).items() if not torch.equal(value, params[name])}
+    assert changed == set(names)
+    wanted = logits(model, lora.merged(moved), tokens())
+    same("merged", logits(lora.model, moved, tokens()), wanted)
+    assert not torch.allclose(wanted, logits(model, params, tokens()))
+
+
+test_lora = check(
+    few(causal_laws(NEAR)),
+    with_lora(from_config(small()), from_config(small()).init(keys.key(0)), rank=2, alpha=4.0).model,
+)
+
+
+def test_lora_has_the_numbers_of_peft() -> None:
+    peft: Any = pytest.importorskip("peft")
+    model, config = from_config(small()), small()
+    params = model.init(keys.key(0))
+    lora = with_lora(model, params, rank=2, alpha=8.0, targets=("q_proj", "v_proj"))
+    adapters: Any = lora.model.init(keys.key(1))
+    adapters = tree_map(lambda value: value + 0.1 * keys.normal(keys.key(2), tuple(value.shape)), adapters)
+    settings = peft.LoraConfig(r=2, lora_alpha=8, target_modules=["q_proj", "v_proj"])
+    theirs = peft.inject_adapter_in_model(settings, module_of(config, params)).eval()
+    state = theirs.state_dict()
+    for name, one in adapters.items():
+        stem = name.removesuffix(".weight")
+        state[f"{stem}.lora_A.default.weight"].copy_(one.a)
+        state[f"{stem}.lora_B.default.weight"].copy_(one.b)
+    with torch.no_grad():
+        wanted = theirs(input_ids=tokens(), use_cache=False).logits
+    same("logits", logits(lora.model, adapters, tokens()), wanted, NEAR)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"rank": 0}, "rank is 0, wanted at least 1"),
+        ({"targets": ("q_proj", "proj_q")}, r"targets is \['proj_q'\], wanted some of \['down_proj'"),
+        ({"targets": ()}, "targets is empty"),
+    ],
+)
+def test_lora_refuses_what_means_nothing(options: dict[str, Any], says: str) -> None:
+    model = from_config(small())
+    with pytest.raises(PurestepError, match=says):
+        with_lora(model, model.init(keys.key(0)), **{"rank": 2, "alpha": 2.0, **options})

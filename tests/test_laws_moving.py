@@ -1,0 +1,44 @@
+"""What moves between processes obeys its laws: weights, queues, replays, workers, services."""
+
+import pytest
+
+from purestep.properties import (
+    check,
+    experience_laws,
+    queue_laws,
+    ring_laws,
+    service_laws,
+    verify,
+    weights_laws,
+    workers_laws,
+)
+from purestep.properties.experience_laws import own_replaying
+from purestep.properties.profiles import named_profile
+from purestep.properties.service_laws import own_serving
+from purestep.properties.weights_laws import own_transfer
+from purestep.runtime.effects import queue_rules, workers_rules
+from purestep.runtime.effects.weights_ring import RING
+
+test_ring = check(ring_laws(), RING)
+test_weights = check(weights_laws(), own_transfer())
+test_queue = check(queue_laws(), queue_rules.step)
+test_experience = check(experience_laws(), own_replaying())
+test_workers = check(workers_laws(), workers_rules.step)
+test_service = check(service_laws(), own_serving())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("suite", "subject"),
+    [
+        (ring_laws(), RING),
+        (queue_laws(), queue_rules.step),
+        (workers_laws(), workers_rules.step),
+        (service_laws(), own_serving()),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_many_schedules(suite: object, subject: object) -> None:
+    """More of them than any other test can afford: most of these mistakes need a rare order of events."""
+    report = verify(suite, subject, profile=named_profile("ci"))  # type: ignore[arg-type]
+    assert report, str(report)

@@ -1,0 +1,482 @@
+"""The recipe that teaches a language model to use tools: whole runs of a very small one, cut, resumed, asked and drawn."""
+
+import ast
+import importlib
+import io
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+
+from purestep.core import keys
+from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError
+from purestep.core.language.requests import stream_of
+from purestep.core.record import replace
+from purestep.core.transcript_scores import token_log_probs
+from purestep.runtime import cli
+from purestep.runtime.effects.causal_folder import open_model, save_model
+from purestep.runtime.effects.causal_lm import from_config, tiny_llama
+from purestep.runtime.effects.generate import complete, generator
+from purestep.runtime.effects.metrics import read
+from purestep.runtime.effects.tensor_file import read_tensors
+from purestep.runtime.effects.tokenizer import train_tokenizer
+from purestep.runtime.effects.vllm import lay_out
+from purestep.runtime.language import serving
+from purestep.runtime.language import world as language_world
+from purestep.runtime.language.evaluate import held_out, wilson
+from purestep.runtime.language.learning import objective_of
+from purestep.runtime.language.parts import attempts_at, rules_of
+from purestep.runtime.language.spelling import LEAST, zorplex_texts
+from purestep.runtime.language.talking import typed
+from purestep.runtime.language.world import asked, phases
+from purestep.runtime.recipes import zorplex_report as report
+from purestep.runtime.recipes import zorplex_session as session
+from purestep.runtime.recipes.arguments import changed, flag, flatten
+from purestep.runtime.recipes.machine import Train
+from purestep.runtime.recipes.zorplex import CHANGES, Zorplex, check, zorplex_defaults
+
+transformers: Any = importlib.import_module("transformers")
+ROOT = Path(__file__).parent.parent
+Said = pytest.CaptureFixture[str]
+TINY: dict[str, Any] = {
+    "width": 16,
+    "layers": 1,
+    "heads": 2,
+    "warm_steps": 30,
+    "demonstrations": 12,
+    "warm_batch": 4,
+    "steps": 3,
+    "minibatches": 1,
+    "groups": 2,
+    "samples": 3,
+    "held_out": 6,
+    "max_turns": 3,
+    "max_new_tokens": 8,
+    "capacity": 64,
+}
+WORDS = [word for name, value in TINY.items() for word in (flag(name), str(value))]
+
+
+def tiny(algorithm: str = "grpo", **changes: Any) -> Zorplex:
+    return changed(zorplex_defaults(algorithm), {**TINY, **changes})
+
+
+def silent(text: str) -> None:
+    """Nobody listens."""
+
+
+def begin(run: Path, arguments: Zorplex) -> session.Outcome:
+    return session.start(run, arguments, overwrite=False, notice=silent)
+
+
+def tensors(run: Path) -> dict[str, torch.Tensor]:
+    """What the newest checkpoint holds."""
+    import safetensors.torch
+
+    return safetensors.torch.load_file(session.newest(run) / "state.safetensors")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "one"
+    assert cli.main(["train", "zorplex", "--run", str(run), *WORDS]) == 0
+    return run
+
+
+# --- arguments ---
+
+
+def test_arguments_survive_flattening_and_make_phases() -> None:
+    arguments = tiny("ppo", kind="recursive")
+    flat = flatten(arguments)
+    assert session.arguments_of({"recipe": "zorplex", **flat}) == arguments
+    assert phases(arguments) == language_world.Phases(warm=2, steps=3)
+    assert phases(changed(arguments, {"warm_steps": 0})).warm == 0
+    assert phases(changed(arguments, {"warm_steps": -1})).warm == 15
+    assert phases(changed(arguments, {"warm_steps": -1, "model": "somewhere"})).warm == 0
+    with pytest.raises(CheckpointError, match="with other names"):
+        session.arguments_of({"recipe": "zorplex", "width": 1})
+
+
+@pytest.mark.parametrize("algorithm", CHANGES)
+def test_every_algorithm_has_settings_and_an_objective(algorithm: str) -> None:
+    arguments = zorplex_defaults(algorithm)
+    check(arguments)
+    assert arguments.learning.algorithm == algorithm
+    assert objective_of(arguments).critic == (algorithm == "ppo")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"steps": 0}, "--steps is 0, wanted at least 1; change it"),
+        ({"seed": -1}, "--seed is -1"),
+        ({"samples": 0}, "--samples is 0"),
+        ({"max_new_tokens": 0}, "--max-new-tokens is 0"),
+        ({"skill": 1.5}, "--skill is 1.5"),
+        ({"temperature": 0.0}, "--temperature is 0.0"),
+        ({"learning_rate": math.nan}, "--learning-rate is nan"),
+        ({"heads": 3}, r"--width and --heads is \(16, 3\)"),
+        ({"minibatches": 7}, "--groups x --samples is 6, wanted at least --minibatches 7"),
+        ({"lora": 4}, "--lora is without --model"),
+    ],
+)
+def test_a_wrong_number_is_named_by_its_flag(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ChoiceError, match=said):
+        check(tiny(**changes))
+
+
+def test_help_explains_every_flag_and_shows_an_algorithms_own_settings(capsys: Said) -> None:
+    assert cli.main(["train", "zorplex", "--help", "--algorithm", "ppo"]) == 0
+    text = capsys.readouterr().out
+    assert [name for name in flatten(zorplex_defaults()) if flag(name) not in text] == []
+    assert "The defaults shown are those of --algorithm ppo" in " ".join(text.split())
+    assert cli.main(["train"]) == 0
+    assert "\n  zorplex " in capsys.readouterr().out
+    assert cli.main(["train", "zorplex", "--algorithm", "grpoo"]) == 1
+    assert "did you mean 'grpo'" in capsys.readouterr().err
+
+
+# --- what is asked, and how it is counted ---
+
+
+def test_training_and_evaluation_share_no_task() -> None:
+    arguments = tiny()
+    key = keys.key(arguments.tasks.seed)
+    training = [request for step in range(3) for request in asked(arguments, key, step)]
+    assert {stream_of(request.task) for request in training} == {"training"}
+    assert {stream_of(request.task) for request in held_out(64, 0)} == {"evaluation"}
+    assert len({request.id for request in training}) == len(training) == 18
+    assert len({request.sampling for request in training}) == 18
+    groups = {group: [r.task for r in training if r.group == group] for group in {r.group for r in training}}
+    assert all(len(tasks) == 3 and len(set(tasks)) == 1 for tasks in groups.values())
+    assert len({tasks[0] for tasks in groups.values()}) == 6
+    assert held_out(3, 0) == held_out(64, 0)[:3]
+
+
+def test_intervals_are_those_of_the_book() -> None:
+    """Brown, Cai and DasGupta 2001; statsmodels gives the same."""
+    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+    assert wilson(243, 256) == pytest.approx((0.9149, 0.9701), abs=2e-4)
+
+
+def needed_by(path: Path) -> set[Path]:
+    """A file of ours and all of ours that it imports, wherever the import stands; the package's own front page apart."""
+    found, waiting = set[Path](), [path]
+    while waiting:
+        here = waiting.pop()
+        if here in found or not here.exists():
+            continue
+        found.add(here)
+        for node in ast.walk(ast.parse(here.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = here.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+                waiting += [base.with_suffix(".py"), *(base / f"{alias.name}.py" for alias in node.names)]
+    return found
+
+
+def test_rollouts_and_evaluation_need_nothing_that_trains() -> None:
+    for name in ("runtime/language/evaluate.py", "runtime/effects/generate.py", "runtime/effects/chat.py"):
+        found = {path.relative_to(ROOT).as_posix() for path in needed_by(ROOT / name)}
+        assert "core/language/attempt.py" in found
+        assert [name for name in found if name.startswith("algorithms") or "train" in name or "learn" in name] == []
+    training = {path.relative_to(ROOT).as_posix() for path in needed_by(ROOT / "runtime/language/world.py")}
+    assert "algorithms/language.py" in training
+
+
+# --- whole runs ---
+
+
+def test_train_evaluates_draws_and_leaves_a_model(trained: Path, capsys: Said) -> None:
+    told = json.loads((trained / "evaluation.json").read_text())
+    for when in ("before", "after"):
+        for how in ("sampled", "greedy"):
+            one = told[when][how]
+            assert one["attempts"] == 6
+            assert one["accuracy_low"] <= one["accuracy"] <= one["accuracy_high"]
+            assert sum(one["modes"].values()) == pytest.approx(1.0)
+    assert told["iteration"] == 5
+    written = (trained / "evaluation.txt").read_text()
+    for row in ("accuracy", "95 % interval", "format", "turns", "tool calls", "ended as tool_spam"):
+        assert f"\n{row}" in written or f"\n  {row}" in written
+    assert (trained / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    rows = read(trained / "metrics.jsonl")
+    assert [row["iteration"] for row in rows] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert math.isfinite(rows[0]["warm_loss"])
+    assert rows[1]["warm_loss"] < rows[0]["warm_loss"]
+    assert all(math.isfinite(row["episode_return"]) for row in rows[2:])
+    differences = [row["log_prob_difference"] for row in rows[2:] if math.isfinite(row["log_prob_difference"])]
+    assert all(0.0 <= difference < 1e-4 for difference in differences)
+
+
+def test_the_saved_folder_opens_and_gives_the_same_logits(trained: Path) -> None:
+    parts, held, _ = session.restored(trained, session.newest(trained))
+    params = parts.whole(session.policy_of(held))
+    module = transformers.AutoModelForCausalLM.from_pretrained(str(trained / "model"), dtype=torch.float32)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(trained / "model"))
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "What is zorplex[kramun]?"}], add_generation_prompt=True, return_dict=True
+    )["input_ids"]
+    (request,) = held_out(1, 0)
+    assert tokenizer.get_vocab() == parts.tokenizer.get_vocab()
+    for each in (ids, list(attempts_at(parts, [request])[0].ids)):
+        tokens = torch.tensor([each])
+        ours = parts.model.head(params, parts.model.apply(params, tokens, (), ()))
+        with torch.no_grad():
+            torch.testing.assert_close(module.eval()(tokens).logits, ours, rtol=1e-5, atol=1e-5)
+
+
+def test_another_run_with_the_same_seed_has_the_same_bits(trained: Path, tmp_path: Path) -> None:
+    begin(tmp_path / "again", tiny())
+    one, other = tensors(trained), tensors(tmp_path / "again")
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    begin(tmp_path / "other", tiny(seed=1))
+    assert any(not torch.equal(one[name], leaf) for name, leaf in tensors(tmp_path / "other").items())
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tmp_path: Path) -> None:
+    """Cut between any two iterations: in the warm start, at its end, and among the steps of reinforcement."""
+    run = tmp_path / "run"
+
+    said: list[str] = []
+
+    class Cut(Exception):
+        pass
+
+    made = language_world.LanguageWorld.train
+
+    def train(self: Any, command: Train) -> Any:
+        if self.iteration == cut:
+            raise Cut
+        return made(self, command)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(language_world.LanguageWorld, "train", train)
+        with pytest.raises(Cut):
+            begin(run, tiny())
+    assert len(read(run / "metrics.jsonl")) == cut
+    session.resume(run, notice=said.append)
+    assert [text for text in said if text.startswith("not necessarily")] == []
+    one, other = tensors(trained), tensors(run)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    timed = ("tokens_per_second", "rollout_seconds", "update_seconds")
+    for row, wanted in zip(read(run / "metrics.jsonl"), read(trained / "metrics.jsonl"), strict=True):
+        left = {name: repr(value) for name, value in row.items() if name not in timed}
+        assert left == {name: repr(value) for name, value in wanted.items() if name not in timed}
+    assert (run / "before.json").read_bytes() == (trained / "before.json").read_bytes()
+
+
+def test_ctrl_c_saves_the_step_in_flight_and_resume_goes_on(trained: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = [sys.executable, "-m", "purestep.runtime.cli", "train", "zorplex", "--run", str(run), *WORDS]
+    going = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    deadline = time.monotonic() + 120
+    while not (run / "checkpoints").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    going.send_signal(signal.SIGINT)
+    _, err = going.communicate(timeout=120)
+    assert going.returncode == 130, err
+    assert f"purestep resume {run}" in err
+    assert cli.main(["resume", str(run)]) == 0
+    one, other = tensors(trained), tensors(run)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_finished_run_has_nothing_left_and_is_not_begun_anew(trained: Path, capsys: Said) -> None:
+    assert cli.main(["train", "zorplex", "--run", str(trained), *WORDS]) == 1
+    assert "wanted a new folder; go on with it: purestep resume" in capsys.readouterr().err
+    before = tensors(trained)
+    assert cli.main(["resume", str(trained)]) == 0
+    assert "nothing was left to train" in capsys.readouterr().out
+    assert all(torch.equal(leaf, before[name]) for name, leaf in tensors(trained).items())
+
+
+def test_evaluate_and_plot_know_such_runs(trained: Path, tmp_path: Path, capsys: Said) -> None:
+    assert cli.main(["evaluate", str(trained), "--tasks", "4"]) == 0
+    assert "of 4 tasks" in capsys.readouterr().out
+    assert json.loads((trained / "evaluation.json").read_text())["after"]["greedy"]["attempts"] == 4
+    assert cli.main(["plot", str(trained), "--out", str(tmp_path / "picture.png")]) == 0
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert cli.main(["evaluate", str(trained), "--tasks", "-1"]) == 1
+    assert "--tasks is -1" in capsys.readouterr().err
+
+
+def test_a_group_without_spread_everywhere_is_said_and_the_run_goes_on(tmp_path: Path) -> None:
+    said: list[str] = []
+    session.start(tmp_path, tiny(temperature=1e-3), overwrite=False, notice=said.append)  # all attempts at a task alike
+    assert any("step 1: no group has spread" in text and "no update was made" in text for text in said)
+    rows = read(tmp_path / "metrics.jsonl")
+    assert [row["updates"] for row in rows[2:]] == [0.0, 0.0, 0.0]
+    assert all(row["finite"] == 1.0 for row in rows)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_batch(tmp_path: Path) -> None:
+    made = language_world.LanguageWorld._step
+
+    def poisoned(self: Any, number: int) -> Any:
+        if number == 1:
+            state = self.held.learner
+            params = state.params.policy
+            name = next(iter(params))
+            spoilt = {**params, name: torch.full_like(params[name], math.nan)}
+            self.held = replace(self.held, learner=replace(state, params=replace(state.params, policy=params)))
+            inner = self.trainer
+            self.trainer = lambda own, batch, key: inner(
+                replace(own, params=replace(own.params, policy=spoilt)), batch, key
+            )
+        return made(self, number)
+
+    said: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(language_world.LanguageWorld, "_step", poisoned)
+        with pytest.raises(NonFiniteError, match=r"train: iteration 4 .*diverged.safetensors.*iteration 3 stays"):
+            session.start(tmp_path, tiny(), overwrite=False, notice=said.append)
+    batch = read_tensors(tmp_path / "diverged.safetensors")
+    assert batch["token"].shape[0] == 6
+    assert any("the batch is in" in text for text in said)
+    assert session.newest(tmp_path).name == "step_000003"
+
+
+# --- a model of one's own ---
+
+
+@pytest.fixture(scope="module")
+def own_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder as somebody else might have written it, with a window that instructions fit into."""
+    folder = tmp_path_factory.mktemp("models") / "own"
+    tokenizer = train_tokenizer(zorplex_texts(rules_of(tiny().tasks).env.params), least=LEAST)
+    config = tiny_llama(len(tokenizer), width=16, layers=1, heads=2, kv_heads=1, inner=32, window=512)
+    save_model(folder, from_config(config).init(keys.key(3)), config, tokenizer)
+    return str(folder)
+
+
+def test_a_folder_s_model_is_trained_without_a_warm_start(own_model: str, tmp_path: Path) -> None:
+    arguments = tiny(model=own_model, warm_steps=-1, steps=1, capacity=400)
+    assert phases(arguments).warm == 0
+    begin(tmp_path / "run", arguments)
+    parts, _, loop = session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
+    assert loop.iteration == 1
+    before = parts.begin()
+    wanted = transformers.AutoModelForCausalLM.from_pretrained(own_model, dtype=torch.float32)
+    assert all(torch.equal(before[name], value) for name, value in wanted.named_parameters())
+    (first, *_) = parts.rules.env.reset(parts.rules.env.params, keys.key(0))
+    assert first.task.kind == "compositional"
+    assert "LOOKUP[word] gives the zorplex value" in parts.tokenizer.decode(attempts_at(parts, held_out(1, 0))[0].ids)
+    with pytest.raises(ChoiceError, match="--capacity is 999, wanted at most the model's window 512"):
+        begin(tmp_path / "long", tiny(model=own_model, capacity=999))
+    assert not (tmp_path / "long" / "arguments.json").exists()
+
+
+def test_adapters_alone_are_trained_and_merged_into_the_model(own_model: str, tmp_path: Path) -> None:
+    arguments = tiny(model=own_model, lora=2, steps=1, capacity=400, warm_steps=4, demonstrations=4)
+    begin(tmp_path, arguments)
+    parts, held, _ = session.restored(tmp_path, session.newest(tmp_path))
+    adapters = session.policy_of(held)
+    assert all(".weight" in name and "_proj" in name for name in adapters)
+    whole = parts.whole(adapters)
+    assert any(bool(factors.b.any()) for factors in adapters.values())
+    place = report.write_model(tmp_path, parts, whole)
+    module = transformers.AutoModelForCausalLM.from_pretrained(str(place), dtype=torch.float32)
+    assert all(torch.equal(whole[name], value) for name, value in module.named_parameters())
+
+
+# --- a server ---
+
+
+def test_samples_come_from_the_weights_that_a_server_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of this process: it knows nothing but the folder it was pointed to, and is told when that has changed."""
+    published: list[int] = []
+    said: list[str] = []
+
+    def answer(where: Any, rules: Any, codec: Any, begun: Any, *, version: int, **choices: Any) -> Any:
+        opened = open_model(tmp_path / "run" / "served" / "served")
+        room = {"capacity": TINY["capacity"], "max_new_tokens": TINY["max_new_tokens"]}
+        made = generator(opened.model, rules, codec, slots=len(begun), **room, **choices)
+        return complete(made, opened.params, version, begun)
+
+    def take(where: Any, root: Path, save: Any, *, version: int, probe: Any, log_probs: Any) -> float:
+        opened = open_model(lay_out(root, save, version=version))
+        tokens = torch.tensor([probe])
+        logits = opened.model.head(opened.params, opened.model.apply(opened.params, tokens, (), ()))
+        torch.testing.assert_close(token_log_probs(logits, tokens)[0, 1:], torch.tensor(log_probs))
+        published.append(version)
+        return 0.0
+
+    for name, instead in (("served", answer), ("publish", take), ("wait_for", lambda where: None)):
+        monkeypatch.setattr(serving, name, instead)
+    url = "http://127.0.0.1:9/v1"
+    session.start(tmp_path / "run", tiny(server=url, format=2.0, width=32, warm_steps=100, warm_batch=8), overwrite=False, notice=said.append)
+    rows = read(tmp_path / "run" / "metrics.jsonl")[5:]
+    learnt = [row for row in rows if row["updates"]]
+    assert len(learnt) > 1
+    assert all(row["log_prob_difference"] < 1e-4 for row in learnt)
+    assert published == sorted({1 + sum(int(row["updates"]) for row in rows[:number]) for number in range(3)})
+    assert any(f"samples come from {url}; let it serve" in text for text in said)
+    parts, held, _ = session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
+    assert "lm_head.weight" in parts.whole(session.policy_of(held))
+
+
+# --- talking ---
+
+
+def chat(monkeypatch: pytest.MonkeyPatch, run: Path, text: str, *words: str) -> int:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    return cli.main(["chat", str(run), *words])
+
+
+def test_tasks_and_questions_can_be_piped_in(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    text = "\n3\nWhat is zorplex[kramun] + zorplex[blivit]?\nHow are you?\nq\nnever\n"
+    assert chat(monkeypatch, trained, text) == 0
+    said = capsys.readouterr().out
+    assert said.count("task 0 (right: ") == said.count("task 3 (right: ") == 1
+    assert said.count("your question (right: ") == 1
+    assert "your question\n  user    How are you?" in said
+    assert "never" not in said
+    assert "  model   " in said
+
+
+def test_one_task_is_shown_and_the_same_again(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    told = []
+    for _ in range(2):
+        assert chat(monkeypatch, trained, "", "--task", "2", "--temperature", "1.0") == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+    assert told[0].startswith("task 2 (right: ")
+    assert chat(monkeypatch, trained, "", "--question", "zorplex[kramun] * zorplex[kramun]") == 0
+    assert "your question (right: " in capsys.readouterr().out
+    assert chat(monkeypatch, trained.parent, "") == 1
+    assert "is no run of a language model" in capsys.readouterr().err
+
+
+def test_a_question_of_ones_own_has_its_words_and_its_answer(trained: Path) -> None:
+    parts, _, _ = session.restored(trained, session.newest(trained))
+    words = parts.rules.env.params.vocabulary.words
+    known: dict[str, Callable[[Callable[[str], int]], int]] = {
+        "What is zorplex[kramun] + zorplex[blivit]?": lambda v: v("kramun") + v("blivit"),
+        "zorplex[kramun] - zorplex[blivit] - zorplex[zorvit]": lambda v: v("kramun") - v("blivit") - v("zorvit"),
+        "tell me zorplex[zorvit], please": lambda v: v("zorvit"),
+    }
+    for question, wanted in known.items():
+        rules, is_known = typed(parts.rules, question)
+        play, shown = rules.env.reset(rules.env.params, keys.key(5))
+        table = play.task.values
+        assert is_known
+        assert shown == question
+        assert play.task.answer == wanted(lambda word, table=table: table[words.index(word)])  # type: ignore[misc]
+    assert not typed(parts.rules, "What is zorplex[nothing]?")[1]
+    with pytest.raises(ChoiceError, match="question is empty"):
+        typed(parts.rules, "  ")
