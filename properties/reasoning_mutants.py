@@ -15,7 +15,6 @@ from ..core.language.reasoning_state import (
     Ask,
     InferenceProblemState,
     Reply,
-    RolloutResult,
     TrainingText,
 )
 from ..core.language.requests import Request, words_of
@@ -67,23 +66,23 @@ def _takes_repeats(step: Step, cache: ReasoningCache, state: State, reply: Reply
 def _counts_before(step: Step, cache: ReasoningCache, state: State, reply: Reply) -> State:
     """Stamps the step's number when it has been counted."""
 
-    def later(result: RolloutResult) -> RolloutResult:
-        stamped = (
-            (text, evolve(text.metadata, cycle_step=text.metadata.cycle_step + 1)) for text in result.training_texts
-        )
-        return evolve(result, training_texts=tuple(evolve(text, metadata=metadata) for text, metadata in stamped))
+    def later(text: TrainingText) -> TrainingText:
+        metadata: Any = text.metadata
+        return evolve(text, metadata=evolve(metadata, cycle_step=metadata.cycle_step + 1))
 
     after = step(cache, state, reply)
     if after is state or not after.summarization_rollout_store[len(state.summarization_rollout_store) :]:
         return after
     *before, last = after.summarization_rollout_store
-    return evolve(after, summarization_rollout_store=(*before, later(last)))
+    last = evolve(last, training_texts=tuple(map(later, last.training_texts)))
+    return evolve(after, summarization_rollout_store=(*before, last))
 
 
 def _version_of_the_start(step: Step, cache: ReasoningCache, state: State, reply: Reply) -> State:
-    first = state.reasoning_rollout_store[:1]
-    version = first[0].training_texts[0].metadata.model_version if first else reply.model_version
-    return step(cache, state, evolve(reply, model_version=version))
+    if not state.reasoning_rollout_store:
+        return step(cache, state, reply)
+    metadata: Any = state.reasoning_rollout_store[0].training_texts[0].metadata
+    return step(cache, state, evolve(reply, model_version=metadata.model_version))
 
 
 def _replaces_one_by_one(template: str, values: Mapping[str, str]) -> str:

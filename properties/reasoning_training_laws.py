@@ -83,7 +83,8 @@ def _point(state: InferenceProblemState) -> tuple[Any, str]:
 def _points(play: Play) -> Law:
     def check(thinking: Thinking, batch: Batch, seen: Seen) -> None:
         every = batch.played(thinking, play)
-        last, begun = [states[-1] for states in every], {}
+        last = [states[-1] for states in every]
+        begun: dict[Any, InferenceProblemState] = {}
         for states in every:
             begun = {**{(state.problem, state.curr_summary): state for state in states[::2]}, **begun}
         seen("two runs of one problem", batch.twice)

@@ -123,16 +123,19 @@ def evaluate(words: list[str]) -> int:
 
 
 def plot(words: list[str]) -> int:
-    """`purestep plot RUN`, of one run."""
+    """`purestep plot RUN...`: one run in six pictures, or the success of several seeds in one."""
 
-    def draw(run: tyro.conf.Positional[Path], /, *, out: Path = Path(folder.PICTURE)) -> int:
-        """Draw success, reward, length, entropy, speed and the sampler's distance over the steps of a run.
+    def draw(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, out: Path = Path(folder.PICTURE)) -> int:
+        """Draw success, reward, length, entropy, speed and the sampler's distance over a run's steps; of several, success.
 
         Args:
-            run: the run's folder
-            out: the picture; it goes into the run's folder unless given
+            runs: the runs' folders; several become a mean in a band
+            out: the picture; for a single run it goes into its folder unless given
         """
-        print(report.picture(run, run / folder.PICTURE if option(words, "--out", "") == "" else out))
+        if len(runs) > 1:
+            print(report.pictures(runs, out))
+        else:
+            print(report.picture(runs[0], runs[0] / folder.PICTURE if option(words, "--out", "") == "" else out))
         return 0
 
     return tyro.cli(draw, args=words, prog="purestep plot")

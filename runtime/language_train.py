@@ -123,7 +123,8 @@ def _train(plan: _Plan, state: LanguageState, transcripts: Transcript, key: Key 
             state, more = _update(plan, state, part)
             made.append(more)
     means = {name: sum(one[name] for one in made) / len(made) for name in made[0]}
-    means["log_prob_difference"] = made[0]["log_prob_difference"]  # of the first: the others' policy has moved on purpose
+    # Of the first alone: after it the policy has moved on purpose.
+    means["log_prob_difference"] = made[0]["log_prob_difference"]
     return Learned(state, {**told, **means, "updates": float(len(made))})
 
 

@@ -130,3 +130,17 @@ class Published:
 
 
 SCHEDULE_CLASSES = (*STATE_CLASSES, Schedule, Running, Finished, GroupResult)
+EVENT_CLASSES = (
+    *SCHEDULE_CLASSES,
+    Fetch,
+    Fetched,
+    Call,
+    Ask,
+    CallFailed,
+    Replied,
+    Reply,
+    Wait,
+    Waited,
+    Publish,
+    Published,
+)

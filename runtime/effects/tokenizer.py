@@ -5,11 +5,11 @@ role has a token of its own that begins its message, and `<|end|>` ends what the
 """
 
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import ChoiceError, message
+from .causal_lm import library
 
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("system", "user", "tool", "assistant")
@@ -32,7 +32,7 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int = 512, least: int =
     if vocabulary < LEAST:
         wanted, remedy = f"at least {LEAST}", "leave room for all bytes"
         raise ChoiceError(message("train_tokenizer: vocabulary", got=vocabulary, wanted=wanted, remedy=remedy))
-    tokenizers = import_module("tokenizers")
+    tokenizers = library("tokenizers")
     before = tokenizers.pre_tokenizers
     learnt = tokenizers.Tokenizer(tokenizers.models.BPE())
     learnt.pre_tokenizer = before.Sequence(
@@ -47,7 +47,7 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int = 512, least: int =
         show_progress=False,
     )
     learnt.train_from_iterator(list(texts), trainer)
-    fast = import_module("transformers").PreTrainedTokenizerFast
+    fast = library().PreTrainedTokenizerFast
     return fast(
         tokenizer_object=learnt,
         eos_token=END,
@@ -67,9 +67,9 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
 
 def load_tokenizer(folder: Path) -> Any:
     """The tokenizer in a folder, nothing being downloaded. Raises: ChoiceError where there is none, ImportError."""
-    transformers = import_module("transformers")
+    auto = library().AutoTokenizer
     try:
-        return transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        return auto.from_pretrained(str(folder), local_files_only=True)
     except (OSError, ValueError) as cause:
         got, remedy = f"without a tokenizer ({type(cause).__name__})", "name a folder that save_pretrained wrote"
         raise ChoiceError(message(str(folder), got=got, wanted="a tokenizer's folder", remedy=remedy)) from cause

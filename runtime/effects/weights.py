@@ -27,7 +27,7 @@ from torch import Tensor
 from ...core.errors import ChoiceError, choose, message
 from ...core.tree import leaves
 from .weights_file import CLOSED, GUARDS, PREFIX, Mapped, default_guard, held, made, opened, shared_folder, sweep
-from .weights_layout import Layout, WeightsError, checksum, layout, same_architecture, text, views
+from .weights_layout import Layout, WeightsError, checksum, layout, same_architecture, text
 from .weights_ring import RING, Ring, Steps, complete
 
 
@@ -78,7 +78,7 @@ def publishing(
     with _file(place, own, slots, checked) as mapped:
         mapped.head[CLOSED] = 0
         try:
-            yield Publisher(place, _publish(mapped, own, ring))
+            yield Publisher(place, _publish(mapped, _same(params, own), ring))
         finally:
             mapped.head[CLOSED] = 1
 
@@ -100,20 +100,35 @@ def _file(path: Path, own: Layout, slots: int, guard: int) -> Iterator[Mapped]:
         os.close(descriptor)
 
 
-def _publish(mapped: Mapped, own: Layout, ring: Ring) -> Callable[[int, Any], None]:
+def _same(like: Any, own: Layout) -> Callable[[str, Any], list[Tensor]]:
+    """Gives the leaves of a tree of the architecture of `like`, and refuses others, at the price of a look at each leaf."""
+    first, structure = pytree.tree_flatten(like)
+    forms = [(leaf.shape, leaf.dtype, leaf.layout) for leaf in first]
+
+    def same(where: str, tree: Any) -> list[Tensor]:
+        found, its = pytree.tree_flatten(tree)
+        tensors = its == structure and all(isinstance(leaf, Tensor) for leaf in found)
+        if not tensors or [(leaf.shape, leaf.dtype, leaf.layout) for leaf in found] != forms:
+            same_architecture(where, text(layout(tree)), own)
+        return found
+
+    return same
+
+
+def _publish(mapped: Mapped, same: Callable[[str, Any], list[Tensor]], ring: Ring) -> Callable[[int, Any], None]:
     lock = threading.Lock()
 
     def publish(version: int, tree: Any) -> None:
-        same_architecture("publish", text(layout(tree)), own)
+        fill = _writer(mapped, same("publish", tree))
         with lock:
-            complete(ring.publication(mapped.words, len(mapped.slots), version, _writer(mapped, own, leaves(tree))))
+            complete(ring.publication(mapped.words, len(mapped.slots), version, fill))
 
     return publish
 
 
-def _writer(mapped: Mapped, own: Layout, tensors: Sequence[Tensor]) -> Callable[[int, int, int], Steps[int]]:
+def _writer(mapped: Mapped, tensors: Sequence[Tensor]) -> Callable[[int, int, int], Steps[int]]:
     def fill(slot: int, number: int, version: int) -> Steps[int]:
-        room = views(own, mapped.slots[slot])
+        room = mapped.slots[slot]
         with torch.no_grad():
             for target, source in zip(room, tensors, strict=True):
                 target.copy_(source)
@@ -138,6 +153,7 @@ def reading(path: Path, like: Any, *, ring: Ring = RING) -> Reader:
     Raises: WeightsError for another architecture, an unfinished file, or where all `seconds` were spent being overtaken.
     """
     own = layout(like)
+    same = _same(like, own)
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -159,25 +175,24 @@ def reading(path: Path, like: Any, *, ring: Ring = RING) -> Reader:
                 got, wanted = f"overtaken for {seconds:g} s", "time to copy once"
                 raise WeightsError(message(f"fetch: {path}", got=got, wanted=wanted, remedy=remedy))
 
-        load = _loader(mapped, own, like, into)
+        given = same("fetch: into", into) if leaves(into) else []
+        load = _loader(mapped, like, into, given)
         return complete(ring.fetching(mapped.words, len(mapped.slots), newer_than, load), in_vain)
 
     return Reader(path, fetch, lambda: bool(mapped.head[CLOSED]))
 
 
-def _loader(mapped: Mapped, own: Layout, like: Any, into: Any) -> Callable[[int, int, int], Steps[tuple[Any, int]]]:
-    given = bool(leaves(into))
-    if given:
-        same_architecture("fetch: into", text(layout(into)), own)
-
+def _loader(
+    mapped: Mapped, like: Any, into: Any, given: list[Tensor]
+) -> Callable[[int, int, int], Steps[tuple[Any, int]]]:
     def load(slot: int, number: int, version: int) -> Steps[tuple[Any, int]]:
-        nonlocal given
         target = into if given else _room(like)
+        tensors = given or leaves(target)
         with torch.no_grad():
-            for place_, source in zip(leaves(target), views(own, mapped.slots[slot]), strict=True):
-                place_.copy_(source)
+            for place, source in zip(tensors, mapped.slots[slot], strict=True):
+                place.copy_(source)
                 yield False
-        return target, checksum(leaves(target), _start(number, version)) if mapped.guarded else 0
+        return target, checksum(tensors, _start(number, version)) if mapped.guarded else 0
 
     return load
 

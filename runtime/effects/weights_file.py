@@ -19,7 +19,7 @@ from attrs import frozen
 from torch import Tensor
 
 from ...core.errors import message
-from .weights_layout import Layout, WeightsError, same_architecture, text
+from .weights_layout import Layout, WeightsError, same_architecture, text, views
 from .weights_ring import Words, place
 
 PREFIX, MAGIC = "purestep-weights-", 0x31_77_70_65_74_73_70
@@ -32,11 +32,11 @@ ORDERED = ("x86_64", "AMD64", "i686")  # processors that keep the order of store
 
 @frozen
 class Mapped:
-    """An open file of weights: the words of its ring, its slots as bytes, and what they hold."""
+    """An open file of weights: its words, and its slots."""
 
     words: Words
     head: memoryview  # int64
-    slots: tuple[Tensor, ...]  # uint8 [size]
+    slots: tuple[list[Tensor], ...]  # the leaves of each, as views of it
     guarded: bool
 
 
@@ -166,7 +166,7 @@ def opened(descriptor: int, path: Path, own: Layout) -> Mapped:
         head[first + index] = value
 
     words = Words(lambda index: head[first + index], write, fence)
-    room = tuple(whole[data + slot * step : data + slot * step + own.size] for slot in range(slots))
+    room = tuple(views(own, whole[data + slot * step :][: own.size]) for slot in range(slots))
     return Mapped(words, head, room, bool(head[GUARD]))
 
 

@@ -71,7 +71,7 @@ def phases(arguments: Zorplex) -> Phases:
     """The phases of a run.
 
     >>> phases(Zorplex())
-    Phases(warm=15, steps=100)
+    Phases(warm=20, steps=100)
     """
     return Phases(-(-arguments.warm_steps() // UNIT), arguments.tasks.steps)
 

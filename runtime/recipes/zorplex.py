@@ -65,9 +65,9 @@ class Model:
 class WarmStart:
     """What is learnt from demonstrations first."""
 
-    warm_steps: int = -1  # of the optimiser; -1 means 300 for the small Llama and none for a model from a folder
-    demonstrations: int = 2400  # made once, and gone through again and again
-    skill: float = 0.4  # the share of them that is right
+    warm_steps: int = -1  # of the optimiser; -1 means 400 for the small Llama and none for a model from a folder
+    demonstrations: int = 3200  # made once, and gone through again and again
+    skill: float = 0.35  # the share of them that is right
     warm_batch: int = 32  # demonstrations of a step
     muon_rate: float = 0.02  # learning rate of hidden matrices
     adamw_rate: float = 3e-3  # and of all else
@@ -115,7 +115,7 @@ class Zorplex:
 
     def warm_steps(self) -> int:
         """Of the optimiser, before reinforcement."""
-        own = 0 if self.model.model else 300
+        own = 0 if self.model.model else 400
         return own if self.warm.warm_steps < 0 else self.warm.warm_steps
 
 

@@ -1,17 +1,18 @@
 """What a run of `zorplex` has come to: standings before and after, as a table, as JSON and as pictures; the final model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from attrs import frozen
 
-from ...core.errors import ChoiceError
+from ...core.errors import ChoiceError, message
 from ..effects import folder
 from ..effects.causal_folder import save_model
 from ..effects.language_picture import language_picture
 from ..effects.metrics import read
+from ..effects.plot import learning_curve
 from ..language.evaluate import Standing, evaluated, table
 from ..language.parts import Parts, sampler
 from .arguments import check_whole
@@ -84,3 +85,20 @@ def picture(run: Path, out: Path) -> Path:
         return language_picture(rows, out, title="zorplex", start=start)
     except ChoiceError as nothing:
         raise ChoiceError(f"{run}: {nothing}") from nothing
+
+
+def pictures(runs: Sequence[Path], out: Path) -> Path:
+    """Draws the mean success of several runs, seeds of one kind. Raises: ChoiceError, ShapeError for runs without steps."""
+    for run in runs:
+        if not (run / folder.METRICS).exists():
+            where, remedy = str(run / folder.METRICS), "let the run report something first"
+            raise ChoiceError(message(where, got="absent", wanted="the metrics of a run", remedy=remedy))
+    return learning_curve(
+        [run / folder.METRICS for run in runs],
+        out,
+        y="accuracy",
+        title="zorplex",
+        x_label="attempts sampled",
+        y_label="share of attempts that succeed",
+        smooth=5,
+    )
