@@ -42,6 +42,7 @@ def main() -> int:
     given, words = parser.parse_known_args()
     begin, load = time.perf_counter(), [round(x, 2) for x in os.getloadavg()]
     table: dict[str, dict[str, Any]] = {}
+    enough: dict[str, bool] = {}
     with tempfile.TemporaryDirectory() as place:
         for algorithm in given.only:
             table[algorithm] = {}

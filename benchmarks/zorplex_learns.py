@@ -101,7 +101,7 @@ def main() -> int:
     given, words = parser.parse_known_args()
     begin = time.perf_counter()
     load = [round(x, 2) for x in os.getloadavg()]
-    rows: dict[str, Any] = {}
+    rows, run = dict[str, Any](), Path()
     with tempfile.TemporaryDirectory() as place:
         for seed in given.seeds:
             run = Path(place) / f"seed-{seed}"

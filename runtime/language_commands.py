@@ -132,10 +132,10 @@ def plot(words: list[str]) -> int:
             runs: the runs' folders; several become a mean in a band
             out: the picture; for a single run it goes into its folder unless given
         """
-        if len(runs) > 1:
-            print(report.pictures(runs, out))
-        else:
+        if len(runs) == 1:
             print(report.picture(runs[0], runs[0] / folder.PICTURE if option(words, "--out", "") == "" else out))
+        else:
+            print(report.pictures(runs, out))
         return 0
 
     return tyro.cli(draw, args=words, prog="purestep plot")

@@ -33,13 +33,13 @@ def run(seed: int, rows: int = 60) -> list[Row]:
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures drawn, with all their parts."""
     drawn: list[Figure] = []
-    save = plot._save
+    save = plot.save_figure
 
     def keep(figure: Figure, out: Path) -> Path:
         drawn.append(figure)
         return save(figure, out)
 
-    monkeypatch.setattr(plot, "_save", keep)
+    monkeypatch.setattr(plot, "save_figure", keep)
     return drawn
 
 

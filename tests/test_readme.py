@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import purestep
-from purestep.runtime import cli
-from purestep.runtime.recipes import explain, pictures, report, session
+from purestep.runtime import chat_command, cli
+from purestep.runtime.recipes import explain, pictures, report, session, zorplex_session
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -56,12 +57,14 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
     monkeypatch.setattr(report, "evaluated", note("evaluate"))
     monkeypatch.setattr(pictures, "picture", note("plot"))
     monkeypatch.setattr(explain, "explained", note("explain"))
+    monkeypatch.setattr(zorplex_session, "start", note("teach"))
+    monkeypatch.setattr(chat_command, "session", SimpleNamespace(is_language=note("chat")))
     return noted
 
 
 def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
     codes = [cli.main(words[1:]) for words in commands()]
-    assert codes == [130, 130, 130, 130, 0, 130, 130, 130]  # one asks for help
+    assert codes == [130, 130, 130, 130, 0, 130, 130, 130, 130, 130]  # one asks for help
     assert [name for name, _ in played] == [
         "train",
         "resume",
@@ -71,8 +74,10 @@ def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
         "train",
         "evaluate",
         "explain",
+        "teach",
+        "chat",
     ]
-    assert {str(path) for _, path in played} == {"runs/one", "runs/cartpole-ppo-0", "runs/family"}
+    assert {str(path) for _, path in played} == {"runs/one", "runs/cartpole-ppo-0", "runs/family", "runs/zorplex"}
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
@@ -102,6 +107,7 @@ def test_the_commands_do_what_they_say(tmp_path: Path, monkeypatch: pytest.Monke
         assert cli.main(words) == 0
     assert (tmp_path / "both.png").exists()
     assert (tmp_path / "runs" / "family" / "proof.png").exists()
+    assert (tmp_path / "runs" / "zorplex" / "model" / "model.safetensors").exists()
 
 
 # --- public names ---

@@ -12,7 +12,6 @@ from ...core.transcript_scores import token_log_probs
 from ..effects.causal_folder import save_model
 from ..effects.chat import served
 from ..effects.chat_client import Server, server
-from ..effects.server_wait import wait_for
 from ..effects.vllm import SERVED as LINK
 from ..effects.vllm import lay_out, publish
 from ..recipes.zorplex import Zorplex
@@ -20,6 +19,7 @@ from .parts import Attempts, Parts, attempts_at, sampler
 from .world import Asking, Notice
 
 SERVED, LATEST = "served", "current"  # the folder of the weights for a server, and the name it serves them under
+WAIT = 600.0  # seconds in which a server is to answer at all
 
 
 def asking(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Asking:
@@ -47,26 +47,21 @@ def _saver(parts: Parts, params: dict[str, torch.Tensor]) -> Callable[[Path], ob
 
 
 def _from_server(root: Path, where: Server, parts: Parts) -> Asking:
-    """Publishes a state's weights, unless the server has them, and samples there."""
+    """Samples at a server, after it was given the weights of the state if this process has not given it these before."""
     choices: dict[str, Any] = {"temperature": parts.sampling.temperature, "top_p": parts.sampling.top_p}
+    published: list[int] = []  # the version that the server has, once that was checked
 
     def ask(state: LanguageState, requests: Sequence[Request]) -> Attempts:
         params, version = parts.whole(state.params.policy), int(state.step)
         begun = attempts_at(parts, requests)
-        if version_of(root / LINK) != version + 1:  # 0 is what the server was started with
-            wait_for(where)
+        if published != [version]:
             probe = begun[0].ids
             told: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
-            publish(where, root, _saver(parts, params), version=version + 1, **told)
+            publish(where, root, _saver(parts, params), version=version, within=WAIT, **told)
+            published[:] = [version]
         return served(where, parts.rules, parts.codec, begun, version=version, **choices)
 
     return ask
-
-
-def version_of(link: Path) -> int:
-    """The number of the weights that a server's link points to; -1 where there is none."""
-    number = link.resolve().name.rpartition("_")[2]
-    return int(number) if number.isdigit() else -1
 
 
 def _log_probs(parts: Parts, params: dict[str, torch.Tensor], ids: Sequence[int]) -> tuple[float, ...]:
