@@ -191,7 +191,7 @@ def test_the_learner_s_log_probs_are_the_sampler_s(llama: Any, slots: int, tempe
 def test_other_weights_may_take_over_between_chunks(llama: Any) -> None:
     """Each token is scored by the weights whose version it carries, over all that stands before it."""
     model, *weights = llama
-    made = generator(model, WORLD, CODEC, slots=3, **ROOM)
+    made = generator(model, WORLD, CODEC, slots=3, chunk_length=1, **ROOM)
     attempts = [begin_attempt(WORLD, CODEC, rollout, **ROOM) for one in asked(5) for rollout in rollouts(one)]
     generation, number = made.begin(weights[0], 0, attempts), 0
     while not generation.over:
@@ -222,7 +222,7 @@ def test_weights_and_what_was_begun_stay_as_they_were(llama: Any) -> None:
 
 def test_an_attempt_half_way_goes_on_where_it_is(llama: Any) -> None:
     model, params, _ = llama
-    made = generator(model, WORLD, CODEC, slots=2, **ROOM)
+    made = generator(model, WORLD, CODEC, slots=2, chunk_length=1, **ROOM)
     attempts = [begin_attempt(WORLD, CODEC, rollouts(one)[0], **ROOM) for one in asked(3)]
     generation = made.begin(params, 0, attempts)
     for _ in range(14):
