@@ -30,7 +30,7 @@ AIM = 1.5  # times `generate`, at batch 32
 def ours(made: Llama, rows: int, chunk_length: int, compiled: bool) -> tuple[Callable[[], object], float]:
     """A rollout of every row, and the seconds that compiling took."""
     rules, codec = talk(1), numbers(PROMPT, 0)
-    room = {"capacity": PROMPT + NEW, "max_new_tokens": NEW}
+    room: dict[str, Any] = {"capacity": PROMPT + NEW, "max_new_tokens": NEW}
     run = generator(made.model, rules, codec, slots=rows, chunk_length=chunk_length, compiled=compiled, **room)
     begun = attempts(rules, codec, rows, capacity=PROMPT + NEW, said=NEW)
 

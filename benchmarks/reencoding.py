@@ -29,7 +29,7 @@ def measured(count: int, rows: int, rounds: int) -> dict[str, Any]:
     """The seconds of a conversation of `count` turns, either way."""
     capacity = PROMPT + count * (TOLD + SAID)
     made, rules, codec = llama(capacity), talk(count), numbers(PROMPT, TOLD)
-    room = {"capacity": capacity, "max_new_tokens": SAID}
+    room: dict[str, Any] = {"capacity": capacity, "max_new_tokens": SAID}
     # A call's first token comes with the block that tells it; the others are one chunk, so that an advance is a turn.
     run = generator(made.model, rules, codec, slots=rows, chunk_length=SAID - 1, temperature=0.0, **room)
     begun = attempts(rules, codec, rows, capacity=capacity, said=SAID)

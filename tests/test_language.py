@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 from attrs import evolve
 
 from purestep.core import keys
@@ -13,7 +14,18 @@ from purestep.core.language.episode import Completion, Episode, Prompt, total_re
 from purestep.core.language.events import Event, Feedback, Sampled, System, ToolResult, User, encoded
 from purestep.core.language.parsers import Answer, Call, answer
 from purestep.core.language.protocol import begin, protocol, step
-from purestep.core.language.requests import Request, expand, repeat, requests, task_keys
+from purestep.core.language.requests import (
+    WORLD,
+    Request,
+    call_key,
+    expand,
+    key_of,
+    repeat,
+    requests,
+    rollouts,
+    task_keys,
+    world_key,
+)
 from purestep.core.language.tasks import Vocabulary, letters, recursive, two_syllables
 from purestep.core.language.world import Terminated, Truncated
 from purestep.core.language.zorplex import EXAMPLES, KINDS, TOOLS, Play, instructions, zorplex, zorplex_parser
@@ -226,3 +238,12 @@ def test_what_cannot_be_meant_is_refused_in_one_line(name: str) -> None:
         make()
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("call", [0, 1, 7, 2**31, 2**33 + 5])
+def test_keys_of_calls_are_folded_as_any_other(call: int) -> None:
+    request = Request(id=0, group=0, task=(2**32 - 1, 5), sampling=(3, 2**31))
+    rollout = rollouts(request)[0]
+    world = keys.fold_in(keys.fold_in(key_of(request.task), WORLD), call)
+    assert torch.equal(world_key(request, call), world)
+    assert torch.equal(call_key(rollout, call), keys.fold_in(key_of(rollout.sampling), call))
