@@ -38,7 +38,7 @@ def reset(params: tuple[()], key: keys.Key) -> tuple[Safe, str]:
 
 
 def step(params: tuple[()], safe: Safe, action: Any, key: keys.Key) -> tuple[Safe, Outcome]:
-    tried = int(action.argument) if isinstance(action, Call) else -1
+    tried = int(action.argument)
     if tried == safe.digit:
         return safe, Outcome("open", reward=1.0, terminated=True)
     return safe, Outcome("low" if tried < safe.digit else "high", reward=0.1)

@@ -7,7 +7,7 @@ from typing import Any
 from attrs import evolve
 
 from ..core.keys import Key
-from ..core.language.parsers import Answer, Call
+from ..core.language.parsers import Call
 from ..core.language.world import Outcome, TextEnv
 
 World = TextEnv[Any, Any]
@@ -24,11 +24,11 @@ def asks_by_chance(env: World) -> World:
     return evolve(env, reset=reset)
 
 
-def knows_no_other_actions(env: World) -> World:
-    """Fails for an action it did not expect."""
+def knows_calls_alone(env: World) -> World:
+    """Fails for an action that is no call of a tool."""
 
     def step(params: Any, state: Any, action: Any, key: Key) -> tuple[Any, Outcome]:
-        if isinstance(action, Answer | Call):
+        if isinstance(action, Call):
             return env.step(params, state, action, key)
         raise KeyError(action)
 
@@ -65,12 +65,12 @@ def keeps_notes(env: World) -> World:
     return evolve(env, reset=reset, step=step, tools={})
 
 
-def pays_nothing_with_nan(env: World) -> World:
-    """Pays NaN for a text that meant nothing."""
+def pays_answers_with_nan(env: World) -> World:
+    """Pays NaN for what is no call of a tool."""
 
     def step(params: Any, state: Any, action: Any, key: Key) -> tuple[Any, Outcome]:
         after, outcome = env.step(params, state, action, key)
-        return after, evolve(outcome, reward=float("nan") if action == () else outcome.reward)
+        return after, evolve(outcome, reward=outcome.reward if isinstance(action, Call) else float("nan"))
 
     return evolve(env, step=step)
 
@@ -89,4 +89,4 @@ def tools_get_tired(env: World) -> World:
     return evolve(env, tools={name: tired(name) for name in env.tools})
 
 
-MUTANTS: dict[str, Callable[[World], World]] = {"pays NaN for a text that meant nothing": pays_nothing_with_nan}
+MUTANTS: dict[str, Callable[[World], World]] = {"pays NaN for what is no call of a tool": pays_answers_with_nan}

@@ -1,7 +1,10 @@
 """Reading texts, tasks with tools, turns and requests obey their laws."""
 
+from purestep.core import keys
 from purestep.core.language.codec import byte_codec
+from purestep.core.language.parsers import answer
 from purestep.core.language.tasks import Task
+from purestep.core.language.world import Outcome, TextEnv
 from purestep.core.language.zorplex import Play, Reward, zorplex, zorplex_parser
 from purestep.properties import (
     attempt_laws,
@@ -25,3 +28,9 @@ test_codecs = check(codec_laws(), byte_codec())
 test_ledger = check(own_world_laws(), ledger())
 MOVES = ("LOOKUP[quomun]", "LOOKUP[shiyor]", "[ANSWER] 5")
 test_zorplex_as_a_world = check(text_env_laws(zorplex_parser(), *MOVES, classes=(Play, Task, Reward)), zorplex())
+ONE_STEP: TextEnv[tuple[()], int] = TextEnv(
+    (),
+    lambda _, key: (0, f"{int(keys.randint(key, (), 0, 10))}?"),
+    lambda _, state, said, key: (said.value, Outcome(reward=float(said.value == state), terminated=True)),
+)
+test_a_world_of_one_step = check(text_env_laws(answer(), "[ANSWER] 5", "[ANSWER] 0"), ONE_STEP)
