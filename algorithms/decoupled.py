@@ -85,7 +85,8 @@ def interpolated(
 
 
 def _loglinear(log_prob: Tensor, behaviour: Tensor, share: Tensor) -> Tensor:
-    return behaviour + share * (log_prob - behaviour)
+    # A token that became impossible would leave 0 times infinity where the share is 0.
+    return torch.where(share > 0, behaviour + share * (log_prob - behaviour), behaviour)
 
 
 def _linear(log_prob: Tensor, behaviour: Tensor, share: Tensor) -> Tensor:

@@ -35,10 +35,10 @@ from .hyperparameters import Number, check_number
 from .kl import k1, k3
 from .kl_penalties import Estimator
 from .language_batch import Handling, Reading, learned_from, teaches
-from .language_loss import Sums, Terms, Weights, figures_of
+from .language_loss import Sums, Terms, Weights, farthest, figures_of
 from .language_objectives import Objective
 from .token_batch import Counts, TokenBatch, counts, token_batch
-from .token_policy import Layout, LearnerParams, scored, value_head
+from .token_policy import Layout, LearnerParams, Scores, scored, value_head
 
 METRICS = (*language_batch.FIGURES, *language_loss.FIGURES, "gradient_norm")
 TREATMENTS = ("keep", "mask", "down_weight", "drop", "bootstrap")
@@ -59,7 +59,7 @@ class LanguageState:
 class LanguageAlgorithm:
     """A learner as functions; see the module for how they fit together.
 
-    `read` and `gradient` take a `Layout` as last argument, which may be ().
+    `read`, `gradient` and `distance` take a `Layout` as last argument, which may be ().
     """
 
     init: Callable[[Any], LanguageState]  # of the policy's parameters
@@ -67,6 +67,7 @@ class LanguageAlgorithm:
     prepare: Callable[[LanguageState, Transcript, Reading], tuple[TokenBatch, LanguageState, Metrics]]
     counts: Callable[[TokenBatch], Counts]
     gradient: Callable[..., tuple[LearnerParams, Sums]]  # (params, part, counts of the whole, layout=())
+    distance: Callable[..., Tensor]  # (params, part, layout=()): the largest |log-prob - the sampler's| in its mask
     apply: Callable[[LanguageState, LearnerParams, Sums], tuple[LanguageState, Metrics]]
     update: Callable[[LanguageState, Transcript], tuple[LanguageState, Metrics]]
     reads: tuple[str, ...]  # the fields that `read` fills; where there are none it need not be called
@@ -112,6 +113,9 @@ def learner(
     `counts`. `proximal` is the policy near which an update stays: "recorded" in the transcripts, which is the sampler's
     unless they say otherwise; "recomputed" under the weights before the update; "interpolated" between the two by versions.
     `correction` weighs tokens by how the proximal policy differs from the sampler: `partial(truncated_weights, high=2.0)`.
+    It needs proximal="recomputed", or transcripts in which proximal log-probs were written: recorded ones that nobody wrote
+    are the sampler's own, and every weight is 1.
+    Where no advantage differs from 0, and no value from its target, no update is made: divergences and entropy pause too.
     The reference of the divergences is the policy given to `init`; `replace(state, reference=...)` sets another.
     Clipping the gradient and schedules belong to the optimiser. top_p is not part of the policy that is trained: sample with
     1, or correct. Raises: ChoiceError.
@@ -156,6 +160,7 @@ def learner(
         prepare=partial(_prepare, parts),
         counts=partial(_counts, parts),
         gradient=partial(_gradient, parts),
+        distance=partial(_distance, parts),
         apply=partial(_apply, parts),
         update=partial(_update, parts),
         reads=parts.reads,
@@ -177,7 +182,8 @@ def _check(
 
 
 def _reads(objective: Objective, proximal: str, *divergences: Number) -> tuple[str, ...]:
-    names = ["log_prob"] if proximal == "recomputed" else []
+    # Who is asked for values says log-probs as well.
+    names = ["log_prob"] if proximal == "recomputed" or objective.critic else []
     names += ["reference_log_prob"] if any(isinstance(each, Tensor) or each != 0 for each in divergences) else []
     return (*names, *(("values", "beyond") if objective.critic else ()))
 
@@ -224,15 +230,21 @@ def _counts(parts: _Parts, batch: TokenBatch) -> Counts:
 def _gradient(
     parts: _Parts, params: LearnerParams, batch: TokenBatch, whole: Counts, layout: Layout | tuple[()] = ()
 ) -> tuple[LearnerParams, Sums]:
-    # Where nothing counts a temperature may be anything, and a division by 0 would leave NaN in the gradient.
-    heat = torch.where(batch.mask, batch.temperature, 1.0)
-
     def loss(params: LearnerParams) -> tuple[Tensor, Sums]:
-        said = scored(parts.model, params, batch.token, batch.length, heat, layout=layout)
-        return language_loss.language_loss(parts.terms, said, batch, whole)
+        return language_loss.language_loss(parts.terms, _said(parts, params, batch, layout), batch, whole)
 
     gradients, sums = torch.func.grad(loss, has_aux=True)(params)
     return gradients, sums
+
+
+def _said(parts: _Parts, params: LearnerParams, batch: TokenBatch, layout: Layout | tuple[()]) -> Scores:
+    # Where nothing counts a temperature may be anything, and a division by 0 would leave NaN in the gradient.
+    heat = torch.where(batch.mask, batch.temperature, 1.0)
+    return scored(parts.model, params, batch.token, batch.length, heat, layout=layout)
+
+
+def _distance(parts: _Parts, params: LearnerParams, batch: TokenBatch, layout: Layout | tuple[()] = ()) -> Tensor:
+    return farthest(_said(parts, params, batch, layout).log_prob, batch)
 
 
 def _apply(parts: _Parts, state: LanguageState, gradients: LearnerParams, sums: Sums) -> tuple[LanguageState, Metrics]:

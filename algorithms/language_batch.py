@@ -96,13 +96,16 @@ def _targets(advantage: Tensor, mask: Tensor, values: Tensor) -> dict[str, Tenso
 
 
 def teaches(batch: TokenBatch) -> Tensor:
-    """Whether there is an advantage other than 0 in the batch: bool [].
+    """Whether there is an advantage other than 0 in the batch, or a target that the critic does not say yet: bool [].
 
     >>> from ..core.transcript import empty
     >>> teaches(token_batch(empty(2, 1, id=torch.tensor([0]))))
     tensor(False)
     """
-    return (batch.mask & (batch.advantage != 0)).any()
+    found = (batch.mask & (batch.advantage != 0)).any()
+    if isinstance(batch.target, tuple):
+        return found
+    return found | (batch.mask & torch.ne(batch.target, batch.behaviour_value)).any()
 
 
 def _anchored(

@@ -158,9 +158,7 @@ def _value_loss(terms: Terms, scores: Scores, batch: TokenBatch, sample: Tensor,
 def _sums(terms: Terms, scores: Scores, batch: TokenBatch, anchor: Tensor, figures: tuple[Tensor, ...]) -> Sums:
     total, policy_loss, value_loss, divergence, weight = figures
     mask = batch.mask
-    now, before, sampler, entropy = neutral(
-        mask, scores.log_prob.detach(), anchor, batch.behaviour_log_prob, scores.entropy.detach()
-    )
+    now, before, entropy = neutral(mask, scores.log_prob.detach(), anchor, scores.entropy.detach())
     return Sums(
         loss=total,
         policy_loss=policy_loss,
@@ -172,8 +170,22 @@ def _sums(terms: Terms, scores: Scores, batch: TokenBatch, anchor: Tensor, figur
         outside=(terms.outside(now - before, mask) & mask).sum().to(total.dtype),
         weight=weight.sum(),
         weight_squared=weight.square().sum(),
-        difference=(now - sampler).abs().amax(),
+        difference=farthest(now, batch),
     )
+
+
+def farthest(log_prob: Tensor, batch: TokenBatch) -> Tensor:
+    """The largest |log-prob - that of the sampler| of the tokens that count: [N, L] -> [], 0 where there is none.
+
+    >>> from ..core.record import replace
+    >>> from ..core.transcript import empty
+    >>> from .token_batch import token_batch
+    >>> batch = replace(token_batch(empty(2, 1, id=torch.tensor([0]))), mask=torch.tensor([[False, True]]))
+    >>> farthest(torch.tensor([[-9.0, -3.0]]), batch)
+    tensor(3.)
+    """
+    now, sampler = neutral(batch.mask, log_prob, batch.behaviour_log_prob)
+    return (now - sampler).abs().amax()
 
 
 def combined(one: Sums, other: Sums) -> Sums:

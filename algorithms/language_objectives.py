@@ -66,7 +66,7 @@ def reinforce(
     `baseline`: "ema", a running mean over batches that begins with `initial`; "leave_one_out", the mean of all other
     episodes of the batch, of whatever group; "none". `credit`: "episode", every token answers for the whole return;
     "monte_carlo", for what came after it. The ratio to an older policy plays no part: one update for each batch, and a
-    `correction` where the sampler lags behind. Raises: ChoiceError.
+    `correction` with proximal="recomputed" where the sampler lags behind. Raises: ChoiceError.
     Source: Williams 1992, doi:10.1007/BF00992696.
 
     >>> reinforce().memory, reinforce(baseline="leave_one_out").memory
@@ -194,13 +194,15 @@ def ppo(*, clip: Clip = 0.2, gamma: Number = 1.0, lambda_: Number = 0.95, advant
     )
 
 
-def credited(loss: TokenLoss, reduce: Reduction) -> Objective:
+def credited(loss: TokenLoss, reduce: Reduction, *, outside: Outside = everywhere) -> Objective:
     """An objective whose advantages stand in the transcripts' own column `credit`, written there by any rule: see `credit`.
+
+    `outside` says which ratios the loss bounds, for the figure clip_fraction: `outside_of(0.2)` beside `clipped_ratio(0.2)`.
 
     >>> credited(clipped_ratio(0.2), by_token).zero_spread
     'keep'
     """
-    return Objective(advantages=written, loss=loss, reduce=reduce)
+    return Objective(advantages=written, loss=loss, reduce=reduce, outside=outside)
 
 
 def _clipped(estimator: GroupEstimator, clip: Clip, reduce: Reduction) -> Objective:

@@ -165,6 +165,9 @@ def _newest() -> Law:
             low, high = (pick(drawn.log_prob, drawn.behaviour) for pick in (torch.minimum, torch.maximum))
             inside = (told >= low - 1e-9) & (told <= high + 1e-9)
             require(inside | ~drawn.mask, f"{form}: a proximal log-prob lies outside the two it is between")
+            never = torch.full_like(drawn.log_prob, -math.inf)
+            told = subject.interpolated(never, drawn.behaviour, share.double(), drawn.mask, form=form)
+            same(f"{form}, of the newest tokens that became impossible", told[here], drawn.behaviour[here], DOUBLE)
 
     mutant = ("counts one version too many", mutants.one_more)
     claim = "The newest tokens' proximal policy is the one that sampled them, and every other lies between the two."

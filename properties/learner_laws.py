@@ -238,18 +238,28 @@ def _most(away: Tensor) -> float:
 def _update() -> Law:
     def check(factory: Factory, talk: Talks, seen: Seen) -> None:
         algorithm, state = begun(factory, talk)
-        batch, after = prepared(algorithm, state, talk.transcripts)
-        wanted, _ = algorithm.apply(after, *algorithm.gradient(state.params, batch, algorithm.counts(batch)))
-        got, figures = algorithm.update(state, talk.transcripts)
-        teaches = bool((batch.mask & (batch.advantage != 0)).any())
-        seen("an update", teaches)
-        seen("nothing to learn", not teaches)
-        same("the state after an update", got, wanted if teaches else after)
-        same("names of figures", tuple(figures), algorithm.metrics)
+        silent = replace(talk.transcripts, is_action=torch.zeros_like(talk.transcripts.is_action))
+        for said in (talk.transcripts, silent):
+            batch, after = prepared(algorithm, state, said)
+            wanted, _ = algorithm.apply(after, *algorithm.gradient(state.params, batch, algorithm.counts(batch)))
+            got, figures = algorithm.update(state, said)
+            teaches = _surprised(batch)
+            seen("an update", teaches)
+            seen("nothing to learn", not teaches)
+            same("the state after an update", got, wanted if teaches else after)
+            same("names of figures", tuple(figures), algorithm.metrics)
 
     mutant = ("updates twice", mutants.updates_twice)
-    claim = "An update is its steps in a row; without any advantage but 0 it changes no parameter and is not counted."
+    claim = "An update is its steps in a row; with no advantage but 0, and a critic that is right, it changes nothing."
     return _law("composed", claim, mutant, check, "an update", "nothing to learn")
+
+
+def _surprised(batch: TokenBatch) -> bool:
+    """Whether a return differs from what was expected, by the objective or by a critic."""
+    beyond = [batch.advantage[batch.mask]]
+    if isinstance(batch.target, Tensor):
+        beyond.append((batch.target - batch.behaviour_value)[batch.mask])
+    return any(bool(each.any()) for each in beyond)
 
 
 def _still() -> Law:

@@ -9,6 +9,8 @@ import tyro
 from attrs import define, evolve
 
 from ..core.errors import ChoiceError, PurestepError, message
+from ..core.language.protocol import Protocol
+from ..core.language.zorplex import Play, Zorplex
 from .language.evaluate import held_out
 from .language.parts import Parts, sampler
 from .language.talking import lines, typed
@@ -18,6 +20,8 @@ from .words import say
 
 HELP = "a number for that held-out task, a question of your own, Enter for the next task, q to leave"
 NONE = -1
+AS_TRAINED = -1
+LAST = 10**9  # task that can be named
 
 
 def chat_command(words: list[str]) -> int:
@@ -29,7 +33,7 @@ def chat_command(words: list[str]) -> int:
         *,
         task: int = NONE,
         question: str = "",
-        seed: int = 0,
+        seed: int = AS_TRAINED,
         temperature: float = 0.0,
     ) -> int:
         """Try tasks with the newest checkpoint of a run of `purestep train zorplex`.
@@ -38,19 +42,21 @@ def chat_command(words: list[str]) -> int:
             run: the run's folder
             task: the number of one held-out task; without it, lines are read from the terminal or a pipe
             question: one question of your own, such as "What is zorplex[kramun] + zorplex[blivit]?"
-            seed: decides which tasks are held out, and how values and tokens are drawn
+            seed: decides which tasks are held out, and how values and tokens are drawn; -1 means those of the run
             temperature: 0 takes the likeliest token
         """
-        check_whole("--task", task, NONE)
-        check_whole("--seed", seed, 0)
+        check_whole("--task", task, NONE, LAST)
+        check_whole("--seed", seed, AS_TRAINED)
         if not session.is_language(run):
             wanted, remedy = "one of: purestep train zorplex", "name the folder of such a run"
             raise ChoiceError(message(str(run), got="no run of a language model", wanted=wanted, remedy=remedy))
-        torch.set_num_threads(session.arguments_in(run).machine.threads)
+        arguments = session.arguments_in(run)
+        torch.set_num_threads(arguments.machine.threads)
         parts, held, loop = session.restored(run, session.newest(run))
-        talk = _Talk(parts, parts.whole(session.policy_of(held)), seed, temperature)
+        draw = arguments.tasks.draw if seed == AS_TRAINED else seed
+        talk = _Talk(parts, parts.whole(session.policy_of(held)), draw, temperature)
         if question or task != NONE:
-            print("\n".join(talk.about(question or str(task))))
+            print("\n".join(talk.question(question) if question else talk.task(task)))
             return 0
         say(f"iteration {loop.iteration} of {run}; {HELP}")
         for text in typed_lines(sys.stdin.isatty()):
@@ -91,16 +97,23 @@ class _Talk:
 
     def about(self, text: str) -> tuple[str, ...]:
         """What becomes of a number, a question or nothing, as lines."""
-        number = int(text) if text.isdigit() else self.following
-        request = held_out(number + 1, self.seed)[number]
-        if text and not text.isdigit():
-            rules, known = typed(self.parts.rules, text)
-            head = "your question"
-        else:
-            rules, known = self.parts.rules, True
-            self.following = number + 1
-            head = f"task {number}"
-        parts = evolve(self.parts, rules=rules)
-        (attempt,) = sampler(parts, temperature=self.temperature, slots=1)(self.params, 0, (request,))
+        if text.isascii() and text.isdigit():
+            return self.task(int(text) if len(text) < len(str(LAST)) else LAST + 1)
+        return self.question(text) if text else self.task(self.following)
+
+    def task(self, number: int) -> tuple[str, ...]:
+        """What becomes of a held-out task."""
+        check_whole("task", number, 0, LAST)
+        self.following = number + 1
+        return self._played(self.parts.trial, number, f"task {number}", True)
+
+    def question(self, text: str) -> tuple[str, ...]:
+        """What becomes of a question, with the values of the task that comes next."""
+        rules, known = typed(self.parts.trial, text)
+        return self._played(rules, self.following, "your question", known)
+
+    def _played(self, rules: Protocol[Zorplex, Play], number: int, head: str, known: bool) -> tuple[str, ...]:
+        parts, asked = evolve(self.parts, rules=rules), held_out(1, self.seed, first=number)
+        (attempt,) = sampler(parts, temperature=self.temperature, slots=1)(self.params, 0, asked)
         right = f" (right: {attempt.episode.world.task.answer})" if known else ""
         return f"{head}{right}", *lines(attempt, known=known)

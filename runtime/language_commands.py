@@ -32,7 +32,8 @@ def train(words: list[str]) -> int:
     """`purestep train zorplex`."""
     algorithm = option(words, "--algorithm", "grpo")
     defaults = zorplex_defaults(algorithm)
-    place = run_folder(NAME, option(words, "--kind", defaults.tasks.kind), option(words, "--seed", "0"))
+    world = f"{NAME}-{option(words, '--kind', defaults.tasks.kind)}"
+    place = run_folder(algorithm, world, option(words, "--seed", "0"))
     given = tyro.cli(
         Training,
         default=Training(defaults, place),
@@ -82,9 +83,11 @@ def _evaluated(run: Path, tasks: int = 0, draw: int = AS_TRAINED) -> str:
     """Evaluates the newest checkpoint and writes the model; gives what is to be printed."""
     parts, held, loop = session.restored(run, session.newest(run))
     own, params = session.arguments_in(run).tasks, parts.whole(session.policy_of(held))
+    usual = {"tasks": own.held_out, "draw": own.draw}
     held_out = {"tasks": tasks or own.held_out, "draw": own.draw if draw == AS_TRAINED else draw}
     found = report.evaluation(parts, params, **held_out)
-    table = report.write_after(run, loop.iteration, found, held_out)
+    before = report.read_before(run) if held_out == usual else ()
+    table = report.write_after(run, loop.iteration, found, held_out, before)
     place = report.write_model(run, parts, params)
     return f"{table}\nevaluation: {found.sampled.line()}\nmodel: {place}"
 

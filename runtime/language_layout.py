@@ -10,6 +10,7 @@ from torch import Tensor
 from ..algorithms.micro_batches import Batch, check_lengths, micro_batches, padded_tokens
 from ..algorithms.packing import packed_rows, packing
 from ..algorithms.token_policy import Layout
+from ..core.errors import ChoiceError, message
 from ..core.record import replace
 from ..core.transcript import TOKEN_BLANKS, Transcript
 from ..core.tree import tree_map
@@ -69,17 +70,31 @@ def packed_parts(lengths: Sequence[int], rows: Sequence[int], budget: int, capac
     return found
 
 
-def in_a_list(part: Part, budget: int, window: int) -> Part:
-    """The same with a width of which there are few; its number of rows follows from the budget.
+def listed_parts(lengths: Sequence[int], rows: Sequence[int], budget: int, window: int) -> list[Part]:
+    """As `padded_parts`, of widths of which there are few; a width has `budget // width` rows, those missing are blank.
 
-    >>> in_a_list(Part((0, 1), 20, 40), budget=128, window=512).width
-    32
+    Widths are 16, 32, 64, ... up to the `window` of the model, or a longer sequence's own length.
+    Raises: ChoiceError where a width exceeds the budget.
+
+    >>> [(part.rows, part.width, part.cost) for part in listed_parts([2, 20, 9, 17], [0, 1, 2, 3], budget=70, window=512)]
+    [((1, 3), 32, 64), ((0, 2), 16, 64)]
     """
+    widths = [_listed(lengths[row], window) for row in rows]
+    if max(widths, default=0) > budget:
+        where, remedy = "language_trainer: columns of a compiled batch", "raise the budget, or do not compile"
+        raise ChoiceError(message(where, got=max(widths), wanted=f"from 0 to {budget}", remedy=remedy))
+    found = []
+    for one in micro_batches(widths, budget):
+        width = widths[one[0]]
+        found.append(Part(tuple(rows[i] for i in one), width, width * (budget // width)))
+    return found
+
+
+def _listed(length: int, window: int) -> int:
     width = LEAST_WIDTH
-    while width < part.width:
+    while width < length:
         width *= 2
-    width = min(width, max(part.width, window))
-    return Part(part.rows, width, width * max(budget // width, len(part.rows)))
+    return min(width, max(length, window))
 
 
 def trimmed(transcripts: Transcript, width: int) -> Transcript:

@@ -17,7 +17,7 @@ from attrs import frozen
 
 from ..algorithms.language import LanguageAlgorithm, LanguageState
 from ..algorithms.language_batch import Reading, teaches
-from ..algorithms.language_loss import combined
+from ..algorithms.language_loss import combined, farthest
 from ..algorithms.token_batch import TokenBatch
 from ..algorithms.token_policy import Layout
 from ..core import keys
@@ -28,9 +28,9 @@ from ..core.transcript import Transcript
 from ..core.transcript_scores import loss_mask
 from ..core.tree import all_finite, tree_map
 from .compile import program
-from .language_layout import Part, in_a_list, packed_parts, padded_parts, trimmed, widened
+from .language_layout import Part, listed_parts, packed_parts, padded_parts, trimmed, widened
 
-NOTHING = "no group has spread, so there is nothing to learn from: no update was made"
+NOTHING = "no advantage differs from 0, so no update was made"
 
 
 @frozen
@@ -70,8 +70,9 @@ def language_trainer(
     `budget` is the most tokens, padding included, that go through the model at once. `packed` is the capacity of a row into
     which several sequences are packed (at least the longest of them is taken), for models that take positions and a mask.
     Advantages are those of the whole batch; `minibatches` cut its rows at random, by the key, anew in each epoch, and each
-    is divided by its own counts. `compiled` gradients see widths and numbers of rows from a short list, at the price of
-    more padding. Where no advantage differs from 0 no update is made, and `note` says so.
+    is divided by its own counts. `compiled` gradients see widths from a short list, with as many rows as fit, at the price of
+    more padding. Where no advantage differs from 0, and no value from its target, no update is made, and `note` says so.
+    The figure log_prob_difference goes over all sampled tokens of the batch, whether they count or not, before any update.
     Raises: ChoiceError (also for a sequence longer than the budget); NonFiniteError, naming the update, before it is applied.
 
     >>> from ..algorithms.language import learner
@@ -80,8 +81,8 @@ def language_trainer(
     >>> from ..core.optim import sgd
     >>> from ..core.transcript import empty
     >>> algorithm = learner(bigram(3), sgd(0.1), grpo())
-    >>> language_trainer(algorithm, budget=8)(algorithm.init(torch.zeros(3, 3)), empty(4, 1, id=torch.arange(2))).note[:19]
-    'no group has spread'
+    >>> language_trainer(algorithm, budget=8)(algorithm.init(torch.zeros(3, 3)), empty(4, 1, id=torch.arange(2))).note[:12]
+    'no advantage'
     """
     for name, value in (("budget", budget), ("epochs", epochs), ("minibatches", minibatches)):
         if value < 1:
@@ -117,14 +118,17 @@ def _train(plan: _Plan, state: LanguageState, transcripts: Transcript, key: Key 
     if not bool(teaches(batch)):
         return Learned(state, {**told, "updates": 0.0}, NOTHING)
     made: list[dict[str, float]] = []
+    unseen: list[float] = []
     for rows in _minibatches(plan, len(batch.length), key):
         part = take(batch, rows)
         if bool(teaches(part)):
+            # Before the first alone: after it the policy has moved on purpose.
+            unseen = unseen if made else _unseen(plan, state, batch, rows, reading)
             state, more = _update(plan, state, part)
             made.append(more)
     means = {name: sum(one[name] for one in made) / len(made) for name in made[0]}
-    # Of the first alone: after it the policy has moved on purpose.
-    means["log_prob_difference"] = made[0]["log_prob_difference"]
+    distances = torch.tensor([made[0]["log_prob_difference"], *unseen], dtype=torch.float64)
+    means["log_prob_difference"] = float(distances.amax())  # NaN where one is
     return Learned(state, {**told, **means, "updates": float(len(made))})
 
 
@@ -141,6 +145,21 @@ def _read(plan: _Plan, state: LanguageState, transcripts: Transcript) -> Reading
         order += part.rows
     back = torch.tensor(order).argsort()
     return tree_map(lambda *leaves: torch.cat(leaves)[back], *found)
+
+
+def _unseen(plan: _Plan, state: LanguageState, batch: TokenBatch, rows: list[int], reading: Reading) -> list[float]:
+    """The largest distances from the sampler's log-probs at sampled tokens that an update on the rows does not look at."""
+    seen = torch.zeros_like(batch.mask)
+    seen[rows] = batch.mask[rows]
+    rest = replace(batch, mask=batch.sampled & ~seen)
+    if not isinstance(reading.log_prob, tuple):
+        return [float(farthest(reading.log_prob, rest))]
+    others = rest.mask.any(-1).nonzero()[:, 0].tolist()
+    found = []
+    for part in _parts(plan, batch.length.tolist(), others) if others else []:
+        with torch.no_grad():
+            found.append(float(plan.algorithm.distance(state.params, *_laid_out(plan, rest, part))))
+    return found
 
 
 def _update(plan: _Plan, state: LanguageState, batch: TokenBatch) -> tuple[LanguageState, dict[str, float]]:
@@ -172,8 +191,9 @@ def _parts(plan: _Plan, lengths: Sequence[int], rows: Sequence[int]) -> list[Par
     """All the rows, in parts that fit into the budget."""
     if not isinstance(plan.packed, tuple):
         return packed_parts(lengths, rows, plan.budget, plan.packed)
-    found = padded_parts(lengths, rows, plan.budget)
-    return [in_a_list(part, plan.budget, plan.algorithm.window) for part in found] if plan.compiled else found
+    if plan.compiled:
+        return listed_parts(lengths, rows, plan.budget, plan.algorithm.window)
+    return padded_parts(lengths, rows, plan.budget)
 
 
 def _laid_out(plan: _Plan, batch: TokenBatch, part: Part) -> tuple[TokenBatch, Layout | tuple[()]]:

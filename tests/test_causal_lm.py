@@ -120,6 +120,33 @@ def test_weights_are_a_function_of_the_key_and_of_nothing_else() -> None:
     assert "lm_head.weight" not in wide
 
 
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+FEW: dict[str, Callable[[], Any]] = {
+    "gpt2": lambda: transformers.GPT2Config(vocab_size=24, n_embd=16, n_layer=2, n_head=2, n_positions=32),
+    "mixtral": lambda: transformers.MixtralConfig(**SIZES, num_local_experts=2),
+    "qwen3_moe": lambda: transformers.Qwen3MoeConfig(**SIZES, head_dim=8, **EXPERTS),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_matrices_of_every_kind_of_layer_are_drawn_with_the_key(name: str) -> None:
+    """Convolutions that are matrices, experts and the gates to them."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        model = from_config(FEW[name]())
+        torch.default_generator.manual_seed(1)
+        same("weights of a model made again", from_config(FEW[name]()).init(keys.key(3)), model.init(keys.key(3)))
+    one, other = (model.init(keys.key(seed)) for seed in (0, 1))
+    matrices = {which for which, value in one.items() if value.ndim > 1}
+    assert matrices == {which for which, value in one.items() if not torch.equal(value, other[which])}
+    assert all(not bool(value.any()) for which, value in one.items() if which.endswith("bias"))
+
+
+def test_weights_lie_where_the_key_lies() -> None:
+    weights = from_config(CONFIGS["qwen2"]()).init(keys.key(0, device="meta"))
+    assert {value.device.type for value in weights.values()} == {"meta"}
+
+
 def test_a_population_is_one_call() -> None:
     """vmap over weights, which needs the attention that has a rule for it."""
     config = small()
@@ -189,6 +216,21 @@ def test_models_that_mean_something_else_are_refused() -> None:
         from_config(scaled)
 
 
+@pytest.mark.parametrize(
+    ("config", "absent"),
+    [
+        (
+            lambda: transformers.BloomConfig(vocab_size=24, hidden_size=16, n_layer=2, n_head=2),
+            "max_position_embeddings",
+        ),
+        (lambda: transformers.MambaConfig(vocab_size=24, hidden_size=16, num_hidden_layers=2), "num_attention_heads"),
+    ],
+)
+def test_models_without_positions_or_heads_are_refused(config: Callable[[], Any], absent: str) -> None:
+    with pytest.raises(StructureError, match=f"{absent} is absent, wanted a number; take a model"):
+        from_config(config())
+
+
 def test_a_sliding_window_is_the_window() -> None:
     config = transformers.MistralConfig(**SIZES, sliding_window=8)
     assert from_config(config).window == 8
@@ -196,11 +238,13 @@ def test_a_sliding_window_is_the_window() -> None:
 
 def test_the_module_is_left_alone() -> None:
     module = transformers.AutoModelForCausalLM.from_config(small()).train()
+    module.model.layers[0].eval()
+    modes = [part.training for part in module.modules()]
     before = {name: value.clone() for name, value in module.state_dict().items()}
     model = causal_model(module)
     model.apply(model.init(keys.key(0)), tokens(), (), ())
     same("its state", dict(module.state_dict()), before)
-    assert module.training
+    assert [part.training for part in module.modules()] == modes
     assert all(value.device.type == "cpu" for value in module.parameters())
 
 
@@ -242,6 +286,17 @@ def test_a_saved_model_opens_everywhere_with_the_same_logits(name: str, tmp_path
         same("the library's logits", theirs(input_ids=tokens(), use_cache=False).logits, wanted, NEAR)
     save_model(tmp_path / "again", opened.params, opened.config)
     same("opened again", open_model(str(tmp_path / "again")).params, params)
+
+
+def test_how_a_folder_says_to_generate_is_kept(tmp_path: Path) -> None:
+    """Models of chats name ends there that their configuration does not have."""
+    config = small(stop=3)
+    save_model(tmp_path / "model", from_config(config).init(keys.key(0)), config)
+    transformers.GenerationConfig(eos_token_id=[3, 5], top_k=7, do_sample=True).save_pretrained(tmp_path / "model")
+    opened = open_model(tmp_path / "model")
+    save_model(tmp_path / "again", opened.params, opened.config, generation=opened.generation)
+    again = transformers.GenerationConfig.from_pretrained(tmp_path / "again")
+    assert (again.eos_token_id, again.top_k, again.do_sample) == ([3, 5], 7, True)
 
 
 def test_a_tokenizer_lies_beside_the_weights(tmp_path: Path) -> None:
@@ -296,6 +351,20 @@ test_lora = check(
     few(causal_laws(NEAR)),
     with_lora(from_config(small()), from_config(small()).init(keys.key(0)), rank=2, alpha=4.0).model,
 )
+
+
+def test_factors_may_be_more_precise_than_their_matrices() -> None:
+    whole = from_config(small())
+    params = whole.init(keys.key(0))
+    short = {name: value.bfloat16() for name, value in params.items()}
+    lora = with_lora(whole, short, rank=2, alpha=4.0, dtype=torch.float32)
+    adapters: Any = lora.model.init(keys.key(1))
+    assert {value.dtype for one in adapters.values() for value in (one.a, one.b)} == {torch.float32}
+    same("merged at first", lora.merged(adapters), short)
+    gradient: Any = torch.func.grad(lambda given: logits(lora.model, given, tokens()).float().square().mean())(adapters)
+    assert all(one.b.dtype == torch.float32 and bool((one.b != 0).any()) for one in gradient.values())
+    usual: Any = with_lora(whole, short, rank=2, alpha=4.0).model.init(keys.key(1))
+    assert {value.dtype for one in usual.values() for value in (one.a, one.b)} == {torch.bfloat16}
 
 
 def test_lora_has_the_numbers_of_peft() -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
@@ -230,6 +231,14 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "more than was asked for": (
         {"token_ids": [72] * 33, "logprobs": {"token_logprobs": [-1.0] * 33}},
         "number of tokens is 33, wanted at most 32",
+    ),
+    "a stop without its token": (
+        {"token_ids": HELLO[:-1], "logprobs": {"token_logprobs": [-1.0] * 13}},
+        "token_ids is ended by 93 at a finish of 'stop', wanted one of .256,",
+    ),
+    "a stop after nothing": (
+        {"token_ids": [], "text": "", "logprobs": {"token_logprobs": []}},
+        "token_ids is ended by nothing at a finish of 'stop', wanted one of .256,",
     ),
     "another reason to end": ({"finish_reason": "content_filter"}, "finish_reason is 'content_filter'"),
 }
@@ -457,6 +466,59 @@ def test_a_world_that_takes_its_time_keeps_no_other_request_waiting() -> None:
     assert [attempt.end for attempt in after] == [Terminated()] * 3
 
 
+@pytest.mark.parametrize("way", ["ids", "texts"])
+def test_a_world_that_hangs_keeps_no_process_from_ending(way: str) -> None:
+    left_behind: list[bool] = []  # at its end a process waits for all threads but those that are daemons
+
+    def reset(params: Any, key: Any) -> tuple[Any, str]:
+        left_behind.append(threading.current_thread().daemon)
+        return (), "What is zorplex[a]?"
+
+    def once(params: Any, state: Any, action: Any, key: Any) -> tuple[Any, Outcome]:
+        left_behind.append(threading.current_thread().daemon)
+        return state, Outcome(terminated=True)
+
+    rules = protocol(TextEnv((), reset, once), zorplex_parser(), max_steps=1)
+    if way == "ids":
+        attempts = begun(2, rules)
+        left_behind.clear()
+        served(fake(ideal).server(), rules, CODEC, attempts, version=0)
+    else:
+        spoken(fake(by_text).server(), rules, all_rollouts(1), max_new_tokens=16)
+    assert left_behind == [True, True]
+
+
+@pytest.mark.parametrize("way", ["ids", "texts"])
+def test_what_a_world_raises_is_raised(way: str) -> None:
+    def broken(params: Any, state: Any, action: Any, key: Any) -> tuple[Any, Outcome]:
+        raise LookupError("no such world")
+
+    rules = protocol(TextEnv((), lambda _, key: ((), "What is zorplex[a]?"), broken), zorplex_parser(), max_steps=1)
+    ways: dict[str, Callable[[], Any]] = {
+        "ids": lambda: served(fake(ideal).server(), rules, CODEC, begun(1, rules), version=0),
+        "texts": lambda: spoken(fake(by_text).server(), rules, all_rollouts(1), max_new_tokens=16),
+    }
+    with pytest.raises(LookupError, match="no such world"):
+        ways[way]()
+
+
+def test_no_more_worlds_step_at_once_than_requests_are_allowed() -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def busy(params: Any, state: Any, action: Any, key: Any) -> tuple[Any, Outcome]:
+        nonlocal running, most
+        with lock:
+            running, most = running + 1, max(most, running + 1)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+        return state, Outcome(terminated=True)
+
+    rules = protocol(TextEnv((), lambda _, key: ((), "What is zorplex[a]?"), busy), zorplex_parser(), max_steps=1)
+    served(fake(ideal).server(concurrency=2), rules, CODEC, begun(6, rules), version=0)
+    assert most == 2
+
+
 def test_it_also_runs_where_an_event_loop_runs_already() -> None:
     async def notebook() -> Any:
         return served(fake(ideal).server(), RULES, CODEC, begun(1), version=0)
@@ -515,6 +577,39 @@ def test_a_server_that_starts_is_waited_for_and_its_model_found(monkeypatch: pyt
     assert reached("http://fake/v1", "b", http_client=listing("a", "b")[0]).model == "b"
     with pytest.raises(ServerError, match="status 503"):
         reached("http://fake/v1", within=0.01, retries=0, http_client=listing("tiny", busy=10**6)[0])
+
+
+def test_a_server_that_is_silent_is_waited_for_no_longer_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_client, "LOOK", 0.1)
+
+    async def silent(request: Any) -> Any:
+        await asyncio.sleep(30)
+
+    def carrier() -> Any:
+        return httpx2.AsyncClient(transport=httpx2.MockTransport(silent))
+
+    start = time.monotonic()
+    with pytest.raises(ServerError, match="silent until the time-out"):
+        reached("http://fake/v1", within=0.2, timeout=20.0, http_client=carrier)
+    assert time.monotonic() - start < 10.0
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_server_that_does_not_let_us_in_is_asked_once(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_client, "PAUSE", 0.001)
+    asked: list[str] = []
+
+    async def respond(request: Any) -> Any:
+        await asyncio.sleep(0)
+        asked.append(request.url.path)
+        return httpx2.Response(status, json={"error": {"message": "wrong key"}})
+
+    def carrier() -> Any:
+        return httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
+
+    with pytest.raises(ServerError, match=f"status {status}: .*wrong key"):
+        reached("http://fake/v1", within=0.3, http_client=carrier)
+    assert asked == ["/v1/models"]
 
 
 @pytest.mark.parametrize(("model", "names"), [("", ("a", "b")), ("", ()), ("c", ("a", "b"))])

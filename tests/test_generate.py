@@ -157,6 +157,23 @@ def test_a_text_ends_where_it_is_over_and_what_lies_beyond_is_dropped() -> None:
         assert again == cut
 
 
+# --- a model with more rows than its codec has ids ---
+
+
+def test_ids_that_the_codec_has_not_say_nothing_and_stay_what_was_sampled() -> None:
+    wider = bigram(CODEC.vocabulary + 60)
+    table, options = wider.init(keys.key(0)), {**ROOM, "slots": 3, "ending": until_capital}
+    attempts = generate.rollouts(wider, table, WORLD, CODEC, asked(), **options)
+    beyond = [piece for piece in heard(attempts) if max(piece.said.ids) >= CODEC.vocabulary]
+    assert beyond
+    assert all(not isinstance(one.end, tuple) for one in attempts)
+    for attempt in attempts:
+        for before, piece in calls(attempt):
+            whole, ids = (*before, *piece.said.ids), piece.said.ids
+            wanted = [table[a].log_softmax(-1)[b] for a, b in zip(whole[len(before) - 1 :], ids, strict=False)]
+            assert piece.said.log_probs == pytest.approx([float(value) for value in wanted], abs=1e-5)
+
+
 # --- a model that reads what stands before ---
 
 

@@ -14,7 +14,7 @@ from purestep.algorithms.importance import masked_weights, truncated_weights
 from purestep.algorithms.kl import k1, k3
 from purestep.algorithms.language import METRICS, LanguageState, learner
 from purestep.algorithms.language_batch import Reading
-from purestep.algorithms.language_parts import by_sequence, by_token, dual_clipped
+from purestep.algorithms.language_parts import by_sequence, by_token, clipped_ratio, dual_clipped, outside_of
 from purestep.algorithms.overlong import overlong_penalty
 from purestep.core import keys
 from purestep.core.bigram import bigram
@@ -36,6 +36,7 @@ from purestep.core.transcript_calls import begin_call, end_call, ended, next_tur
 from purestep.core.transcript_scores import with_proximal
 from purestep.core.tree import leaves
 from purestep.properties import tiny_causal
+from purestep.runtime.language_layout import listed_parts
 from purestep.runtime.language_train import NOTHING, language_trainer
 
 VOCABULARY = 5
@@ -278,6 +279,8 @@ def test_a_clip_counts_what_is_outside() -> None:
     wanted = ((ratio < 0.8) | (ratio > 1.2)).double().mean()
     assert figures_of(objectives.grpo(clip=0.2), said)["clip_fraction"] == pytest.approx(float(wanted))
     assert figures_of(objectives.rloo(), said)["clip_fraction"] == 0.0
+    own = objectives.credited(clipped_ratio(0.2), by_token, outside=outside_of(0.2))
+    assert figures_of(own, replace(said, credit=torch.ones(4, 2)))["clip_fraction"] == pytest.approx(float(wanted))
     assert 0 < float(wanted) < 1
 
 
@@ -339,6 +342,47 @@ def test_nothing_to_learn_is_said_and_nothing_moves() -> None:
         assert torch.equal(one, other)
 
 
+def test_a_critic_learns_where_all_returns_are_equal() -> None:
+    """Every token's return to come is 1, so that advantages are normalised to 0, whatever the critic says."""
+    algorithm = learner(MODEL, sgd(0.1), objectives.ppo(lambda_=1.0))
+    said = replace(played(), reward=torch.tensor([[0.0, 1.0]]).repeat(4, 1))
+    wrong, right = (critic_says(algorithm.init(TABLE), value) for value in (0.25, 1.0))
+    batch, _, _ = algorithm.prepare(wrong, said, algorithm.read(wrong, said))
+    assert not bool(batch.advantage.any())
+    for after in (algorithm.update(wrong, said)[0], language_trainer(algorithm)(wrong, said).state):
+        assert float(after.params.critic.bias) == pytest.approx(0.25 + 0.1 * 0.5 * 0.75)
+    assert language_trainer(algorithm)(right, said).note == NOTHING
+    assert int(algorithm.update(right, said)[0].step) == 0
+
+
+DISTANT: dict[str, tuple[objectives.Objective, dict[str, Any]]] = {
+    "all": (objectives.grpo(), {}),
+    "read": (objectives.grpo(), {"proximal": "recomputed"}),
+    "critic": (objectives.ppo(), {}),
+    "dropped": (objectives.dapo(), {}),  # the last two rows
+    "truncated": (objectives.reinforce(), {"truncated": "mask"}),  # the first row
+}
+
+
+@pytest.mark.parametrize("case", DISTANT)
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_the_distance_from_the_sampler_is_that_of_all_it_sampled(case: str, minibatches: int) -> None:
+    """Before the first update, wherever the one token stands that the sampler reports wrongly."""
+    objective, choices = DISTANT[case]
+    algorithm = learner(MODEL, sgd(0.1), objective, **choices)
+    said = played(truncated=CUT)
+    train = language_trainer(algorithm, budget=18, epochs=2, minibatches=minibatches)
+    for row in range(4):
+        wrong = torch.zeros(4, 9, dtype=torch.float64)
+        wrong[row, 5] = 3.0
+        told = replace(said, behaviour_log_prob=torch.where(said.is_action, own_log_probs(said) + wrong, 0.0))
+        learned = train(critic_or_not(algorithm.init(TABLE)), told, keys.key(1))
+        assert learned.figures["log_prob_difference"] == pytest.approx(3.0)
+    unknown = own_log_probs(said).index_fill(1, torch.tensor([5]), torch.nan)
+    learned = train(critic_or_not(algorithm.init(TABLE)), replace(said, behaviour_log_prob=unknown), keys.key(1))
+    assert math.isnan(learned.figures["log_prob_difference"])
+
+
 def test_a_loss_that_is_no_number_stops_before_it_is_applied() -> None:
     algorithm = learner(MODEL, sgd(0.1), objectives.grpo())
     state = replace(algorithm.init(TABLE), step=torch.tensor(4))
@@ -349,6 +393,22 @@ def test_a_loss_that_is_no_number_stops_before_it_is_applied() -> None:
     steep = replace(state, params=replace(state.params, policy=TABLE * math.inf))
     with pytest.raises(NonFiniteError, match="update 5"):
         language_trainer(algorithm)(steep, said)
+
+
+@pytest.mark.parametrize(("budget", "window"), [(64, 512), (100, 512), (150, 48)])
+def test_compiled_shapes_follow_from_the_budget(budget: int, window: int) -> None:
+    widths = sorted({min(width, window) for width in (16, 32, 64)})
+    allowed = {(budget // width, width) for width in widths}
+    for last in range(1, 47):
+        lengths = [17, 17, 17, last, 0, 3, last // 2, 40]
+        rows = [0, 1, 2, 3, 4, 6, 7]
+        parts = listed_parts(lengths, rows, budget, window)
+        assert sorted(row for part in parts for row in part.rows) == rows
+        assert {(part.cost // part.width, part.width) for part in parts} <= allowed
+        for part in parts:
+            assert part.cost == part.width * (budget // part.width)
+            assert len(part.rows) <= budget // part.width
+            assert all(lengths[row] <= part.width for row in part.rows)
 
 
 def test_wrong_choices_are_refused() -> None:
@@ -376,6 +436,8 @@ def test_wrong_choices_are_refused() -> None:
         language_trainer(algorithm, budget=8, packed=9)
     with pytest.raises(ChoiceError, match=r"language_trainer: packed is 4, wanted \(\) where compiled"):
         language_trainer(algorithm, packed=4, compiled=True)
+    with pytest.raises(ChoiceError, match=r"language_trainer: columns of a compiled batch is 16, wanted from 0 to 12"):
+        language_trainer(algorithm, budget=12, compiled=True)(algorithm.init(TABLE), played())
     with pytest.raises(ChoiceError, match=r"length of sequence 0 is 8, wanted from 0 to 6; raise the budget"):
         language_trainer(algorithm, budget=6)(algorithm.init(TABLE), played())
 

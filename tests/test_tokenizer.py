@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import define
 
 pytest.importorskip("transformers")
 
@@ -233,6 +236,52 @@ def test_a_tokenizer_that_will_not_do_is_refused_with_the_reason(
         chat_codec(tokenizer, **choices)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_template_that_ends_only_the_last_message_is_refused() -> None:
+    tokenizer = train_tokenizer(zorplex_texts(WORLD.params), least=LEAST)
+    tokenizer.chat_template = (
+        "{%- for m in messages -%}{{ '[' + m['role'] + ']' + m['content'] }}"
+        "{%- if m['role'] == 'assistant' and loop.last -%}{{ eos_token }}{%- endif -%}{%- endfor -%}"
+        "{%- if add_generation_prompt -%}{{ '[assistant]' }}{%- endif -%}"
+    )
+    with pytest.raises(
+        ChoiceError, match=r"follows a message of the model is \(.* with the token \d+ that ends the last; let"
+    ):
+        chat_codec(tokenizer)
+
+
+@define
+class Watched:
+    """A tokenizer that counts how many threads are in it at once."""
+
+    tokenizer: Any
+    inside: int = 0
+    most: int = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tokenizer, name)
+
+    def __len__(self) -> int:
+        return len(self.tokenizer)
+
+    def encode(self, text: str, **options: Any) -> Any:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        time.sleep(0.01)
+        self.inside -= 1
+        return self.tokenizer.encode(text, **options)
+
+
+def test_one_thread_at_a_time_is_in_a_tokenizer(own: Any) -> None:
+    """How it takes special tokens is its state, which one thread would change under another."""
+    watched = Watched(own)
+    codec = chat_codec(watched)
+    tool, feedback = (ToolResult("LOOKUP", "x", "4", False),), (Feedback("Again."), User("Why?"))
+    with ThreadPoolExecutor(4) as pool:
+        got = list(pool.map(lambda events: codec.encode(events, True), (tool, feedback, feedback, tool)))
+    assert got == [codec.encode(events, True) for events in (tool, feedback, feedback, tool)]
+    assert watched.most == 1
 
 
 def test_importing_purestep_brings_none_of_the_libraries() -> None:

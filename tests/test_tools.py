@@ -119,6 +119,25 @@ def test_a_worker_that_dies_is_replaced() -> None:
         assert perform(divmod, (7, 2), 5.0) == Returned((3, 1))  # a death between two calls is no failure of the next
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes as Linux lists them")
+def test_a_call_under_way_ends_with_the_block_and_none_is_made_after_it(tmp_path: Path) -> None:
+    made: list[Any] = []
+    told = tmp_path / "told"
+    with in_processes(1) as perform:
+        call = f"echo $PPID > {told}.new; mv {told}.new {told}; sleep 30"
+        caller = threading.Thread(target=lambda: made.append(perform(os.system, (call,), 20.0)))
+        caller.start()
+        until = time.monotonic() + 15.0
+        while not told.exists() and time.monotonic() < until:
+            time.sleep(0.001)
+        assert running(int(told.read_text()))
+    caller.join(timeout=10.0)
+    assert made == [Failure(DIED, "its process ended")]
+    assert gone(int(told.read_text()))
+    with pytest.raises(ToolError, match="in_processes: call is made after the block, wanted one inside it"):
+        perform(divmod, (7, 2), 5.0)
+
+
 @pytest.mark.parametrize("function", [lambda: 0, threading.Lock().acquire], ids=["lambda", "lock"])
 def test_what_cannot_be_sent_to_a_worker_is_refused(function: Any) -> None:
     with in_processes(1) as perform, pytest.raises(ToolError, match="in_processes: call is not to be sent"):
@@ -230,6 +249,14 @@ def refusing(params: int, key: Any) -> tuple[int, str]:
 def test_a_world_that_does_not_begin_says_so() -> None:
     world = guarded(TextEnv(0, refusing, adding), in_threads(), timeout=5.0)
     with pytest.raises(ToolError, match="guarded: reset is 'The tool failed: ZeroDivisionError"):
+        world.reset(0, KEY)
+
+
+@pytest.mark.parametrize("begun", [(), (5,), (5, 7), [5, "Add."], "ab"])
+def test_a_reset_that_gives_something_else_is_refused(begun: Any) -> None:
+    world = guarded(TextEnv(0, lambda params, key: begun, adding), in_threads(), timeout=5.0)
+    kind = type(begun).__name__
+    with pytest.raises(ToolError, match=rf"guarded: reset is 'The tool failed: {kind} given, \(state, text\) wanted"):
         world.reset(0, KEY)
 
 

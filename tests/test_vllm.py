@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -51,6 +52,14 @@ def test_the_link_points_to_the_newest_weights_and_old_ones_go(tmp_path: Path) -
     assert {path.name for path in (tmp_path / "weights").iterdir()} == {"version_000002", "version_000003"}
 
 
+@pytest.mark.parametrize("keep", [0, 1, 2, 3, 4, 5, 6, 9])
+def test_as_many_folders_are_kept_as_asked(tmp_path: Path, keep: int) -> None:
+    for version in range(6):
+        lay_out(tmp_path, save(version), version=version, keep=keep)
+    newest = {f"version_{version:06d}" for version in range(max(0, 6 - max(1, keep)), 6)}
+    assert {path.name for path in (tmp_path / "weights").iterdir()} == newest
+
+
 def test_a_save_that_breaks_off_leaves_the_old_weights_and_can_be_repeated(tmp_path: Path) -> None:
     def break_off(folder: Path) -> None:
         save(1.0)(folder)
@@ -92,6 +101,11 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
 # --- the server ---
 
 
+def _patience(request: Any) -> float:
+    """Seconds after which a client gives a request up, which a transport is to see to."""
+    return float(request.extensions["timeout"]["read"])
+
+
 @define
 class Engine:
     """A server with weights: log-probs are -number for each token, once it has loaded them."""
@@ -100,6 +114,8 @@ class Engine:
     number: float = 0.0
     loads: bool = True
     calls: list[tuple[str, Any]] = field(factory=list)
+    statuses: dict[str, int] = field(factory=dict)  # of routes that answer nothing but it
+    seconds: float = 0.0  # that loading takes
 
     def answer(self, path: str, body: Any) -> Any:
         self.calls.append((path, body))
@@ -113,14 +129,18 @@ class Engine:
             return {"choices": [{"prompt_logprobs": rows}]}
         return None
 
-    def server(self) -> Server:
+    def server(self, **options: Any) -> Server:
         async def respond(request: Any) -> Any:
-            await asyncio.sleep(0)
-            made = self.answer(request.url.path, json.loads(request.content or "null"))
+            path = request.url.path
+            made = self.answer(path, json.loads(request.content or "null"))
+            if path in self.statuses:
+                return httpx2.Response(self.statuses[path])
+            await asyncio.wait_for(asyncio.sleep(self.seconds * (path == "/collective_rpc")), _patience(request))
             return httpx2.Response(200) if made is None else httpx2.Response(200, json=made)
 
         carrier = httpx2.MockTransport(respond)
-        return server("http://fake/v1", "tiny", retries=0, http_client=lambda: httpx2.AsyncClient(transport=carrier))
+        options = {"retries": 0, **options}
+        return server("http://fake/v1", "tiny", **options, http_client=lambda: httpx2.AsyncClient(transport=carrier))
 
 
 def test_weights_are_loaded_the_cache_forgotten_and_the_probe_compared(tmp_path: Path) -> None:
@@ -134,6 +154,26 @@ def test_weights_are_loaded_the_cache_forgotten_and_the_probe_compared(tmp_path:
     ]
     assert probed(engine.server(), PROBE) == (-0.5,) * 3
     assert engine.calls[-1][1]["prompt"] == list(PROBE)
+
+
+def test_a_slow_load_is_asked_for_once(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, seconds=0.3)
+    one = engine.server(timeout=0.1, retries=2)
+    assert publish(one, tmp_path, save(0.5), version=1, probe=PROBE, log_probs=(-0.5,) * 3) == 0.0
+    assert [path for path, _ in engine.calls].count("/collective_rpc") == 1
+    engine.statuses["/collective_rpc"] = 503
+    with pytest.raises(ServerError, match="answer is status 503"):
+        publish(one, tmp_path, save(0.5), version=2, probe=PROBE, log_probs=(-0.5,) * 3)
+    assert [path for path, _ in engine.calls].count("/collective_rpc") == 2
+
+
+def test_a_server_need_not_know_versions_and_must_know_how_to_load(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, statuses={"/update_weight_version": 404})
+    assert publish(engine.server(), tmp_path, save(0.5), version=1, probe=PROBE, log_probs=(-0.5,) * 3) == 0.0
+    for route, status in [("/update_weight_version", 500), ("/reset_prefix_cache", 404), ("/collective_rpc", 404)]:
+        engine.statuses = {route: status}
+        with pytest.raises(ServerError, match=f"answer is status {status}"):
+            publish(engine.server(), tmp_path, save(0.5), version=2, probe=PROBE, log_probs=(-0.5,) * 3)
 
 
 def test_a_server_may_start_when_its_first_weights_are_there(tmp_path: Path) -> None:
@@ -187,9 +227,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_never_ready_is_ended(tmp_path: Path) -> None:
-    sleeper, log = tmp_path / "python", tmp_path / "log"
-    sleeper.write_text("#!/bin/sh\necho $$\nsleep 30\n")
-    sleeper.chmod(0o755)
+    sleeper, log = script(tmp_path / "python", "#!/bin/sh\necho $$\nsleep 30\n"), tmp_path / "log"
     with (
         pytest.raises(ServerError, match=r"is not ready, wanted an API within 0\.3 s"),
         running(sleeper, tmp_path, name="policy", log=log, within=0.3),
@@ -197,6 +235,61 @@ def test_a_server_that_is_never_ready_is_ended(tmp_path: Path) -> None:
         pass
     with pytest.raises(ProcessLookupError):
         os.kill(int(log.read_text()), 0)
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with (
+            pytest.raises(ServerError, match=rf"port is {port}, which cannot be had \(.*in use\), wanted a free one"),
+            running(Path(sys.executable), tmp_path, name="policy", log=log, port=port),
+        ):
+            pass
+    assert not log.exists()
+
+
+def test_a_server_that_answers_for_one_that_has_ended_is_not_ours(tmp_path: Path) -> None:
+    other = """
+import http.server, os, sys, time
+port = int(sys.argv[sys.argv.index("--port") + 1])
+class Well(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+there, ours = http.server.HTTPServer(("127.0.0.1", port), Well), os.getpid()
+if os.fork():
+    os._exit(3)
+while os.getppid() == ours:
+    time.sleep(0.001)
+there.serve_forever()
+"""
+    python, log = script(tmp_path / "python", f"#!{sys.executable}\n{other}"), tmp_path / "log"
+    with (
+        pytest.raises(ServerError, match="gone with exit code 3"),
+        running(python, tmp_path, name="policy", log=log, within=20.0),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("own", ["", "7"])
+def test_the_room_for_keys_and_values_is_the_users_if_they_say_so(
+    own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
+    if own:
+        monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", own)
+    python, log = script(tmp_path / "python", "#!/bin/sh\necho room $VLLM_CPU_KVCACHE_SPACE\n"), tmp_path / "log"
+    with pytest.raises(ServerError, match=f"room {own or 1}$"), running(python, tmp_path, name="policy", log=log):
+        pass
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell script")

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,13 +17,16 @@ from typing import Any
 
 import pytest
 import torch
+from attrs import evolve
 
 pytest.importorskip("transformers")
 
 
 from purestep.core import keys
-from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError
+from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError, PurestepError
 from purestep.core.language.requests import stream_of
+from purestep.core.language.tasks import follow
+from purestep.core.language.transcribe import transcripts
 from purestep.core.record import replace
 from purestep.core.transcript_scores import token_log_probs
 from purestep.runtime import cli
@@ -36,11 +40,12 @@ from purestep.runtime.effects.vllm import lay_out
 from purestep.runtime.language import serving
 from purestep.runtime.language import world as language_world
 from purestep.runtime.language.evaluate import held_out, wilson
-from purestep.runtime.language.learning import objective_of
-from purestep.runtime.language.parts import attempts_at, parts_of, rules_of
+from purestep.runtime.language.learning import algorithm_of, objective_of
+from purestep.runtime.language.parts import attempts_at, parts_of, rules_of, sampler
 from purestep.runtime.language.spelling import LEAST, zorplex_texts
 from purestep.runtime.language.talking import typed
-from purestep.runtime.language.world import asked, phases
+from purestep.runtime.language.warm_start import label, shown
+from purestep.runtime.language.world import asked, lessons_of, phases
 from purestep.runtime.recipes import zorplex_report as report
 from purestep.runtime.recipes import zorplex_session as session
 from purestep.runtime.recipes.arguments import changed, flag, flatten
@@ -131,11 +136,44 @@ def test_every_algorithm_has_settings_and_an_objective(algorithm: str) -> None:
         ({"heads": 3}, r"--width and --heads is \(16, 3\)"),
         ({"minibatches": 7}, "--groups x --samples is 6, wanted at least --minibatches 7"),
         ({"lora": 4}, "--lora is without --model"),
+        ({"budget": 63}, "--budget is 63, wanted at least --capacity 64"),
+        ({"samples": 1}, "--samples is 1, wanted at least 2 for grpo"),
+        ({"truncated": "bootstrap"}, "--truncated is 'bootstrap' with grpo, wanted --algorithm ppo"),
+        ({"low": 5, "high": 1}, r"--low and --high is \(5, 1\)"),
+        ({"kind": "recursive", "max_depth": 999}, "--max-depth is 999, wanted from 1 to 128"),
+        ({"kind": "recursive", "max_depth": 14, "words": "letters"}, "--max-depth is 14, wanted from 1 to 13"),
+        ({"top_p": 0.0}, "--top-p is 0.0"),
+        ({"max_gradient_norm": 0.0}, "--max-gradient-norm is 0.0, wanted more than 0"),
     ],
 )
 def test_a_wrong_number_is_named_by_its_flag(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ChoiceError, match=said):
         check(tiny(**changes))
+
+
+def test_one_attempt_at_a_task_is_enough_where_no_group_is_compared() -> None:
+    for algorithm in ("reinforce", "ppo"):
+        check(tiny(algorithm, samples=1))
+    check(tiny("ppo", truncated="bootstrap"))
+
+
+@pytest.mark.parametrize(("correction", "weight"), [("none", 1.0), ("truncate", 2.0), ("mask", 0.0)])
+def test_a_correction_acts_where_the_sampler_was_another(correction: str, weight: float, tmp_path: Path) -> None:
+    """Each second row came from a sampler that gave every token a fourth of what the policy gives it."""
+    arguments = tiny(correction=correction)
+    parts = parts_of(arguments, tmp_path)
+    params = parts.begin()
+    said = transcripts(shown(lessons_of(arguments, parts), keys.key(1), 8), capacity=64, calls=3)
+    with torch.no_grad():
+        own = token_log_probs(parts.model.head(params, parts.model.apply(params, said.token, (), ())), said.token)
+    odd = torch.arange(8)[:, None] % 2 == 1
+    told = torch.where(said.is_action, own - math.log(4) * odd, 0.0)
+    said = replace(said, behaviour_log_prob=told, proximal_log_prob=told)
+    algorithm = algorithm_of(arguments, parts.model)
+    _, figures = algorithm.update(algorithm.init(params), said)
+    weights = torch.where(odd, weight, 1.0).expand(said.token.shape)[said.is_action]
+    wanted = weights.sum() ** 2 / (len(weights) * weights.square().sum())
+    assert float(figures["effective_fraction"]) == pytest.approx(float(wanted), rel=1e-4)
 
 
 def test_help_explains_every_flag_and_shows_an_algorithms_own_settings(capsys: Said) -> None:
@@ -321,7 +359,7 @@ def test_evaluate_and_plot_know_such_runs(trained: Path, tmp_path: Path, capsys:
 def test_a_group_without_spread_everywhere_is_said_and_the_run_goes_on(tmp_path: Path) -> None:
     said: list[str] = []
     session.start(tmp_path, tiny(temperature=1e-3), overwrite=False, notice=said.append)  # all attempts at a task alike
-    assert any("step 1: no group has spread" in text and "no update was made" in text for text in said)
+    assert any("step 1: no advantage differs from 0" in text and "no update was made" in text for text in said)
     rows = read(tmp_path / "metrics.jsonl")
     assert [row["updates"] for row in rows[2:]] == [0.0, 0.0, 0.0]
     assert all(row["finite"] == 1.0 for row in rows)
@@ -352,6 +390,122 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_batch(tmp_path: 
     assert batch["token"].shape[0] == 6
     assert any("the batch is in" in text for text in said)
     assert session.newest(tmp_path).name == "step_000003"
+
+
+def test_an_evaluation_of_other_tasks_stands_alone(trained: Path, tmp_path: Path, capsys: Said) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    for words, beside in (([], True), (["--tasks", "4"], False), (["--draw", "1"], False)):
+        assert cli.main(["evaluate", str(run), *words]) == 0
+        assert ("before" in json.loads((run / "evaluation.json").read_text())) == beside
+        first, tasks, *_ = capsys.readouterr().out.splitlines()
+        assert ("before" in first) == beside
+        assert tasks.split() == ["tasks", *(["6"] * 4 if beside else ["4" if "--tasks" in words else "6"] * 2)]
+
+
+def test_an_evaluation_samples_as_training_does(trained: Path) -> None:
+    parts, held, _ = session.restored(trained, session.newest(trained))
+    params = parts.whole(session.policy_of(held))
+
+    def found(**changes: float) -> report.Evaluation:
+        sampling = evolve(parts.sampling, **changes)  # type: ignore[arg-type]
+        return report.evaluation(evolve(parts, sampling=sampling), params, tasks=12, draw=0)
+
+    for changes in ({"temperature": 1e-3}, {"top_p": 1e-3}):
+        one = found(**changes)
+        assert one.sampled == one.greedy
+    other = found()
+    assert other.sampled != other.greedy
+
+
+def test_a_table_that_was_memorised_does_not_help_in_evaluation(tmp_path: Path) -> None:
+    parts = parts_of(tiny(words="letters", high=100), tmp_path)
+    training, evaluation = (rules.env.params.vocabulary for rules in (parts.rules, parts.trial))
+    assert training.words == evaluation.words
+    same = sum(one == other for one, other in zip(training.values, evaluation.values, strict=True))
+    assert same < 4
+    seen = dict[str, Any]()
+
+    def ask(made: Any, **given: Any) -> Any:
+        seen["values"] = made.trial.env.params.vocabulary.values, made.rules.env.params.vocabulary.values
+        return sampler(made, **given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "sampler", ask)
+        report.evaluation(parts, parts.whole(parts.begin()), tasks=1, draw=0)
+    assert seen["values"] == (evaluation.values, evaluation.values)
+
+
+def test_a_run_has_a_folder_of_its_kind_and_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    where: list[str] = []
+
+    def start(run: Path, arguments: Zorplex, **given: Any) -> Any:
+        where.append(run.as_posix())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "start", start)
+    assert cli.main(["train", "zorplex"]) == 130
+    assert cli.main(["train", "zorplex", "--algorithm", "ppo", "--kind", "recursive", "--seed", "3"]) == 130
+    assert where == ["runs/zorplex-compositional-grpo-0", "runs/zorplex-recursive-ppo-3"]
+
+
+def test_a_warm_start_that_diverges_names_its_own_flags(tmp_path: Path) -> None:
+    def broken(*given: Any) -> Any:
+        return given[1], {"loss": math.nan, "gradient_norm": math.nan, "finite": 0.0}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(language_world, "taught", broken)
+        with pytest.raises(NonFiniteError, match="lower --muon-rate or --adamw-rate"):
+            begin(tmp_path, tiny())
+
+
+@pytest.mark.parametrize("name", ["transformer.wte.weight", "transformer.wpe.weight", "model.embed_tokens.weight"])
+def test_a_warm_start_keeps_muon_from_embeddings(name: str) -> None:
+    assert label(name, torch.zeros(2, 2)) == "adamw"
+    assert label("transformer.h.0.mlp.c_fc.weight", torch.zeros(2, 2)) == "muon"
+
+
+# --- a folder that holds a run ---
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(run)): path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"capacity": 8},
+        {"model": "/nowhere"},
+        {"server": "nowhere"},
+        {"low": 5, "high": 1},
+        {"words": "letters", "high": 10**9},
+        {"vocabulary": 3},
+    ],
+)
+def test_what_is_refused_removes_nothing(trained: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    run = shutil.copytree(trained, tmp_path / "run")
+    with pytest.raises(PurestepError):
+        session.start(run, tiny(**changes), overwrite=True, notice=silent)
+    assert contents(run) == contents(trained)
+
+
+def test_a_run_is_not_overwritten_by_one_of_its_own_model(trained: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(trained, tmp_path / "run")
+    with pytest.raises(ChoiceError, match=r"--model is .*/model, which this run would remove"):
+        session.start(run, tiny(model=str(run / "model")), overwrite=True, notice=silent)
+    assert contents(run) == contents(trained)
+
+
+def test_a_run_in_place_of_another_has_a_tokenizer_of_its_own(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "_perform", lambda *given: ())
+        session.start(tmp_path / "run", tiny(words="letters"), overwrite=True, notice=silent)
+        session.start(tmp_path / "new", tiny(words="letters"), overwrite=False, notice=silent)
+    kept = [(tmp_path / name / "tokenizer" / "tokenizer.json").read_bytes() for name in ("run", "new")]
+    assert kept[0] == kept[1] != (trained / "tokenizer" / "tokenizer.json").read_bytes()
+    assert not (tmp_path / "run" / "checkpoints").exists()
 
 
 # --- a model of one's own ---
@@ -395,6 +549,45 @@ def test_adapters_alone_are_trained_and_merged_into_the_model(own_model: str, tm
     place = report.write_model(tmp_path, parts, whole)
     module = transformers.AutoModelForCausalLM.from_pretrained(str(place), dtype=torch.float32)
     assert all(torch.equal(whole[name], value) for name, value in module.named_parameters())
+
+
+@pytest.mark.parametrize("lora", [0, 2])
+def test_a_run_goes_on_with_the_model_it_began_with_and_no_other(
+    lora: int, own_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(own_model, tmp_path / "base")
+    monkeypatch.chdir(tmp_path)
+    arguments = tiny(model="base", lora=lora, steps=1, capacity=400, held_out=1)
+    begin(tmp_path / "run", arguments)
+    monkeypatch.chdir("/")
+    assert session.arguments_in(tmp_path / "run").model.model == str(tmp_path / "base")
+    session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
+    opened, parts = open_model(own_model), parts_of(tiny(model=own_model))
+    other = {name: leaf + 1 for name, leaf in opened.params.items()}
+    save_model(tmp_path / "base", other, opened.config, parts.tokenizer)
+    if lora:
+        with pytest.raises(CheckpointError, match="another model or tokenizer than when the run began"):
+            session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
+        return
+    session.restored(tmp_path / "run", session.newest(tmp_path / "run"))  # whose own weights are in the checkpoint
+    fewer = train_tokenizer(zorplex_texts(rules_of(tiny().tasks).env.params), vocabulary=300, least=LEAST)
+    save_model(tmp_path / "base", other, opened.config, fewer)
+    with pytest.raises(CheckpointError, match="another model or tokenizer than when the run began"):
+        session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
+
+
+def test_a_model_without_a_system_role_is_told_of_the_tools_with_the_question(own_model: str, tmp_path: Path) -> None:
+    shutil.copytree(own_model, tmp_path / "base")
+    tokenizer = parts_of(tiny(model=own_model)).tokenizer
+    refusing = "{%- if messages[0]['role'] == 'system' -%}{{- raise_exception('no system role') -}}{%- endif -%}"
+    tokenizer.chat_template = refusing + tokenizer.chat_template
+    tokenizer.save_pretrained(str(tmp_path / "base"))
+    parts = parts_of(tiny(model=str(tmp_path / "base"), capacity=400))
+    asked_first = typed(parts.trial, "zorplex[kramun]?")[0]
+    for rules, question in ((parts.rules, "What is zorplex["), (asked_first, "zorplex[kramun]?")):
+        text = parts.tokenizer.decode(attempts_at(evolve(parts, rules=rules), held_out(1, 0))[0].ids)
+        assert text.startswith("<|user|>Words have zorplex values that only tools know.")
+        assert text.index("LOOKUP[word] gives the zorplex value") < text.index(question)
 
 
 # --- a server ---
@@ -466,6 +659,13 @@ def test_one_task_is_shown_and_the_same_again(trained: Path, monkeypatch: pytest
     assert told[0].startswith("task 2 (right: ")
     assert chat(monkeypatch, trained, "", "--question", "zorplex[kramun] * zorplex[kramun]") == 0
     assert "your question (right: " in capsys.readouterr().out
+    assert chat(monkeypatch, trained, "", "--question", "7") == 0
+    assert "your question\n  user    7\n" in capsys.readouterr().out
+    assert chat(monkeypatch, trained, "\u00b2\n99999999999999999999\n1000000\n") == 0
+    out, err = capsys.readouterr()
+    assert "your question\n  user    \u00b2\n" in out
+    assert "task 1000000 (right: " in out
+    assert "task is 1000000001, wanted from 0 to 1000000000" in err
     assert chat(monkeypatch, trained.parent, "") == 1
     assert "is no run of a language model" in capsys.readouterr().err
 
@@ -485,6 +685,43 @@ def test_a_question_of_ones_own_has_its_words_and_its_answer(trained: Path) -> N
         assert is_known
         assert shown == question
         assert play.task.answer == wanted(lambda word, table=table: table[words.index(word)])  # type: ignore[misc]
-    assert not typed(parts.rules, "What is zorplex[nothing]?")[1]
+    strange = (
+        "What is zorplex[nothing]?",
+        "(zorplex[kramun] + zorplex[blivit]) * zorplex[zormun]",
+        "zorplex[kramun] + zorplex[blivit] * zorplex[zormun]",
+        "2 * zorplex[kramun]",
+        "zorplex[kramun] + 1",
+        "zorplex[kramun] and zorplex[blivit]",
+        "zorplex[kramun]\u00b2",
+    )
+    assert [question for question in strange if typed(parts.rules, question)[1]] == []
     with pytest.raises(ChoiceError, match="question is empty"):
         typed(parts.rules, "  ")
+
+
+@pytest.mark.parametrize(("kind", "calls"), [("simple", 2), ("compositional", 2), ("multi_step", 4), ("recursive", 0)])
+def test_a_question_of_ones_own_allows_the_calls_it_needs(kind: str, calls: int) -> None:
+    rules, _ = typed(rules_of(tiny(kind=kind).tasks), "zorplex[kramun] + zorplex[blivit]")
+    words = rules.env.params.vocabulary.words
+    for number in range(4):
+        task = rules.env.reset(rules.env.params, keys.key(number))[0].task
+        if kind == "recursive":
+            paths = [follow(task.links, words.index(word)) for word in ("kramun", "blivit")]
+            calls = len({*paths[0], *paths[1]})
+        assert task.needed == calls
+
+
+def test_tasks_are_those_that_the_run_held_out(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    shown_at: list[int] = []
+    own = session.arguments_in(trained)
+    monkeypatch.setattr(session, "arguments_in", lambda run: changed(own, {"draw": 5}))
+
+    def noted(number: int, seed: int, *, first: int = 0) -> Any:
+        shown_at.append(seed)
+        return held_out(number, seed, first=first)
+
+    monkeypatch.setattr("purestep.runtime.chat_command.held_out", noted)
+    for more in ([], ["--seed", "2"]):
+        assert chat(monkeypatch, trained, "", "--task", "1", *more) == 0
+    assert shown_at == [5, 2]
+    assert "task 1 (right: " in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from .events import Event, Feedback, System, ToolResult, User
 
@@ -37,6 +37,22 @@ def byte_codec() -> Codec:
     (((259, 97, 98, 256, 257),), 'a')
     """
     return Codec(encode=_bytes, decode=_text, stop=(END,), vocabulary=262)
+
+
+def widened(codec: Codec, vocabulary: int) -> Codec:
+    """The codec for a model with more ids than the codec has: those beyond are read as nothing, and stay what was said.
+
+    Models have rows that no token has where their number was rounded up, and may sample them.
+
+    >>> wide = widened(byte_codec(), 300)
+    >>> wide.decode((97, 299, 98, 256)), wide.vocabulary
+    ('ab', 300)
+    """
+
+    def decode(ids: Sequence[int]) -> str:
+        return codec.decode([token for token in ids if token < codec.vocabulary])
+
+    return evolve(codec, decode=decode, vocabulary=vocabulary)
 
 
 def _bytes(events: Sequence[Event], closed: bool) -> tuple[Ids, ...]:

@@ -15,11 +15,12 @@ from .causal_lm import Params, causal_model, library
 
 @frozen
 class Opened:
-    """A model with its weights; `config` is the library's, for `save_model`."""
+    """A model with its weights; `config` and `generation`, which may be absent, are the library's, for `save_model`."""
 
     model: CausalModel
     params: Params
     config: Any
+    generation: Any = ()
 
 
 def open_model(path: str | Path, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Opened:
@@ -38,11 +39,13 @@ def open_model(path: str | Path, *, dtype: torch.dtype = torch.float32, attentio
         raise StructureError(message(f"open_model: {path}", got=got, wanted="a model", remedy=remedy)) from cause
     model = causal_model(module)
     params = {name: value.detach() for name, value in module.named_parameters()}
-    return Opened(model=model, params=params, config=module.config)
+    return Opened(model=model, params=params, config=module.config, generation=module.generation_config or ())
 
 
-def save_model(folder: str | Path, params: Params, config: Any, tokenizer: Any = ()) -> Path:
+def save_model(folder: str | Path, params: Params, config: Any, tokenizer: Any = (), *, generation: Any = ()) -> Path:
     """Writes the weights in a folder that `from_pretrained` opens, and beside them the tokenizer, if one is given.
+
+    `generation` is what the folder says on how to generate, as `Opened` has it: ends of texts besides the configuration's.
 
     Raises: StructureError for parameters of another model.
     """
@@ -60,6 +63,8 @@ def save_model(folder: str | Path, params: Params, config: Any, tokenizer: Any =
     plain = {name: value.detach().clone() for name, value in params.items()}
     module.load_state_dict(plain, strict=False, assign=True)
     module.tie_weights()
+    if not isinstance(generation, tuple):
+        module.generation_config = generation
     with _without_bars():
         module.save_pretrained(str(folder))
     if not isinstance(tokenizer, tuple):

@@ -25,6 +25,7 @@ from ...core.keys import Key
 Params = dict[str, Tensor]
 Absent = tuple[()]
 MOVING = ("dynamic", "longrope")  # rotary embeddings that depend on how long the longest sequence of a batch is
+NUMBERS = ("num_attention_heads", "num_hidden_layers", "hidden_size", "max_position_embeddings")
 BENT = ("final_logit_softcapping", "attn_logit_softcapping")  # logits that are no linear map of hidden states
 PROBE = {torch.float32: 1e-4, torch.float64: 1e-10}  # how far logits may be off, relative to the largest
 STACKED = "purestep_stacked"  # what the library calls our attention
@@ -80,25 +81,21 @@ def tiny_llama(
 def from_config(config: Any, *, dtype: torch.dtype = torch.float32) -> CausalModel:
     """The model of a configuration; `init` draws its weights, a function of the key alone.
 
-    Matrices are normal with the configuration's `initializer_range`, biases 0, all else as the library begins with it.
+    Matrices and stacks of them are normal with the configuration's `initializer_range`, biases 0, all else as the library
+    begins with it. They lie on the key's device.
     Raises: StructureError for a model that is not supported, ModuleNotFoundError.
     """
     with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
         module = library().AutoModelForCausalLM.from_config(config, dtype=dtype)
-    kinds = {
-        f"{owner}.{name}": (type(part), name)
-        for owner, part in module.named_modules()
-        for name, _ in part.named_parameters(recurse=False)
-    }
     scale = float(getattr(config, "initializer_range", 0.02))
     begun = {name: value.detach().clone() for name, value in module.named_parameters()}
 
     def drawn(key: Key, name: str, value: Tensor) -> Tensor:
-        kind, word = kinds[name]
-        if not issubclass(kind, nn.Linear | nn.Embedding):
-            return value.clone()
-        if word == "bias":
-            return torch.zeros_like(value)
+        if name.endswith("bias"):
+            return torch.zeros_like(value, device=key.device)
+        if value.ndim < 2:
+            return value.to(key.device, copy=True)
         return (scale * keys.normal(key, tuple(value.shape))).to(value.dtype)
 
     def init(key: Key) -> Params:
@@ -290,6 +287,10 @@ def _window(config: Any) -> int:
 
 def _supported(module: Any) -> None:
     config, name = module.config, type(module).__name__
+    absent = [word for word in NUMBERS if getattr(config, word, None) is None]
+    if absent:
+        remedy = "take a model of attention with positions of its own"
+        raise StructureError(message(f"{name}: {absent[0]}", got="absent", wanted="a number", remedy=remedy))
     bent = [word for word in BENT if getattr(config, word, None)]
     if bent:
         got, remedy = getattr(config, bent[0]), "take a model without it"
@@ -305,7 +306,7 @@ def _supported(module: Any) -> None:
 
 def _probe(module: Any, model: CausalModel, params: Params) -> None:
     """Raises StructureError unless the model's two ways give the logits that the module itself gives."""
-    name, training = type(module).__name__, module.training
+    name, modes = type(module).__name__, [(part, part.training) for part in module.modules()]
     length = min(5, model.window)
     tokens = torch.arange(2 * length).reshape(2, length).to(next(iter(params.values())).device) % model.vocabulary
     at = torch.zeros(2, dtype=torch.int64, device=tokens.device)
@@ -321,7 +322,8 @@ def _probe(module: Any, model: CausalModel, params: Params) -> None:
         text = message(name, got=f"{type(cause).__name__}: {cause}", wanted="logits", remedy=remedy)
         raise StructureError(text) from cause
     finally:
-        module.train(training)
+        for part, training in modes:
+            part.training = training
     if not max(gaps) < PROBE.get(wanted.dtype, COARSE):
         got = f"off by {max(gaps):.1%} in its logits"
         raise StructureError(message(name, got=got, wanted="its own logits", remedy=remedy))

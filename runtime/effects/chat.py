@@ -6,7 +6,6 @@ key, so that a server that honours seeds, and whose arithmetic does not depend o
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
@@ -15,7 +14,7 @@ from ...core.language.attempt import Attempt, Said, hear
 from ...core.language.codec import Codec
 from ...core.language.events import ABORT
 from ...core.language.protocol import Protocol
-from .chat_client import Server, all_of, answered, finished, refused
+from .chat_client import Server, all_of, answered, aside, finished, refused
 from .chat_client import ServerError as ServerError
 from .chat_client import server as server
 from .chat_reply import RAW, check_sampling, request_of, said_of
@@ -71,7 +70,7 @@ async def serving(
         remedy = "count the published weights from 0"
         raise ChoiceError(message("served: version", got=version, wanted="at least 0", remedy=remedy))
     turns = asyncio.Semaphore(server.concurrency)
-    pool = ThreadPoolExecutor(server.concurrency, thread_name_prefix="purestep-world")
+    steps = asyncio.Semaphore(server.concurrency)
 
     async with server.connect() as client:
         create = client.completions.with_raw_response.create
@@ -84,12 +83,10 @@ async def serving(
 
         async def answer(attempt: Attempt[S], said: Said) -> Attempt[S]:
             # A world whose tools take their time must not keep the other requests waiting.
-            return await asyncio.get_running_loop().run_in_executor(pool, hear, protocol, codec, attempt, said)
+            async with steps:
+                return await aside(hear, protocol, codec, attempt, said)
 
-        try:
-            return await all_of([_attempted(server, ask, answer, attempt) for attempt in attempts])
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        return await all_of([_attempted(server, ask, answer, attempt) for attempt in attempts])
 
 
 async def _attempted(

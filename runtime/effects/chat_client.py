@@ -6,6 +6,7 @@ made. A request has a last moment of its own besides: a server that sends byte a
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +22,7 @@ T = TypeVar("T")
 
 PAUSES = 8.0  # seconds: the longest that the client waits before another try
 PAUSE = 0.5  # seconds between two tries to reach a server that starts
+LOOK = 1.0  # seconds that such a try has at least
 EXACT = 53  # bits of a whole number that every reader of JSON keeps
 
 
@@ -80,6 +82,7 @@ def server(
 def reached(url: str, model: str = "", *, within: float = 0.0, **options: Any) -> Server:
     """The `server` at a URL once it answers, which may take `within` seconds, with this model or the only one it has.
 
+    A try that begins has a second, so that it may take one more; one that does not let us in (401, 403) is asked no further.
     Raises: ServerError where it does not answer or has other models, ChoiceError.
     """
     return awaited(server(url, model, **options), within)
@@ -92,13 +95,14 @@ def awaited(one: Server, within: float) -> Server:
 
 async def _awaited(one: Server, within: float) -> Server:
     end = time.monotonic() + within
+    openai = library("openai")
     while True:
         try:
-            async with one.connect() as client:
-                listed = await answered(one, client.models.with_raw_response.list)
+            listed = await _listed(one, end, within)
             break
-        except ServerError:
-            if time.monotonic() > end:
+        except ServerError as error:
+            shut = isinstance(error.__cause__, openai.AuthenticationError | openai.PermissionDeniedError)
+            if shut or time.monotonic() > end:
                 raise
             await asyncio.sleep(min(PAUSE, within))
     rows = listed.get("data") if isinstance(listed, dict) else None
@@ -107,6 +111,15 @@ async def _awaited(one: Server, within: float) -> Server:
         return evolve(one, model=one.model or names[0])
     remedy = "name the one to ask"
     raise refused(one.url, "models", got=names, wanted=repr(one.model) if one.model else "one", remedy=remedy)
+
+
+async def _listed(one: Server, end: float, within: float) -> Any:
+    """What the server says of its models; where it is waited for, in one try that ends with the waiting."""
+    async with one.connect() as client:
+        if not within > 0:
+            return await answered(one, client.models.with_raw_response.list)
+        look = evolve(one, seconds=min(one.seconds, max(end - time.monotonic(), LOOK)))
+        return await answered(look, client.with_options(max_retries=0).models.with_raw_response.list)
 
 
 def json_of(raw: Any) -> Any:
@@ -167,6 +180,25 @@ async def all_of(jobs: list[Coroutine[Any, Any, T]]) -> tuple[T, ...]:
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from several.exceptions[0].__cause__
     return tuple(task.result() for task in tasks)
+
+
+async def aside(function: Callable[..., T], *arguments: Any) -> T:
+    """What the function gives, called in a thread of its own. Where it hangs, neither the loop nor the process waits for it.
+
+    >>> asyncio.run(aside(divmod, 7, 2))
+    (3, 1)
+    """
+    made: Future[T] = Future()
+    made.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            made.set_result(function(*arguments))
+        except BaseException as error:  # SystemExit too: in a thread it would vanish
+            made.set_exception(error)
+
+    threading.Thread(target=work, name="purestep-world", daemon=True).start()
+    return await asyncio.wrap_future(made)
 
 
 def finished(job: Coroutine[Any, Any, T]) -> T:

@@ -94,6 +94,7 @@ def said_of(
     _check_columns(ids, log_probs, attempt, url)
     _check_prompt(reply, choice, attempt, url)
     _check_model(ids, choice.get("text"), codec, url)
+    _check_stop(ids, finish, codec, url)
     return Said(
         ids=ids,
         log_probs=log_probs if temperature > 0 else (0.0,) * len(ids),
@@ -160,6 +161,14 @@ def _check_model(ids: Sequence[int], text: Any, codec: Codec, url: str) -> None:
         raise refused(
             url, "text", got=repr(text)[:200], wanted=f"what its ids say to us: {ours!r}"[:200], remedy=remedy
         )
+
+
+def _check_stop(ids: Sequence[int], finish: str, codec: Codec, url: str) -> None:
+    """What a server stopped at without sampling it would be taken for what the model never said."""
+    if finish == STOP and ids[-1:] not in [(token,) for token in codec.stop]:
+        got = f"ended by {ids[-1] if ids else 'nothing'} at a finish of 'stop'"
+        remedy = "see what else it stops at; only tokens of the codec, sampled and given, can end a call"
+        raise refused(url, "token_ids", got=got, wanted=f"one of {tuple(codec.stop)}", remedy=remedy)
 
 
 def _letters(text: str) -> str:

@@ -6,6 +6,7 @@ are spelled between those. So ids are only ever appended, special tokens come fr
 contains the words of a special token is spelled letter by letter.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ STAND_IN = "standin{}word"
 OPENINGS = {"system": ("system", "user"), "user": ("user",)}
 LIKELY = (("tool",), ("user",))  # what follows what a model says
 SAID = "assistant"
+ENCODING = threading.Lock()  # how a tokenizer takes special tokens is its state, which every call may change
 
 
 @frozen
@@ -31,7 +33,8 @@ class Frames:
 
     def ids(self, text: str) -> Ids:
         """Of a piece of the template: special tokens count as such."""
-        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+        with ENCODING:
+            return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def of(self, roles: tuple[str, ...], opening: bool) -> tuple[Ids, ...]:
         """What stands before each message, and behind the last of them, up to where the model speaks."""
@@ -84,7 +87,7 @@ def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "
     end = _end(frames)
     roles = {"System": "system", "User": "user", "ToolResult": tool_role, "Feedback": "user"}
     for each in LIKELY:
-        frames.of(tuple(tool_role if role == "tool" else role for role in each), False)
+        _behind(frames.of(tuple(tool_role if role == "tool" else role for role in each), False)[0], end)
     frames.of(OPENINGS[opens_with], True)
     eos = getattr(tokenizer, "eos_token_id", None)
     stop = tuple(dict.fromkeys((end, *(() if eos is None else (int(eos),)))))
@@ -94,7 +97,7 @@ def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "
             return ()
         opening = isinstance(events[0], System) or (opens_with == "user" and isinstance(events[0], User))
         gaps = frames.of(tuple(choose("encode: event", type(event).__name__, roles) for event in events), opening)
-        first = gaps[0] if opening or not closed else gaps[0][gaps[0].index(end) + 1 :]
+        first = gaps[0] if opening or not closed else _behind(gaps[0], end)
         before = (first, *gaps[1:-1])
         spelled = tuple(spell(tokenizer, event.text) for event in events)
         ids = [(*gap, *text) for gap, text in zip(before, spelled, strict=True)]
@@ -105,7 +108,8 @@ def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "
 
 def spell(tokenizer: Any, text: str) -> Ids:
     """The ids of a text in which nothing is a special token."""
-    return tuple(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+    with ENCODING:
+        return tuple(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
 
 
 def speller(tokenizer: Any, codec: Codec) -> Callable[[str], Ids]:
@@ -123,6 +127,14 @@ def _end(frames: Frames) -> int:
         remedy = "let the template write the tokenizer's eos_token there"
         raise ChoiceError(message(where, got=got, wanted="with a special token", remedy=remedy))
     return found[0]
+
+
+def _behind(gap: Ids, end: int) -> Ids:
+    """What follows the end of a message of the model, of what stands between it and the next message."""
+    if end not in gap:
+        where, remedy = "chat_codec: what follows a message of the model", "let the template end each of them"
+        raise ChoiceError(message(where, got=gap, wanted=f"with the token {end} that ends the last", remedy=remedy))
+    return gap[gap.index(end) + 1 :]
 
 
 def _decoder(tokenizer: Any, stop: Ids) -> Callable[[Sequence[int]], str]:

@@ -6,7 +6,6 @@ the ids that were sampled there is no transcript, and a text that is tokenised a
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ from ...core.language.episode import Completion, Episode
 from ...core.language.events import LENGTH, STOP, Event, Sampled, System
 from ...core.language.protocol import Protocol, begin, step
 from ...core.language.requests import Rollout, key_of, world_key
-from .chat_client import Server, all_of, answered, finished, refused, seed_of
+from .chat_client import Server, all_of, answered, aside, finished, refused, seed_of
 
 P = TypeVar("P")
 S = TypeVar("S")
@@ -45,14 +44,14 @@ async def speaking(
 ) -> tuple[Episode[S], ...]:
     """`spoken`, to be awaited: cancelling it cancels all its requests."""
     turns = asyncio.Semaphore(server.concurrency)
-    pool = ThreadPoolExecutor(server.concurrency, thread_name_prefix="purestep-world")
+    steps = asyncio.Semaphore(server.concurrency)
 
     async with server.connect() as client:
         create = client.chat.completions.with_raw_response.create
 
         async def episode_of(rollout: Rollout) -> Episode[S]:
-            here = asyncio.get_running_loop()
-            episode, _ = await here.run_in_executor(pool, begin, protocol, key_of(rollout.request.task))
+            async with steps:
+                episode, _ = await aside(begin, protocol, key_of(rollout.request.task))
             while isinstance(episode.end, tuple):
                 body: Mapping[str, Any] = {
                     "model": server.model,
@@ -65,13 +64,11 @@ async def speaking(
                     reply = await answered(server, partial(create, **body))
                 key = world_key(rollout.request, episode.calls)
                 said = completion_of(reply, server.url)
-                episode, _ = await here.run_in_executor(pool, step, protocol, episode, said, key)
+                async with steps:
+                    episode, _ = await aside(step, protocol, episode, said, key)
             return episode
 
-        try:
-            return await all_of([episode_of(rollout) for rollout in rollouts])
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        return await all_of([episode_of(rollout) for rollout in rollouts])
 
 
 def messages(events: Sequence[Event]) -> list[dict[str, str]]:

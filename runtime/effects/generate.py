@@ -17,7 +17,7 @@ from ...core.causal import CausalModel
 from ...core.decode import Decoder, chunk
 from ...core.errors import ChoiceError, message
 from ...core.language.attempt import begin_attempt
-from ...core.language.codec import Codec
+from ...core.language.codec import Codec, widened
 from ...core.language.protocol import Protocol
 from ...core.language.requests import Request, Rollout
 from ...core.language.requests import rollouts as rollouts_of
@@ -66,8 +66,9 @@ def generator(
     """What generates with a model: at most `slots` attempts at a time, each of at most `capacity` tokens.
 
     A call ends at a stop token of the codec, where its room is used up, or at the first token with which `ending` says that
-    its text is over; it is looked at after each `chunk_length` tokens, and what was sampled beyond is dropped. At
-    temperature 0 the likeliest token is taken. `compiled` compiles the chunk as one graph, for the shapes of these slots.
+    its text is over; it is looked at after each `chunk_length` tokens, and what was sampled beyond is dropped. Ids of the
+    model that the codec has not are read as nothing. At temperature 0 the likeliest token is taken. `compiled` compiles the
+    chunk as one graph, for the shapes of these slots.
     Raises: ChoiceError.
     """
     if codec.vocabulary > model.vocabulary:
@@ -78,7 +79,7 @@ def generator(
         got = slots, chunk_length
         raise ChoiceError(message("generator: slots, chunk_length", got=got, wanted="at least 1", remedy="give more"))
     decoder = Decoder(in_place(model), drawing(temperature=temperature, top_p=top_p), codec.stop)
-    host = Host(protocol, codec, temperature, top_p, ending)
+    host = Host(protocol, widened(codec, model.vocabulary), temperature, top_p, ending)
 
     def steps(params: Params, version: Tensor, decoding: Decoding) -> Decoding:
         return chunk(decoder, params, version, decoding, chunk_length, lowering="python")

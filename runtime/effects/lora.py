@@ -8,6 +8,7 @@ checkpoints hold the factors alone. Source: Hu et al. 2021, arXiv:2106.09685.
 
 from collections.abc import Callable, Mapping, Sequence
 
+import torch
 from attrs import frozen
 from torch import Tensor
 
@@ -51,11 +52,13 @@ def with_lora(
     rank: int,
     alpha: float,
     targets: Sequence[str] = ATTENTION,
+    dtype: torch.dtype | tuple[()] = (),
 ) -> Lora:
     """The model in which only factors beside the matrices named `targets` are parameters.
 
-    A target is a name without its ".weight", or the last word of one. Raises: ChoiceError for a rank below 1 and for a
-    target that no matrix has.
+    A target is a name without its ".weight", or the last word of one. `dtype` is that of the factors, which have their
+    matrix's without it: small changes of short numbers are lost, so beside bfloat16 take float32. What is merged has the
+    matrix's. Raises: ChoiceError for a rank below 1 and for a target that no matrix has.
     """
     names = _chosen(params, targets)
     if rank < 1:
@@ -64,10 +67,12 @@ def with_lora(
 
     def init(key: Key) -> Adapters:
         drawn = zip(names, keys.split(key, len(names)), strict=True)
-        return {name: _begun(one, params[name], rank) for name, one in drawn}
+        return {name: _begun(one, params[name], rank, dtype or params[name].dtype) for name, one in drawn}
 
     def merged(adapters: Adapters) -> dict[str, Tensor]:
-        learned = {name: params[name] + scale * (one.b @ one.a) for name, one in adapters.items()}
+        learned = {
+            name: (params[name] + scale * (one.b @ one.a)).to(params[name].dtype) for name, one in adapters.items()
+        }
         return {**params, **learned}
 
     def begin(adapters: Adapters, rows: int, capacity: int) -> Cache:
@@ -102,8 +107,8 @@ def _chosen(params: Params, targets: Sequence[str]) -> list[str]:
     return [name for name in matrices if name in chosen]
 
 
-def _begun(key: Key, weight: Tensor, rank: int) -> Factors:
+def _begun(key: Key, weight: Tensor, rank: int, dtype: torch.dtype) -> Factors:
     """A uniform within 1 / sqrt(in), B zero."""
     outputs, inputs = weight.shape
     uniform = 2.0 * keys.uniform(key, (rank, inputs)) - 1.0
-    return Factors(a=(uniform * inputs**-0.5).to(weight), b=weight.new_zeros(outputs, rank))
+    return Factors(a=(uniform * inputs**-0.5).to(weight.device, dtype), b=weight.new_zeros(outputs, rank, dtype=dtype))

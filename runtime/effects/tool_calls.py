@@ -119,6 +119,7 @@ class Worker:
 def in_processes(limit: int = 4, *, start: float = 60.0) -> Iterator[Perform]:
     """Calls in worker processes, at most `limit` at a time; the workers end with the block.
 
+    A call that is under way then fails ("died"), and after the block `perform` raises ToolError.
     A call's seconds count from when its function is imported there, which may take `start` seconds. A worker that was
     killed, or died, is replaced at the next call. What the functions print goes to standard error.
     Functions are found by their module's name, so one of a script itself (`__main__`), a lambda or a function inside
@@ -129,28 +130,60 @@ def in_processes(limit: int = 4, *, start: float = 60.0) -> Iterator[Perform]:
     (Returned(value=(3, 1)), 'raised')
     """
     turns = threading.BoundedSemaphore(_at_least_one("in_processes", limit))
-    idle: deque[Worker] = deque()
+    crew = _Crew()
 
     def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | Failure:
         frame = _frame(function, arguments)
         with turns:
-            worker = _waiting(idle)
+            worker, sound = crew.take(), False
             try:
                 made = _asked(worker, frame, start, seconds)
-            except BaseException:
-                _ended(worker)
-                raise
-            if isinstance(made, Failure) and made.kind in (TIMED_OUT, DIED):
-                _ended(worker)
-            else:
-                idle.append(worker)
+                sound = not (isinstance(made, Failure) and made.kind in (TIMED_OUT, DIED))
+            finally:
+                crew.give_back(worker, sound)
             return made
 
     try:
         yield perform
     finally:
-        while idle:
-            _ended(idle.pop())
+        crew.close()
+
+
+class _Crew:
+    """The workers of a block: those that wait for a call, and those that perform one."""
+
+    def __init__(self) -> None:
+        self.lock, self.closed = threading.Lock(), False
+        self.idle: deque[Worker] = deque()
+        self.busy: set[Worker] = set()
+
+    def take(self) -> Worker:
+        """A worker to perform a call. Raises: ToolError once the block has ended."""
+        with self.lock:
+            if self.closed:
+                got, wanted, remedy = "made after the block", "one inside it", "keep the block open while worlds run"
+                raise ToolError(message("in_processes: call", got=got, wanted=wanted, remedy=remedy))
+            worker = _waiting(self.idle)
+            self.busy.add(worker)
+            return worker
+
+    def give_back(self, worker: Worker, sound: bool) -> None:
+        """Takes a worker back after its call; one that is not sound, or is late, is ended."""
+        with self.lock:
+            self.busy.remove(worker)
+            if sound and not self.closed:
+                self.idle.append(worker)
+            else:
+                _ended(worker)
+
+    def close(self) -> None:
+        """Ends all workers."""
+        with self.lock:
+            self.closed = True
+            for worker in self.busy:
+                _killed(worker)  # whoever waits for its answer sees that it has ended, and gives it back
+            while self.idle:
+                _ended(self.idle.pop())
 
 
 def _frame(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
@@ -210,8 +243,12 @@ def _asked(worker: Worker, frame: bytes, start: float, seconds: float) -> Return
     return Returned(given) if how == tool_worker.RETURNED else Failure(RAISED, given)
 
 
-def _ended(worker: Worker) -> None:
+def _killed(worker: Worker) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(worker.process.pid, signal.SIGKILL)
+
+
+def _ended(worker: Worker) -> None:
+    _killed(worker)
     worker.process.wait()
     worker.connection.close()

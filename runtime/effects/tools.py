@@ -56,7 +56,7 @@ def guarded(
         raise ChoiceError(message("guarded: timeout", got=timeout, wanted="more than 0", remedy="give it some seconds"))
 
     def reset(params: P, key: Key) -> tuple[S, str]:
-        made = perform(env.reset, (params, key), timeout)
+        made = _shaped(perform(env.reset, (params, key), timeout), _is_reset, "(state, text)")
         if isinstance(made, Failure):
             got, remedy = _told(made, timeout), "see to what it depends on"
             raise ToolError(message("guarded: reset", got=repr(got), wanted="a first observation", remedy=remedy))
@@ -85,6 +85,10 @@ def _guarded_tool(name: str, tool: Tool, perform: Perform, timeout: float, recor
         return text
 
     return call
+
+
+def _is_reset(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str)
 
 
 def _is_step(value: Any) -> bool:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ChoiceError, message
-from .chat_client import Server, answered, awaited, finished, refused
+from .causal_lm import library
+from .chat_client import Server, ServerError, answered, awaited, finished, refused
 
 SERVED, WEIGHTS, PARTIAL = "served", "weights", ".partial"
 HEAD = "lm_head.weight"
@@ -42,7 +43,7 @@ def lay_out(root: Path, save: Callable[[Path], object], *, version: int, keep: i
     link.symlink_to(folder.relative_to(root), target_is_directory=True)
     os.replace(link, root / SERVED)
     by_age = sorted(home.glob("version_*"), key=lambda path: path.stat().st_mtime_ns)
-    for old in [path for path in by_age if path != folder][: len(by_age) - max(1, keep)]:
+    for old in [path for path in by_age if path != folder][: max(0, len(by_age) - max(1, keep))]:
         shutil.rmtree(old)
     return root / SERVED
 
@@ -109,7 +110,7 @@ async def _published(
     async with server.connect() as client:
         await _post(server, client, "/collective_rpc", {"method": "reload_weights"})
         await _post(server, client, "/reset_prefix_cache", {})
-        await _post(server, client, "/update_weight_version", {"new_version": str(version)})
+        await _told_version(server, client, version)
         theirs = await _probed(server, client, probe)
     gaps = [abs(one - other) for one, other in zip(theirs, log_probs, strict=True)]
     gap = max(gaps)
@@ -120,9 +121,19 @@ async def _published(
 
 
 async def _post(server: Server, client: Any, route: str, body: Mapping[str, Any]) -> None:
-    """Calls one of the server's own routes, which stand beside its API."""
+    """Calls one of the server's own routes, which stand beside its API; once, however long that takes: a load is no trifle."""
     address = f"{server.url.removesuffix('/v1')}{route}"
-    await answered(server, partial(client.post, address, cast_to=str, body=body), str)
+    patient = client.with_options(max_retries=0, timeout=server.seconds)
+    await answered(server, partial(patient.post, address, cast_to=str, body=body), str)
+
+
+async def _told_version(server: Server, client: Any, version: int) -> None:
+    """Tells the server the number of its weights, which only its own reports show; some have no route for it."""
+    try:
+        await _post(server, client, "/update_weight_version", {"new_version": str(version)})
+    except ServerError as error:
+        if not isinstance(error.__cause__, library("openai").NotFoundError):
+            raise
 
 
 def probed(server: Server, ids: Sequence[int]) -> tuple[float, ...]:

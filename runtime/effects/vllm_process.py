@@ -52,9 +52,9 @@ def running(
     `python` is that of vLLM's environment, `model` a folder or the link that `vllm.lay_out` makes; port 0 is any free one,
     `options` are further ones of the command line. It writes to `log`, has the routes by which weights are loaded again,
     listens to this machine alone, downloads nothing and reports nothing to anybody. POSIX only.
-    Raises: ServerError where it ends, or is not ready `within` so many seconds.
+    Raises: ServerError where the port cannot be had, or it ends, or is not ready `within` so many seconds.
     """
-    port = port or _free_port()
+    port = _free_port(port)
     url = f"http://127.0.0.1:{port}/v1"
     command = [str(python), "-m", MODULE, "--model", str(model), "--served-model-name", name, "--host", "127.0.0.1"]
     command += ["--port", str(port), "--dtype", "float32", "--max-model-len", str(window), "--enforce-eager"]
@@ -82,23 +82,32 @@ def _environment(threads: int) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "VLLM_SERVER_DEV_MODE": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": str(threads),
     }
-    return {**os.environ, **own}
+    room = {"VLLM_CPU_KVCACHE_SPACE": "1"}  # GiB, where the user has not said
+    return {**room, **os.environ, **own}
 
 
-def _free_port() -> int:
+def _free_port(port: int) -> int:
+    """The port, or where it is 0 any that is free. Raises: ServerError where it cannot be had, as where another listens."""
     with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that has ended keeps its port for a minute
+        try:
+            one.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as cause:
+            got, remedy = f"{port}, which cannot be had ({cause})", "give another one, or 0 for any"
+            raise ServerError(message("running: port", got=got, wanted="a free one", remedy=remedy)) from cause
         return int(one.getsockname()[1])
 
 
 def _ready(process: subprocess.Popen[bytes], url: str, log: Path, within: float) -> None:
     end = time.monotonic() + within
-    while not _healthy(url):
-        code = process.poll()
+    while True:
+        well = _healthy(url)
+        code = process.poll()  # asked after: who is well while ours has ended is another server
+        if well and code is None:
+            return
         if code is not None or time.monotonic() > end:
             got = "not ready" if code is None else f"gone with exit code {code}"
             said = log.read_text(errors="replace")[-LAST:].strip().splitlines()[-1:]

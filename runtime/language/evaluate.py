@@ -93,14 +93,14 @@ def standing(attempts: Sequence[Attempt[Any]]) -> Standing:
     )
 
 
-def held_out(number: int, seed: int) -> tuple[Request, ...]:
-    """Requests for so many tasks of the evaluation stream, which training never draws from.
+def held_out(number: int, seed: int, *, first: int = 0) -> tuple[Request, ...]:
+    """Requests for so many tasks of the evaluation stream, which training never draws from, from number `first` on.
 
-    >>> held_out(2, 0)[0].task[0] % 2
-    1
+    >>> held_out(2, 0)[0].task[0] % 2, held_out(1, 0, first=1) == held_out(2, 0)[1:]
+    (1, True)
     """
     tasks, samples = keys.split(keys.key(seed))
-    return requests(task_keys(tasks, "evaluation", number), samples)
+    return requests(task_keys(tasks, "evaluation", number, first=first), samples, first=first)
 
 
 def evaluated(sample: Sample, number: int, seed: int) -> tuple[Standing, tuple[Attempt[Any], ...]]:
@@ -110,6 +110,7 @@ def evaluated(sample: Sample, number: int, seed: int) -> tuple[Standing, tuple[A
 
 
 ROWS: tuple[tuple[str, Callable[[Standing], str]], ...] = (
+    ("tasks", lambda s: f"{s.attempts}"),
     ("accuracy", lambda s: f"{s.accuracy:.3f}"),
     ("  95 % interval", lambda s: f"{s.accuracy_low:.3f}-{s.accuracy_high:.3f}"),
     ("format", lambda s: f"{s.format:.3f}"),
@@ -125,7 +126,7 @@ ROWS: tuple[tuple[str, Callable[[Standing], str]], ...] = (
 def table(columns: dict[str, Standing]) -> str:
     """Standings side by side, a row for each figure.
 
-    >>> print(table({"before": standing(())}).splitlines()[1])
+    >>> print(table({"before": standing(())}).splitlines()[2])
     accuracy                        0.000
     """
     widths = [max(len(name), 11) for name in columns]

@@ -46,7 +46,7 @@ def updates_of(arguments: Zorplex) -> int:
 
 
 def optimizer_of(arguments: Zorplex) -> Optimizer:
-    """AdamW on gradients of bounded norm; with annealing its learning rate reaches 0 at the end of the run."""
+    """AdamW on gradients of bounded norm; annealing takes its rate down by updates made, to 0 where none is left out."""
     learning = arguments.learning
     parts = (
         clip_by_global_norm(learning.max_gradient_norm),
@@ -65,6 +65,8 @@ def algorithm_of(arguments: Zorplex, model: CausalModel) -> LanguageAlgorithm:
         optimizer_of(arguments),
         objective_of(arguments),
         truncated=learning.truncated,
+        # A correction compares the policy before the update with the sampler: the transcripts alone know the latter only.
+        proximal="recorded" if learning.correction == "none" else "recomputed",
         correction=CORRECTIONS[learning.correction],
         kl_in_loss=learning.kl if learning.kl_in == "loss" else 0.0,
         kl_in_reward=learning.kl if learning.kl_in == "reward" else 0.0,

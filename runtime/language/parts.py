@@ -1,11 +1,12 @@
 """What a run of a language model is made of, wired from its arguments: world, tokenizer, model, and what samples with it."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...core import keys
 from ...core.causal import CausalModel
@@ -27,7 +28,7 @@ from ..recipes.zorplex import Sampling, Tasks, Zorplex
 from .remember import remembering
 from .spelling import LEAST, zorplex_texts
 
-INITIAL, ADAPTERS = 0, 1  # what is drawn from a run's key: see `drawn_from` for the rest
+INITIAL, ADAPTERS, TABLE = 0, 1, 6  # what is drawn from a run's key, beside `world`
 ALPHA = 2.0  # of adapters, for each rank
 Attempts = tuple[Attempt[Any], ...]
 Progress = Callable[[int, int], None]
@@ -37,7 +38,8 @@ Progress = Callable[[int, int], None]
 class Parts:
     """Of one run. `params` are those it begins with, `whole(params)` all that the library's model has."""
 
-    rules: Protocol[World, Play]
+    rules: Protocol[World, Play]  # of training
+    trial: Protocol[World, Play]  # of held-out tasks
     tokenizer: Any
     codec: Codec
     spell: Callable[[str], Ids]
@@ -47,35 +49,50 @@ class Parts:
     begin: Callable[[], Any]  # -> params
     whole: Callable[[Any], dict[str, torch.Tensor]]
     sampling: Sampling
+    base: str = ""  # digest of a model of somebody else's, as far as checkpoints rest on it
 
 
-def vocabulary_of(tasks: Tasks) -> Vocabulary:
-    """The words of a run's world."""
+def vocabulary_of(tasks: Tasks, stream: str = "training") -> Vocabulary:
+    """The words of a run's world. A fixed table is another in evaluation, so that nothing that was memorised helps.
+
+    >>> from ..recipes.zorplex import Tasks
+    >>> one, other = (vocabulary_of(Tasks(words="letters"), stream) for stream in ("training", "evaluation"))
+    >>> one.words == other.words, one.values == other.values
+    (True, False)
+    """
     if tasks.words == "letters":
-        return letters(keys.key(tasks.seed), tasks.low, tasks.high)
+        key = keys.key(tasks.seed)
+        return letters(key if stream == "training" else keys.fold_in(key, TABLE), tasks.low, tasks.high)
     return two_syllables(tasks.low, tasks.high)
 
 
-def rules_of(tasks: Tasks, system: str = "") -> Protocol[World, Play]:
-    """The world of a run and how turns are taken in it. Raises: ChoiceError."""
+def rules_of(tasks: Tasks, system: str = "", *, preface: str = "", stream: str = "training") -> Protocol[World, Play]:
+    """The world of a run and how turns are taken in it. A preface stands before each question. Raises: ChoiceError."""
     world = zorplex(
         tasks.kind,
         difficulty=tasks.difficulty,
-        vocabulary=vocabulary_of(tasks),
+        vocabulary=vocabulary_of(tasks, stream),
         max_depth=tasks.max_depth,
         correct=tasks.correct,
         format=tasks.format,
         tool_spam=tasks.tool_spam,
     )
+    reset = world.reset
+
+    def prefaced(params: World, key: keys.Key) -> tuple[Play, str]:
+        play, question = reset(params, key)
+        return play, f"{preface}\n\n{question}"
+
+    world = evolve(world, reset=prefaced) if preface else world
     return protocol(remembering(world), zorplex_parser(), system=system, max_steps=tasks.max_turns)
 
 
-def tokenizer_of(arguments: Zorplex, kept: Path) -> Any:
+def tokenizer_of(arguments: Zorplex, kept: Path | tuple[()] = ()) -> Any:
     """The tokenizer of a run: the one it has kept, the model's own, or a new one that its world's texts have made.
 
     Raises: ChoiceError.
     """
-    if (kept / "tokenizer.json").exists():
+    if not isinstance(kept, tuple) and (kept / "tokenizer.json").exists():
         return load_tokenizer(kept)
     if arguments.model.model:
         return load_tokenizer(Path(arguments.model.model))
@@ -94,14 +111,16 @@ def codec_of(tokenizer: Any) -> tuple[Codec, bool]:
     raise faults[0]
 
 
-def parts_of(arguments: Zorplex, kept: Path) -> Parts:
+def parts_of(arguments: Zorplex, kept: Path | tuple[()] = ()) -> Parts:
     """The parts of a run whose tokenizer is in the folder `kept`, if it has one. Raises: ChoiceError, StructureError."""
     tokenizer = tokenizer_of(arguments, kept)
     codec, told_once = codec_of(tokenizer)
     known = bool(arguments.model.model)
-    system = instructions(arguments.tasks.kind) if known and told_once else ""
+    told = instructions(arguments.tasks.kind) if known else ""
+    system, preface = (told, "") if told_once else ("", told)
     shared: dict[str, Any] = {
-        "rules": rules_of(arguments.tasks, system),
+        "rules": rules_of(arguments.tasks, system, preface=preface),
+        "trial": rules_of(arguments.tasks, system, preface=preface, stream="evaluation"),
         "tokenizer": tokenizer,
         "codec": codec,
         "spell": speller(tokenizer, codec),
@@ -112,12 +131,22 @@ def parts_of(arguments: Zorplex, kept: Path) -> Parts:
         return _made(arguments, len(tokenizer), keys.fold_in(key, INITIAL), shared)
     opened = open_model(arguments.model.model)
     if not arguments.model.lora:
-        own: dict[str, Any] = {"begin": lambda: opened.params, "whole": dict}
+        own: dict[str, Any] = {"begin": lambda: opened.params, "whole": dict, "base": digest(tokenizer, {})}
         return Parts(**shared, **own, model=opened.model, speaker=opened.model, config=opened.config)
     rank = arguments.model.lora
     lora = with_lora(opened.model, opened.params, rank=rank, alpha=ALPHA * rank)
     adapted: dict[str, Any] = {"begin": lambda: lora.model.init(keys.fold_in(key, ADAPTERS)), "whole": lora.merged}
+    adapted["base"] = digest(tokenizer, opened.params)
     return Parts(**shared, **adapted, model=lora.model, speaker=opened.model, config=opened.config)
+
+
+def digest(tokenizer: Any, params: Mapping[str, torch.Tensor]) -> str:
+    """What tells a tokenizer and parameters from others."""
+    made = hashlib.sha256(repr((sorted(tokenizer.get_vocab().items()), tokenizer.chat_template)).encode())
+    for name in sorted(params):
+        made.update(name.encode())
+        made.update(params[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return made.hexdigest()
 
 
 def _made(arguments: Zorplex, vocabulary: int, key: keys.Key, shared: dict[str, Any]) -> Parts:

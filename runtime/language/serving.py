@@ -22,6 +22,12 @@ SERVED, LATEST = "served", "current"  # the folder of the weights for a server, 
 WAIT = 600.0  # seconds in which a server is to answer at all
 
 
+def check_server(arguments: Zorplex) -> None:
+    """Refuses a --server that is no address. Raises: ChoiceError."""
+    if arguments.sampling.server:
+        server(arguments.sampling.server, LATEST)
+
+
 def asking(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Asking:
     """What takes requests to ended attempts with the weights of a learner's state.
 

@@ -27,7 +27,7 @@ from ..language_layout import trimmed
 
 WARM_UP = 0.1  # of the steps, in which the learning rate rises
 EACH = 4  # demonstrations of one task
-OUTER = ("embed", "lm_head")  # words in names of what is no hidden matrix
+OUTER = ("embed", "wte", "wpe", "lm_head")  # words in names of what is no hidden matrix
 
 
 @frozen(kw_only=True)

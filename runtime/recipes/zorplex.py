@@ -10,6 +10,9 @@ from ...core.errors import ChoiceError, choose, message
 from .arguments import SEEDS, changed, check_whole, flag
 
 NAME, ABOUT = "zorplex", "a language model learns to use tools: a warm start, then reinforcement"
+ALONE = ("reinforce", "ppo")  # algorithms that compare no attempts at one task
+DEEPEST = {"syllables": 128, "letters": 13}  # redirections that so many words allow
+Fault = tuple[bool, str, object, str, str]  # whether it is one, and what to say
 Algorithm = Literal["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "ppo"]
 
 
@@ -20,7 +23,7 @@ class Tasks:
     kind: Literal["simple", "compositional", "multi_step", "recursive"] = "compositional"  # of tasks
     difficulty: Literal["easy", "medium", "hard"] = "easy"  # of compositional tasks
     words: Literal["syllables", "letters"] = (
-        "syllables"  # 256 with values of each episode's own, or 26 with a fixed table
+        "syllables"  # 256 with values of each episode's own, or 26 with a fixed table, another one in evaluation
     )
     low: int = 0  # the least value of a word
     high: int = 5  # the largest value of a word
@@ -163,7 +166,7 @@ def check(arguments: Zorplex) -> None:
             check_whole(flag(name), getattr(group, name), low)
     numbers: tuple[tuple[Any, float, float, tuple[str, ...]], ...] = (
         (sampling, 1e-3, float("inf"), ("temperature",)),
-        (sampling, 0.0, 1.0, ("top_p",)),
+        (sampling, 1e-3, 1.0, ("top_p",)),
         (warm, 0.0, 1.0, ("skill", "muon_rate", "adamw_rate")),
         (learning, 0.0, 1.0, ("learning_rate", "weight_decay")),
         (learning, 0.0, float("inf"), ("max_gradient_norm", "clip", "clip_high", "kl", "entropy_coefficient")),
@@ -171,13 +174,15 @@ def check(arguments: Zorplex) -> None:
     for group, least, most, names in numbers:
         for name in names:
             check_number(flag(name), getattr(group, name), least, most)
-    _check_together(arguments)
+    for fault, where, got, wanted, remedy in (*_faults_of_size(arguments), *_faults_of_learning(arguments)):
+        if fault:
+            raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
 
 
-def _check_together(arguments: Zorplex) -> None:
+def _faults_of_size(arguments: Zorplex) -> tuple[Fault, ...]:
     model, learning, tasks = arguments.model, arguments.learning, arguments.tasks
-    number = tasks.groups * tasks.samples
-    faults: tuple[tuple[bool, str, object, str, str], ...] = (
+    deepest = DEEPEST[tasks.words]
+    return (
         (
             bool(model.width % model.heads or model.heads % 2 or (model.width // model.heads) % 2),
             "--width and --heads",
@@ -186,11 +191,19 @@ def _check_together(arguments: Zorplex) -> None:
             "e.g. 128 and 4",
         ),
         (
-            number < learning.minibatches,
-            "--groups x --samples",
-            number,
-            f"at least --minibatches {learning.minibatches}",
-            "change one of the three",
+            learning.budget < arguments.sampling.capacity,
+            "--budget",
+            learning.budget,
+            f"at least --capacity {arguments.sampling.capacity}",
+            "the longest episode has to go through the model at once",
+        ),
+        (tasks.low > tasks.high, "--low and --high", (tasks.low, tasks.high), "low <= high", "exchange them"),
+        (
+            tasks.kind == "recursive" and not 1 <= tasks.max_depth <= deepest,
+            "--max-depth",
+            tasks.max_depth,
+            f"from 1 to {deepest}",
+            "each depth needs a word of its own",
         ),
         (
             bool(model.lora and not model.model),
@@ -200,6 +213,38 @@ def _check_together(arguments: Zorplex) -> None:
             "adapters are for a model that knows something",
         ),
     )
-    for fault, where, got, wanted, remedy in faults:
-        if fault:
-            raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
+
+
+def _faults_of_learning(arguments: Zorplex) -> tuple[Fault, ...]:
+    learning, tasks = arguments.learning, arguments.tasks
+    number, algorithm = tasks.groups * tasks.samples, learning.algorithm
+    return (
+        (
+            number < learning.minibatches,
+            "--groups x --samples",
+            number,
+            f"at least --minibatches {learning.minibatches}",
+            "change one of the three",
+        ),
+        (
+            tasks.samples < 2 and algorithm not in ALONE,
+            "--samples",
+            tasks.samples,
+            f"at least 2 for {algorithm}",
+            "it compares attempts at one task with each other",
+        ),
+        (
+            learning.truncated == "bootstrap" and algorithm != "ppo",
+            "--truncated",
+            f"'bootstrap' with {algorithm}",
+            "--algorithm ppo",
+            "only that has a critic",
+        ),
+        (
+            learning.max_gradient_norm == 0,
+            "--max-gradient-norm",
+            learning.max_gradient_norm,
+            "more than 0",
+            "0 lets nothing be learnt",
+        ),
+    )

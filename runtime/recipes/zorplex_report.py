@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...core.errors import ChoiceError, message
 from ..effects import folder
@@ -33,15 +33,19 @@ class Evaluation:
 
 
 def evaluation(parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int) -> Evaluation:
-    """How parameters, all those of the library's model, stand on held-out tasks. Raises: ChoiceError."""
+    """How parameters, all those of the library's model, stand on held-out tasks: as in training, and greedy.
+
+    Raises: ChoiceError.
+    """
     check_whole("--tasks", tasks, 1)
     check_whole("--draw", draw, 0)
 
-    def standing(temperature: float) -> Standing:
-        ask = sampler(parts, temperature=temperature, slots=min(tasks, 2 * parts.sampling.slots))
+    def standing(temperature: float, top_p: float) -> Standing:
+        slots = min(tasks, 2 * parts.sampling.slots)
+        ask = sampler(evolve(parts, rules=parts.trial), temperature=temperature, top_p=top_p, slots=slots)
         return evaluated(lambda requests: ask(dict(params), 0, requests), tasks, draw)[0]
 
-    return Evaluation(standing(1.0), standing(0.0))
+    return Evaluation(standing(parts.sampling.temperature, parts.sampling.top_p), standing(0.0, 1.0))
 
 
 def write_before(run: Path, found: Evaluation, notice: Any) -> None:
@@ -58,9 +62,10 @@ def read_before(run: Path) -> Evaluation | tuple[()]:
     return Evaluation(Standing(**held["sampled"]), Standing(**held["greedy"]))
 
 
-def write_after(run: Path, iteration: int, found: Evaluation, about: Mapping[str, Any]) -> str:
-    """Writes evaluation.json and evaluation.txt; gives the table."""
-    before = read_before(run)
+def write_after(
+    run: Path, iteration: int, found: Evaluation, about: Mapping[str, Any], before: Evaluation | tuple[()]
+) -> str:
+    """Writes evaluation.json and evaluation.txt, beside how the policy stood on the same tasks before; gives the table."""
     columns = {} if isinstance(before, tuple) else {"before": before.sampled, "before, greedy": before.greedy}
     columns |= {"after": found.sampled, "after, greedy": found.greedy}
     text = table(columns)

@@ -17,7 +17,7 @@ import torch
 from attrs import frozen
 
 from ...algorithms.language import LanguageState
-from ...core.errors import CheckpointError, NonFiniteError, message
+from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder
 from ..effects.files import lock
@@ -25,8 +25,9 @@ from ..effects.manifest import describe
 from ..effects.metrics import jsonl, rewind, tensorboard
 from ..effects.progress import progress
 from ..effects.tokenizer import save_tokenizer
-from ..language.parts import Parts, check_room, parts_of
-from ..language.serving import asking
+from ..language.evaluate import held_out
+from ..language.parts import Parts, attempts_at, check_room, parts_of
+from ..language.serving import asking, check_server
 from ..language.world import DIVERGED, Held, LanguageWorld, held_at, learning_parts, phases
 from ..language.world import policy_of as policy_of
 from ..values import encode
@@ -73,25 +74,38 @@ def is_language(run: Path) -> bool:
 
 
 def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> Outcome:
-    """A new run in the folder, which must hold no checkpoints unless they may be overwritten.
+    """A new run in the folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
 
-    Raises: CheckpointError, ChoiceError.
+    Raises: CheckpointError, ChoiceError, StructureError.
     """
     check(arguments)
+    if arguments.model.model and Path(arguments.model.model).is_dir():
+        arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
     with lock(run):
         if folder.begun(run) and not overwrite:
             remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
             raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
-        folder.clear(run)
         torch.set_num_threads(arguments.machine.threads)
-        parts = parts_of(arguments, run / TOKENIZER)
-        check_room(parts)
+        parts, held = _begun(run, arguments)
+        folder.clear(run)
         folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
         if not arguments.model.model:
             save_tokenizer(parts.tokenizer, run / TOKENIZER)
-        algorithm, _ = learning_parts(arguments, parts)
-        held = held_at(arguments, parts, algorithm, 0)
         return _perform(run, arguments, parts, held, phases(arguments).loop(arguments.machine.save_every), notice)
+
+
+def _begun(run: Path, arguments: Zorplex) -> tuple[Parts, Held]:
+    """What a new run begins with. All that may be refused is, before anything of an older run in the folder is removed."""
+    model = Path(arguments.model.model).resolve()
+    if arguments.model.model and any(model.is_relative_to((run / name).resolve()) for name in folder.LANGUAGE):
+        got, remedy = f"{model}, which this run would remove", "choose another --run"
+        raise ChoiceError(message("--model", got=got, wanted="a folder elsewhere", remedy=remedy))
+    check_server(arguments)
+    parts = parts_of(arguments)
+    check_room(parts)
+    attempts_at(parts, held_out(1, arguments.tasks.draw))
+    algorithm, _ = learning_parts(arguments, parts)
+    return parts, held_at(arguments, parts, algorithm, 0)
 
 
 def resume(run: Path, *, notice: Notice) -> Outcome:
@@ -102,7 +116,7 @@ def resume(run: Path, *, notice: Notice) -> Outcome:
         arguments = arguments_of(manifest.metadata)
         torch.set_num_threads(arguments.machine.threads)
         parts, held, loop = restored(run, where)
-        for difference in checkpoint.differences(manifest.environment, {**checkpoint.environment(), **FACTS}):
+        for difference in checkpoint.differences(manifest.environment, {**checkpoint.environment(), **_facts(parts)}):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
         rewind(run / folder.METRICS, loop.iteration)
         return _perform(run, arguments, parts, held, loop, notice)
@@ -123,13 +137,24 @@ def newest(run: Path) -> Path:
 
 
 def restored(run: Path, where: Path) -> tuple[Parts, Held, Loop]:
-    """The parts of a run, and what the checkpoint holds. Raises: CheckpointError, ChoiceError."""
+    """The parts of a run, and what the checkpoint holds.
+
+    Raises: CheckpointError, also where a model that the run was begun with is another now; ChoiceError, StructureError.
+    """
     manifest = describe(where)
     arguments = arguments_of(manifest.metadata)
     parts = parts_of(arguments, run / TOKENIZER)
+    if manifest.environment.get("base", parts.base) != parts.base:
+        got, wanted = "another model or tokenizer than when the run began", "the same"
+        remedy = "put the old one back, or train anew"
+        raise CheckpointError(message(f"{run}: {arguments.model.model}", got=got, wanted=wanted, remedy=remedy))
     algorithm, _ = learning_parts(arguments, parts)
     held = checkpoint.load(where, held_at(arguments, parts, algorithm, manifest.step), classes=[Loop])
     return parts, held.tree, held.machine
+
+
+def _facts(parts: Parts) -> dict[str, str]:
+    return {**FACTS, **({"base": parts.base} if parts.base else {})}
 
 
 def _perform(run: Path, arguments: Zorplex, parts: Parts, held: Held, loop: Loop, notice: Notice) -> Outcome:
@@ -157,14 +182,15 @@ def _perform(run: Path, arguments: Zorplex, parts: Parts, held: Held, loop: Loop
         for now in drive(trainer_machine(), loop, serial(handlers)):
             loop = now
     if loop.diverged:
-        raise NonFiniteError(_divergence(run, loop))
+        raise NonFiniteError(_divergence(run, arguments, loop))
     spent = {"warm start": world.warmed, "sampling": world.sampled, "updates": world.updated}
     return Outcome(loop, spent)
 
 
 def _save(run: Path, arguments: Zorplex, world: LanguageWorld, command: Save) -> Saved:
     loop = command.loop
-    checkpoint.save(run, loop.iteration, world.held, machine=loop, facts=FACTS, metadata=described(arguments))
+    facts, metadata = _facts(world.parts), described(arguments)
+    checkpoint.save(run, loop.iteration, world.held, machine=loop, facts=facts, metadata=metadata)
     return Saved(loop.iteration)
 
 
@@ -187,9 +213,11 @@ def _reporting(run: Path, arguments: Zorplex, loop: Loop) -> Iterator[Callable[[
         yield log
 
 
-def _divergence(run: Path, loop: Loop) -> str:
+def _divergence(run: Path, arguments: Zorplex, loop: Loop) -> str:
     kept = f"the checkpoint of iteration {loop.saved} stays" if loop.saved else "there is no checkpoint yet"
     where, wanted = f"train: iteration {loop.diverged}", "a finite loss, with its gradient"
+    if loop.diverged <= phases(arguments).warm:
+        return message(where, got="NaN or infinite", wanted=wanted, remedy=f"lower --muon-rate or --adamw-rate; {kept}")
     at = f" in {run / DIVERGED}" if (run / DIVERGED).exists() else ""
     remedy = f"look at its batch{at}, or lower --learning-rate; {kept}"
     return message(where, got="NaN or infinite", wanted=wanted, remedy=remedy)
