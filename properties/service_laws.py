@@ -163,15 +163,19 @@ def _turns() -> Law:
             there = set.intersection(*[_up(moment.before) for moment in course.moments[start : end + 1]])
             between = [other.number for i, other in picks if start < i < end]
             seen("a failure between two turns", any(_up(m.before) != _up(m.after) for m in course.moments[start:end]))
+            seen("a replica that was out between its turns", one.number not in there)
             for number in there - {one.number}:
                 count = between.count(number)
-                require(count == 1, f"{number} was picked {count} times between two turns of {one.number}: {between}")
+                fair = count == 1 or (count > 1 and one.number not in there)
+                require(fair, f"{number} was picked {count} times between two turns of {one.number}: {between}")
 
     claim = (
-        "Between two turns of one replica each other one that stayed healthy has one turn, whoever fails or returns."
+        "Between two turns of one replica each other one that stayed healthy has one turn, whoever fails or returns; "
+        "more only while the first was out of service itself."
     )
     mutant = Mutant("counts over the list of the healthy", mutants.counts_over_healthy)
-    return _law("turns_are_fair", claim, mutant, check, "a failure between two turns")
+    needs = ("a failure between two turns", "a replica that was out between its turns")
+    return _law("turns_are_fair", claim, mutant, check, *needs)
 
 
 def _once() -> Law:
