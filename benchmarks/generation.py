@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
+from purestep.core.language.codec import NOTHING
 from purestep.core.language.events import User
-from purestep.runtime.effects.causal_lm import library
 from purestep.runtime.effects.generate import complete, generator
+from purestep.runtime.effects.library import library
 from purestep.runtime.effects.plot import bars
 
 from . import evidence
@@ -51,7 +52,7 @@ def theirs(made: Llama, rows: int, cache: str) -> Callable[[], object]:
     module = library().AutoModelForCausalLM.from_config(made.config).eval()
     module.load_state_dict(made.params, strict=False)
     module.generation_config.eos_token_id = None
-    ids = torch.tensor(numbers(PROMPT, 0).encode((User("well?"),), True)[0]).expand(rows, -1).contiguous()
+    ids = torch.tensor(numbers(PROMPT, 0).encode((User("well?"),), NOTHING)[0]).expand(rows, -1).contiguous()
     options: dict[str, Any] = {"do_sample": True, "top_k": 0, "pad_token_id": 0, "max_new_tokens": NEW}
     if cache == "static":
         options["cache_implementation"] = "static"

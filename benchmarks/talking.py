@@ -9,7 +9,7 @@ from attrs import frozen
 from purestep.core import keys
 from purestep.core.causal import CausalModel
 from purestep.core.language.attempt import Attempt, begin_attempt
-from purestep.core.language.codec import Codec
+from purestep.core.language.codec import NOTHING, Codec, Standing
 from purestep.core.language.events import Event
 from purestep.core.language.parsers import Parsed
 from purestep.core.language.protocol import Protocol, protocol
@@ -49,8 +49,8 @@ def talk(turns: int) -> Protocol[Any, Any]:
 def numbers(first: int, later: int) -> Codec:
     """The codec that says `first` tokens at the beginning and `later` ones each time after it; nothing stops a completion."""
 
-    def encode(events: Sequence[Event], closed: bool) -> tuple[tuple[int, ...], ...]:
-        length = first if closed else later
+    def encode(events: Sequence[Event], standing: Standing) -> tuple[tuple[int, ...], ...]:
+        length = first if standing == NOTHING else later
         return tuple(tuple((7 * i + 3) % VOCABULARY for i in range(length)) for _ in events)
 
     return Codec(encode=encode, decode=lambda ids: "so", stop=(), vocabulary=VOCABULARY)

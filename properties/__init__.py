@@ -11,7 +11,6 @@ catch. A suite is a set of laws: `suite + (law,)`, `suite - {"name"}`.
 from .aggregate_laws import aggregate_laws as aggregate_laws
 from .aggregate_mutants import Reduction as Reduction
 from .attempt_laws import attempt_laws as attempt_laws
-from .attempt_laws import codec_laws as codec_laws
 from .attempt_mutants import Trying as Trying
 from .batch_families import own_crediting as own_crediting
 from .batch_families import own_packer as own_packer
@@ -24,6 +23,7 @@ from .check import verify as verify
 from .checkpoint_laws import Store as Store
 from .checkpoint_laws import checkpoint_laws as checkpoint_laws
 from .classify import classify as classify
+from .codec_laws import codec_laws as codec_laws
 from .column_laws import column_laws as column_laws
 from .column_mutants import Columns as Columns
 from .compare import CURVATURE as CURVATURE

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ..core.language.attempt import Attempt, Said
-from ..core.language.codec import END, Codec, byte_codec
+from ..core.language.codec import END, byte_codec
 from ..core.language.episode import Completion, total_reward
-from ..core.language.events import ABORT, FINISH_REASONS, Event, Feedback, Sampled, System, ToolResult, User
+from ..core.language.events import ABORT, FINISH_REASONS, Feedback, Sampled, System, ToolResult, User
 from ..core.language.protocol import begin, step
 from ..core.language.requests import Request, Rollout, key_of, rollouts, world_key
 from ..core.language.transcribe import FINISH
@@ -239,50 +239,3 @@ def _rows() -> Law:
         mutant=mutant,
         needs=("rows of different turns",),
     )
-
-
-def codec_laws() -> Suite:
-    """The laws of a codec."""
-    return Suite("codec_laws", (_events(), _closing()))
-
-
-def _told() -> SearchStrategy[list[Event]]:
-    word = st.sampled_from(("5", "What?", "SEE: kra", "zorplex[kra]"))
-    tool = st.builds(ToolResult, st.just("LOOKUP"), st.just("kra"), word, st.booleans())
-    return st.lists(st.one_of(st.builds(User, word), tool, st.builds(Feedback, word)), min_size=1, max_size=4)
-
-
-def _events() -> Law:
-    def check(codec: Codec, events: list[Event], seen: Seen) -> None:
-        found = codec.encode(events, True)
-        same("how many", len(found), len(events))
-        for event, ids in zip(events, found, strict=True):
-            seen("a tool's text", isinstance(event, ToolResult))
-            require(bool(ids) and all(0 <= token < codec.vocabulary for token in ids), "ids of its own vocabulary")
-            require(event.text in codec.decode(ids), f"the text {event.text!r} in what its ids say")
-
-    mutant = Mutant("leaves out what tools say", mutants.drops_tools)
-    claim = "Each event has ids of its own, of the codec's vocabulary, in which its text can be read."
-    return _codec_law("events", claim, mutant, check, "a tool's text")
-
-
-def _closing() -> Law:
-    def check(codec: Codec, events: list[Event], seen: Seen) -> None:
-        closed, open_ = (_ids(codec.encode(events, how)) for how in (True, False))
-        seen("something left out")
-        same("what follows", open_[len(open_) - len(closed) :], closed)
-        left_out = open_[: len(open_) - len(closed)]
-        require(bool(left_out) and left_out[0] in codec.stop, "what was left out begins with a stop token")
-
-    mutant = Mutant("closes what was closed", mutants.encodes_twice)
-    claim = "Behind a completion without its stop token the same follows as behind one with it, after that token."
-    return _codec_law("closing", claim, mutant, check, "something left out")
-
-
-def _ids(pieces: Iterable[Iterable[int]]) -> tuple[int, ...]:
-    return tuple(token for ids in pieces for token in ids)
-
-
-def _codec_law(name: str, claim: str, mutant: Mutant, check: Any, *needs: str) -> Law:
-    source = "core.language.codec"
-    return Law(name=name, claim=claim, source=source, inputs=always(_told()), check=check, mutant=mutant, needs=needs)

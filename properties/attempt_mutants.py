@@ -8,7 +8,7 @@ from attrs import evolve, frozen
 
 from ..core.language.attempt import Attempt, Heard, Said, Told
 from ..core.language.codec import Codec
-from ..core.language.events import ABORT, STOP, ToolResult
+from ..core.language.events import ABORT, STOP
 from ..core.language.world import Truncated
 from ..core.record import replace
 from ..core.transcript import SAMPLED, TOOL, Transcript
@@ -113,25 +113,6 @@ MUTANTS: dict[str, Callable[[Trying], Trying]] = {
     "does not tell that there was no room": _writing(_never_cut),
     "forgets why a call ended": forgets_why_a_call_ended,
 }
-
-
-def encodes_twice(codec: Codec) -> Codec:
-    """Closes what stands although it was closed."""
-
-    def encode(events: Sequence[Any], closed: bool) -> Any:
-        return codec.encode(events, False)
-
-    return evolve(codec, encode=encode)
-
-
-def drops_tools(codec: Codec) -> Codec:
-    """Leaves out what tools say."""
-
-    def encode(events: Sequence[Any], closed: bool) -> Any:
-        found = codec.encode(events, closed)
-        return [() if isinstance(event, ToolResult) else ids for event, ids in zip(events, found, strict=True)]
-
-    return evolve(codec, encode=encode)
 
 
 def pieces_of(attempt: Attempt[Any]) -> tuple[list[Told], list[Heard]]:

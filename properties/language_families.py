@@ -7,8 +7,9 @@ from ..core.language import attempt, parsers, protocol, requests, transcribe
 from ..core.language.codec import byte_codec
 from ..core.language.zorplex import zorplex
 from . import attempt_mutants, protocol_mutants, request_mutants, text_env_mutants, zorplex_mutants
-from .attempt_laws import attempt_laws, codec_laws
+from .attempt_laws import attempt_laws
 from .attempt_mutants import Trying
+from .codec_laws import codec_laws
 from .decode_families import decode_families
 from .language_strategies import MOVES, Ledger, ledger, ledger_parser
 from .law import Subject, Suite

@@ -1,31 +1,27 @@
 """Laws of learners from transcripts (L1 to L10 of whole algorithms). The subject: `factory(model, optimizer)` makes one."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..algorithms.language import LanguageAlgorithm, LanguageState
-from ..algorithms.language_batch import Reading
 from ..algorithms.language_loss import combined
 from ..algorithms.packing import packing
 from ..algorithms.token_batch import TokenBatch
 from ..algorithms.token_policy import Layout
-from ..core.optim import sgd
 from ..core.record import replace, take
 from ..core.transcript import TOKEN_BLANKS, Transcript
 from ..core.tree import leaves, tree_map
 from . import learner_mutants as mutants
 from .aggregate_laws import Weights
 from .compare import DOUBLE, require, same
-from .law import Law, Mutant, Seen, Suite, always
+from .law import Law, Seen, Suite
 from .learner_mutants import Factory
-from .learner_strategies import MODEL, Talks, heat_of, log_probs_of, logits_of, on_policy, params_of, talks
+from .learner_steps import begun, law, prepared, slopes
+from .learner_strategies import Talks, heat_of, log_probs_of, logits_of, on_policy, params_of
 from .loss_steps import PADDING
 
 SPLIT = "TRL 3021, NeMo-RL 84, ms-swift 10117: the loss depends on gradient accumulation"
-CONTRACT = "algorithms.language: an update is its steps, in whatever parts"
 
 
 def learner_laws(weights: Weights, *, grouped: bool = True) -> Suite:
@@ -37,44 +33,6 @@ def learner_laws(weights: Weights, *, grouped: bool = True) -> Suite:
     laws = (_figures(), _padding(), _split(), _packed(), _rows(), _nothing(), _longer(), _reinforce(weights), _update())
     own = (_level(), _groups()) if grouped else ()
     return Suite("learner_laws", (*laws, _still(), *own))
-
-
-def begun(factory: Factory, talk: Talks, rate: float = 0.1) -> tuple[LanguageAlgorithm, LanguageState]:
-    """A learner at its beginning, its critic's head moved off 0."""
-    algorithm = factory(MODEL, sgd(rate))
-    state = algorithm.init(params_of(talk))
-    moved = tree_map(lambda leaf: leaf + 0.3, state.params.critic)
-    return algorithm, replace(state, params=replace(state.params, critic=moved))
-
-
-def prepared(
-    algorithm: LanguageAlgorithm, state: LanguageState, transcripts: Transcript
-) -> tuple[TokenBatch, LanguageState]:
-    """What it learns from, and the state with what it has seen."""
-    reading = algorithm.read(state, transcripts) if algorithm.reads else Reading()
-    batch, state, _ = algorithm.prepare(state, transcripts, reading)
-    return batch, state
-
-
-def slopes(factory: Factory, talk: Talks) -> tuple[Any, Any]:
-    """The gradient and the sums of all transcripts at once."""
-    algorithm, state = begun(factory, talk)
-    batch, state = prepared(algorithm, state, talk.transcripts)
-    return algorithm.gradient(state.params, batch, algorithm.counts(batch))
-
-
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Factory], Factory]],
-    check: Callable[[Factory, Talks, Seen], None],
-    *needs: str,
-    source: str = CONTRACT,
-) -> Law:
-    drawn = always(talks())
-    return Law(
-        name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs, most=200
-    )
 
 
 def _padding() -> Law:
@@ -97,7 +55,7 @@ def _padding() -> Law:
         "Whatever stands in padding and at context, NaN and infinity included, gradient and figures keep their bits."
     )
     mutant = ("multiplies by the mask, which leaves NaN where it was", mutants.multiplies_by_mask)
-    return _law("padding_is_nothing", claim, mutant, check, "context beside sampled tokens", source=PADDING)
+    return law("padding_is_nothing", claim, mutant, check, "context beside sampled tokens", source=PADDING)
 
 
 def _split() -> Law:
@@ -115,7 +73,7 @@ def _split() -> Law:
 
     mutant = ("divides each part by what counts in it", mutants.own_denominators)
     claim = "The gradients and sums of parts add up to those of the whole, however it is cut."
-    return _law("split", claim, mutant, check, "parts of different token counts", source=SPLIT)
+    return law("split", claim, mutant, check, "parts of different token counts", source=SPLIT)
 
 
 def _packed() -> Law:
@@ -132,7 +90,7 @@ def _packed() -> Law:
 
     mutant = ("lets a token attend to all before it in its row", mutants.across_segments)
     claim = "Packed rows, and logits of sampled tokens alone, give the same gradient and sums."
-    return _law("layout", claim, mutant, check, "sequences that share a row", source="Krell et al. 2021")
+    return law("layout", claim, mutant, check, "sequences that share a row", source="Krell et al. 2021")
 
 
 def _rows() -> Law:
@@ -148,7 +106,7 @@ def _rows() -> Law:
         same("(gradient, sums) in another order", got, wanted, DOUBLE)
 
     mutant = ("counts the first row twice", mutants.first_row_twice)
-    return _law("rows_permute", "The order of transcripts does not matter.", mutant, check, "a different last row")
+    return law("rows_permute", "The order of transcripts does not matter.", mutant, check, "a different last row")
 
 
 def _nothing() -> Law:
@@ -164,7 +122,7 @@ def _nothing() -> Law:
 
     mutant = ("divides by a count of 0", mutants.divides_by_count)
     claim = "A batch in which nothing counts has loss and gradient 0, and figures that are numbers."
-    return _law("nothing", claim, mutant, check, source="verl 785, prime-rl 1961")
+    return law("nothing", claim, mutant, check, source="verl 785, prime-rl 1961")
 
 
 def _longer() -> Law:
@@ -180,7 +138,7 @@ def _longer() -> Law:
         same("(gradient, sums) with more columns", slopes(factory, _with(talk, longer)), wanted, DOUBLE)
 
     mutant = ("divides by the number of columns", mutants.divides_by_columns)
-    return _law("length_of_padding", "More columns of padding change nothing.", mutant, check, "something to learn")
+    return law("length_of_padding", "More columns of padding change nothing.", mutant, check, "something to learn")
 
 
 def _with(talk: Talks, transcripts: Transcript) -> Talks:
@@ -207,7 +165,7 @@ def _reinforce(weights: Weights) -> Law:
     claim = (
         "On policy the gradient is that of REINFORCE: minus A log p at the sampler's temperature, weighed as declared."
     )
-    return _law("on_policy", claim, mutant, check, "temperatures other than 1", source="Williams 1992")
+    return law("on_policy", claim, mutant, check, "temperatures other than 1", source="Williams 1992")
 
 
 def _figures() -> Law:
@@ -228,7 +186,7 @@ def _figures() -> Law:
 
     mutant = ("averages over padding too", mutants.averages_over_padding)
     claim = "Figures are means over the tokens that count, and only what a model sampled counts."
-    return _law("figures", claim, mutant, check, "several tokens")
+    return law("figures", claim, mutant, check, "several tokens")
 
 
 def _most(away: Tensor) -> float:
@@ -251,7 +209,7 @@ def _update() -> Law:
 
     mutant = ("updates twice", mutants.updates_twice)
     claim = "An update is its steps in a row; with no advantage but 0, and a critic that is right, it changes nothing."
-    return _law("composed", claim, mutant, check, "an update", "nothing to learn")
+    return law("composed", claim, mutant, check, "an update", "nothing to learn")
 
 
 def _surprised(batch: TokenBatch) -> bool:
@@ -270,7 +228,7 @@ def _still() -> Law:
         same("params after an update at rate 0", after.params, state.params)
 
     mutant = ("decays its weights by a fixed share", mutants.decays)
-    return _law("rate_0_changes_nothing", "At learning rate 0 parameters stay.", mutant, check, "an update")
+    return law("rate_0_changes_nothing", "At learning rate 0 parameters stay.", mutant, check, "an update")
 
 
 def _level() -> Law:
@@ -294,7 +252,7 @@ def _level() -> Law:
     claim = (
         "Where all returns of a group are equal its advantages are exactly 0, and nothing is updated where all are so."
     )
-    return _law("equal_returns", claim, mutant, check, "groups of several", source="arXiv:2503.14476, section 3.2")
+    return law("equal_returns", claim, mutant, check, "groups of several", source="arXiv:2503.14476, section 3.2")
 
 
 def _groups() -> Law:
@@ -311,4 +269,4 @@ def _groups() -> Law:
 
     mutant = ("centres advantages over the batch", mutants.centres_over_batch)
     claim = "What one group earns says nothing of another."
-    return _law("own_group", claim, mutant, check, "other groups", "another advantage", source="derived")
+    return law("own_group", claim, mutant, check, "other groups", "another advantage", source="derived")

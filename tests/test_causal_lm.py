@@ -20,9 +20,9 @@ from purestep.core.errors import ChoiceError, PurestepError, ShapeError, Structu
 from purestep.core.tree import tree_map
 from purestep.properties import Tolerance, causal_laws, check, same, table_causal
 from purestep.properties.law import Suite
-from purestep.runtime.effects import causal_lm
 from purestep.runtime.effects.causal_folder import open_model, save_model
 from purestep.runtime.effects.causal_lm import causal_model, from_config, tiny_llama
+from purestep.runtime.effects.library import library
 from purestep.runtime.effects.lora import with_lora
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -254,7 +254,7 @@ def test_an_absent_library_has_its_remedy(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(ModuleNotFoundError, match=r"transformers is absent, .* pip install 'purestep\[llm\]'"):
-        causal_lm.library()
+        library()
 
 
 def test_importing_brings_no_library() -> None:

@@ -31,7 +31,7 @@ from purestep.properties import (
     step_laws,
 )
 from purestep.properties.aggregate_laws import WEIGHTS
-from purestep.properties.learner_laws import begun
+from purestep.properties.learner_steps import begun
 from purestep.properties.learner_strategies import MODEL, talks
 
 test_decoupled = check(decoupled_laws(), own_anchoring())

@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 
 from .. import transcript
 from ..errors import ChoiceError, ShapeError, choose, message
-from .codec import Codec, Ids
+from .codec import CLOSED, NOTHING, OPEN, Codec, Ids, Standing
 from .episode import Completion, Episode
 from .events import ABORT, FINISH_REASONS, STOP, Event, Feedback, Sampled, System, ToolResult, User
 from .protocol import Protocol, begin, step
@@ -112,7 +112,7 @@ def begin_attempt(
         where, remedy = "begin_attempt: max_new_tokens", "let the model speak"
         raise ChoiceError(message(where, got=max_new_tokens, wanted="at least 1", remedy=remedy))
     episode, prompt = begin(protocol, key_of(rollout.request.task))
-    told = _told(codec, prompt.added, True, episode.turn)
+    told = _told(codec, prompt.added, NOTHING, episode.turn)
     ids = _ids(told)
     if len(ids) >= capacity:
         where, got = "begin_attempt: prompt", f"{len(ids)} tokens long"
@@ -164,8 +164,8 @@ def hear(protocol: Protocol[P, S], codec: Codec, attempt: Attempt[S], said: Said
         reward=sum((made.reward for made in episode.steps[len(before.steps) :]), 0.0),
     )
     ids = (*attempt.ids, *said.ids)
-    closed = bool(said.ids) and said.ids[-1] in codec.stop
-    told = _told(codec, episode.events[len(before.events) + 1 :], closed, episode.turn)
+    standing = CLOSED if said.ids and said.ids[-1] in codec.stop else OPEN
+    told = _told(codec, episode.events[len(before.events) + 1 :], standing, episode.turn)
     fits = len(ids) + len(_ids(told)) + isinstance(episode.end, tuple) <= attempt.capacity
     kept = told if fits else ()
     return evolve(
@@ -178,10 +178,10 @@ def hear(protocol: Protocol[P, S], codec: Codec, attempt: Attempt[S], said: Said
     )
 
 
-def _told(codec: Codec, events: tuple[Event, ...], closed: bool, turn: int) -> tuple[Told, ...]:
+def _told(codec: Codec, events: tuple[Event, ...], standing: Standing, turn: int) -> tuple[Told, ...]:
     return tuple(
         Told(tuple(ids), SOURCES[type(event)], turn)
-        for event, ids in zip(events, codec.encode(events, closed), strict=True)
+        for event, ids in zip(events, codec.encode(events, standing), strict=True)
     )
 
 

@@ -1,12 +1,17 @@
 """Texts as token ids and back, as a value: what a tokenizer and its chat template come down to."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from attrs import evolve, frozen
 
 from .events import Event, Feedback, System, ToolResult, User
 
 Ids = tuple[int, ...]
+Standing = Literal["nothing", "closed", "open"]  # what stands before events
+NOTHING: Standing = "nothing"  # they begin a conversation
+CLOSED: Standing = "closed"  # a completion that ended in a stop token
+OPEN: Standing = "open"  # one that was cut before it
 END, MODEL = 256, 257  # of a text, and where the model speaks
 MARKS: dict[type[Event], int] = {System: 258, User: 259, ToolResult: 260, Feedback: 261}
 
@@ -15,13 +20,12 @@ MARKS: dict[type[Event], int] = {System: 258, User: 259, ToolResult: 260, Feedba
 class Codec:
     """How events become ids.
 
-    `encode(events, closed)` gives the ids of each of the events, in order, as they follow what stands: the last one's end
-    where the model is to speak. `closed` says that what stands ends as it should, which is so at the beginning and after a
-    completion that ended in a stop token; where it is False the first event's ids begin with what was left out.
+    `encode(events, standing)` gives the ids of each of the events, in order, as they follow what stands: the last one's end
+    where the model is to speak. Behind a completion that is "open" the first event's ids begin with what was left out.
     `decode(ids)` gives the text of a completion, its stop token left out.
     """
 
-    encode: Callable[[Sequence[Event], bool], tuple[Ids, ...]]
+    encode: Callable[[Sequence[Event], Standing], tuple[Ids, ...]]
     decode: Callable[[Sequence[int]], str]
     stop: Ids  # tokens that end a completion
     vocabulary: int  # ids are below it
@@ -33,7 +37,7 @@ def byte_codec() -> Codec:
     For models of bytes. What a model says in bytes that are no text is read with marks of replacement; marks that it says
     itself are left out.
 
-    >>> byte_codec().encode((User("ab"),), True), byte_codec().decode((97, 256))
+    >>> byte_codec().encode((User("ab"),), NOTHING), byte_codec().decode((97, 256))
     (((259, 97, 98, 256, 257),), 'a')
     """
     return Codec(encode=_bytes, decode=_text, stop=(END,), vocabulary=262)
@@ -55,10 +59,10 @@ def widened(codec: Codec, vocabulary: int) -> Codec:
     return evolve(codec, decode=decode, vocabulary=vocabulary)
 
 
-def _bytes(events: Sequence[Event], closed: bool) -> tuple[Ids, ...]:
+def _bytes(events: Sequence[Event], standing: Standing) -> tuple[Ids, ...]:
     return tuple(
         (
-            *(() if closed or number else (END,)),
+            *((END,) if standing == OPEN and not number else ()),
             MARKS[type(event)],
             *event.text.encode(errors="replace"),
             END,

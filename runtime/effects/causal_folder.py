@@ -10,7 +10,8 @@ from attrs import frozen
 
 from ...core.causal import CausalModel
 from ...core.errors import StructureError, message
-from .causal_lm import Params, causal_model, library
+from .causal_lm import Params, causal_model
+from .library import library
 
 
 @frozen

@@ -8,7 +8,6 @@ One call at a time goes through each of a model's functions; for two threads, ma
 """
 
 import copy
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,28 +18,14 @@ from torch import Tensor, nn
 
 from ...core import keys
 from ...core.causal import Cache, CausalModel
-from ...core.errors import ChoiceError, ShapeError, StructureError, message
+from ...core.errors import ChoiceError, ShapeError, message
 from ...core.keys import Key
+from .causal_checks import check_logits, check_supported, window_of
+from .library import library
 
 Params = dict[str, Tensor]
 Absent = tuple[()]
-MOVING = ("dynamic", "longrope")  # rotary embeddings that depend on how long the longest sequence of a batch is
-NUMBERS = ("num_attention_heads", "num_hidden_layers", "hidden_size", "max_position_embeddings")
-BENT = ("final_logit_softcapping", "attn_logit_softcapping")  # logits that are no linear map of hidden states
-PROBE = {torch.float32: 1e-4, torch.float64: 1e-10}  # how far logits may be off, relative to the largest
 STACKED = "purestep_stacked"  # what the library calls our attention
-COARSE = 5e-2  # the same of shorter numbers
-
-
-def library(name: str = "transformers") -> Any:
-    """A library of the extra `llm`. Raises: ModuleNotFoundError, with the remedy."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as cause:
-        if cause.name != name:
-            raise
-        text = message(name, got="absent", wanted="installed", remedy="pip install 'purestep[llm]'")
-        raise ModuleNotFoundError(text, name=name) from None
 
 
 def tiny_llama(
@@ -111,7 +96,7 @@ def causal_model(module: Any, init: Any = ()) -> CausalModel:
     Raises: StructureError for a model that is not supported.
     """
     config = module.config
-    _supported(module)
+    check_supported(module)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     groups = config.num_attention_heads // heads if config._attn_implementation == "sdpa" else 1
@@ -122,7 +107,7 @@ def causal_model(module: Any, init: Any = ()) -> CausalModel:
         cached=_hollow(module.base_model),
         head=_names(module.get_output_embeddings(), module),
         shapes={name: tuple(value.shape) for name, value in params.items()},
-        window=_window(config),
+        window=window_of(config),
         groups=groups,
     )
     model = CausalModel(
@@ -135,7 +120,7 @@ def causal_model(module: Any, init: Any = ()) -> CausalModel:
         width=config.hidden_size,
         window=parts.window,
     )
-    _probe(module, model, params)
+    check_logits(module, model, params)
     return model
 
 
@@ -275,55 +260,3 @@ def _names(head: nn.Module, module: nn.Module) -> tuple[str, ...]:
     """The names that the head's parameters have among the module's; that of a tied weight is the embedding's."""
     names = {id(value): name for name, value in module.named_parameters()}
     return tuple(names[id(value)] for value in (head.weight, getattr(head, "bias", None)) if isinstance(value, Tensor))
-
-
-def _window(config: Any) -> int:
-    """The longest sequence; of a model with sliding windows, the longest in which they see everything."""
-    longest = int(config.max_position_embeddings)
-    sliding, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
-    slides = any("sliding" in kind for kind in kinds) if kinds else sliding is not None
-    return min(longest, int(sliding)) if slides and sliding else longest
-
-
-def _supported(module: Any) -> None:
-    config, name = module.config, type(module).__name__
-    absent = [word for word in NUMBERS if getattr(config, word, None) is None]
-    if absent:
-        remedy = "take a model of attention with positions of its own"
-        raise StructureError(message(f"{name}: {absent[0]}", got="absent", wanted="a number", remedy=remedy))
-    bent = [word for word in BENT if getattr(config, word, None)]
-    if bent:
-        got, remedy = getattr(config, bent[0]), "take a model without it"
-        raise StructureError(message(f"{name}: {bent[0]}", got=got, wanted="none", remedy=remedy))
-    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-    if rope in MOVING:
-        remedy = "take a model with positions that stand still"
-        raise StructureError(message(f"{name}: rope_type", got=rope, wanted=f"none of {MOVING}", remedy=remedy))
-    if config._attn_implementation not in ("sdpa", "eager"):
-        got, remedy = config._attn_implementation, "load it with attn_implementation='sdpa'"
-        raise StructureError(message(f"{name}: attention", got=got, wanted="sdpa or eager", remedy=remedy))
-
-
-def _probe(module: Any, model: CausalModel, params: Params) -> None:
-    """Raises StructureError unless the model's two ways give the logits that the module itself gives."""
-    name, modes = type(module).__name__, [(part, part.training) for part in module.modules()]
-    length = min(5, model.window)
-    tokens = torch.arange(2 * length).reshape(2, length).to(next(iter(params.values())).device) % model.vocabulary
-    at = torch.zeros(2, dtype=torch.int64, device=tokens.device)
-    remedy = "only models whose logits are a linear map of what their layers give, with plain attention, are supported"
-    try:
-        with torch.no_grad():
-            wanted = module.eval()(input_ids=tokens, use_cache=False).logits
-            first, cache = model.extend(params, model.begin(params, 2, length), tokens[:, :-1], at)
-            last, _ = model.extend(params, cache, tokens[:, -1:], at + length - 1)
-            ways = (model.apply(params, tokens, (), ()), torch.cat([first, last], 1))
-            gaps = [float((model.head(params, hidden) - wanted).abs().max() / wanted.abs().max()) for hidden in ways]
-    except Exception as cause:
-        text = message(name, got=f"{type(cause).__name__}: {cause}", wanted="logits", remedy=remedy)
-        raise StructureError(text) from cause
-    finally:
-        for part, training in modes:
-            part.training = training
-    if not max(gaps) < PROBE.get(wanted.dtype, COARSE):
-        got = f"off by {max(gaps):.1%} in its logits"
-        raise StructureError(message(name, got=got, wanted="its own logits", remedy=remedy))

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from ...core.errors import ChoiceError, PurestepError, message
 from ...core.language.requests import Rollout, call_key, words_of
-from .causal_lm import library
+from .library import library
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import Any
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, choose, message
-from ...core.language.codec import Codec, Ids
-from ...core.language.events import Event, System, User
+from ...core.language.codec import CLOSED, NOTHING, Codec, Ids, Standing
+from ...core.language.events import Event
 
 STAND_IN = "standin{}word"
 OPENINGS = {"system": ("system", "user"), "user": ("user",)}
@@ -74,8 +74,8 @@ class Frames:
 def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "tool") -> Codec:
     """The codec of a tokenizer of transformers, by its chat template. What a model says ends in the template's own token.
 
-    `opens_with`: "system" for conversations that begin with a System event; with "user" every User event begins one, which
-    fits worlds whose later observations are all tool results. `tool_role` is the role of those; feedback is the user's.
+    `opens_with` says whether conversations begin with a "system" message or with the "user". `tool_role` is the role of
+    what tools answer; feedback is the user's.
     No padding token is needed. Raises: ChoiceError for a tokenizer without a template, or one whose template ends no message
     of the model with a special token, refuses a role or leaves messages out.
     """
@@ -92,12 +92,12 @@ def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "
     eos = getattr(tokenizer, "eos_token_id", None)
     stop = tuple(dict.fromkeys((end, *(() if eos is None else (int(eos),)))))
 
-    def encode(events: Sequence[Event], closed: bool) -> tuple[Ids, ...]:
+    def encode(events: Sequence[Event], standing: Standing) -> tuple[Ids, ...]:
         if not events:
             return ()
-        opening = isinstance(events[0], System) or (opens_with == "user" and isinstance(events[0], User))
-        gaps = frames.of(tuple(choose("encode: event", type(event).__name__, roles) for event in events), opening)
-        first = gaps[0] if opening or not closed else _behind(gaps[0], end)
+        said = tuple(choose("encode: event", type(event).__name__, roles) for event in events)
+        gaps = frames.of(said, standing == NOTHING)
+        first = _behind(gaps[0], end) if standing == CLOSED else gaps[0]
         before = (first, *gaps[1:-1])
         spelled = tuple(spell(tokenizer, event.text) for event in events)
         ids = [(*gap, *text) for gap, text in zip(before, spelled, strict=True)]

@@ -71,13 +71,7 @@ def generator(
     chunk as one graph, for the shapes of these slots.
     Raises: ChoiceError.
     """
-    if codec.vocabulary > model.vocabulary:
-        where, wanted = "generator: codec.vocabulary", f"at most the model's {model.vocabulary}"
-        remedy = "take the tokenizer that the model was made with"
-        raise ChoiceError(message(where, got=codec.vocabulary, wanted=wanted, remedy=remedy))
-    if min(slots, chunk_length) < 1:
-        got = slots, chunk_length
-        raise ChoiceError(message("generator: slots, chunk_length", got=got, wanted="at least 1", remedy="give more"))
+    _check_room(model, codec, slots, chunk_length)
     decoder = Decoder(in_place(model), drawing(temperature=temperature, top_p=top_p), codec.stop)
     host = Host(protocol, widened(codec, model.vocabulary), temperature, top_p, ending)
 
@@ -157,6 +151,16 @@ def rollouts(
         **room,
     )
     return complete(made, params, version, attempts, progress=progress)
+
+
+def _check_room(model: CausalModel, codec: Codec, slots: int, chunk_length: int) -> None:
+    if codec.vocabulary > model.vocabulary:
+        where, wanted = "generator: codec.vocabulary", f"at most the model's {model.vocabulary}"
+        remedy = "take the tokenizer that the model was made with"
+        raise ChoiceError(message(where, got=codec.vocabulary, wanted=wanted, remedy=remedy))
+    if min(slots, chunk_length) < 1:
+        got = slots, chunk_length
+        raise ChoiceError(message("generator: slots, chunk_length", got=got, wanted="at least 1", remedy="give more"))
 
 
 def _check(attempts: Sequence[AnyAttempt], capacity: int, longest: int) -> None:

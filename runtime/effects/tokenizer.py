@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ChoiceError, message
-from .causal_lm import library
+from .library import library
 
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("system", "user", "tool", "assistant")

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ChoiceError, message
-from .causal_lm import library
 from .chat_client import Server, ServerError, answered, awaited, finished, refused
+from .library import library
 
 SERVED, WEIGHTS, PARTIAL = "served", "weights", ".partial"
 HEAD = "lm_head.weight"

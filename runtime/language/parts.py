@@ -49,6 +49,7 @@ class Parts:
     begin: Callable[[], Any]  # -> params
     whole: Callable[[Any], dict[str, torch.Tensor]]
     sampling: Sampling
+    generation: Any = ()  # what a model of somebody else's says on how to generate
     base: str = ""  # digest of a model of somebody else's, as far as checkpoints rest on it
 
 
@@ -130,14 +131,15 @@ def parts_of(arguments: Zorplex, kept: Path | tuple[()] = ()) -> Parts:
     if not known:
         return _made(arguments, len(tokenizer), keys.fold_in(key, INITIAL), shared)
     opened = open_model(arguments.model.model)
+    shared |= {"config": opened.config, "generation": opened.generation}
     if not arguments.model.lora:
         own: dict[str, Any] = {"begin": lambda: opened.params, "whole": dict, "base": digest(tokenizer, {})}
-        return Parts(**shared, **own, model=opened.model, speaker=opened.model, config=opened.config)
+        return Parts(**shared, **own, model=opened.model, speaker=opened.model)
     rank = arguments.model.lora
     lora = with_lora(opened.model, opened.params, rank=rank, alpha=ALPHA * rank)
     adapted: dict[str, Any] = {"begin": lambda: lora.model.init(keys.fold_in(key, ADAPTERS)), "whole": lora.merged}
     adapted["base"] = digest(tokenizer, opened.params)
-    return Parts(**shared, **adapted, model=lora.model, speaker=opened.model, config=opened.config)
+    return Parts(**shared, **adapted, model=lora.model, speaker=opened.model)
 
 
 def digest(tokenizer: Any, params: Mapping[str, torch.Tensor]) -> str:

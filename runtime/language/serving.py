@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ...algorithms.language import LanguageState
+from ...core.language.codec import widened
 from ...core.language.requests import Request
 from ...core.transcript_scores import token_log_probs
 from ..effects.causal_folder import save_model
@@ -49,12 +50,13 @@ def asking(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Askin
 
 
 def _saver(parts: Parts, params: dict[str, torch.Tensor]) -> Callable[[Path], object]:
-    return lambda folder: save_model(folder, params, parts.config, parts.tokenizer)
+    return lambda folder: save_model(folder, params, parts.config, parts.tokenizer, generation=parts.generation)
 
 
 def _from_server(root: Path, where: Server, parts: Parts) -> Asking:
     """Samples at a server, after it was given the weights of the state if this process has not given it these before."""
     choices: dict[str, Any] = {"temperature": parts.sampling.temperature, "top_p": parts.sampling.top_p}
+    codec = widened(parts.codec, parts.speaker.vocabulary)
     published: list[int] = []  # the version that the server has, once that was checked
 
     def ask(state: LanguageState, requests: Sequence[Request]) -> Attempts:
@@ -65,7 +67,7 @@ def _from_server(root: Path, where: Server, parts: Parts) -> Asking:
             told: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
             publish(where, root, _saver(parts, params), version=version, within=WAIT, **told)
             published[:] = [version]
-        return served(where, parts.rules, parts.codec, begun, version=version, **choices)
+        return served(where, parts.rules, codec, begun, version=version, **choices)
 
     return ask
 

@@ -77,7 +77,7 @@ def write_after(
 
 def write_model(run: Path, parts: Parts, params: Mapping[str, torch.Tensor]) -> Path:
     """Writes the model and its tokenizer as a folder of Hugging Face; gives it."""
-    return save_model(run / MODEL, dict(params), parts.config, parts.tokenizer)
+    return save_model(run / MODEL, dict(params), parts.config, parts.tokenizer, generation=parts.generation)
 
 
 def picture(run: Path, out: Path) -> Path:
