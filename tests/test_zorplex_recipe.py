@@ -517,7 +517,8 @@ def own_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("models") / "own"
     tokenizer = train_tokenizer(zorplex_texts(rules_of(tiny().tasks).env.params), least=LEAST)
     config = tiny_llama(len(tokenizer), width=16, layers=1, heads=2, kv_heads=1, inner=32, window=512)
-    save_model(folder, from_config(config).init(keys.key(3)), config, tokenizer)
+    ends = transformers.GenerationConfig(eos_token_id=[2, 5])
+    save_model(folder, from_config(config).init(keys.key(3)), config, tokenizer, generation=ends)
     return str(folder)
 
 
@@ -549,6 +550,7 @@ def test_adapters_alone_are_trained_and_merged_into_the_model(own_model: str, tm
     place = report.write_model(tmp_path, parts, whole)
     module = transformers.AutoModelForCausalLM.from_pretrained(str(place), dtype=torch.float32)
     assert all(torch.equal(whole[name], value) for name, value in module.named_parameters())
+    assert module.generation_config.eos_token_id == [2, 5]
 
 
 @pytest.mark.parametrize("lora", [0, 2])
