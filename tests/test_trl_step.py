@@ -65,13 +65,18 @@ def optimizer(given: dict[str, Any]) -> Optimizer:
     return chain(clip, adamw(rate, eps=given["adam_epsilon"], weight_decay=given["weight_decay"]))
 
 
-@pytest.fixture(scope="module")
-def model() -> CausalModel:
-    transformers = pytest.importorskip("transformers", reason="the extra llm is not installed")
+def model_of(told: dict[str, Any]) -> CausalModel:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     from purestep.runtime.effects.causal_lm import causal_model
 
-    made = transformers.LlamaForCausalLM(transformers.LlamaConfig(**TOLD["config"])).double()
-    return causal_model(made)
+    return causal_model(LlamaForCausalLM(LlamaConfig(**told["config"])).double())
+
+
+@pytest.fixture(scope="module")
+def model() -> CausalModel:
+    pytest.importorskip("transformers", reason="the extra llm is not installed")
+    return model_of(TOLD)
 
 
 def weights(told: dict[str, Any]) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """TRL's GRPOTrainer on fixed completions: writes its losses and gradients beside this script, for a test to compare with.
 
     python benchmarks/peers/trl_losses.py         # run by the python of the environment "trl", rewrites trl_losses.json
+    python benchmarks/peers/trl_losses.py FILE    # or writes another file
 
 The trainer is TRL's own, from its rewards to its loss. What it is given: a tiny Llama of random weights, completions by its
 `rollout_func`, rewards from a list. The weights move between the old log-probs and the loss, as they do within a batch that
@@ -10,6 +11,7 @@ is used twice. On the CPU, in float64, without a network. The gradient is that w
 import json
 import math
 import os
+import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
@@ -114,7 +116,8 @@ def main() -> None:
             "losses": {name: losses(trainer(folder, case, REWARDS), case) for name, case in CASES.items()},
             "advantages": {name: advantages(folder, case) for name, case in ADVANTAGES.items()},
         }
-    Path(__file__).with_suffix(".json").write_text(json.dumps(told, allow_nan=False) + "\n")
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_suffix(".json")
+    out.write_text(json.dumps(told, allow_nan=False) + "\n")
 
 
 def losses(asked: Watched, case: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Two optimisation steps of TRL's GRPOTrainer: writes what it was given and what came out beside this script, for a test.
 
     python benchmarks/peers/trl_step.py         # run by the python of the environment "trl", rewrites trl_step.json
+    python benchmarks/peers/trl_step.py FILE    # or writes another file
 
 `train` runs as users run it, for two steps of the optimiser on the same completions, each over two micro-batches, on a tiny
 Llama of random weights with completions by `rollout_func` and rewards from a list. On the CPU, in float64 (log-probs in
@@ -10,6 +11,7 @@ nearly 0.
 
 import json
 import os
+import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
@@ -97,7 +99,8 @@ def main() -> None:
             "weights": weights(model),
             "steps": {name: step(folder, case) for name, case in CASES.items()},
         }
-    Path(__file__).with_suffix(".json").write_text(json.dumps(told, allow_nan=False) + "\n")
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_suffix(".json")
+    out.write_text(json.dumps(told, allow_nan=False) + "\n")
 
 
 def step(folder: str, case: dict[str, Any]) -> dict[str, Any]:
