@@ -130,7 +130,7 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "dapo": {},
     "gspo": {"minibatches": 1, "clip": 3e-4, "clip_high": 4e-4},
     "cispo": {"clip_high": 5.0},
-    "ppo": {},
+    "ppo": {"learning_rate": 5e-4},  # its critic lags behind: a policy at 1e-3 may fall apart after it was right
 }
 
 
