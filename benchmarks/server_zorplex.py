@@ -26,6 +26,7 @@ from attrs import frozen
 
 from purestep.algorithms.language import LanguageState, learner
 from purestep.algorithms.language_objectives import grpo
+from purestep.algorithms.supervised import supervised
 from purestep.algorithms.token_policy import LearnerParams, scored
 from purestep.core import keys
 from purestep.core.causal import CausalModel
@@ -50,7 +51,7 @@ from purestep.runtime.effects.vllm_process import running
 from purestep.runtime.language.evaluate import evaluated, standing
 from purestep.runtime.language.remember import remembering
 from purestep.runtime.language.spelling import LEAST, zorplex_texts
-from purestep.runtime.language.warm_start import Lessons, drawn, shown, taught, warm_learner
+from purestep.runtime.language.warm_start import Lessons, drawn, shown, taught, warm_optimizer
 from purestep.runtime.language_train import language_trainer
 
 from . import evidence
@@ -111,10 +112,11 @@ def warmed(made: Parts, key: Key, steps: int) -> Any:
         max_new_tokens=LONGEST,
     )
     demonstrations = made.written(shown(lessons, hands, SHOWN))
-    teacher = warm_learner(made.model, steps, muon_rate=0.02, adamw_rate=3e-3)
+    begun = made.model.init(start)
+    teacher = supervised(made.model, warm_optimizer(begun, steps, muon_rate=0.02, adamw_rate=3e-3))
     places = drawn(order, SHOWN, steps * BATCH)
     batches = [places[start : start + BATCH] for start in range(0, len(places), BATCH)]
-    state, _ = taught(teacher, teacher.init(made.model.init(start)), demonstrations, batches)
+    state, _ = taught(teacher, teacher.init(begun), demonstrations, batches)
     return state.params
 
 
