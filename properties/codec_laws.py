@@ -89,8 +89,8 @@ def _drops_tools(codec: Codec) -> Codec:
     """Leaves out what tools say."""
 
     def encode(events: Sequence[Event], standing: Standing) -> tuple[Ids, ...]:
-        found = codec.encode(events, standing)
-        return tuple(() if isinstance(event, ToolResult) else ids for event, ids in zip(events, found, strict=True))
+        silent = [evolve(event, text="") if isinstance(event, ToolResult) else event for event in events]
+        return codec.encode(silent, standing)
 
     return evolve(codec, encode=encode)
 
