@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,14 @@ from purestep.core.tree import leaves
 from purestep.runtime.logic.recycle import Finished, idle, play, proven_all
 
 ROOT = Path(__file__).parent.parent
+
+
+def test_every_program_can_be_started() -> None:
+    """Nothing else imports them, so that nobody would notice where a name they use is gone."""
+    pytest.importorskip("transformers", reason="the extra llm is not installed")
+    names = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+    program = "import importlib\n" + "\n".join(f"importlib.import_module('benchmarks.{name}')" for name in names)
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
 
 
 @pytest.fixture
