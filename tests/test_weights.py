@@ -126,7 +126,7 @@ def test_a_reader_in_another_process_gets_whole_weights_while_it_is_lapped(pool:
     reads, torn, last, published = lapped(pool, 1 << 14, 1.0)
     assert torn == 0
     assert reads > 3
-    assert published > 2 * reads  # it was lapped
+    assert published > reads + 100  # it was lapped
     assert last > 0
 
 
