@@ -8,6 +8,7 @@ from attrs import field, frozen
 from ...algorithms.hyperparameters import check_number
 from ...core.errors import ChoiceError, choose, message
 from .arguments import SEEDS, changed, check_whole, flag
+from .asynchronous import Asynchronous, check_asynchronous
 
 NAME, ABOUT = "zorplex", "a language model learns to use tools: a warm start, then reinforcement"
 ALONE = ("reinforce", "ppo")  # algorithms that compare no attempts at one task
@@ -114,12 +115,18 @@ class Zorplex:
     model: Model = field(factory=Model)
     warm: WarmStart = field(factory=WarmStart)
     learning: Learning = field(factory=Learning)
+    asynchronous: Asynchronous = field(factory=Asynchronous)
     machine: Machine = field(factory=Machine)
 
     def warm_steps(self) -> int:
         """Of the optimiser, before reinforcement."""
         own = 0 if self.model.model else 400
         return own if self.warm.warm_steps < 0 else self.warm.warm_steps
+
+    def generators(self) -> int:
+        """Workers that sample beside the trainer."""
+        usual = 2 if self.asynchronous.mode == "async" else 0
+        return usual if self.asynchronous.generators < 0 else self.asynchronous.generators
 
 
 CHANGES: Mapping[str, Mapping[str, Any]] = {
@@ -177,6 +184,12 @@ def check(arguments: Zorplex) -> None:
     for fault, where, got, wanted, remedy in (*_faults_of_size(arguments), *_faults_of_learning(arguments)):
         if fault:
             raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
+    check_asynchronous(
+        arguments.asynchronous,
+        generators=arguments.generators(),
+        server=bool(sampling.server),
+        critic=learning.algorithm == "ppo",
+    )
 
 
 def _faults_of_size(arguments: Zorplex) -> tuple[Fault, ...]:

@@ -1,0 +1,83 @@
+"""What sets how a run samples and learns at once: its names and numbers, and those with which it could not go on."""
+
+from typing import Literal
+
+from attrs import frozen
+
+from ...algorithms.hyperparameters import check_number
+from ...core.errors import ChoiceError, message
+from .arguments import check_whole, flag
+
+
+@frozen
+class Asynchronous:
+    """Who samples, and when."""
+
+    mode: Literal["sync", "async"] = "sync"  # sample and learn in turns, or at once
+    generators: int = -1  # workers that sample beside the trainer; -1 means none in turns, and 2 at once
+    compare: bool = True  # at once: first the same in turns, from the same warm start
+    generator_engine: Literal["process", "thread"] = "process"  # what a generator is
+    generator_slots: int = 64  # attempts that a generator samples side by side
+    staleness: int = 1  # updates by which a sample may be older than the weights it changes, at most
+    stale: Literal["drop", "requeue", "pace"] = (
+        "drop"  # samples too old are left out, or also begun anew, or waited for
+    )
+    loss: Literal["plain", "decoupled"] = "plain"  # near the sampler's policy, or near one of its own: --proximal
+    proximal: Literal["recomputed", "interpolated", "segment_wise"] = (
+        "recomputed"  # before each update; from two others; for each token one version after its own
+    )
+    interruptible: bool = True  # generators take new weights in the middle of an attempt
+    patience: float = 120.0  # seconds after which a generator that has work and is silent is replaced
+    tool_replicas: int = 0  # tools behind a service of so many replicas; 0 calls them in the generator
+    tool_engine: Literal["process", "thread"] = "thread"  # what a replica is
+    tool_timeout: float = 10.0  # seconds of a call of a tool
+    devices: str = ""  # of the generators in turn, cuda:0,cuda:1; without it the CPU
+
+    def named_devices(self) -> tuple[str, ...]:
+        """The devices of the generators, one at least.
+
+        >>> Asynchronous(devices="cuda:0, cuda:1").named_devices(), Asynchronous().named_devices()
+        (('cuda:0', 'cuda:1'), ('cpu',))
+        """
+        named = tuple(name.strip() for name in self.devices.split(",") if name.strip())
+        return named or ("cpu",)
+
+
+def check_asynchronous(given: Asynchronous, *, generators: int, server: bool, critic: bool) -> None:
+    """Refuses numbers with which nothing could be sampled or learned from, by the name of their flag. Raises: ChoiceError.
+
+    >>> check_asynchronous(Asynchronous(staleness=-1), generators=0, server=False, critic=False)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --staleness is -1, wanted at least 0; change it
+    """
+    for name, least in (("generators", -1), ("generator_slots", 1), ("staleness", 0), ("tool_replicas", 0)):
+        check_whole(flag(name), getattr(given, name), least)
+    for name in ("patience", "tool_timeout"):
+        check_number(flag(name), getattr(given, name), 1e-3)
+    beside = generators > 0
+    faults = (
+        (
+            given.mode == "async" and not beside,
+            "--generators",
+            given.generators,
+            "at least 1 with --mode async",
+            "let somebody sample beside the trainer",
+        ),
+        (
+            beside and server,
+            "--server",
+            "given with generators",
+            "one of the two",
+            "a server samples for --mode sync --generators 0",
+        ),
+        (
+            beside and given.loss == "decoupled" and critic,
+            "--loss",
+            "'decoupled' with ppo",
+            "another --algorithm",
+            "a critic reads its own proximal policy",
+        ),
+    )
+    for fault, where, got, wanted, remedy in faults:
+        if fault:
+            raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
