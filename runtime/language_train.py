@@ -110,6 +110,28 @@ def language_trainer(
     return train
 
 
+def language_reader(
+    algorithm: LanguageAlgorithm, *, budget: int = 16_384
+) -> Callable[[LanguageState, Transcript], Reading]:
+    """A function (state, transcripts [N]) -> Reading of what an algorithm reads before an update, within a budget of tokens.
+
+    Columns are as wide as the transcripts'. Raises: ChoiceError for an algorithm that reads nothing.
+    """
+    if not algorithm.reads:
+        where, remedy = "language_reader: algorithm", "make the learner with proximal='recomputed'"
+        raise ChoiceError(message(where, got="one that reads nothing", wanted="one that does", remedy=remedy))
+    plan = _Plan(
+        algorithm=algorithm,
+        gradient=algorithm.gradient,
+        budget=budget,
+        packed=(),
+        epochs=1,
+        minibatches=1,
+        compiled=False,
+    )
+    return lambda state, transcripts: _read(plan, state, transcripts)
+
+
 def _train(plan: _Plan, state: LanguageState, transcripts: Transcript, key: Key | tuple[()]) -> Learned:
     transcripts = trimmed(transcripts, max(1, int(transcripts.length.max())))
     reading = _read(plan, state, transcripts) if plan.algorithm.reads else Reading()

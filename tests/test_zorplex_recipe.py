@@ -500,7 +500,7 @@ def test_a_run_is_not_overwritten_by_one_of_its_own_model(trained: Path, tmp_pat
 def test_a_run_in_place_of_another_has_a_tokenizer_of_its_own(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "_perform", lambda *given: ())
+        patch.setattr(session, "perform", lambda *given: ((), ()))
         session.start(tmp_path / "run", tiny(words="letters"), overwrite=True, notice=silent)
         session.start(tmp_path / "new", tiny(words="letters"), overwrite=False, notice=silent)
     kept = [(tmp_path / name / "tokenizer" / "tokenizer.json").read_bytes() for name in ("run", "new")]

@@ -57,17 +57,33 @@ def optimizer_of(arguments: Zorplex) -> Optimizer:
     )
 
 
+def anchor_of(arguments: Zorplex) -> tuple[str, str]:
+    """What the learner of a run takes as proximal policy, and how it corrects for what sampled: names `learner` knows.
+
+    A correction compares the proximal policy with the sampler, so it needs one that is not the sampler's own. The decoupled
+    loss always has one; its weights are masked unless another correction is asked for.
+
+    >>> anchor_of(Zorplex())
+    ('recorded', 'none')
+    """
+    correction = arguments.learning.correction
+    if arguments.asynchronous.loss == "decoupled":
+        proximal = arguments.asynchronous.proximal
+        return ("recorded" if proximal == "segment_wise" else proximal), ("mask" if correction == "none" else correction)
+    return ("recorded" if correction == "none" else "recomputed"), correction
+
+
 def algorithm_of(arguments: Zorplex, model: CausalModel) -> LanguageAlgorithm:
     """The learner of a run. Raises: ChoiceError."""
     learning = arguments.learning
+    proximal, correction = anchor_of(arguments)
     return learner(
         model,
         optimizer_of(arguments),
         objective_of(arguments),
         truncated=learning.truncated,
-        # A correction compares the policy before the update with the sampler: the transcripts alone know the latter only.
-        proximal="recorded" if learning.correction == "none" else "recomputed",
-        correction=CORRECTIONS[learning.correction],
+        proximal=proximal,
+        correction=CORRECTIONS[correction],
         kl_in_loss=learning.kl if learning.kl_in == "loss" else 0.0,
         kl_in_reward=learning.kl if learning.kl_in == "reward" else 0.0,
         entropy_coefficient=learning.entropy_coefficient,

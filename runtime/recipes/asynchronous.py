@@ -43,10 +43,10 @@ class Asynchronous:
         return named or ("cpu",)
 
 
-def check_asynchronous(given: Asynchronous, *, generators: int, server: bool, critic: bool) -> None:
+def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) -> None:
     """Refuses numbers with which nothing could be sampled or learned from, by the name of their flag. Raises: ChoiceError.
 
-    >>> check_asynchronous(Asynchronous(staleness=-1), generators=0, server=False, critic=False)
+    >>> check_asynchronous(Asynchronous(staleness=-1), generators=0, server=False)
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: --staleness is -1, wanted at least 0; change it
     """
@@ -69,13 +69,6 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool, cr
             "given with generators",
             "one of the two",
             "a server samples for --mode sync --generators 0",
-        ),
-        (
-            beside and given.loss == "decoupled" and critic,
-            "--loss",
-            "'decoupled' with ppo",
-            "another --algorithm",
-            "a critic reads its own proximal policy",
         ),
     )
     for fault, where, got, wanted, remedy in faults:

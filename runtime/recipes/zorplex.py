@@ -184,12 +184,7 @@ def check(arguments: Zorplex) -> None:
     for fault, where, got, wanted, remedy in (*_faults_of_size(arguments), *_faults_of_learning(arguments)):
         if fault:
             raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
-    check_asynchronous(
-        arguments.asynchronous,
-        generators=arguments.generators(),
-        server=bool(sampling.server),
-        critic=learning.algorithm == "ppo",
-    )
+    check_asynchronous(arguments.asynchronous, generators=arguments.generators(), server=bool(sampling.server))
 
 
 def _faults_of_size(arguments: Zorplex) -> tuple[Fault, ...]:

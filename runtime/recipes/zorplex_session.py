@@ -86,16 +86,20 @@ def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> 
             remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
             raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
         torch.set_num_threads(arguments.machine.threads)
-        parts, held = _begun(run, arguments)
+        parts = parts_for(run, arguments)
+        held = held_at(arguments, parts, learning_parts(arguments, parts)[0], 0)
         folder.clear(run)
         folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
         if not arguments.model.model:
             save_tokenizer(parts.tokenizer, run / TOKENIZER)
-        return _perform(run, arguments, parts, held, phases(arguments).loop(arguments.machine.save_every), notice)
+        return perform(run, arguments, parts, held, phases(arguments).loop(arguments.machine.save_every), notice)[0]
 
 
-def _begun(run: Path, arguments: Zorplex) -> tuple[Parts, Held]:
-    """What a new run begins with. All that may be refused is, before anything of an older run in the folder is removed."""
+def parts_for(run: Path, arguments: Zorplex) -> Parts:
+    """The parts of a new run. All that may be refused is, before anything of an older run in the folder is removed.
+
+    Raises: ChoiceError, StructureError.
+    """
     model = Path(arguments.model.model).resolve()
     if arguments.model.model and any(model.is_relative_to((run / name).resolve()) for name in folder.LANGUAGE):
         got, remedy = f"{model}, which this run would remove", "choose another --run"
@@ -104,8 +108,8 @@ def _begun(run: Path, arguments: Zorplex) -> tuple[Parts, Held]:
     parts = parts_of(arguments)
     check_room(parts)
     attempts_at(parts, held_out(1, arguments.tasks.draw))
-    algorithm, _ = learning_parts(arguments, parts)
-    return parts, held_at(arguments, parts, algorithm, 0)
+    learning_parts(arguments, parts)
+    return parts
 
 
 def resume(run: Path, *, notice: Notice) -> Outcome:
@@ -116,10 +120,10 @@ def resume(run: Path, *, notice: Notice) -> Outcome:
         arguments = arguments_of(manifest.metadata)
         torch.set_num_threads(arguments.machine.threads)
         parts, held, loop = restored(run, where)
-        for difference in checkpoint.differences(manifest.environment, {**checkpoint.environment(), **_facts(parts)}):
+        for difference in checkpoint.differences(manifest.environment, {**checkpoint.environment(), **facts(parts)}):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
         rewind(run / folder.METRICS, loop.iteration)
-        return _perform(run, arguments, parts, held, loop, notice)
+        return perform(run, arguments, parts, held, loop, notice)[0]
 
 
 def arguments_in(run: Path) -> Zorplex:
@@ -153,12 +157,20 @@ def restored(run: Path, where: Path) -> tuple[Parts, Held, Loop]:
     return parts, held.tree, held.machine
 
 
-def _facts(parts: Parts) -> dict[str, str]:
+def facts(parts: Parts) -> dict[str, str]:
+    """What the bits of a run depend on beside its arguments."""
     return {**FACTS, **({"base": parts.base} if parts.base else {})}
 
 
-def _perform(run: Path, arguments: Zorplex, parts: Parts, held: Held, loop: Loop, notice: Notice) -> Outcome:
-    """Runs the machine from `loop` on."""
+def warm_loop(arguments: Zorplex) -> Loop:
+    """Where a run of the warm start alone begins."""
+    return Loop(iterations=phases(arguments).warm, chunk=1, every=arguments.machine.save_every)
+
+
+def perform(
+    run: Path, arguments: Zorplex, parts: Parts, held: Held, loop: Loop, notice: Notice
+) -> tuple[Outcome, Held]:
+    """Runs the machine from `loop` on; gives how that ended, and what the run holds then. Raises: NonFiniteError."""
     algorithm, trainer = learning_parts(arguments, parts)
     held_out = {"tasks": arguments.tasks.held_out, "draw": arguments.tasks.draw}
 
@@ -184,13 +196,13 @@ def _perform(run: Path, arguments: Zorplex, parts: Parts, held: Held, loop: Loop
     if loop.diverged:
         raise NonFiniteError(_divergence(run, arguments, loop))
     spent = {"warm start": world.warmed, "sampling": world.sampled, "updates": world.updated}
-    return Outcome(loop, spent)
+    return Outcome(loop, spent), world.held
 
 
 def _save(run: Path, arguments: Zorplex, world: LanguageWorld, command: Save) -> Saved:
     loop = command.loop
-    facts, metadata = _facts(world.parts), described(arguments)
-    checkpoint.save(run, loop.iteration, world.held, machine=loop, facts=facts, metadata=metadata)
+    about: dict[str, Any] = {"facts": facts(world.parts), "metadata": described(arguments)}
+    checkpoint.save(run, loop.iteration, world.held, machine=loop, **about)
     return Saved(loop.iteration)
 
 

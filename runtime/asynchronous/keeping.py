@@ -1,0 +1,139 @@
+"""A phase of asynchronous training on the disk: checkpoints of all that decides its future, and logs cut back to them.
+
+PHASE/checkpoints/     the learner, samples that wait, the scheduler's state
+PHASE/events.jsonl     what the scheduler was told; each session begins with a line that says so
+PHASE/ledger.jsonl     what each update learned from
+PHASE/timeline.jsonl   what everybody did
+PHASE/metrics.jsonl    a row for each update
+PHASE/totals.json      how it ended; evaluation.json: how its weights stand
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import asdict, evolve, frozen
+
+from ...algorithms.language import LanguageState
+from ...core.errors import CheckpointError, message
+from ...core.transcript import Transcript, empty
+from ...core.tree import tree_map
+from ..effects import checkpoint
+from ..effects.manifest import describe
+from ..recipes.zorplex import Zorplex
+from ..scheduling.messages import Name
+from ..scheduling.numbered import entries
+from ..scheduling.state import CLASSES, THERE, Schedule
+from ..values import decode
+from .learning import Anchored
+from .samples import Sample, stacked
+
+EVENTS, LEDGER, TIMELINE, TOTALS = "events.jsonl", "ledger.jsonl", "timeline.jsonl", "totals.json"
+
+
+@frozen(kw_only=True)
+class Waiting:
+    """A sample that waits to be learned from, without its columns."""
+
+    name: Name
+    figures: dict[str, float]
+    mode: str
+    head: int
+    tail: int
+    tokens: int
+    done: tuple[int, ...]  # versions of its tokens whose proximal log-probs are set
+
+
+@frozen(kw_only=True)
+class Kept:
+    """All that a checkpoint holds beside tensors."""
+
+    schedule: Schedule
+    waiting: tuple[Waiting, ...] = ()
+    past: tuple[int, ...] = ()  # versions whose weights are kept
+    events: int = 0  # lines of the log
+    spans: int = 0  # lines of the timeline
+    sessions: int = 0  # begun
+    seconds: float = 0.0  # of all sessions so far
+    lost: int = 0  # generators
+    tool_failures: int = 0
+
+
+@frozen(kw_only=True)
+class Standing:
+    """A phase between two events."""
+
+    kept: Kept
+    learner: LanguageState
+    past: dict[int, Any]  # parameters
+    samples: dict[Name, Anchored]
+
+
+def live(schedule: Schedule, names: Iterable[Name]) -> tuple[Name, ...]:
+    """Those of the samples that the scheduler counts as there, in order."""
+    found = {
+        (number, seat, one.attempt)
+        for number, group in entries(schedule.groups)
+        for seat, one in enumerate(group.seats)
+        if one.status == THERE
+    }
+    return tuple(sorted(found.intersection(names)))
+
+
+def save(phase: Path, standing: Standing, *, facts: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    """Writes a checkpoint of the scheduler's version. Raises: CheckpointError."""
+    names = tuple(sorted(standing.samples))
+    waiting = tuple(_waiting(name, standing.samples[name]) for name in names)
+    rows = stacked([standing.samples[name].sample for name in names]) if names else ()
+    past = {str(version): standing.past[version] for version in sorted(standing.past)}
+    kept = evolve(standing.kept, waiting=waiting, past=tuple(sorted(standing.past)))
+    tree = {"learner": standing.learner, "rows": rows, "past": past}
+    checkpoint.save(phase, kept.schedule.version, tree, machine=kept, facts=facts, metadata=metadata)
+
+
+def _waiting(name: Name, held: Anchored) -> Waiting:
+    sample = held.sample
+    return Waiting(
+        name=name,
+        figures=dict(sample.figures),
+        mode=sample.mode,
+        head=sample.head,
+        tail=sample.tail,
+        tokens=sample.tokens,
+        done=tuple(sorted(held.done)),
+    )
+
+
+def newest(phase: Path) -> Path | tuple[()]:
+    """The folder of the newest good checkpoint; () where there is none. Raises: CheckpointError."""
+    return checkpoint.latest(phase) or () if phase.is_dir() else ()
+
+
+def load(where: Path, arguments: Zorplex, begun: LanguageState) -> Standing:
+    """What a checkpoint holds; `begun` is a learner's state of the run's kind. Raises: CheckpointError."""
+    manifest = describe(where)
+    kept = decode(manifest.machine, [*CLASSES, Kept, Waiting], "machine")
+    if not isinstance(kept, Kept):
+        remedy = "name the folder of a phase, RUN/sync or RUN/async"
+        raise CheckpointError(message(str(where), got="of another kind", wanted="a phase's", remedy=remedy))
+    like = {
+        "learner": begun,
+        "rows": blank(arguments, len(kept.waiting)) if kept.waiting else (),
+        "past": {str(version): begun.params.policy for version in kept.past},
+    }
+    tree = checkpoint.load(where, like, classes=[*CLASSES, Kept, Waiting]).tree
+    samples = {one.name: _anchored(one, tree["rows"], place) for place, one in enumerate(kept.waiting)}
+    past = {version: tree["past"][str(version)] for version in kept.past}
+    return Standing(kept=kept, learner=tree["learner"], past=past, samples=samples)
+
+
+def blank(arguments: Zorplex, number: int) -> Transcript:
+    """The structure of so many samples."""
+    return empty(arguments.sampling.capacity, arguments.tasks.max_turns, id=torch.zeros(number, dtype=torch.int64))
+
+
+def _anchored(told: Waiting, rows: Transcript, place: int) -> Anchored:
+    row = tree_map(lambda leaf: leaf[place : place + 1], rows)
+    parts = {name: value for name, value in asdict(told, recurse=False).items() if name not in ("name", "done")}
+    return Anchored(Sample(row=row, **parts), frozenset(told.done))

@@ -1,0 +1,132 @@
+"""What the trainer does with samples: proximal log-probs segment by segment, and updates, each of one version's weights."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from attrs import define, evolve, field, frozen
+
+from ...algorithms.language import LanguageAlgorithm, LanguageState, learner
+from ...algorithms.language_batch import Reading
+from ...core import keys
+from ...core.errors import StructureError, message
+from ...core.keys import Key
+from ...core.record import replace, take
+from ...core.transcript import Transcript
+from ...core.transcript_scores import with_proximal
+from ..language.learning import algorithm_of, objective_of, optimizer_of, trainer_of
+from ..language.parts import Parts
+from ..language.world import UPDATE
+from ..language_train import Learned, Trainer, language_reader
+from ..recipes.zorplex import Zorplex
+from .samples import Sample, stacked
+
+Reader = Callable[[LanguageState, Transcript], Reading]
+
+
+def segment_wise(arguments: Zorplex) -> bool:
+    """Whether each token's proximal policy is the one an update after its own.
+
+    >>> segment_wise(Zorplex())
+    False
+    """
+    given = arguments.asynchronous
+    return given.loss == "decoupled" and given.proximal == "segment_wise"
+
+
+@frozen
+class Anchored:
+    """A sample, and the versions of its tokens whose proximal log-probs are set for good."""
+
+    sample: Sample
+    done: frozenset[int] = frozenset()
+
+    def due(self, version: int) -> set[int]:
+        """The versions of its tokens which an update lies behind, of weights up to `version`, and are not set yet."""
+        found: set[int] = set(self.sample.row.version[self.sample.row.is_action].tolist())
+        return {one for one in found if 0 <= one < version} - self.done
+
+
+@define
+class Learning:
+    """The weights of a version and, where segments need them, of those before it."""
+
+    arguments: Zorplex
+    parts: Parts
+    algorithm: LanguageAlgorithm
+    trainer: Trainer
+    read: Reader
+    key: Key
+    version: int
+    state: LanguageState
+    past: dict[int, Any] = field(factory=dict)  # parameters by version, as far as samples may still need them
+
+    def whole(self) -> dict[str, torch.Tensor]:
+        """All parameters of the library's model, for those who sample."""
+        return self.parts.whole(self.state.params.policy)
+
+    def anchored(self, samples: Mapping[Any, Anchored]) -> dict[Any, Anchored]:
+        """Samples with proximal log-probs under the weights of version + 1, for each token that an update lies behind.
+
+        log q_t = log pi_{v_t + 1}(token_t),   v_t < v
+
+        Source: worlds E.2's invariant; Fu et al. 2025, arXiv:2505.24298, section 5, segment by segment.
+        Raises: StructureError where weights of a version are not kept any more.
+        """
+        after = dict(samples)
+        wanted = sorted({one for each in samples.values() for one in each.due(self.version)})
+        for made_by in wanted:
+            names = [name for name, each in after.items() if made_by in each.due(self.version)]
+            rows = stacked([after[name].sample for name in names])
+            read = self.read(replace(self.state, params=self._params(made_by + 1)), rows)
+            rows = with_proximal(rows, read.log_prob, rows.version == made_by)
+            for place, name in enumerate(names):
+                each = after[name]
+                sample = evolve(each.sample, row=take(rows, [place]))
+                after[name] = Anchored(sample, each.done | {made_by})
+        return after
+
+    def _params(self, version: int) -> Any:
+        if version == self.version:
+            return self.state.params
+        if version not in self.past:
+            wanted, remedy = f"one of {sorted(self.past)}", "keep weights as long as samples may need them"
+            raise StructureError(message("anchored: weights of version", got=version, wanted=wanted, remedy=remedy))
+        return replace(self.state.params, policy=self.past[version])
+
+    def update(self, version: int, samples: Sequence[Sample]) -> Learned:
+        """Makes the updates that take the weights of `version` to the next one, whatever their number.
+
+        A learner counts its steps; here a step is a version, so that "interpolated" compares like with like.
+        Raises: StructureError for another version, NonFiniteError; then nothing has changed.
+        """
+        if version != self.version:
+            remedy = "train each version once, in order"
+            raise StructureError(message("update: version", got=version, wanted=self.version, remedy=remedy))
+        step = torch.full_like(self.state.step, version)
+        key = keys.fold_in(keys.fold_in(self.key, UPDATE), version)
+        learned = self.trainer(replace(self.state, step=step), stacked(samples), key)
+        if segment_wise(self.arguments):
+            self.past[version] = self.state.params.policy
+            oldest = version + 1 - self.arguments.asynchronous.staleness
+            self.past = {one: params for one, params in self.past.items() if one >= oldest}
+        self.state = replace(learned.state, step=step + 1)
+        self.version = version + 1
+        return learned
+
+
+def learning_of(arguments: Zorplex, parts: Parts, version: int, state: LanguageState, past: dict[int, Any]) -> Learning:
+    """The trainer of a run, with weights of a version. Raises: ChoiceError."""
+    algorithm = algorithm_of(arguments, parts.model)
+    reading = learner(parts.model, optimizer_of(arguments), objective_of(arguments), proximal="recomputed")
+    return Learning(
+        arguments=arguments,
+        parts=parts,
+        algorithm=algorithm,
+        trainer=trainer_of(arguments, algorithm),
+        read=language_reader(reading, budget=arguments.learning.budget),
+        key=keys.key(arguments.tasks.seed),
+        version=version,
+        state=state,
+        past=past,
+    )

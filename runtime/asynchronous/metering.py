@@ -1,0 +1,91 @@
+"""The rows of a phase's metrics: one for each update, into a file, TensorBoard and the progress display."""
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from attrs import define, field
+
+from ..effects import folder
+from ..effects.clock import seconds
+from ..effects.metrics import Row, jsonl, rewind, tensorboard
+from ..effects.progress import progress
+from ..language.world import COLUMNS, FIGURES, SAID
+from ..recipes.world import finite_part
+from ..recipes.zorplex import Zorplex
+from .samples import Sample, figures_of
+
+SHOWN = ("episode_return", "accuracy", "staleness_max", "tokens_per_second")
+
+
+@define
+class Meter:
+    """What has come in since the last row, and where rows go."""
+
+    arguments: Zorplex
+    out: Callable[[Row], None]
+    wasted: int = 0  # tokens so far
+    _tokens: int = 0  # of samples that have arrived
+    _anchoring: float = 0.0  # seconds
+    _since: float = field(factory=seconds)  # the end of the last update
+    _lock: threading.Lock = field(factory=threading.Lock)
+
+    def arrived(self, sample: Sample) -> None:
+        """A whole sample is there."""
+        with self._lock:
+            self._tokens += sample.tokens
+
+    def anchored(self, spent: float) -> None:
+        """Proximal log-probs took so long."""
+        self._anchoring += spent
+
+    def trained(
+        self, version: int, batch: Sequence[Sample], figures: Mapping[str, float], spent: float, now: float
+    ) -> None:
+        """An update of the weights of this version was made: writes its row."""
+        since, self._since = self._since, seconds()
+        with self._lock:
+            tokens, self._tokens = self._tokens, 0
+        anchoring, self._anchoring = self._anchoring, 0.0
+        elapsed = max(1e-9, self._since - since)
+        means = figures_of(batch)
+        heads, tails = [version - one.head for one in batch], [version - one.tail for one in batch]
+        unknown = () if self.arguments.learning.kl else ("kl",)  # where nothing is compared with, it says 0
+        row = {
+            "iteration": float(version + 1),
+            "steps": float((version + 1) * len(batch)),
+            **dict.fromkeys(COLUMNS, math.nan),
+            "episode_return": means["reward"],
+            **{name: means[name] for name in SAID},
+            **{name: value for name, value in figures.items() if name in FIGURES and name not in unknown},
+            "rollout_seconds": max(0.0, elapsed - spent - anchoring),
+            "update_seconds": spent,
+            "proximal_seconds": anchoring,
+            "tokens_per_second": tokens / elapsed,
+            "staleness_max": float(max(heads)),
+            "staleness_mean": sum(heads) / len(heads),
+            "staleness_tail_max": float(max(tails)),
+            "wasted_tokens": float(self.wasted),
+            "seconds": now,
+        }
+        self.out(row)
+
+
+@contextmanager
+def metering(home: Path, arguments: Zorplex, version: int) -> Iterator[Meter]:
+    """The meter of a phase that goes on from a version."""
+    rewind(home / folder.METRICS, version)
+    with ExitStack() as stack:
+        file = stack.enter_context(jsonl(home / folder.METRICS))
+        outlet = tensorboard(home / folder.TENSORBOARD, by="iteration", resumed_at=version)
+        board = finite_part(stack.enter_context(outlet))
+        bar = stack.enter_context(progress(arguments.tasks.steps, unit="updates", by="iteration", show=SHOWN))
+
+        def out(row: Row) -> None:
+            file(row)
+            board(row)
+            bar({name: value for name, value in row.items() if math.isfinite(value)})
+
+        yield Meter(arguments, out)

@@ -1,0 +1,171 @@
+"""A run in a folder whose samples come from generators: a warm start, then one phase or two, each of which can be resumed.
+
+RUN/warm/      the warm start, a run of the usual kind without reinforcement
+RUN/sync/      in turns: generators wait for weights, the trainer for samples
+RUN/async/     at once
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import frozen
+
+from ...algorithms.language import LanguageState
+from ...core.errors import CheckpointError, ChoiceError, message
+from ..effects import checkpoint, folder
+from ..effects.clock import seconds
+from ..effects.files import lock
+from ..effects.tokenizer import save_tokenizer
+from ..language.parts import Parts, parts_of
+from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
+from ..recipes import zorplex_session as turns
+from ..recipes.arguments import changed
+from ..recipes.zorplex import Zorplex, check
+from ..recipes.zorplex_report import BEFORE, evaluation, write_before
+from ..values import decode, encode
+from . import keeping
+from .keeping import TOTALS
+from .phase import Setting, run_phase
+
+WARM, SYNC, ASYNC = "warm", "sync", "async"
+
+
+@frozen
+class Outcome:
+    """How a session ended."""
+
+    phases: tuple[str, ...]  # that are over, in order
+    interrupted: bool
+    seconds: dict[str, float]  # of this session, part by part
+
+
+def phases_of(arguments: Zorplex) -> tuple[str, ...]:
+    """What follows the warm start.
+
+    >>> phases_of(Zorplex())
+    ('sync',)
+    """
+    given = arguments.asynchronous
+    if given.mode == "sync":
+        return (SYNC,)
+    return (SYNC, ASYNC) if given.compare else (ASYNC,)
+
+
+def is_asynchronous(run: Path) -> bool:
+    """Whether the folder is that of a run with generators."""
+    return turns.is_language(run) and arguments_in(run).generators() > 0
+
+
+def arguments_in(run: Path) -> Zorplex:
+    """The arguments of the run in a folder. Raises: CheckpointError, ChoiceError."""
+    return turns.arguments_of(decode(folder.read_json(folder.existing(run) / folder.ARGUMENTS)))
+
+
+def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> Outcome:
+    """A new run in the folder, which must hold none unless it may be overwritten; what is refused removes none.
+
+    Raises: CheckpointError, ChoiceError, StructureError.
+    """
+    check(arguments)
+    if arguments.generators() < 1:
+        where, remedy = "--generators", "give it some, or train without `--mode async`"
+        raise ChoiceError(message(where, got=arguments.generators(), wanted="at least 1", remedy=remedy))
+    if arguments.model.model and Path(arguments.model.model).is_dir():
+        arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
+    with lock(run):
+        if (run / folder.ARGUMENTS).exists() and not overwrite:
+            remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
+            raise CheckpointError(message(str(run), got="with a run", wanted="a new folder", remedy=remedy))
+        torch.set_num_threads(arguments.machine.threads)
+        parts = turns.parts_for(run, arguments)
+        folder.clear(run)
+        folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
+        if not arguments.model.model:
+            save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
+        return _go_on(run, arguments, parts, notice)
+
+
+def resume(run: Path, *, notice: Notice) -> Outcome:
+    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments. Raises: CheckpointError."""
+    with lock(folder.existing(run)):
+        arguments = arguments_in(run)
+        torch.set_num_threads(arguments.machine.threads)
+        return _go_on(run, arguments, parts_of(arguments, run / turns.TOKENIZER), notice)
+
+
+def phase_policy(run: Path, phase: str) -> tuple[Parts, Any]:
+    """The parts of a run, and the policy of a phase's newest checkpoint. Raises: CheckpointError."""
+    arguments = arguments_in(run)
+    parts = parts_of(arguments, run / turns.TOKENIZER)
+    where = keeping.newest(run / phase)
+    if isinstance(where, tuple):
+        remedy = f"go on with it: purestep resume {run}"
+        raise CheckpointError(message(f"{run / phase}", got="without a checkpoint", wanted="one", remedy=remedy))
+    algorithm, _ = learning_parts(arguments, parts)
+    return parts, keeping.load(where, arguments, algorithm.init(parts.begin())).learner.params.policy
+
+
+def _go_on(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Outcome:
+    """What is left of a run."""
+    spent, ended, since = dict[str, float](), list[str](), seconds()
+    begun = _warmed(run, arguments, parts, notice)
+    spent["warm start"] = seconds() - since
+    if isinstance(begun, tuple):
+        return Outcome((), True, spent)
+    tasks = {"tasks": arguments.tasks.held_out, "draw": arguments.tasks.draw}
+    if not (run / BEFORE).exists():
+        write_before(run, evaluation(parts, parts.whole(begun.params.policy), **tasks), notice)
+    for phase in phases_of(arguments):
+        since = seconds()
+        if not (run / phase / TOTALS).exists():
+            setting = _setting(run, phase, arguments, parts, notice)
+            last = run_phase(setting, begun)
+            spent[phase] = seconds() - since
+            if last.version < setting.arguments.tasks.steps:
+                return Outcome(tuple(ended), True, spent)
+        if not (run / phase / folder.EVALUATION).exists():
+            since = seconds()
+            _, policy = phase_policy(run, phase)
+            found = evaluation(parts, parts.whole(policy), **tasks)
+            folder.write_json(run / phase / folder.EVALUATION, {**tasks, "after": found.described()})
+            notice(f"after {phase}: {found.sampled.line()}")
+            spent["evaluation"] = spent.get("evaluation", 0.0) + seconds() - since
+        ended.append(phase)
+    return Outcome(tuple(ended), False, spent)
+
+
+def _setting(run: Path, phase: str, arguments: Zorplex, parts: Parts, notice: Notice) -> Setting:
+    own = changed(arguments, {"mode": phase, "generators": arguments.generators()})
+    own = changed(own, {"staleness": 0}) if phase == SYNC else own
+    number = f"{own.generators()} generators" if own.generators() > 1 else "a generator"
+    notice(f"{phase}: {number}, {own.tasks.steps} updates, staleness at most {own.asynchronous.staleness}")
+    return Setting(
+        folder=run / phase,
+        tokenizer=() if arguments.model.model else run / turns.TOKENIZER,
+        arguments=own,
+        parts=parts,
+        facts=turns.facts(parts),
+        metadata=turns.described(own),
+        notice=notice,
+    )
+
+
+def _warmed(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> LanguageState | tuple[()]:
+    """The learner after the warm start, whose checkpoints are gone on from; () after Ctrl-C."""
+    algorithm, _ = learning_parts(arguments, parts)
+    many = phases(arguments).warm
+    if not many:
+        return algorithm.init(parts.begin())
+    home = run / WARM
+    where = checkpoint.latest(home) if home.is_dir() else None
+    held: Held = held_at(arguments, parts, algorithm, 0)
+    loop = turns.warm_loop(arguments)
+    if where is not None:
+        kept: Any = checkpoint.load(where, held, classes=[type(loop)])
+        held, loop = kept.tree, kept.machine
+    if loop.iteration < many:
+        outcome, held = turns.perform(home, arguments, parts, held, loop, notice)
+        if outcome.loop.interrupted:
+            return ()
+    return algorithm.init(policy_of(held))

@@ -1,0 +1,63 @@
+"""Files that only grow, a line at a time, and that a run which goes on cuts back to where its checkpoint stands."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import frozen
+
+from ...core.errors import CheckpointError, message
+
+
+@frozen
+class Lines:
+    """The calls on a file of lines, for one thread."""
+
+    write: Callable[[str], None]  # one line or several, each with its end; the system has them at once
+    sync: Callable[[], int]  # puts them on the disk; gives how many lines there are
+
+
+@contextmanager
+def lines(path: Path, keep: int = 0) -> Iterator[Lines]:
+    """The file with its first `keep` lines, to be appended to; it is made if it is absent.
+
+    Raises: CheckpointError where it has fewer lines than that.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as run:
+    ...     path = Path(run) / "log"
+    ...     with lines(path) as log:
+    ...         log.write("one\\ntwo\\nthr")
+    ...     with lines(path, 1) as log:
+    ...         log.write("2\\n")
+    ...         log.sync(), path.read_text()
+    (2, 'one\\n2\\n')
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+") as file:
+        count = _cut(path, file.fileno(), keep)
+
+        def write(text: str) -> None:
+            nonlocal count
+            file.write(text.encode())
+            file.flush()
+            count += text.count("\n")
+
+        def sync() -> int:
+            os.fsync(file.fileno())
+            return count
+
+        yield Lines(write, sync)
+
+
+def _cut(path: Path, descriptor: int, keep: int) -> int:
+    """Leaves the first `keep` lines."""
+    data, end = path.read_bytes(), 0
+    for number in range(keep):
+        end = data.find(b"\n", end) + 1
+        if not end:
+            got, remedy = f"{number} lines", "it was cut by somebody else; take an older checkpoint, or train anew"
+            raise CheckpointError(message(str(path), got=got, wanted=f"at least {keep}", remedy=remedy))
+    os.truncate(descriptor, end)
+    return keep
