@@ -33,6 +33,8 @@ PIECES = (
     "<think>",
     "</think>",
     "</think> so",
+    "</think> so",
+    "</think> so",
     "[ANSWER] 6",
 )
 

@@ -4,7 +4,7 @@ import copy
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from attrs import field, mutable
@@ -15,6 +15,7 @@ from .compare import render
 from .law import Broken, Law, NotHere, Seen, Vacuous
 from .profiles import Profile, current, hypothesis_settings, includes, using
 from .report import BROKEN, PASSED, SKIPPED, VACUOUS, Result, name_of
+from .settled import settled
 
 ENGINE = (UnsatisfiedAssumption, StopTest)  # how hypothesis itself leaves a test
 
@@ -91,7 +92,8 @@ def _search(
     if profile.fixed:  # otherwise the draws would change with every edit of this function
         test = seed(zlib.crc32(f"{law.name} {profile.seed}".encode()))(test)
     try:
-        hypothesis_settings(profile, shrink=shrink, most=law.most)(test)()
+        with settled() if profile.fixed else nullcontext():
+            hypothesis_settings(profile, shrink=shrink, most=law.most)(test)()
     except (Flaky, FlakyReplay) as error:
         if trial.failure is None:
             raise

@@ -71,6 +71,8 @@ def _starves() -> Law:
         seen("samples under way with a generator that is lost", here.flights)
         if here.flights:
             lose(here, list(here.workers).index(next(iter(here.flights.values())).worker))
+        if here.stop == "out of prompts":  # it had the last one
+            return
         require(fair(here, 3), f"no further update; phase {here.state.phase}, under way {list(here.flights)}")
 
     claim = "Whatever has happened: once what is under way ends well and prompts and a generator are there, updates are made."

@@ -9,6 +9,7 @@ from ..runtime.scheduling.state import REPAIR, RUNNING, changed
 from . import scheduler_mutants as mutants
 from .compare import require, same
 from .law import Law, Seen, Suite
+from .scheduler_again_laws import again_laws
 from .scheduler_moves import play
 from .scheduler_scripts import Played, Watch, live, scheduler_law, scripts
 from .scheduler_world import Scheduling, Script, Told, World, tell, through_text
@@ -17,7 +18,7 @@ from .scheduler_world import Scheduling, Script, Told, World, tell, through_text
 def scheduler_fault_laws() -> Suite:
     """The laws of a `Scheduling(scheduler, begin)` about what goes wrong, and about its states as values."""
     faults = (_aborted(), _bystanders(), _late(), _garbage(), _pauses(), _repair(), _interrupted())
-    return Suite("scheduler_fault_laws", (*faults, _replay(), _text()))
+    return Suite("scheduler_fault_laws", (*faults, *again_laws(), _replay(), _text()))
 
 
 def _aborted() -> Law:
@@ -67,6 +68,9 @@ def _late() -> Law:
             if told.move not in ("late", "twice"):
                 return
             seen(f"a message that comes {told.move}")
+            answer = isinstance(told.event, say.Recomputed | say.Consumed | say.Published)
+            seen("an answer of a trainer that had failed", answer and told.move == "late" and here.resting)
+            seen("an answer that comes twice", answer and told.move == "twice")
             wanted = changed(told.before, ignored=told.before.ignored + 1)
             require(told.after == wanted, f"{told.event} changed the state")
             said = [one for one in told.commands if not isinstance(one, say.Report)]
@@ -76,7 +80,8 @@ def _late() -> Law:
 
     claim = "A message about an attempt or a version that is over changes nothing but the count of such messages."
     mutant = ("takes any attempt for the present one", mutants.any_attempt)
-    needs = ("a message that comes late", "a message that comes twice")
+    answers = ("an answer of a trainer that had failed", "an answer that comes twice")
+    needs = ("a message that comes late", "a message that comes twice", *answers)
     source = "worlds, F.3: retries that duplicate history; properties, W5"
     return scheduler_law("late_and_double_change_nothing", claim, mutant, Played(watching), *needs, source=source)
 

@@ -6,9 +6,9 @@ A move is a number: it picks one of the things that can happen now, and what the
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from ..core.machine import Event, Failed, Interrupted, Started
+from ..core.machine import Command, Event, Failed, Interrupted, Started
 from ..runtime.scheduling import messages as say
-from .scheduler_world import Scheduling, Script, Told, World, end, newest, tell, through_text, world
+from .scheduler_world import Name, Scheduling, Script, Told, World, end, newest, tell, through_text, world
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -40,6 +40,19 @@ def fail(here: World, pick: int) -> None:
     end(here, name)
     command = say.Dispatch(*name, flight.prompt, flight.worker, flight.version)
     tell(here, "fail", Failed(command, "RuntimeError: no"))
+
+
+def upset(here: World, pick: int) -> None:
+    """A generator raises that has a sample whose log-probs are being recomputed, or are to be when a pause is over."""
+    name = _recomputing(here)[pick % len(_recomputing(here))]
+    fail(here, list(here.flights).index(name))
+
+
+def _recomputing(here: World) -> list[Name]:
+    """The samples under way that the trainer was asked to recompute."""
+    return [
+        name for one in here.trainer if isinstance(one, say.Recompute) for name in one.samples if name in here.flights
+    ]
 
 
 def time_out(here: World, pick: int) -> None:
@@ -88,19 +101,27 @@ def wake(here: World, pick: int) -> None:
 def trained(here: World, pick: int) -> None:
     """The trainer has done what it was asked for."""
     command = here.trainer.pop()
-    if isinstance(command, say.Recompute):
-        tell(here, "recomputed", say.Recomputed(command.version))
-    elif isinstance(command, say.Train):
-        here.updates += 1
-        tell(here, "consumed", say.Consumed(command.version))
-    else:
-        tell(here, "published", say.Published(command.version))
+    here.answers.append(command)
+    here.updates += isinstance(command, say.Train)
+    event = _answer(command)
+    tell(here, type(event).__name__.lower(), event)
+
+
+def _answer(command: Command) -> Event:
+    kinds = {say.Recompute: say.Recomputed, say.Train: say.Consumed, say.Publish: say.Published}
+    return kinds[type(command)](command.version)
 
 
 def trainer_fails(here: World, pick: int) -> None:
-    """The trainer raises."""
-    here.fails += 1
+    """The trainer raises, and does nothing until it is asked again."""
+    here.fails, here.resting = here.fails + 1, True
     tell(here, "trainer_fails", Failed(here.trainer[0], "RuntimeError: out of memory"))
+
+
+def abort_fails(here: World, pick: int) -> None:
+    """Who was to give an attempt up is not there."""
+    command = here.aborts.pop(pick % len(here.aborts))
+    tell(here, "abort_fails", Failed(command, "LookupError: no such generator"))
 
 
 def unwanted(here: World, pick: int) -> None:
@@ -114,16 +135,19 @@ def submit(here: World, pick: int) -> None:
 
 
 def late(here: World, pick: int) -> None:
-    """A message about an attempt that is over."""
-    name = here.over[pick % len(here.over)]
-    version = here.state.version
-    stale: list[Event] = [
-        say.Finished(*name, 9, version, version),
-        say.TokenChunk(*name, 1, version),
-        say.TimedOut(*name),
-        Failed(say.Dispatch(*name, 0, 0, version), "RuntimeError: cancelled"),
-    ]
-    tell(here, "late", stale[pick % 4])
+    """A message about an attempt that is over, or from a trainer that has failed, or is done."""
+    told = list[Event]()
+    if here.over:
+        name, version = here.over[pick % len(here.over)], here.state.version
+        told += [
+            say.Finished(*name, 9, version, version),
+            say.TokenChunk(*name, 1, version),
+            say.TimedOut(*name),
+            Failed(say.Dispatch(*name, 0, 0, version), "RuntimeError: cancelled"),
+        ]
+    told += [_answer(here.trainer[0])] * 5 if here.resting else []
+    told += [_answer(here.answers[pick % len(here.answers)])] if here.answers else []
+    tell(here, "late", told[pick % len(told)])
 
 
 TWICE = (say.Finished, say.Recomputed, say.Consumed, say.Published, say.TimedOut)
@@ -131,7 +155,7 @@ TWICE = (say.Finished, say.Recomputed, say.Consumed, say.Published, say.TimedOut
 
 def twice(here: World, pick: int) -> None:
     """A message that was told before."""
-    heard = [one.event for one in here.told]
+    heard = [one.event for one in here.told if one.move != "late"]  # what was told late may yet be told in time
     kinds = [kind for kind in TWICE if any(isinstance(event, kind) for event in heard)]
     if kinds:
         same = [event for event in heard if isinstance(event, kinds[pick % len(kinds)])]
@@ -144,7 +168,8 @@ def resume(here: World, pick: int) -> None:
         tell(here, "interrupt", Interrupted())
     here.state = through_text(here.state)
     here.over.extend(here.flights)
-    here.flights, here.due, here.trainer, here.fails, here.stop = {}, [], [], 0, ""
+    here.flights, here.due, here.trainer, here.aborts, here.fails, here.stop = {}, [], [], [], 0, ""
+    here.resting = False
     if pick % 3:
         here.workers = dict.fromkeys(range(1 + pick % 4), 1 + pick % 2)
         tell(here, "resume", say.Resumed(1 + pick % 4, 1 + pick % 2))
@@ -159,48 +184,56 @@ MOVES: Mapping[Move, int] = {  # how often each, where it is possible
     chunk: 6,
     wake: 6,
     fail: 2,
+    upset: 4,
     time_out: 1,
     garbage: 1,
     lose: 1,
     join: 1,
-    trainer_fails: 1,
+    trainer_fails: 4,
+    abort_fails: 1,
     unwanted: 1,
     submit: 1,
-    late: 2,
+    late: 3,
     twice: 2,
     resume: 1,
 }
 
 
-def possible(here: World) -> Iterator[Move]:
+def possible(here: World, weights: Mapping[Move, int] = MOVES) -> Iterator[Move]:
     """The moves that can be made now, each as often as its weight."""
     allowed: dict[Move, bool] = {
         **dict.fromkeys((finish, chunk, fail, time_out, garbage), bool(here.flights)),
-        trained: bool(here.trainer) and not _resting(here),
-        trainer_fails: bool(here.trainer) and not _resting(here) and here.fails < here.rules.retries,
+        trained: bool(here.trainer) and not here.resting,
+        trainer_fails: bool(here.trainer) and not here.resting and here.fails < here.rules.retries,
+        upset: bool(_recomputing(here)),
+        abort_fails: bool(here.aborts),
         wake: bool(here.due),
         lose: bool(here.workers),
         join: len(here.workers) < 5,
-        late: bool(here.over),
+        late: bool(here.over or here.resting or here.answers),
     }
-    for move, weight in MOVES.items():
+    for move, weight in weights.items():
         if allowed.get(move, True):
             yield from (move,) * weight
 
 
-def _resting(here: World) -> bool:
-    """Whether the trainer waits to do again what failed."""
-    return any(not isinstance(one.command, say.Dispatch) for one in here.due)
+def unwatched(here: World, told: Told) -> None:
+    """Nobody looks."""
 
 
-def play(subject: Scheduling, script: Script, watch: Callable[[World, Told], None] = lambda here, told: None) -> World:
+def play(
+    subject: Scheduling,
+    script: Script,
+    watch: Callable[[World, Told], None] = unwatched,
+    weights: Mapping[Move, int] = MOVES,
+) -> World:
     """The world after all the moves, or after `Stop`."""
     here = world(subject, script, watch)
     tell(here, "start", Started())
     for move in script.moves:
         if here.stop:
             break
-        moves = tuple(possible(here))
+        moves = tuple(possible(here, weights))
         moves[move // 64 % len(moves)](here, move % 64)
     return here
 
@@ -217,7 +250,7 @@ def fair(here: World, updates: int, patience: int = 2000) -> bool:
             tell(here, "submit", say.Submitted(here.rules.batch))
         elif here.due:
             wake(here, 0)
-        elif here.trainer:
+        elif here.trainer and not here.resting:
             trained(here, 0)
         elif here.flights:
             finish(here, 0)  # the first begun

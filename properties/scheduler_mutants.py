@@ -8,7 +8,8 @@ from attrs import evolve
 from ..core.machine import Command, Event, Failed, Interrupted, Machine, Started
 from ..runtime.scheduling import messages as say
 from ..runtime.scheduling.numbered import find, remove
-from ..runtime.scheduling.state import DROP, PACE, REQUEUE, Rules, Schedule, changed
+from ..runtime.scheduling.state import DROP, PACE, PUBLISH, REQUEUE, Rules, Schedule, changed
+from ..runtime.scheduling.updates import work
 from .scheduler_world import Scheduling
 
 Answer = tuple[Schedule, tuple[Command, ...]]
@@ -145,6 +146,36 @@ def _ignore_interrupt(step: Step, state: Schedule, event: Event) -> Answer:
     return (state, ()) if isinstance(event, Interrupted) else step(state, event)
 
 
+def _by_samples(step: Step, state: Schedule, event: Event) -> Answer:
+    about = isinstance(event, Failed | say.Due) and isinstance(event.command, say.Recompute)
+    if about and event.command.version == state.version and event.command != work(state):
+        return changed(state, ignored=state.ignored + 1), (say.Report("late", -1, ""),)
+    return step(state, event)
+
+
+def _old_failures(step: Step, state: Schedule, event: Event) -> Answer:
+    after, commands = step(state, event)
+    goes_on = state.begun and isinstance(event, Started | say.Resumed)
+    return (changed(after, failures=state.failures) if goes_on else after), commands
+
+
+def _no_abort_may_fail(step: Step, state: Schedule, event: Event) -> Answer:
+    if isinstance(event, Failed) and isinstance(event.command, say.Abort):
+        return state, ()
+    return step(state, event)
+
+
+def _believe_resting(step: Step, state: Schedule, event: Event) -> Answer:
+    answer = isinstance(event, say.Recomputed | say.Consumed | say.Published)
+    return step(changed(state, resting=False) if answer else state, event)
+
+
+def _any_answer(state: Schedule, event: Event) -> Event:
+    if not isinstance(event, say.Recomputed | say.Consumed | say.Published):
+        return event
+    return evolve(event, version=state.version + (state.phase == PUBLISH))
+
+
 def _batch_alone(state: Schedule, command: Command) -> tuple[Command, ...]:
     if not isinstance(command, say.Recompute):
         return (command,)
@@ -237,6 +268,9 @@ any_attempt = _hearing(_any_attempt)
 clips = _hearing(_clip)
 at_once = _saying(_at_once)
 gives_up_silently = _saying(_no_abort)
+by_samples = _stepping(_by_samples)
+old_failures = _stepping(_old_failures)
+no_abort_may_fail = _stepping(_no_abort_may_fail)
 batch_alone = _saying(_batch_alone)
 ignores_interrupt = _stepping(_ignore_interrupt)
 never_waits = _ruling(lambda rules, state: evolve(rules, stale=DROP if rules.stale == PACE else rules.stale))
@@ -249,4 +283,9 @@ MUTANTS: dict[str, Edit] = {
     "measures staleness after the version has risen": _ruling(
         lambda rules, state: evolve(rules, staleness=max(0, rules.staleness - 1))
     ),
+}
+
+FAULTS: dict[str, Edit] = {
+    "believes a trainer that has failed and was not asked again": _stepping(_believe_resting),
+    "takes any answer of the trainer for the present one": _hearing(_any_answer),
 }

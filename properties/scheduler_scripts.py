@@ -1,6 +1,6 @@
 """What laws of a scheduler share: drawn schedules, who looks at their steps, and what is read off a state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import evolve, frozen
@@ -11,7 +11,7 @@ from ..runtime.scheduling import messages as say
 from ..runtime.scheduling.numbered import entries
 from ..runtime.scheduling.state import IDLE, RECOMPUTE, THERE, Rules, Schedule
 from .law import Law, Mutant, Seen
-from .scheduler_moves import play
+from .scheduler_moves import MOVES, Move, play
 from .scheduler_mutants import Edit
 from .scheduler_world import Name, Scheduling, Script, Told, World
 
@@ -25,13 +25,14 @@ Watch = Callable[[World, Told], None]
 
 @frozen
 class Played:
-    """A law that looks at every step of a script; `watching` makes what looks."""
+    """A law that looks at every step of a script; `watching` makes what looks, `weights` are how often which move comes."""
 
     watching: Callable[[Script, Seen], Watch]
+    weights: Mapping[Move, int] = MOVES
 
     def __call__(self, subject: Scheduling, script: Script, seen: Seen) -> None:
         """Plays the script under the law's eyes."""
-        play(subject, script, self.watching(script, seen))
+        play(subject, script, self.watching(script, seen), self.weights)
 
 
 def scripts(**fixed: Any) -> SearchStrategy[Script]:

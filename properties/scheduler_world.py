@@ -67,8 +67,11 @@ class World:
     samples: dict[Name, Flight] = Factory(dict)  # attempts that ended with one
     prompts: dict[int, int] = Factory(dict)  # of groups
     due: list[say.RetryAfter] = Factory(list)
-    trainer: list[Command] = Factory(list)  # what it does now, one thing or none
+    trainer: list[Command] = Factory(list)  # what it was asked for last and has not done, one thing or none
+    resting: bool = False  # it has failed, and nobody has asked again
     fails: int = 0  # of that, in a row
+    answers: list[Command] = Factory(list)  # what it has done
+    aborts: list[say.Abort] = Factory(list)  # under way
     updates: int = 0
     told: list["Told"] = Factory(list)
     stop: str = ""
@@ -113,12 +116,19 @@ def _note(here: World, command: Command) -> None:
         here.prompts[command.group] = command.prompt
     elif isinstance(command, say.Abort):
         end(here, (command.group, command.seat, command.attempt))
+        here.aborts.append(command)
     elif isinstance(command, say.RetryAfter):
         here.due.append(command)
     elif isinstance(command, say.Recompute | say.Train | say.Publish):
-        here.trainer, here.fails = [command], here.fails if here.trainer == [command] else 0
+        again = [work_of(one) for one in here.trainer] == [work_of(command)]
+        here.trainer, here.resting, here.fails = [command], False, here.fails if again else 0
     elif isinstance(command, Stop):
         here.stop = command.reason
+
+
+def work_of(command: Command) -> tuple[type, int]:
+    """What the trainer is asked for: its samples may be others by the time it is asked again."""
+    return type(command), command.version
 
 
 def end(here: World, name: Name) -> None:

@@ -19,6 +19,6 @@ def scheduling_families() -> list[tuple[Suite, Subject, Edits]]:
     return [
         (staleness_laws(), own_aging(), staleness_mutants.MUTANTS),
         (scheduler_laws(), own_scheduling(), scheduler_mutants.MUTANTS),
-        (scheduler_fault_laws(), own_scheduling(), {}),
+        (scheduler_fault_laws(), own_scheduling(), scheduler_mutants.FAULTS),
         (numbered_laws(), own_filing(), {}),
     ]

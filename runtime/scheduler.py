@@ -6,8 +6,8 @@ It owns three bounds: how many samples are under way (`Rules.concurrency`), how 
 how old a sample may be when it is learned from, each of them, whatever its length. Groups are learned from whole or not at
 all. Versions rise one by one, when a new one is published and not before. What fails is tried again after a pause, twice as
 long each time; what is too old is dropped, requeued or waited for. Messages that come late, twice, or cannot be true change
-nothing but a count. The state has a JSON form (`runtime.values`), and events folded through the machine again give the same
-states.
+nothing but a count. What the trainer does is known by its kind and its version, since its samples may move meanwhile. The
+state has a JSON form (`runtime.values`), and events folded through the machine again give the same states.
 
 A step costs a few short tuples, whatever the number of samples; once for each version it looks at all that are live.
 """
@@ -36,7 +36,7 @@ from .scheduling.state import (
     with_workers,
 )
 from .scheduling.state import begin as begin
-from .scheduling.updates import consumed, published, recomputed, train_next, try_again, work
+from .scheduling.updates import PHASES, consumed, published, recomputed, task, train_next, try_again, under_way, work
 
 Handle = Callable[[Rules, Schedule, Any], Answer]
 
@@ -101,16 +101,13 @@ def _failed(rules: Rules, state: Schedule, event: Failed) -> Answer:
     command = event.command
     if isinstance(command, say.Dispatch) and place(state, command, RUNNING):
         return retry(rules, state, (command.group, command.seat), event.error, rest=True)
-    if isinstance(command, say.Recompute | say.Train | say.Publish) and _under_way(state, command):
+    if under_way(state, task(command)):
         return try_again(rules, state, command)
-    if isinstance(command, say.Dispatch | say.Recompute | say.Train | say.Publish):
+    if isinstance(command, say.Abort):  # nobody is left to give it up
+        return state, (say.Report("abort", command.group, event.error),)
+    if isinstance(command, say.Dispatch) or type(command) in PHASES:
         return ignored(state)[0], (say.Report("late", NOBODY, event.error),)
     return state, ()
-
-
-def _under_way(state: Schedule, command: Any) -> bool:
-    """Whether this is what the trainer is doing."""
-    return state.phase == PHASES[type(command)] and not state.resting and command == work(state)
 
 
 def _filtered(rules: Rules, state: Schedule, event: say.Filtered) -> Answer:
@@ -120,18 +117,15 @@ def _filtered(rules: Rules, state: Schedule, event: say.Filtered) -> Answer:
 
 
 def _recomputed(rules: Rules, state: Schedule, event: say.Recomputed) -> Answer:
-    right = (state.phase, state.version) == (RECOMPUTE, event.version)
-    return recomputed(state) if right else ignored(state)
+    return recomputed(state) if under_way(state, (RECOMPUTE, event.version)) else ignored(state)
 
 
 def _consumed(rules: Rules, state: Schedule, event: say.Consumed) -> Answer:
-    right = (state.phase, state.version) == (TRAIN, event.version)
-    return consumed(rules, state) if right else ignored(state)
+    return consumed(rules, state) if under_way(state, (TRAIN, event.version)) else ignored(state)
 
 
 def _published(rules: Rules, state: Schedule, event: say.Published) -> Answer:
-    right = (state.phase, state.version + 1) == (PUBLISH, event.version)
-    return (published(state), ()) if right else ignored(state)
+    return (published(state), ()) if under_way(state, (PUBLISH, event.version)) else ignored(state)
 
 
 def _joined(rules: Rules, state: Schedule, event: say.Joined) -> Answer:
@@ -161,9 +155,10 @@ def _due(rules: Rules, state: Schedule, event: say.Due) -> Answer:
     command = event.command
     if isinstance(command, say.Dispatch):
         return rested(state, command)
-    if not state.resting or type(command) not in PHASES or command != work(state):
+    awake = changed(state, resting=False)
+    if not (state.resting and under_way(awake, task(command))):
         return ignored(state)
-    return changed(state, resting=False), (command,)
+    return awake, (work(awake),)  # of the samples that are there now
 
 
 def _started(rules: Rules, state: Schedule, event: Started) -> Answer:
@@ -180,7 +175,6 @@ def _interrupted(rules: Rules, state: Schedule, event: Interrupted) -> Answer:
     return state, ()
 
 
-PHASES: Mapping[type[Any], str] = {say.Recompute: RECOMPUTE, say.Train: TRAIN, say.Publish: PUBLISH}
 HANDLES: Mapping[type[Any], Handle] = {
     Started: _started,
     Interrupted: _interrupted,

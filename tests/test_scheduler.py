@@ -163,6 +163,56 @@ def test_a_trainer_that_fails_is_asked_again_and_then_raises() -> None:
     assert told(rules, done(0), failed, Due(train), failed)[1] == []  # which a driver raises
 
 
+def test_a_trainer_is_asked_again_though_its_samples_have_moved() -> None:
+    """Sample 2 is being recomputed when that fails, and its generator too: the list is another one, the task the same."""
+    rules = Rules(batch=2, concurrency=9, staleness=2, updates=9, proximal="recompute")
+    at_one = (done(6, head=1, tail=1), done(7, head=1, tail=1))
+    chunks = (TokenChunk(2, 0, 0, 4, 0), TokenChunk(3, 0, 0, 4, 0))
+    events = (done(0), done(1), *chunks, Consumed(0), Published(1), *at_one)
+    asked = Recompute(1, ((2, 0, 0), (3, 0, 0)))
+    assert told(rules, *events, workers=6)[1][0] == asked
+    moved, failed = TimedOut(2, 0, 0), Failed(asked, "RuntimeError: out of memory")
+    for order in ((moved, failed), (failed, moved)):
+        pauses = [one for n in (1, 2) for one in told(rules, *events, *order[:n], workers=6)[1]]
+        assert RetryAfter(asked, 1.0) in pauses
+        assert told(rules, *events, *order, Due(asked), workers=6)[1] == [Recompute(1, ((3, 0, 0),))]
+
+
+def test_a_resumed_run_has_all_its_tries() -> None:
+    train = Train(0, ((0, 0, 0),), 0)
+    failed, rules = Failed(train, "RuntimeError: out of memory"), evolve(ONE, retries=1)
+    for again in (Started(), Resumed(2)):
+        state, said = told(rules, done(0), failed, again)
+        assert (said[0], state.failures) == (train, 0)
+        assert told(rules, done(0), failed, again, failed)[1] == [RetryAfter(train, 1.0)]
+
+
+def test_a_trainer_that_rests_is_not_believed() -> None:
+    train = Train(0, ((0, 0, 0),), 0)
+    failed = Failed(train, "RuntimeError: out of memory")
+    state, said = told(ONE, done(0), failed, Consumed(0))
+    assert (said, state.phase, state.ignored) == ([], "train", 1)
+    assert told(ONE, done(0), failed, Due(train), Consumed(0))[1] == [Publish(1)]
+
+
+def test_an_abort_that_fails_changes_nothing_and_ends_no_run() -> None:
+    failed = Failed(Abort(0, 0, 0, 0), "LookupError: no generator 0")
+    state, said = told(ONE, TimedOut(0, 0, 0), failed)
+    assert (state, said) == (told(ONE, TimedOut(0, 0, 0))[0], [Report("abort", 0, "LookupError: no generator 0")])
+
+    def gone(command: Abort) -> Iterable[Any]:
+        raise LookupError(f"no generator {command.worker}")
+
+    def late(command: Dispatch) -> Iterable[Any]:
+        name = (command.group, command.seat, command.attempt)
+        yield TimedOut(*name) if name == (0, 0, 0) else Finished(*name, 4, command.version, command.version)
+
+    rules = evolve(ONE, updates=3)
+    world = simulated({**handlers(), Dispatch: late, Abort: gone}, lambda number, command: 1.0)
+    *_, last = drive(scheduler(rules), begin(rules, prompts=9, workers=2), world)
+    assert (last.version, last.stopped) == (3, True)
+
+
 def test_a_publication_that_fails_makes_no_version() -> None:
     state, said = told(ONE, done(0), Consumed(0), Failed(Publish(1), "OSError: no route"))
     assert (state.version, said) == (0, [RetryAfter(Publish(1), 1.0)])

@@ -79,13 +79,13 @@ def rested(state: Schedule, command: say.Dispatch) -> Answer:
 
 
 def go_on(state: Schedule) -> Answer:
-    """Begins anew what was under way in a process that is no more, and what the trainer did."""
+    """Begins anew what was under way in a process that is no more, and what the trainer did, with all its tries."""
     idle, free, pending = state.workers, Line[int](), Line[tuple[int, int, int]]()
     for worker, found in entries(state.workers):
         idle = put(idle, worker, changed(found, busy=()))
         for _ in range(found.slots):
             free = push(free, worker)
-    state = changed(state, workers=idle, free=free, stopped=False, resting=False)
+    state = changed(state, workers=idle, free=free, stopped=False, resting=False, failures=0)
     for number, group in entries(state.groups):
         for chair, seat in enumerate(group.seats):
             if seat.status != THERE:

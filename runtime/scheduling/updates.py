@@ -1,11 +1,37 @@
 """What the trainer does: recompute, train, publish, one after the other, and a new version at the end."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...core.machine import Command
 from . import ages
 from .messages import Name, Publish, Recompute, RetryAfter, Train
 from .numbered import entries, find, pop, remove
 from .seats import Answer, leave, pause
 from .state import IDLE, PUBLISH, RECOMPUTE, TRAIN, Group, Rules, Schedule, changed
+
+Task = tuple[str, int]  # what the trainer is to do: a phase, and the version that it is about
+PHASES: Mapping[type[Any], str] = {Recompute: RECOMPUTE, Train: TRAIN, Publish: PUBLISH}
+
+
+def task(command: Command) -> Task | tuple[()]:
+    """What a command asks the trainer for, `()` if it is not for the trainer.
+
+    Its samples are no part of it: while it is done, or waits to be done again, they may be given another attempt, or leave.
+
+    >>> task(Recompute(3, ((0, 0, 0),))), task(Publish(4)), task("Stop")
+    (('recompute', 3), ('publish', 4), ())
+    """
+    return (PHASES[type(command)], command.version) if type(command) in PHASES else ()
+
+
+def under_way(state: Schedule, one: Task | tuple[()]) -> bool:
+    """Whether this is what the trainer is doing; while it waits to do it again it does nothing.
+
+    >>> under_way(Schedule(version=3, phase=PUBLISH), (PUBLISH, 4)), under_way(Schedule(phase=TRAIN, resting=True), (TRAIN, 0))
+    (True, False)
+    """
+    return one == (state.phase, state.version + (state.phase == PUBLISH)) and not state.resting
 
 
 def train_next(rules: Rules, state: Schedule) -> Answer:
