@@ -1,0 +1,29 @@
+"""Segment-wise decoupled PPO under the names of a published interface: what AReaL's users know, over the pure parts here."""
+
+from .capacity import FilteredSamplesCapacityModifier as FilteredSamplesCapacityModifier
+from .capacity import StalenessManager as StalenessManager
+from .config import BaseExperimentConfig as BaseExperimentConfig
+from .config import InferenceEngineConfig as InferenceEngineConfig
+from .config import PPOActorConfig as PPOActorConfig
+from .config import load_expr_config as load_expr_config
+from .containers import LocalRolloutCache as LocalRolloutCache
+from .containers import LocalRolloutQueue as LocalRolloutQueue
+from .executor import WorkflowExecutor as WorkflowExecutor
+from .factories import create_filtered_capacity_modifier as create_filtered_capacity_modifier
+from .factories import create_proximal_recomputer as create_proximal_recomputer
+from .factories import create_staleness_manager as create_staleness_manager
+from .factories import create_staleness_strategy as create_staleness_strategy
+from .factories import create_workflow_executor as create_workflow_executor
+from .factories import register_capacity_modifiers as register_capacity_modifiers
+from .interfaces import Account as Account
+from .interfaces import CapacityModifier as CapacityModifier
+from .interfaces import InferenceEngine as InferenceEngine
+from .interfaces import RolloutCache as RolloutCache
+from .interfaces import RolloutQueue as RolloutQueue
+from .interfaces import RolloutStat as RolloutStat
+from .loss import create_actor_loss as create_actor_loss
+from .recomputer import ProximalRecomputer as ProximalRecomputer
+from .rollouts import RolloutError as RolloutError
+from .strategies import SegmentWisePPOStrategy as SegmentWisePPOStrategy
+from .strategies import StalenessControlStrategy as StalenessControlStrategy
+from .strategies import StandardPPOStrategy as StandardPPOStrategy

@@ -1,0 +1,131 @@
+"""What a sample says of its tokens. A TensorDict has columns over all tokens of its sequences, prompts included:
+
+    input_ids             int [*, L]
+    loss_mask             bool or number [*, L]   which tokens were sampled
+    versions              int [*, L]              of the weights that sampled each; below 0 for none
+    proximal_logprobs_t   float [*, L]            the log-probs when they were sampled, at first
+    attention_mask        bool or number [*, L]   which are there at all; without it, all are
+    _recompute_version    int [*]                 the version that last recomputed proximal log-probs; without it, none did
+
+A dict has lists, those about the N tokens that were sampled as long as these are: input_ids (prompt and all), output_version,
+proximal_logprobs_t, and _recompute_version, a number.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from attrs import frozen
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from ....core.errors import StructureError, message
+from ....core.transcript import ABSENT
+from .interfaces import Sample
+
+MARK = "_recompute_version"
+PROXIMAL = "proximal_logprobs_t"
+
+
+@frozen
+class Made:
+    """Which weights made a sample: all its tokens in one row."""
+
+    version: Tensor  # int [N]
+    mask: Tensor  # bool [N]  which of them were sampled
+    recomputed: Tensor  # int []  the version that recomputed proximal log-probs, or ABSENT
+
+
+def is_sample(value: Any) -> bool:
+    """Whether this can be a sample at all.
+
+    >>> is_sample({"input_ids": [1]}), is_sample([1])
+    (True, False)
+    """
+    return isinstance(value, TensorDictBase | Mapping)
+
+
+def made(sample: Sample) -> Made:
+    """The versions of a sample's tokens. Raises: StructureError where they are missing or cannot be versions.
+
+    >>> made({"output_version": [4, 5]}).version
+    tensor([4, 5])
+    """
+    mark = sample.get(MARK, None)
+    if not isinstance(sample, TensorDictBase):
+        version = torch.tensor(_list(sample, "output_version"), dtype=torch.int64)
+        return Made(version, torch.ones(len(version), dtype=torch.bool), _mark(mark))
+    version, mask = column(sample, "versions"), column(sample, "loss_mask")
+    if version.shape != mask.shape or version.is_floating_point() or not version.ndim:
+        got, wanted = f"{list(version.shape)} {version.dtype}", f"{list(mask.shape)}, integers"
+        raise StructureError(message("sample: versions", got=got, wanted=wanted, remedy="one for each token"))
+    return Made(version.reshape(-1).to(torch.int64), mask.reshape(-1).bool(), _mark(mark))
+
+
+def column(sample: TensorDictBase, name: str) -> Tensor:
+    """A tensor of the sample. Raises: StructureError where there is none.
+
+    >>> from tensordict import TensorDict
+    >>> column(TensorDict({"versions": torch.tensor([0])}), "versions")
+    tensor([0])
+    """
+    found = sample.get(name, None)
+    if not isinstance(found, Tensor):
+        got, wanted = f"among {sorted(map(str, sample.keys()))}", f"{name}, a tensor"
+        raise StructureError(message("sample", got=got, wanted=wanted, remedy="let the workflow set it"))
+    return found
+
+
+def finite_numbers(values: Any, count: int) -> list[float]:
+    """The values as numbers. Raises: StructureError unless there are that many, all finite.
+
+    >>> finite_numbers((0.5, -1), 2)
+    [0.5, -1]
+    """
+    listed = list(values) if isinstance(values, Sequence) else values
+    right = isinstance(listed, list) and all(isinstance(one, int | float) and math.isfinite(one) for one in listed)
+    if not right or len(listed) != count:
+        got, wanted = repr(values)[:80], f"{count} finite numbers"
+        raise StructureError(
+            message("log-probs", got=got, wanted=wanted, remedy="score the tokens from start_index on")
+        )
+    found: list[float] = listed
+    return found
+
+
+def patched(old: Sequence[float], new: Sequence[float], version: Sequence[int], current: int) -> list[float]:
+    """The proximal log-probs with those replaced whose token is of the version before the current one.
+
+    >>> patched([0.9, 0.8, 0.7], [0.1, 0.2, 0.3], [0, 1, 2], 2)
+    [0.9, 0.2, 0.7]
+    """
+    rows = zip(old, new, version, strict=True)
+    return [fresh if token == current - 1 else before for before, fresh, token in rows]
+
+
+def _list(sample: Mapping[str, Any], name: str) -> list[Any]:
+    found = sample.get(name)
+    if not isinstance(found, Sequence) or not all(type(one) is int for one in found):
+        remedy = "one number for each token that was sampled"
+        raise StructureError(message(f"sample: {name}", got=repr(found)[:80], wanted="a list of ints", remedy=remedy))
+    return list(found)
+
+
+def _mark(mark: Any) -> Tensor:
+    """Any number is a version, 0 among them."""
+    return torch.as_tensor(ABSENT if mark is None else mark, dtype=torch.int64).max()
+
+
+def lists(sample: Mapping[str, Any]) -> tuple[list[int], list[int], list[float]]:
+    """Of a dict: its ids, its versions, its proximal log-probs. Raises: StructureError where they cannot be that.
+
+    >>> lists({"input_ids": [7, 8], "output_version": [0], "proximal_logprobs_t": [-0.5]})
+    ([7, 8], [0], [-0.5])
+    """
+    ids, version = _list(sample, "input_ids"), _list(sample, "output_version")
+    proximal = finite_numbers(sample.get(PROXIMAL), len(version))
+    if len(ids) < len(version):
+        got, wanted = f"{len(version)} long", f"at most {len(ids)}, as input_ids"
+        raise StructureError(message("sample: output_version", got=got, wanted=wanted, remedy="count sampled tokens"))
+    return ids, version, proximal

@@ -1,0 +1,92 @@
+"""Which samples are too old: the strategies of standard PPO and of segment-wise decoupled PPO, over `algorithms.staleness`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from ....algorithms.staleness import segment_wise
+from ....core.errors import PurestepError
+from .config import InferenceEngineConfig
+from .containers import everything, remove
+from .interfaces import RolloutCache, RolloutQueue, Sample
+from .samples import made
+
+
+def _unheard(count: int) -> None:
+    """For callers who do not want to know."""
+
+
+class StalenessControlStrategy(ABC):
+    """Decides which samples are too old and takes them out of queue and cache. Holds nothing but its configuration."""
+
+    def __init__(self, config: InferenceEngineConfig | None = None) -> None:
+        self.config = InferenceEngineConfig() if config is None else config
+
+    @abstractmethod
+    def is_sample_too_stale(self, td: Sample, current_ver: int, config: InferenceEngineConfig | None = None) -> bool:
+        """Whether a sample is too old for an update of the weights of this version."""
+
+    def should_filter_before_enqueue(self) -> bool:
+        """Whether samples are looked at when their rollout ends; those too old are rejected then, and count nowhere else."""
+        return False
+
+    def purge_stale_samples_from_queue(
+        self,
+        output_queue: RolloutQueue,
+        current_ver: int,
+        last_purged_ver: int,
+        config: InferenceEngineConfig | None = None,
+        on_dropped: Callable[[int], None] = _unheard,
+    ) -> int:
+        """Takes what is too old out of the queue if the version rose since the last time; the others stay in order.
+
+        Returns the version of the last purge, to be passed the next time; -1 at first, since 0 is a version. How many were
+        dropped is told once to `on_dropped`, if any were. Raises: RuntimeError where others filled the queue meanwhile.
+        """
+        if current_ver <= last_purged_ver:
+            return last_purged_ver
+        stale = [item for item in everything(output_queue) if self.is_sample_too_stale(item, current_ver, config)]
+        if stale:
+            remove(output_queue, stale, on_dropped)
+        return current_ver
+
+    def filter_stale_from_cache(
+        self, result_cache: RolloutCache, current_ver: int, config: InferenceEngineConfig | None = None
+    ) -> int:
+        """Takes what is too old out of the cache; how many that were."""
+        return result_cache.filter_inplace(lambda item: not self.is_sample_too_stale(item, current_ver, config))
+
+
+class StandardPPOStrategy(StalenessControlStrategy):
+    """Standard PPO: what is begun is bounded by the capacity, and nothing is too old afterwards."""
+
+    def is_sample_too_stale(self, td: Sample, current_ver: int, config: InferenceEngineConfig | None = None) -> bool:
+        """Never."""
+        del td, current_ver, config
+        return False
+
+
+class SegmentWisePPOStrategy(StalenessControlStrategy):
+    """Segment-wise decoupled PPO: samples of the version before are kept, older ones are not.
+
+    >>> strategy = SegmentWisePPOStrategy()
+    >>> [strategy.is_sample_too_stale({"output_version": [made]}, 5) for made in (5, 4, 3)]
+    [False, False, True]
+    """
+
+    def should_filter_before_enqueue(self) -> bool:
+        """Yes: a queue full of what nobody may learn from helps nobody."""
+        return True
+
+    def is_sample_too_stale(self, td: Sample, current_ver: int, config: InferenceEngineConfig | None = None) -> bool:
+        """`algorithms.staleness.segment_wise`, with `max_head_offpolicyness` as the bound of recomputed samples.
+
+        A sample that does not say which versions made it is kept, as is one without a token that was sampled.
+        """
+        try:
+            found = made(td)
+        except PurestepError:
+            return False
+        if not found.mask.any():
+            return False
+        bound = (config or self.config).max_head_offpolicyness
+        return bool(segment_wise(found.version, found.mask, found.recomputed, current_ver, bound=bound))
