@@ -26,7 +26,8 @@ from ..recipes.zorplex_report import BEFORE, evaluation, write_before
 from ..values import decode, encode
 from . import keeping
 from .keeping import TOTALS
-from .phase import Setting, run_phase
+from .phase import Setting
+from .running import run_phase
 
 WARM, SYNC, ASYNC = "warm", "sync", "async"
 

@@ -1,0 +1,183 @@
+"""From a folder to a phase at work: its newest checkpoint, generators, files, and the loop that drives its scheduler."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from attrs import asdict, evolve
+
+from ...algorithms.language import LanguageState
+from ...core.machine import Event
+from ..drive import Effects, Entry, Inbox, Session, Told, drive
+from ..effects import folder
+from ..effects.lines import Lines, lines
+from ..effects.weights import publishing
+from ..effects.workers import working
+from ..effects.workers_engines import Body, Engine, Hand, in_process, in_thread
+from ..effects.workers_engines import Inbox as Box
+from ..recipes.asynchronous import Asynchronous
+from ..recipes.zorplex import Zorplex
+from ..replay import to_lines
+from ..scheduler import Schedule, begin, scheduler
+from ..scheduling import messages as say
+from ..scheduling.state import KEEP, RECOMPUTE, Rules, with_workers
+from ..values import line
+from . import keeping
+from .crew import Hands, crew
+from .generating import Spec, generate, refusing
+from .keeping import EVENTS, LEDGER, TIMELINE, TOTALS, Kept, Standing
+from .learning import learning_of, segment_wise
+from .metering import metering
+from .phase import Phase, Setting
+from .prompts import remembered
+
+ENGINES = {"process": in_process, "thread": in_thread}
+
+
+def rules_of(arguments: Zorplex) -> Rules:
+    """What the scheduler of a phase keeps to.
+
+    >>> rules_of(Zorplex()).batch, rules_of(Zorplex()).group
+    (128, 8)
+    """
+    tasks, given = arguments.tasks, arguments.asynchronous
+    return Rules(
+        batch=tasks.groups * tasks.samples,
+        concurrency=max(1, arguments.generators()) * given.generator_slots,
+        staleness=given.staleness,
+        updates=tasks.steps,
+        group=tasks.samples,
+        stale=given.stale,
+        proximal=RECOMPUTE if segment_wise(arguments) else KEEP,
+    )
+
+
+def placed(given: Asynchronous) -> Engine:
+    """The engine of a phase's generators, each on its device."""
+    start, devices = ENGINES[given.generator_engine], given.named_devices()
+
+    def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Box) -> Hand:
+        (spec,) = arguments
+        return start(number, body, (evolve(spec, device=devices[number % len(devices)]),), inbox)
+
+    return engine
+
+
+def run_phase(setting: Setting, begun: LanguageState) -> Schedule:
+    """Runs a phase to its end or to Ctrl-C; gives the last state of its scheduler.
+
+    `begun` is the learner's state at version 0. Raises: CheckpointError, WorkersError, NonFiniteError.
+    """
+    standing, given = _standing(setting, begun), setting.arguments.asynchronous
+    told: deque[Event] = deque()
+    with _at_work(setting, standing, told) as (phase, effects, log):
+        rules, groups = rules_of(setting.arguments), setting.arguments.tasks.groups
+        first = with_workers(standing.kept.schedule, setting.arguments.generators(), given.generator_slots)
+        saved, state = (first.version if standing.kept.sessions else -1), first
+        for now in drive(scheduler(rules), first, effects):
+            state = now
+            phase.meter.wasted = state.tokens_wasted
+            if state.version > saved:
+                phase.save(state, log.sync())
+                saved = state.version
+            if state.fresh + len(state.again) < groups and not state.stopped:
+                told.append(say.Submitted(groups))
+        if state.version >= rules.updates:
+            folder.write_json(setting.folder / TOTALS, totals(setting.arguments, state, phase))
+    return state
+
+
+def _standing(setting: Setting, begun: LanguageState) -> Standing:
+    """Where the phase stands."""
+    where = keeping.newest(setting.folder)
+    if not isinstance(where, tuple):
+        return keeping.load(where, setting.arguments, begun)
+    given = setting.arguments.asynchronous
+    rules, number = rules_of(setting.arguments), setting.arguments.generators()
+    schedule = begin(rules, prompts=setting.arguments.tasks.groups, workers=number, slots=given.generator_slots)
+    return Standing(kept=Kept(schedule=schedule), learner=begun, past={}, samples={})
+
+
+@contextmanager
+def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterator[tuple[Phase, Effects, Lines]]:
+    """Generators at work, and all that a phase writes to."""
+    arguments, given, kept = setting.arguments, setting.arguments.asynchronous, standing.kept
+    version, home, number = kept.schedule.version, setting.folder, arguments.generators()
+    learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past))
+    with ExitStack() as stack:
+        publisher = stack.enter_context(publishing(learning.whole()))
+        publisher.publish(version, learning.whole())
+        log = stack.enter_context(lines(home / EVENTS, kept.events))
+        session = {"session": kept.sessions + 1, "version": version, "generators": number}
+        log.write(line({**session, "slots": given.generator_slots}) + "\n")
+        phase = Phase(
+            setting=setting,
+            learning=learning,
+            publisher=publisher,
+            meter=stack.enter_context(metering(home, arguments, version)),
+            ledger=stack.enter_context(lines(home / LEDGER, version)),
+            timeline=stack.enter_context(lines(home / TIMELINE, kept.spans)),
+            kept=evolve(kept, sessions=kept.sessions + 1),
+            samples=dict(standing.samples),
+            states={version: (standing.learner, dict(standing.past))},
+        )
+        spec = Spec(arguments=arguments, tokenizer=setting.tokenizer, weights=publisher.path, device="cpu")
+        workers = stack.enter_context(
+            working(
+                generate,
+                (spec,),
+                size=number,
+                patience=given.patience,
+                engine=placed(given),
+                refuse=refusing(arguments, setting.parts),
+            )
+        )
+        hands = Hands(
+            workers=workers,
+            count=number,
+            slots=given.generator_slots,
+            request=remembered(arguments, learning.key),
+            trainer={say.Recompute: phase.recompute, say.Train: phase.train, say.Publish: phase.publish},
+            arrived=phase.arrived,
+            span=phase.span,
+            failures=phase.failed,
+            lost=phase.lost,
+            notice=setting.notice,
+        )
+        yield phase, logged(crew(hands, told), log), log
+
+
+def logged(effects: Effects, log: Lines) -> Effects:
+    """The same effects; what the machine is told is written down first."""
+
+    def open_(inbox: Inbox) -> Session:
+        session = effects.open(inbox)
+
+        def follow() -> Entry:
+            entry = session.follow()
+            log.write(to_lines([evolve(entry, cause=None) if isinstance(entry, Told) else entry]))
+            return entry
+
+        return evolve(session, follow=follow)
+
+    return Effects(open_)
+
+
+def totals(arguments: Zorplex, state: Schedule, phase: Phase) -> dict[str, Any]:
+    """How a phase ended."""
+    names = ("version", "submitted", "accepted", "rejected", "filtered", "consumed", "queued", "cached", "running")
+    names = (*names, "waiting", "ignored", "tokens_used", "tokens_wasted")
+    kept = phase.kept
+    return {
+        **{name: getattr(state, name) for name in names},
+        "seconds": phase.now(),
+        "sessions": kept.sessions,
+        "lost_generators": kept.lost,
+        "tool_failures": kept.tool_failures,
+        "generators": arguments.generators(),
+        "batch": rules_of(arguments).batch,
+        "group": arguments.tasks.samples,
+        "staleness": arguments.asynchronous.staleness,
+        "settings": asdict(arguments.asynchronous),
+    }
