@@ -15,20 +15,23 @@ def write(name: str, *, seconds: float, figures: Mapping[str, object]) -> Path:
 
     `modified` says whether tracked files other than results differ from the commit. `figures` is anything that JSON can hold.
     """
-    changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
-    row = {
-        "name": name,
-        "commit": git("rev-parse", "HEAD"),
-        "modified": bool(changes),
-        "command": command(name, sys.argv[1:]),
-        "seconds": round(seconds, 1),
-        "figures": dict(figures),
-    }
+    row = {"name": name, **origin(name, seconds), "figures": dict(figures)}
     text = json.dumps(row, indent=1, allow_nan=False) + "\n"
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(text)
     return path
+
+
+def origin(name: str, seconds: float) -> dict[str, object]:
+    """Where figures come from: commit, command and seconds. Part of a file that is written in parts has them of its own."""
+    changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+    return {
+        "commit": git("rev-parse", "HEAD"),
+        "modified": bool(changes),
+        "command": command(name, sys.argv[1:]),
+        "seconds": round(seconds, 1),
+    }
 
 
 def command(name: str, arguments: Sequence[str]) -> str:

@@ -181,6 +181,42 @@ def test_a_small_model_learns_to_use_the_tool_of_a_world_of_text() -> None:
     assert after > before + 0.3
 
 
+# --- in turns and at once, a notebook ---
+
+
+def test_the_notebook_is_one_and_says_how_to_run_it() -> None:
+    pytest.importorskip("marimo", reason="the extra notebook is not installed")
+    path = FOLDER / "async_zorplex.py"
+    said = subprocess.run(
+        [sys.executable, "-m", "marimo", "check", "--strict", str(path)], capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stdout + said.stderr
+    text = path.read_text()
+    assert "python examples/async_zorplex.py" in str(ast.get_docstring(ast.parse(text)))
+    assert text.count("mo.ui.slider(") == 2
+    assert text.endswith('if __name__ == "__main__":\n    app.run()\n')
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_as_a_script(tmp_path: Path) -> None:
+    """Two steps in turns and two at once, each from 16 attempts; in turns no sample is older than the weights."""
+    pytest.importorskip("marimo", reason="the extra notebook is not installed")
+    words = "--steps 2 --generators 1 --groups 4 --samples 4 --warm-steps 20 --demonstrations 64 --held-out 16"
+    command = [sys.executable, str(FOLDER / "async_zorplex.py"), *words.split()]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert said.returncode == 0, said.stderr[-2000:]
+    lines = said.stdout.splitlines()
+    assert [
+        sum(line.startswith(f"weights {name}, accuracy ") for line in lines) for name in ("before", "after async")
+    ] == [1, 1]
+    assert "sync: 32 of age 0" in lines
+    (at_once,) = (line for line in lines if line.startswith("async: "))
+    assert sum(int(part.split()[0]) for part in at_once.removeprefix("async: ").split(", ")) == 32
+    pictures = [tmp_path / line for line in lines if line.startswith("runs/") and line.endswith(".png")]
+    assert [path.name for path in pictures] == ["timeline.png", "staleness.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+
+
 # --- our losses in somebody else's trainer ---
 
 
