@@ -44,6 +44,7 @@ from .decode_laws import decode_laws as decode_laws
 from .decode_mutants import Slots as Slots
 from .decoupled_laws import decoupled_laws as decoupled_laws
 from .decoupled_mutants import Anchoring as Anchoring
+from .decoupled_update_laws import decoupled_update_laws as decoupled_update_laws
 from .demonstration_laws import demonstration_laws as demonstration_laws
 from .demonstration_mutants import Showing as Showing
 from .derive_laws import derive_laws as derive_laws
@@ -62,6 +63,8 @@ from .kernel_laws import kernel_laws as kernel_laws
 from .kl_laws import kl_laws as kl_laws
 from .knowledge_laws import knowledge_laws as knowledge_laws
 from .knowledge_laws import matching_laws as matching_laws
+from .lagging_laws import lagging_laws as lagging_laws
+from .lagging_laws import own_lagging as own_lagging
 from .law import Broken as Broken
 from .law import Law as Law
 from .law import Mutant as Mutant

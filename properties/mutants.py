@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ..algorithms.a2c import a2c
 from ..algorithms.advantages import gae
 from ..algorithms.algorithm import Algorithm
+from ..algorithms.decoupled_ppo import decoupled_ppo
 from ..algorithms.kl import k2, k3
 from ..algorithms.link_prediction import link_prediction_loss
 from ..algorithms.policy_losses import ppo_clip
@@ -39,11 +40,13 @@ from . import (
     canonical_mutants,
     checkpoint_mutants,
     corrupt_mutants,
+    decoupled_update_mutants,
     derive_mutants,
     estimator_mutants,
     game_mutants,
     kl_mutants,
     knowledge_mutants,
+    lagging_mutants,
     link_prediction_mutants,
     loss_mutants,
     recycle_mutants,
@@ -60,6 +63,7 @@ from .categorical_laws import categorical_laws
 from .checkpoint_laws import checkpoint_laws, own_store
 from .corrupt_laws import corrupt_laws
 from .corruptions_laws import corruptions_laws
+from .decoupled_update_laws import decoupled_update_laws
 from .derive_laws import derive_laws
 from .env_laws import env_laws
 from .estimator_laws import estimator_laws
@@ -69,6 +73,7 @@ from .gradient_laws import gradient_laws
 from .kernel_laws import kernel_laws
 from .kl_laws import kl_laws
 from .knowledge_laws import knowledge_laws, matching_laws
+from .lagging_laws import lagging_laws, own_lagging
 from .language_families import language_families
 from .law import Mutant, Subject, Suite
 from .link_prediction_laws import link_prediction_laws
@@ -221,6 +226,8 @@ def _learners() -> list[Family]:
         Family(module_laws(dyadic((2, 3))), (module, functional(module))),
         Family(update_laws(), _learner),
         Family(order_laws(), order, _edits(update_mutants.ORDERS)),
+        Family(decoupled_update_laws(), decoupled_ppo, _edits(decoupled_update_mutants.MUTANTS)),
+        Family(lagging_laws(), own_lagging, _edits(lagging_mutants.MUTANTS)),
         Family(probe_laws(gamma=0.5), _prober, night=True),
     ]
 

@@ -10,11 +10,12 @@ from torch import Tensor
 from ..algorithms.algorithm import Algorithm, Metrics, TrainState
 from ..core import keys
 from ..core.env import Env, auto_reset, batched
+from ..core.errors import ChoiceError, message
 from ..core.keys import Key
 from ..core.policy import ActorCritic
-from ..core.record import record, tensor
+from ..core.record import record, stack, take, tensor
 from ..core.scan import scan
-from ..core.tree import all_finite
+from ..core.tree import all_finite, tree_map
 from .episodes import Episodes, follow, none_yet
 from .normalizer import Normalizer, identity
 from .rollout import Worlds, begin, rollout
@@ -33,6 +34,7 @@ class RunState:
     normalizer: Any  # the normaliser's statistics, () when there is none
     key: Key = tensor("* 2", "key")
     env_steps: Tensor = tensor("*", "int")  # steps in the worlds so far
+    past: Any = ()  # [K, ...] params of the last K versions before the learner's, oldest first; () where K is 0
 
 
 @frozen
@@ -55,14 +57,19 @@ def trainer(
     normalizer: Normalizer | None = None,
     reset: str = "pooled",
     unroll: int = 1,
+    staleness: int = 0,
 ) -> Trainer:
     """Trains `algorithm` on `envs` copies of `env`, a single world that does not reset itself, `horizon` steps at a time.
 
     Metrics are those of the algorithm and: episodes (finished in the iteration), return_sum and length_sum over them, and
     finite, 1 where parameters and rewards are. `reset` is the mode of `auto_reset`, or "own" for an env that begins a new
-    episode by itself; `unroll` is that of `rollout`.
-    Raises: what `validate` does of the env.
+    episode by itself; `unroll` is that of `rollout`. `staleness` lets worlds be played by the params of so many updates ago,
+    as generators that lag behind would; the first ones stand in for those before them.
+    Raises: what `validate` does of the env; ChoiceError.
     """
+    if staleness < 0:
+        remedy = "count updates from 0"
+        raise ChoiceError(message("trainer: staleness", got=staleness, wanted="0 or more", remedy=remedy))
     checked = validate(env)
     worlds_env = batched(checked if reset == "own" else auto_reset(checked, reset), envs)
     act = rollout(worlds_env, model, horizon, unroll=unroll)
@@ -70,20 +77,22 @@ def trainer(
 
     def init(key: Key) -> RunState:
         learner_key, worlds_key, key = keys.split(key, 3)
+        learner = algorithm.init(learner_key)
         return RunState(
-            learner=algorithm.init(learner_key),
+            learner=learner,
             worlds=begin(worlds_env, worlds_key),
             episodes=none_yet(envs, key.device),
             normalizer=scaling.init(env.observation_space, envs, key.device),
             key=key,
             env_steps=torch.zeros((), dtype=torch.int64, device=key.device),
+            past=stack([learner.params] * staleness) if staleness else (),
         )
 
     def iterate(state: RunState) -> tuple[RunState, Metrics]:
         act_key, update_key, key = keys.split(state.key, 3)
         # Statistics stand still while the policy acts, so that behaviour log-probs are those of what the update sees.
         worlds, raw = act(
-            state.learner.params,
+            take(state.past, 0) if staleness else state.learner.params,
             state.worlds,
             act_key,
             lambda observation: scaling.observe(state.normalizer, observation),
@@ -98,6 +107,7 @@ def trainer(
             normalizer=scaling.update(state.normalizer, raw),
             key=key,
             env_steps=state.env_steps + horizon * envs,
+            past=tree_map(_shifted, state.past, state.learner.params) if staleness else (),
         )
         return after, {
             **metrics,
@@ -106,6 +116,10 @@ def trainer(
         }
 
     return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=(*algorithm.metrics, *COUNTS))
+
+
+def _shifted(past: Tensor, newest: Tensor) -> Tensor:
+    return torch.cat([past[1:], newest[None]])
 
 
 def train(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunState, Metrics]]:

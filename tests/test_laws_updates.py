@@ -8,11 +8,22 @@ import pytest
 
 from purestep.algorithms.a2c import a2c
 from purestep.algorithms.algorithm import Algorithm
+from purestep.algorithms.decoupled_ppo import decoupled_ppo, lagging
 from purestep.algorithms.ppo import order, ppo
 from purestep.algorithms.reinforce import reinforce
 from purestep.core.optim import adam, sgd
 from purestep.core.policy import ActorCritic
-from purestep.properties import check, named_profile, order_laws, probe_laws, update_laws, verify
+from purestep.properties import (
+    check,
+    decoupled_update_laws,
+    lagging_laws,
+    named_profile,
+    order_laws,
+    own_lagging,
+    probe_laws,
+    update_laws,
+    verify,
+)
 from purestep.properties.crash import CrashingFiles
 from purestep.properties.update_laws import Factory
 from purestep.runtime.effects import checkpoint
@@ -45,6 +56,18 @@ def learns_by_reinforce(model: ActorCritic) -> Algorithm:
     return reinforce(model, sgd(0.05))
 
 
+def learns_decoupled(model: ActorCritic) -> Algorithm:
+    """PPO near recomputed log-probs; what played need not be the policy."""
+    return decoupled_ppo(model, sgd(0.05), entropy_coefficient=0.0, minibatches=1, epochs=2, advantages="none")
+
+
+def learns_interpolated(model: ActorCritic) -> Algorithm:
+    """PPO near interpolated log-probs, as after three updates."""
+    return lagging(
+        decoupled_ppo(model, adam(0.01), proximal="interpolated", entropy_coefficient=0.0, minibatches=2, epochs=2), 3
+    )
+
+
 NOISY = {"ascent": "minibatches are samples: a step may go down"}
 COMPILED = {"compiled_is_eager": "PPO stands for all: compiling is the costly part"}
 
@@ -52,6 +75,10 @@ test_ppo = check(update_laws(), learns_by_ppo)
 test_ppo_minibatches = pytest.mark.slow(check(update_laws(), learns_by_minibatches, skip=NOISY | COMPILED))
 test_a2c = check(update_laws(), learns_by_a2c, skip=COMPILED)
 test_reinforce = pytest.mark.slow(check(update_laws(), learns_by_reinforce, skip=COMPILED))
+test_decoupled_ppo = check(decoupled_update_laws(), decoupled_ppo)
+test_decoupled_learner = pytest.mark.slow(check(update_laws(), learns_decoupled, skip=COMPILED))
+test_interpolated_learner = pytest.mark.slow(check(update_laws(), learns_interpolated, skip=NOISY | COMPILED))
+test_lagging = check(lagging_laws(), own_lagging)
 test_order = check(order_laws(), order)
 
 
@@ -65,13 +92,14 @@ def prober(name: str) -> Factory:
     """The learners, set up for a budget of some thousand steps."""
     return {
         "ppo": lambda model: ppo(model, adam(0.02), gamma=0.5, epochs=2, minibatches=2),
+        "decoupled_ppo": lambda model: decoupled_ppo(model, adam(0.02), gamma=0.5, epochs=2, minibatches=2),
         "a2c": lambda model: a2c(model, adam(0.02), gamma=0.5),
         "reinforce": lambda model: reinforce(model, adam(0.02), gamma=0.5),
     }[name]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ppo", "a2c", "reinforce"])
+@pytest.mark.parametrize("name", ["ppo", "decoupled_ppo", "a2c", "reinforce"])
 def test_probes(name: str) -> None:
     report = verify(probe_laws(gamma=0.5), prober(name), profile=named_profile("night"))
     assert report, str(report)

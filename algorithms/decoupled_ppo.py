@@ -1,0 +1,166 @@
+"""PPO on trajectories that older weights played: clipped around recent ones, weighed by how much likelier these act so.
+
+    L = mean(w max(-A r, -A min(max(r, 1 - low), 1 + high)) + ...),    r = p / q,    w = sg(q / b)
+
+p is the policy, b the one that played, q the proximal one, near which an update stays. PPO's own clip is around b: where b
+is several updates old, an update begins with ratios beyond the clip and moves back towards b instead of on from where it is.
+"""
+
+import math
+from typing import Any
+
+import torch
+from attrs import evolve
+from torch import Tensor
+
+from ..core.errors import StructureError, choose, message
+from ..core.keys import Key
+from ..core.optim import Optimizer
+from ..core.policy import ActorCritic
+from ..core.record import record, replace, tensor
+from ..core.steps import Trajectory
+from .algorithm import Algorithm, Metrics, TrainState
+from .decoupled import Weights, decoupled_clip, interpolated, interpolation
+from .hyperparameters import Number
+from .importance import effective_fraction, importance_weights
+from .ppo_passes import METRICS, Sample, Settings, learner, prepared
+
+FIGURES = ("weight", "effective_fraction")
+PROXIMAL = ("recomputed", "interpolated")
+
+
+@record
+class Versioned:
+    """A trajectory, and the version of the weights that chose each action."""
+
+    trajectory: Trajectory  # [T, B]
+    version: Tensor = tensor("*", "int")  # [T, B] updates that those weights had had
+
+
+def decoupled_ppo(
+    model: ActorCritic,
+    optimizer: Optimizer,
+    *,
+    proximal: str = "recomputed",
+    weights: Weights = importance_weights,
+    gamma: Number = 0.99,
+    lambda_: Number = 0.95,
+    clip: Number | tuple[Number, Number] = 0.2,
+    value_clip: Number = math.inf,
+    epochs: int = 4,
+    minibatches: int = 4,
+    value_coefficient: Number = 0.5,
+    entropy_coefficient: Number = 0.01,
+    advantages: str = "minibatch",
+    target_kl: Number = math.inf,
+) -> Algorithm:
+    """`ppo` whose clip is around a proximal policy; where nothing is stale, it is `ppo`.
+
+    `proximal` says where that policy's log-probs come from:
+    - "recomputed": a pass through the model before the update, under its params. Needs no versions.
+    - "interpolated": no pass, log q = (1 - a) log b + a sg(log p), a = (v - 1 - v_t) / (v - v_t), with v the updates done
+      and v_t the version that played. Trajectories come as `Versioned`; `lagging` makes them so. Weights at most one update
+      old give a = 0, which is `ppo` itself.
+    `weights` may bound w or leave rows out, `partial(truncated_weights, high=2.0)`; the mean is over all rows all the same.
+    Advantages and targets are GAE's under the newest values, as in `ppo`; their rewards are still those of b.
+
+    Metrics: those of `ppo`, with approximate_kl, clip_fraction and target_kl against q, then weight, the mean of w, and
+    effective_fraction, its effective sample size in parts of the rows.
+    Raises: ChoiceError; as `ppo`; StructureError for "interpolated" without versions.
+    Source: Hilton et al. 2021, arXiv:2110.00641; Fu et al. 2025, arXiv:2505.24298; interpolation: arXiv:2512.06547.
+
+    >>> from purestep.core import keys
+    >>> from purestep.core.optim import adam
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
+    >>> algorithm = decoupled_ppo(model, adam(2.5e-4), proximal="recomputed")
+    >>> algorithm.metrics[-2:], int(algorithm.init(keys.key(0)).step)
+    (('weight', 'effective_fraction'), 0)
+    """
+    choose("decoupled_ppo: proximal", proximal, dict.fromkeys(PROXIMAL))
+    numbers = Settings(
+        gamma=gamma,
+        lambda_=lambda_,
+        clip=clip,
+        value_clip=value_clip,
+        epochs=epochs,
+        minibatches=minibatches,
+        value_coefficient=value_coefficient,
+        entropy_coefficient=entropy_coefficient,
+        target_kl=target_kl,
+        advantages=advantages,
+    )
+    between = proximal == "interpolated"
+
+    def samples_of(params: Any, given: Trajectory | Versioned, step: Tensor) -> Sample:
+        trajectory = given.trajectory if isinstance(given, Versioned) else given
+        anchor = _share(given, step) if between else proximal_log_prob(model, params, trajectory)
+        return replace(prepared(model, params, trajectory, numbers), anchor=anchor.flatten(0, 1))
+
+    def surrogate(log_prob: Tensor, sample: Sample, advantage: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        behaviour, all_ = sample.behaviour_log_prob, torch.ones_like(log_prob, dtype=torch.bool)
+        near = interpolated(log_prob, behaviour, sample.anchor, all_) if between else sample.anchor
+        loss = decoupled_clip(log_prob, near, behaviour, advantage, all_, clip=clip, weights=weights)
+        weight = weights(near, behaviour, all_)
+        return loss, near, (weight.mean(), effective_fraction(weight, all_))
+
+    return learner(model, optimizer, numbers, surrogate, samples_of, (*METRICS, *FIGURES))
+
+
+def proximal_log_prob(model: ActorCritic, params: Any, trajectory: Trajectory) -> Tensor:
+    """log p(a) of what was done, under `params`: trajectory [T, B] -> [T, B], a constant.
+
+    >>> from purestep.core import keys
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> from purestep.core.tree import tree_map
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
+    >>> no, seen = torch.zeros(2, 1, dtype=torch.bool), torch.zeros(2, 1, 2)
+    >>> played = Trajectory(observation=seen, action=torch.zeros(2, 1, dtype=torch.int64), reward=torch.ones(2, 1),
+    ...                     terminated=no, truncated=no, next_observation=seen, behaviour_log_prob=torch.zeros(2, 1))
+    >>> proximal_log_prob(model, tree_map(torch.zeros_like, model.init(keys.key(0))), played).exp()
+    tensor([[0.5000],
+            [0.5000]])
+    """
+    distribution, _, _ = model.apply(params, trajectory.observation, ())
+    return distribution.log_prob(trajectory.action).detach()
+
+
+def lagging(algorithm: Algorithm, staleness: int) -> Algorithm:
+    """`algorithm`, told that its trajectories were played by the weights of so many updates ago, or the first there were.
+
+    v_t = max(v - staleness, 0)
+
+    It goes with a trainer of that `staleness`.
+
+    >>> told = []
+    >>> def update(state, given, key):
+    ...     told.append(given.version.tolist())
+    ...     return state, {}
+    >>> algorithm = lagging(Algorithm(init=lambda key: (), update=update, metrics=()), 2)
+    >>> for step in (1, 5):
+    ...     state = TrainState(params=(), optimizer=(), step=torch.tensor(step))
+    ...     played = Trajectory(**dict.fromkeys(("observation", "action", "reward", "terminated", "truncated",
+    ...                                          "next_observation", "behaviour_log_prob"), torch.zeros(2, 1)))
+    ...     _ = algorithm.update(state, played, torch.zeros(2))
+    >>> told
+    [[[0], [0]], [[3], [3]]]
+    """
+
+    def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
+        played = (state.step - staleness).clamp(min=0)
+        version = played.expand(trajectory.reward.shape)
+        return algorithm.update(state, Versioned(trajectory=trajectory, version=version), key)  # type: ignore[arg-type]
+
+    return evolve(algorithm, update=update)
+
+
+def _share(given: Trajectory | Versioned, step: Tensor) -> Tensor:
+    """How far between the policy that played and the newest the proximal one lies: [T, B]."""
+    if not isinstance(given, Versioned):
+        remedy = 'wrap it as Versioned, or take proximal="recomputed"'
+        raise StructureError(
+            message("decoupled_ppo: trajectory", got="without versions", wanted="Versioned", remedy=remedy)
+        )
+    return interpolation(given.version, step)

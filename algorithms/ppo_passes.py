@@ -1,0 +1,240 @@
+"""What PPO and its relatives share: rows made of a trajectory, and passes over minibatches of them.
+
+A relative differs in its surrogate: which log-probs a ratio is taken against, and how a row's loss is weighed.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from ..core import keys
+from ..core.errors import ShapeError, choose, message
+from ..core.keys import Key
+from ..core.optim import Optimizer, apply_updates, global_norm
+from ..core.policy import ActorCritic
+from ..core.record import record, replace, select, take, tensor
+from ..core.scan import scan
+from ..core.steps import Trajectory
+from ..core.tree import tree_map
+from .advantages import gae
+from .algorithm import Algorithm, Metrics, TrainState
+from .hyperparameters import Number
+from .kl import k3
+from .value_losses import clipped, squared
+
+METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "clip_fraction", "gradient_norm", "applied")
+FIGURES = METRICS.index("gradient_norm")  # so many of them come from the loss
+
+
+@record
+class Sample:
+    """What the loss reads of a transition. Leading axes: a whole batch [N], or a minibatch."""
+
+    observation: Any  # [*, ...]
+    action: Tensor  # [*, ...]
+    behaviour_log_prob: Tensor = tensor("*", "float")
+    behaviour_value: Tensor = tensor("*", "float")  # V before the update
+    advantage: Tensor = tensor("*", "float")
+    target: Tensor = tensor("*", "float")  # advantage + behaviour_value
+    anchor: Any = ()  # [*] what a surrogate other than PPO's own has to know of each row
+
+
+# (log_prob, sample, advantage) -> its loss [*], the log-probs against which it clips [*], figures of its own []
+Surrogate = Callable[[Tensor, Sample, Tensor], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
+Prepare = Callable[[Any, Trajectory, Tensor], Sample]  # (params, trajectory [T, B], updates done) -> [T B]
+
+
+@frozen
+class Settings:
+    """The numbers of PPO and its relatives; `ppo` says what they mean."""
+
+    gamma: Number
+    lambda_: Number
+    clip: Number | tuple[Number, Number]
+    value_clip: Number
+    epochs: int
+    minibatches: int
+    value_coefficient: Number
+    entropy_coefficient: Number
+    target_kl: Number
+    advantages: str
+
+    def __attrs_post_init__(self) -> None:
+        choose("ppo: advantages", self.advantages, dict.fromkeys(("minibatch", "batch", "none")))
+
+
+def normalized(advantage: Tensor) -> Tensor:
+    """(A - mean) / (std + 1e-8) over all entries; std with divisor N, so that one entry gives 0: [*].
+
+    >>> normalized(torch.tensor([1.0, 3.0]))
+    tensor([-1.,  1.])
+    """
+    centred = advantage - advantage.mean()
+    return centred / (centred.square().mean().sqrt() + 1e-8)
+
+
+def learner(
+    model: ActorCritic,
+    optimizer: Optimizer,
+    numbers: Settings,
+    surrogate: Surrogate,
+    samples_of: Prepare,
+    metrics: tuple[str, ...],
+) -> Algorithm:
+    """PPO's passes over minibatches, whatever the surrogate of its policy.
+
+    `metrics` are METRICS, where the divergence and the fraction clipped are against the surrogate's own log-probs, and then
+    the names of its figures.
+
+    >>> from purestep.core.optim import sgd
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> from .policy_losses import policy_gradient
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
+    >>> numbers = Settings(0.99, 0.95, 0.2, math.inf, 1, 1, 0.5, 0.0, math.inf, "none")
+    >>> plain = lambda log_prob, sample, advantage: (policy_gradient(log_prob, advantage), log_prob.detach(), ())
+    >>> samples_of = lambda params, trajectory, step: prepared(model, params, trajectory, numbers)
+    >>> int(learner(model, sgd(0.1), numbers, plain, samples_of, METRICS).init(keys.key(0)).step)
+    0
+    """
+    minibatch = _minibatch_update(model, optimizer, numbers, surrogate)
+
+    def init(key: Key) -> TrainState:
+        params = model.init(key)
+        step = torch.zeros((), dtype=torch.int64, device=key.device)
+        return TrainState(params=params, optimizer=optimizer.init(params), step=step)
+
+    def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
+        samples = samples_of(state.params, trajectory, state.step)
+        rows = order(key, samples.advantage.shape[0], epochs=numbers.epochs, minibatches=numbers.minibatches)
+        applies = torch.ones_like(state.step, dtype=torch.bool)
+        carry = (state.params, state.optimizer, applies)
+        # Numbers are shuffled at once, each read once; observations, which may be large, for each minibatch as it comes.
+        shuffled = take(replace(samples, observation=()), rows)
+        (params, optimizer_state, _), figures = scan(
+            lambda c, x: minibatch(c, replace(x[1], observation=take(samples.observation, x[0]))),
+            carry,
+            (rows, shuffled),
+            output=samples.advantage,
+        )
+        after = TrainState(params=params, optimizer=optimizer_state, step=state.step + 1)
+        return after, dict(zip(metrics, figures.mean(0).unbind(), strict=True))
+
+    return Algorithm(init=init, update=update, metrics=metrics)
+
+
+def prepared(model: ActorCritic, params: Any, trajectory: Trajectory, numbers: Settings) -> Sample:
+    """`prepare` by the numbers of a learner: [T, B] -> Sample [T B].
+
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
+    >>> numbers = Settings(0.5, 1.0, 0.2, math.inf, 1, 1, 0.5, 0.0, math.inf, "batch")
+    >>> no, seen = torch.zeros(2, 1, dtype=torch.bool), torch.zeros(2, 1, 2)
+    >>> played = Trajectory(observation=seen, action=torch.zeros(2, 1, dtype=torch.int64), reward=torch.ones(2, 1),
+    ...                     terminated=no, truncated=no, next_observation=seen, behaviour_log_prob=torch.zeros(2, 1))
+    >>> prepared(model, model.init(keys.key(0)), played, numbers).advantage
+    tensor([ 1., -1.])
+    """
+    whole = numbers.advantages == "batch"
+    return prepare(model, params, trajectory, gamma=numbers.gamma, lambda_=numbers.lambda_, normalize=whole)
+
+
+def prepare(
+    model: ActorCritic, params: Any, trajectory: Trajectory, *, gamma: Number, lambda_: Number, normalize: bool = False
+) -> Sample:
+    """The rows an update learns from, time and batch joined: trajectory [T, B] -> Sample [T B].
+
+    Values are those of `params`, in one call for observation and one for next_observation.
+
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
+    >>> no, seen = torch.zeros(3, 1, dtype=torch.bool), torch.zeros(3, 1, 2)
+    >>> played = Trajectory(observation=seen, action=torch.zeros(3, 1, dtype=torch.int64), reward=torch.ones(3, 1),
+    ...                     terminated=no, truncated=no, next_observation=seen, behaviour_log_prob=torch.zeros(3, 1))
+    >>> prepare(model, model.init(keys.key(0)), played, gamma=0.5, lambda_=1.0).advantage
+    tensor([1.7500, 1.5000, 1.0000])
+    """
+    _, values, _ = model.apply(params, trajectory.observation, ())
+    _, next_values, _ = model.apply(params, trajectory.next_observation, ())
+    ends = trajectory.terminated, trajectory.truncated
+    advantage = gae(trajectory.reward, values, next_values, *ends, gamma=gamma, lambda_=lambda_)
+    samples = Sample(
+        observation=trajectory.observation,
+        action=trajectory.action,
+        behaviour_log_prob=trajectory.behaviour_log_prob,
+        behaviour_value=values,
+        advantage=normalized(advantage) if normalize else advantage,
+        target=values + advantage,
+    )
+    return tree_map(lambda leaf: leaf.flatten(0, 1), samples)
+
+
+def order(key: Key, rows: int, *, epochs: int, minibatches: int) -> Tensor:
+    """Which rows each minibatch reads: `epochs` permutations, cut: int64 [epochs * minibatches, rows / minibatches].
+
+    Raises: ShapeError.
+
+    >>> sorted(order(keys.key(0), 4, epochs=1, minibatches=2).flatten().tolist())
+    [0, 1, 2, 3]
+    """
+    if rows % minibatches:
+        remedy = "change the number of envs, steps or minibatches"
+        raise ShapeError(
+            message("ppo: rows", got=rows, wanted=f"a multiple of {minibatches} minibatches", remedy=remedy)
+        )
+    return keys.permutation(keys.split(key, epochs), rows).reshape(epochs * minibatches, rows // minibatches)
+
+
+def _objective(
+    model: ActorCritic, numbers: Settings, surrogate: Surrogate
+) -> Callable[[Any, Sample], tuple[Tensor, tuple[Tensor, ...]]]:
+    def loss(params: Any, sample: Sample) -> tuple[Tensor, tuple[Tensor, ...]]:
+        distribution, value, _ = model.apply(params, sample.observation, ())
+        log_prob = distribution.log_prob(sample.action)
+        advantage = normalized(sample.advantage) if numbers.advantages == "minibatch" else sample.advantage
+        policy_losses, anchor, own = surrogate(log_prob, sample, advantage)
+        policy_loss = policy_losses.mean()
+        if isinstance(numbers.value_clip, float) and math.isinf(numbers.value_clip):
+            value_loss = squared(value, sample.target).mean()
+        else:
+            value_loss = clipped(value, sample.behaviour_value, sample.target, clip=numbers.value_clip).mean()
+        entropy = distribution.entropy().mean()
+        total = policy_loss + numbers.value_coefficient * value_loss - numbers.entropy_coefficient * entropy
+        log_ratio = (log_prob - anchor).detach()
+        divergence = k3(anchor, log_prob).mean()
+        figures = policy_loss, value_loss, entropy, divergence, _outside(log_ratio, numbers.clip), *own
+        return total, tuple(figure.detach() for figure in figures)
+
+    return loss
+
+
+def _outside(log_ratio: Tensor, clip: Number | tuple[Number, Number]) -> Tensor:
+    low, high = clip if isinstance(clip, tuple) else (clip, clip)
+    ratio = torch.exp(log_ratio)
+    return ((ratio < 1 - low) | (ratio > 1 + high)).to(ratio.dtype).mean()
+
+
+def _minibatch_update(model: ActorCritic, optimizer: Optimizer, numbers: Settings, surrogate: Surrogate) -> Any:
+    gradient = torch.func.grad(_objective(model, numbers, surrogate), has_aux=True)
+    unlimited = isinstance(numbers.target_kl, float) and math.isinf(numbers.target_kl)
+
+    def step(carry: tuple[Any, Any, Tensor], sample: Sample) -> tuple[tuple[Any, Any, Tensor], Tensor]:
+        params, optimizer_state, applies = carry
+        gradients, figures = gradient(params, sample)
+        updates, new_state = optimizer.update(gradients, optimizer_state, params)
+        new_params = apply_updates(params, updates)
+        if not unlimited:
+            applies = applies & (figures[3] <= numbers.target_kl)
+            new_params = select(applies, new_params, params)
+            new_state = select(applies, new_state, optimizer_state)
+        common, own = figures[:FIGURES], figures[FIGURES:]
+        figures = (*common, global_norm(gradients), applies.to(figures[0].dtype), *own)
+        return (new_params, new_state, applies), torch.stack(figures)
+
+    return step
