@@ -53,6 +53,9 @@ def own_listing() -> Listing:
         step_correct=reasoning_tasks.step_correct,
         summed_up=reasoning_demonstrations.summed_up,
         show_reasoning=reasoning_demonstrations.show_reasoning,
+        show_summary=reasoning_demonstrations.show_summary,
+        aloud=reasoning_demonstrations.aloud,
+        list_rollout=reasoning_tasks.list_rollout,
     )
 
 

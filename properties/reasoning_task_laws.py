@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ..core import keys
+from ..core.language.attempt import Said
 from ..core.language.parsers import strict_answer
+from ..core.language.reasoning_state import REASONING, Ask, InferenceProblemState, Reply
 from ..core.language.reasoning_tasks import KINDS, Lists, ListTask
+from ..core.language.reasoning_templates import thought
 from . import reasoning_task_mutants as mutants
 from .compare import require, same
 from .law import Law, Mutant, Seen, Suite, always
@@ -55,7 +58,7 @@ def lessons() -> SearchStrategy[Lesson]:
 
 def reasoning_task_laws() -> Suite:
     """The laws of lists."""
-    laws = _told(), _drawn(), _finished(), _wrong(), _cut(), _carried(), _skill()
+    laws = _told(), _drawn(), _finished(), _wrong(), _cut(), _carried(), _skill(), _summing(), _aloud(), _paid()
     return Suite("reasoning_task_laws", laws)
 
 
@@ -199,3 +202,62 @@ def _skill() -> Law:
         "With skill 1 demonstrations are right, with skill 0 wrong, but for a lucky guess when nothing is left to do."
     )
     return _law("skill", claim, mutant, check, "no skill")
+
+
+def _summing() -> Law:
+    def check(listing: Listing, lesson: Lesson, seen: Seen) -> None:
+        task, count = lesson.task, lesson.seed % (len(lesson.numbers) + 1)
+        summary = listing.right_summary(task, count)
+        for key in keys.split(keys.key(lesson.seed), 4):
+            text = listing.show_reasoning(task, count, key, skill=0.5, numbers=lesson.step)
+            right = listing.summed_up(summary, text)
+            seen("reasoning that moved on", right != summary)
+            for skill, wanted in ((1.0, right), (0.0, summary)):
+                same(f"with skill {skill}", listing.show_summary(f" {summary}\n", text, key, skill=skill), wanted)
+        shown = {listing.show_summary("", "a1=1;", key, skill=0.5) for key in keys.split(keys.key(lesson.seed), 24)}
+        same("with skill 0.5, of 24 keys", shown, {"", "a 1"})
+
+    mutant = Mutant("sums up with full skill whatever it is told", mutants.sums_up_what_is_right)
+    claim = "With skill 1 what was reasoned is summed up, with skill 0 nothing of it, in between either, by the key."
+    return _law("skill_of_summaries", claim, mutant, check, "reasoning that moved on")
+
+
+def _aloud() -> Law:
+    def check(listing: Listing, lesson: Lesson, seen: Seen) -> None:
+        task, count = lesson.task, lesson.seed % (len(lesson.numbers) + 1)
+        summary = listing.right_summary(task, count)
+        for key in keys.split(keys.key(lesson.seed), 4):
+            text = listing.show_reasoning(task, count, key, skill=0.5, numbers=lesson.step)
+            said = listing.aloud(text)
+            seen("a step with items and an answer", ";" in text and "[" in text)
+            same("what is thought", thought(said), text.partition("[")[0].strip())
+            same("the answer", strict_answer(said), strict_answer(text))
+            right = listing.step_correct(task, summary, text, numbers=lesson.step)
+            same("whether it is right", listing.step_correct(task, summary, said, numbers=lesson.step), right)
+            same("its summary", listing.summed_up(summary, thought(said)), listing.summed_up(summary, text))
+
+    mutant = Mutant("ends what is thought behind the answer", mutants.thinks_the_answer)
+    claim = "Said aloud, a step has its items in what is thought and its answer behind it, and is worth the same."
+    return _law("aloud", claim, mutant, check, "a step with items and an answer")
+
+
+def _paid() -> Law:
+    def check(listing: Listing, lesson: Lesson, seen: Seen) -> None:
+        task, count = lesson.task, lesson.seed % (len(lesson.numbers) + 1)
+        summary = listing.right_summary(task, count)
+        state = InferenceProblemState(problem=listing.list_problem(task), curr_summary=summary)
+        asked = Ask(cycle_step=0, turn_type=REASONING, turn_number=1, prompt_text="Go on:")
+        right = listing.right_reasoning(task, count, numbers=lesson.step)
+        said = Said(ids=(1,), log_probs=(-0.5,), versions=(3,))
+        for text in (right, right.rpartition("; ")[0] + ";", "hm"):
+            paid = listing.list_rollout(state, asked, Reply(cycle_step=0, text=text, said=said), numbers=lesson.step)
+            (told,) = paid.training_texts
+            wanted = listing.step_correct(task, summary, text, numbers=lesson.step)
+            seen("a step that is short by one", text != right and ";" in text and not wanted)
+            same("the reward", told.reward, float(wanted))
+            same("the success", paid.success, wanted)
+            same("what is trained", (told.prompt_text, told.output_text, told.said), ("Go on:", text, said))
+
+    mutant = Mutant("pays a step as if it were to take one number", mutants.pays_every_text)
+    claim = "A step on a list makes one training text, which is paid 1 where the step is right and else 0."
+    return _law("paid_by_the_step", claim, mutant, check, "a step that is short by one")

@@ -8,7 +8,7 @@ from attrs import evolve, frozen
 from ..core.keys import Key
 from ..core.language.parsers import strict_answer
 from ..core.language.reasoning_demonstrations import summed_up
-from ..core.language.reasoning_state import Problem
+from ..core.language.reasoning_state import Ask, InferenceProblemState, Problem, Reply, RolloutResult
 from ..core.language.reasoning_tasks import Lists, ListTask
 
 
@@ -26,6 +26,9 @@ class Listing:
     step_correct: Callable[..., bool]
     summed_up: Callable[[str, str], str]
     show_reasoning: Callable[..., str]
+    show_summary: Callable[..., str]
+    aloud: Callable[[str], str]
+    list_rollout: Callable[..., RolloutResult]
 
 
 def always_longest(listing: Listing) -> Listing:
@@ -88,6 +91,29 @@ def shows_only_right(listing: Listing) -> Listing:
         return listing.show_reasoning(task, count, key, skill=1.0, numbers=numbers)
 
     return evolve(listing, show_reasoning=show_reasoning)
+
+
+def sums_up_what_is_right(listing: Listing) -> Listing:
+    """Sums up with full skill whatever it is told."""
+
+    def show_summary(summary: str, text: str, key: Key, *, skill: float) -> str:
+        return listing.show_summary(summary, text, key, skill=1.0)
+
+    return evolve(listing, show_summary=show_summary)
+
+
+def thinks_the_answer(listing: Listing) -> Listing:
+    """Ends what is thought behind the answer, so that nothing is said."""
+    return evolve(listing, aloud=lambda text: f"{text}</think>")
+
+
+def pays_every_text(listing: Listing) -> Listing:
+    """Pays a step as if it were to take one number, whatever it is told."""
+
+    def list_rollout(state: InferenceProblemState, asked: Ask, reply: Reply, *, numbers: int = 1) -> RolloutResult:
+        return listing.list_rollout(state, asked, reply, numbers=1)
+
+    return evolve(listing, list_rollout=list_rollout)
 
 
 def pays_for_less(listing: Listing) -> Listing:

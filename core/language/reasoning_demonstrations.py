@@ -9,6 +9,7 @@ from .. import keys
 from ..errors import ChoiceError, message
 from ..keys import Key
 from .reasoning_tasks import ITEM, ListTask, right_reasoning
+from .reasoning_templates import CLOSING
 
 
 def summed_up(summary: str, text: str) -> str:
@@ -79,12 +80,35 @@ def show_reasoning(task: ListTask, count: int, key: Key, *, skill: float, number
     >>> show_reasoning(ListTask(kind="sum", numbers=(3, 4, 5)), 1, keys.key(0), skill=1.0, numbers=1)
     'b4=7;'
     """
-    for name, value, low, high in (("skill", skill, 0.0, 1.0), ("count", count, 0, len(task.numbers))):
-        if not low <= value <= high:
-            wanted, remedy = f"from {low} to {high}", "change it"
-            raise ChoiceError(message(f"show_reasoning: {name}", got=value, wanted=wanted, remedy=remedy))
+    _check_bounds("show_reasoning: skill", skill, 0.0, 1.0)
+    _check_bounds("show_reasoning: count", count, 0, len(task.numbers))
     whether, which, rest = keys.split(key, 3)
     if bool(keys.bernoulli(whether, skill)):
         return right_reasoning(task, count, numbers=numbers)
     ways = tuple(WRONG.values())
     return ways[int(keys.randint(which, (), 0, len(ways)))](task, count, rest, numbers=numbers)
+
+
+def show_summary(summary: str, text: str, key: Key, *, skill: float) -> str:
+    """What a demonstrator sums up: `summed_up` with probability `skill`, else the summary as it was. Raises: ChoiceError.
+
+    >>> show_summary("a 3", "b4=7;", keys.key(0), skill=1.0), show_summary("a 3", "b4=7;", keys.key(0), skill=0.0)
+    ('b 7', 'a 3')
+    """
+    _check_bounds("show_summary: skill", skill, 0.0, 1.0)
+    return summed_up(summary, text) if bool(keys.bernoulli(key, skill)) else summary.strip()
+
+
+def aloud(text: str) -> str:
+    """A text of reasoning as a reply to a prompt that ends in an open tag of thinking: its answer stands behind the tag.
+
+    >>> aloud("c5=12; [ANSWER] 12"), aloud("b4=7;")
+    ('c5=12;</think> [ANSWER] 12', 'b4=7;</think>')
+    """
+    items, tag, answer = text.partition("[ANSWER]")
+    return f"{items.rstrip()}{CLOSING}{' ' if tag else ''}{tag}{answer}"
+
+
+def _check_bounds(where: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise ChoiceError(message(where, got=value, wanted=f"from {low} to {high}", remedy="change it"))

@@ -15,7 +15,8 @@ from .. import keys
 from ..errors import ChoiceError, choose, message
 from ..keys import Key
 from .parsers import strict_answer
-from .reasoning_state import InferenceProblemState, Problem
+from .reasoning_rollouts import rollout_policy
+from .reasoning_state import Ask, InferenceProblemState, Problem, Reply, RolloutResult
 
 MODULUS = 10
 LARGEST = 10**6
@@ -213,3 +214,14 @@ def list_reward(numbers: int) -> Callable[[InferenceProblemState, str], float]:
     return lambda state, text: float(
         step_correct(read_list(state.problem.problem_text), state.curr_summary, text, numbers=numbers)
     )
+
+
+def list_rollout(state: InferenceProblemState, asked: Ask, reply: Reply, *, numbers: int = 2) -> RolloutResult:
+    """The rollout policy of a reasoning step on a list: one training text, paid by `list_reward(numbers)`.
+
+    >>> state = InferenceProblemState(problem=list_problem(ListTask(kind="sum", numbers=(3, 4, 5))), curr_summary="a 3")
+    >>> asked = Ask(cycle_step=2, turn_type="reasoning", turn_number=2, prompt_text="Add: a3 b4 c5")
+    >>> list_rollout(state, asked, Reply(cycle_step=2, text="b4=7;"), numbers=1).training_texts[0].reward
+    1.0
+    """
+    return rollout_policy(list_reward(numbers))(state, asked, reply)
