@@ -63,7 +63,8 @@ class Crew:
     ready: deque[Entry] = field(factory=deque)
     pauses: list[tuple[float, int, Any]] = field(factory=list)
     trained: deque[tuple[int, Any, "Future[Event]"]] = field(factory=deque)
-    gone: set[int] = field(factory=set)
+    there: set[int] = field(factory=set)  # generators that the scheduler counts on
+    held: list[Entry] = field(factory=list)  # what nobody is left to follow up; told when somebody joins
     following: Any = field(factory=itertools.count)
 
     def begin(self, number: int, command: Command) -> None:
@@ -135,7 +136,10 @@ class Crew:
         """What a generator says, or what is said of it."""
         if isinstance(report, workers.Joined):
             if report.worker >= self.hands.count:
+                self.there.add(report.worker)
                 self.tell(DRIVER, "", say.Joined(report.worker, self.hands.slots))
+                self.ready.extend(self.held)
+                self.held.clear()
         elif isinstance(report, workers.Note):
             if isinstance(report.payload, Progress):
                 self.progressed(report.worker, report.payload)
@@ -166,15 +170,17 @@ class Crew:
 
     def left(self, report: workers.Lost) -> None:
         """A generator is gone, with what it had."""
-        if report.worker not in self.gone:
-            self.gone.add(report.worker)
+        if report.worker in self.there:
+            self.there.remove(report.worker)
             self.hands.lost(report.worker, report.why)
             self.tell(DRIVER, "", say.Lost(report.worker))
+        # With nobody there and nothing under way a driver would take it that nothing more can happen.
+        entries = self.ready if self.there else self.held
         for number, _ in report.work:
             task = self.tasks.pop(number)
             if self.numbers.get(task.name) == number:
                 del self.numbers[task.name]
-            self.ready.append(Finished(task.command, task.kind))
+            entries.append(Finished(task.command, task.kind))
 
 
 def crew(hands: Hands, told: deque[Event]) -> Effects:
@@ -182,7 +188,7 @@ def crew(hands: Hands, told: deque[Event]) -> Effects:
 
     def open_(inbox: Inbox) -> Session:
         pool = ThreadPoolExecutor(1, thread_name_prefix="purestep-trainer")
-        made = Crew(hands, inbox, pool)
+        made = Crew(hands, inbox, pool, there=set(range(hands.count)))
 
         def follow() -> Entry:
             return Told(DRIVER, "", told.popleft()) if told else made.follow()

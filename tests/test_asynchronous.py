@@ -1,0 +1,303 @@
+"""Training with generators beside the trainer: phases, what each learns from, resuming, replaying, faults."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from attrs import evolve
+
+from purestep.algorithms.language_batch import Reading
+from purestep.core import keys
+from purestep.core.errors import CheckpointError, ChoiceError, StructureError
+from purestep.core.record import replace
+from purestep.core.tree import leaves
+from purestep.runtime.asynchronous import keeping, learning, phase, running, session
+from purestep.runtime.asynchronous.learning import Anchored, learning_of
+from purestep.runtime.asynchronous.prompts import prompt_requests
+from purestep.runtime.asynchronous.samples import Sample, sample_of, stacked
+from purestep.runtime.effects.metrics import read
+from purestep.runtime.effects.workers_engines import WorkersError
+from purestep.runtime.language.parts import parts_of, sampler
+from purestep.runtime.language.world import asked, learning_parts
+from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
+
+TINY: dict[str, Any] = {
+    "width": 16,
+    "layers": 1,
+    "heads": 2,
+    "warm_steps": 20,
+    "demonstrations": 12,
+    "warm_batch": 4,
+    "steps": 4,
+    "minibatches": 1,
+    "groups": 2,
+    "samples": 2,
+    "held_out": 4,
+    "max_turns": 3,
+    "max_new_tokens": 8,
+    "capacity": 64,
+    "generator_engine": "thread",
+    "generator_slots": 3,
+    "mode": "async",
+}
+
+
+def tiny(**changes: Any) -> Zorplex:
+    return changed(zorplex_defaults(), {**TINY, **changes})
+
+
+def silent(text: str) -> None:
+    """Nobody listens."""
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def learned_from(run: Path, name: str) -> list[tuple[int, ...]]:
+    """What the updates of a phase learned from, in order: (version, group, seat, attempt, request, head, tail, tokens)."""
+    return [(row["version"], *one) for row in rows(run / name / "ledger.jsonl") for one in row["samples"]]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of both phases."""
+    run = tmp_path_factory.mktemp("runs") / "both"
+    outcome = session.start(run, tiny(), overwrite=False, notice=silent)
+    assert outcome.phases == ("sync", "async")
+    assert not outcome.interrupted
+    return run
+
+
+@pytest.mark.parametrize("name", ["sync", "async"])
+def test_a_phase_learns_from_each_sample_once_and_from_none_that_is_too_old(both: Path, name: str) -> None:
+    taken = learned_from(both, name)
+    assert len({one[1:4] for one in taken}) == len(taken) == 16
+    assert [one[0] for one in taken] == sorted(one[0] for one in taken)
+    bound = {"sync": 0, "async": 1}[name]
+    assert all(0 <= version - head <= bound and head <= tail for version, _, _, _, _, head, tail, _ in taken)
+    totals = json.loads((both / name / "totals.json").read_text())
+    assert totals["consumed"] == 16
+    assert totals["version"] == 4
+    assert totals["submitted"] == sum(totals[each] for each in ("waiting", "running", "accepted", "rejected"))
+    assert totals["accepted"] == sum(totals[each] for each in ("consumed", "filtered", "queued", "cached"))
+    assert totals["lost_generators"] == 0
+
+
+def test_what_is_asked_in_turns_is_what_a_run_without_generators_asks(both: Path) -> None:
+    arguments = tiny()
+    taken = learned_from(both, "sync")
+    for step in range(4):
+        wanted = {one.id for one in asked(arguments, keys.key(0), step)}
+        assert {one[4] for one in taken if one[0] == step} == wanted
+    assert prompt_requests(arguments, keys.key(0), 5) == asked(arguments, keys.key(0), 2)[2:4]
+
+
+def test_each_update_has_a_row_and_everybody_a_place_in_the_timeline(both: Path) -> None:
+    for name in ("sync", "async"):
+        metrics = read(both / name / "metrics.jsonl")
+        assert [row["iteration"] for row in metrics] == [1, 2, 3, 4]
+        assert all(row["tokens"] > 0 and row["update_seconds"] > 0 for row in metrics)
+        spans = rows(both / name / "timeline.jsonl")
+        assert {"trainer", "generator 0", "generator 1"} <= {one["actor"] for one in spans}
+        assert {"generate", "train", "publish", "save"} <= {one["kind"] for one in spans}
+        assert all(0 <= one["begin"] <= one["end"] for one in spans)
+        assert json.loads((both / name / "evaluation.json").read_text())["after"]["sampled"]["attempts"] == 4
+
+
+def test_a_run_that_is_over_has_nothing_left_and_is_not_begun_anew(both: Path) -> None:
+    before = (both / "async" / "ledger.jsonl").read_bytes()
+    assert session.resume(both, notice=silent).phases == ("sync", "async")
+    assert (both / "async" / "ledger.jsonl").read_bytes() == before
+    with pytest.raises(CheckpointError, match=r"with a run, wanted a new folder; go on with it: purestep resume"):
+        session.start(both, tiny(), overwrite=False, notice=silent)
+    parts, policy = session.phase_policy(both, "async")
+    assert all(bool(leaf.isfinite().all()) for leaf in leaves(parts.whole(policy)))
+    assert session.is_asynchronous(both)
+
+
+class Cut(BaseException):
+    """A crash."""
+
+
+def test_a_phase_that_was_cut_off_goes_on_and_neither_loses_nor_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, arguments = tmp_path / "run", tiny(compare=False, steps=6)
+    save, saved = phase.Phase.save, []
+
+    def once(self: phase.Phase, schedule: Any, events: int) -> None:
+        save(self, schedule, events)
+        saved.append(schedule.version)
+        if saved == [0, 1, 2]:
+            raise Cut
+
+    monkeypatch.setattr(phase.Phase, "save", once)
+    with pytest.raises(Cut):
+        session.start(run, arguments, overwrite=False, notice=silent)
+    monkeypatch.setattr(phase.Phase, "save", save)
+    with (run / "async" / "events.jsonl").open("a") as log:
+        log.write('{"torn')
+    assert session.resume(run, notice=silent).phases == ("async",)
+    taken = learned_from(run, "async")
+    assert len({one[1:4] for one in taken}) == len(taken) == 24
+    assert [row["version"] for row in rows(run / "async" / "ledger.jsonl")] == [0, 1, 2, 3, 4, 5]
+    assert json.loads((run / "async" / "totals.json").read_text())["sessions"] == 2
+    assert [row["iteration"] for row in read(run / "async" / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
+
+
+def test_ctrl_c_ends_a_phase_at_a_checkpoint_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, arguments = tmp_path / "run", tiny(compare=False, steps=5)
+    save = phase.Phase.save
+
+    def stop(self: phase.Phase, schedule: Any, events: int) -> None:
+        save(self, schedule, events)
+        if schedule.version == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(phase.Phase, "save", stop)
+    outcome = session.start(run, arguments, overwrite=False, notice=silent)
+    assert outcome.interrupted
+    assert not (run / "async" / "totals.json").exists()
+    monkeypatch.setattr(phase.Phase, "save", save)
+    assert not session.resume(run, notice=silent).interrupted
+    taken = learned_from(run, "async")
+    assert len({one[1:4] for one in taken}) == len(taken) == 20
+
+
+# --- what the trainer does ---
+
+
+def a_batch(arguments: Zorplex, version: int, policy: Any) -> list[Sample]:
+    parts = parts_of(arguments)
+    ask = sampler(parts, temperature=1.0)
+    attempts = ask(parts.whole(policy), version, asked(arguments, keys.key(0), version))
+    room = {"capacity": arguments.sampling.capacity, "calls": arguments.tasks.max_turns}
+    return [paid(sample_of(one, **room), float(number % 2)) for number, one in enumerate(attempts)]
+
+
+def paid(sample: Sample, reward: float) -> Sample:
+    """The sample with another reward: a model that knows nothing earns the same with all, which teaches nothing."""
+    first = torch.arange(sample.row.reward.shape[-1]) == 0
+    return evolve(sample, row=replace(sample.row, reward=torch.where(first, reward, 0.0)[None]))
+
+
+def begun(arguments: Zorplex) -> learning.Learning:
+    parts = parts_of(arguments)
+    algorithm, _ = learning_parts(arguments, parts)
+    return learning_of(arguments, parts, 0, algorithm.init(parts.begin()), {})
+
+
+def test_each_segment_is_anchored_one_version_after_its_own() -> None:
+    arguments = tiny(loss="decoupled", proximal="segment_wise", staleness=2, learning_rate=0.05, anneal=False)
+    trainer = begun(arguments)
+    policies, batches = [trainer.state.params.policy], [a_batch(arguments, 0, trainer.state.params.policy)]
+    for version in (0, 1):
+        trainer.update(version, batches[version])
+        policies.append(trainer.state.params.policy)
+        batches.append(a_batch(arguments, version + 1, trainer.state.params.policy))
+    mixed = {number: Anchored(batch[0]) for number, batch in enumerate(batches)}
+    after = trainer.anchored(mixed)
+    reader = learning_of(arguments, trainer.parts, 2, trainer.state, {})
+    for number, policy in ((0, policies[1]), (1, policies[2])):
+        row = mixed[number].sample.row
+        state = evolve_policy(reader.state, policy)
+        wanted: Reading = reader.read(state, row)
+        now = after[number].sample.row
+        spoken = row.is_action
+        assert torch.allclose(now.proximal_log_prob[spoken], wanted.log_prob[spoken], atol=1e-5)
+        assert not torch.allclose(now.proximal_log_prob[spoken], row.behaviour_log_prob[spoken], atol=1e-4)
+        assert after[number].done == {number}
+    assert after[2] == mixed[2], "the newest have no later weights"
+    assert trainer.anchored(after) == after, "what is set stays"
+
+
+def evolve_policy(state: Any, policy: Any) -> Any:
+    return replace(state, params=replace(state.params, policy=policy))
+
+
+def test_versions_are_trained_once_each_and_in_order() -> None:
+    arguments = tiny(epochs=2, minibatches=2)
+    trainer = begun(arguments)
+    batch = a_batch(arguments, 0, trainer.state.params.policy)
+    with pytest.raises(StructureError, match="update: version is 1, wanted 0"):
+        trainer.update(1, batch)
+    trainer.update(0, batch)
+    assert trainer.version == int(trainer.state.step) == 1, "a version is a version, whatever its updates"
+    with pytest.raises(StructureError, match="update: version is 0, wanted 1"):
+        trainer.update(0, batch)
+
+
+def test_weights_that_are_not_kept_are_named() -> None:
+    arguments = tiny(loss="decoupled", proximal="segment_wise", staleness=0)
+    trainer = begun(arguments)
+    first = a_batch(arguments, 0, trainer.state.params.policy)
+    for version in range(3):
+        trainer.update(version, first)
+    with pytest.raises(StructureError, match="anchored: weights of version is 1, wanted one of"):
+        trainer.anchored({0: Anchored(first[0])})
+
+
+def test_a_checkpoint_gives_back_samples_that_wait(tmp_path: Path) -> None:
+    arguments = tiny()
+    trainer = begun(arguments)
+    first, second, *_ = a_batch(arguments, 0, trainer.state.params.policy)
+    schedule = running.begin(running.rules_of(arguments), prompts=2, workers=2, slots=3)
+    kept = keeping.Kept(schedule=schedule, events=3, seconds=1.5)
+    samples = {(1, 0, 0): Anchored(first), (0, 1, 2): Anchored(second, frozenset({0}))}
+    policy = trainer.state.params.policy
+    standing = keeping.Standing(kept=kept, learner=trainer.state, past={7: policy}, samples=samples)
+    keeping.save(tmp_path, standing, facts={}, metadata={})
+    where = keeping.newest(tmp_path)
+    assert isinstance(where, Path)
+    back = keeping.load(where, arguments, trainer.state)
+    assert (back.kept.schedule, back.kept.events, back.kept.seconds) == (schedule, 3, 1.5)
+    assert set(back.past) == {7}
+    assert set(back.samples) == set(samples)
+    for name, one in samples.items():
+        assert back.samples[name].done == one.done
+        assert evolve(back.samples[name].sample, row=()) == evolve(one.sample, row=())  # type: ignore[arg-type]
+        pairs = zip(leaves(back.samples[name].sample.row), leaves(one.sample.row), strict=True)
+        assert all(torch.equal(mine, its) for mine, its in pairs)
+    assert torch.equal(stacked([first, second]).token[1], second.row.token[0])
+
+
+# --- faults ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"staleness": -1}, "--staleness is -1, wanted at least 0"),
+        ({"generators": -2}, "--generators is -2"),
+        ({"generators": 0}, "--generators is 0, wanted at least 1 with --mode async"),
+        ({"generator_slots": 0}, "--generator-slots is 0"),
+        ({"patience": 0.0}, "--patience is 0.0"),
+        ({"server": "http://127.0.0.1:8000/v1"}, "--server is given with generators"),
+    ],
+)
+def test_what_could_never_work_is_refused_by_its_flag(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ChoiceError, match=said):
+        check(tiny(**changes))
+
+
+def test_generators_that_die_again_and_again_are_given_up_and_the_run_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, arguments = tmp_path / "run", tiny(compare=False, steps=3)
+    said: list[str] = []
+
+    def dies(mailbox: Any, *arguments: Any) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(running, "generate", dies)
+    with pytest.raises(WorkersError, match="no room"):
+        session.start(run, arguments, overwrite=False, notice=said.append)
+    assert any("is lost" in one for one in said)
+    monkeypatch.undo()
+    assert session.resume(run, notice=silent).phases == ("async",)
