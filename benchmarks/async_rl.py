@@ -13,9 +13,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 from purestep.runtime.scheduling.state import Rules
+from purestep.runtime.scheduling.twins import BARRIER, INTERRUPT, NEXT
 
 from . import evidence
-from .generators import BARRIER, INTERRUPT, NEXT, Setup, figures, ran
+from .generators import Setup, figures, ran
 
 Figures = dict[str, float]
 GENERATORS = (1, 2, 4, 8, 16, 32, 64)

@@ -129,6 +129,8 @@ from .scheduler_world import Scheduling as Scheduling
 from .scoring_laws import scoring_laws as scoring_laws
 from .service_laws import Serving as Serving
 from .service_laws import service_laws as service_laws
+from .simulated_laws import simulated_laws as simulated_laws
+from .simulated_mutants import Simulating as Simulating
 from .staleness_laws import staleness_laws as staleness_laws
 from .staleness_mutants import Aging as Aging
 from .step_laws import step_laws as step_laws
@@ -162,6 +164,8 @@ from .transcript_families import own_transcripts as own_transcripts
 from .transcript_fork_laws import transcript_fork_laws as transcript_fork_laws
 from .transcript_laws import transcript_laws as transcript_laws
 from .transcript_mutants import Transcripts as Transcripts
+from .twin_laws import twin_laws as twin_laws
+from .twin_plays import Twinning as Twinning
 from .unify_laws import unify_laws as unify_laws
 from .update_laws import update_laws as update_laws
 from .walks import Walk as Walk

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import scheduler_mutants, staleness_mutants
+from . import scheduler_mutants, simulated_mutants, staleness_mutants, twin_mutants
 from .law import Subject, Suite
 from .numbered_laws import numbered_laws, own_filing
 from .scheduler_fault_laws import scheduler_fault_laws
 from .scheduler_laws import scheduler_laws
 from .scheduler_world import own_scheduling
+from .simulated_laws import own_simulating, simulated_laws
 from .staleness_laws import own_aging, staleness_laws
+from .twin_laws import twin_laws
+from .twin_plays import own_twinning
 
 Edits = Mapping[str, Callable[[Any], Any]]
 
@@ -21,4 +24,6 @@ def scheduling_families() -> list[tuple[Suite, Subject, Edits]]:
         (scheduler_laws(), own_scheduling(), scheduler_mutants.MUTANTS),
         (scheduler_fault_laws(), own_scheduling(), scheduler_mutants.FAULTS),
         (numbered_laws(), own_filing(), {}),
+        (simulated_laws(), own_simulating(), simulated_mutants.MUTANTS),
+        (twin_laws(), own_twinning(), twin_mutants.MUTANTS),
     ]

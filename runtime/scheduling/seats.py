@@ -85,12 +85,13 @@ def seated(
     state: Schedule, number: int, group: Group, seat: int, now: Seat, more: Mapping[str, Any] = NO_MORE, **changes: int
 ) -> Schedule:
     """The state with a seat as it is now, and what follows for its group; `more` changes the state, `changes` the group."""
-    seats, old, head = list(group.seats), group.seats[seat], group.head
-    seats[seat] = now
-    if now.head != old.head:
-        head = min((one.head for one in seats if one.head != NOBODY), default=NOBODY)
+    seats = (*group.seats[:seat], now, *group.seats[seat + 1 :])
+    if now.head == group.seats[seat].head:
+        groups = put(state.groups, number, changed(group, seats=seats, **changes))
+        return changed(state, groups=groups, **more)
+    head = min((one.head for one in seats if one.head != NOBODY), default=NOBODY)
     moved = state.ages if head == group.head else ages.moved(state.ages, group.head, head)
-    groups = put(state.groups, number, changed(group, seats=tuple(seats), head=head, **changes))
+    groups = put(state.groups, number, changed(group, seats=seats, head=head, **changes))
     return changed(state, groups=groups, ages=moved, **more)
 
 

@@ -160,7 +160,7 @@ def changed(value: T, **changes: Any) -> T:
     Worker(slots=3, busy=())
     """
     new = object.__new__(type(value))
-    object.__setattr__(new, "__dict__", {**value.__dict__, **changes})
+    object.__setattr__(new, "__dict__", value.__dict__ | changes)
     return new
 
 
