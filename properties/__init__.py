@@ -127,6 +127,9 @@ from .scheduler_fault_laws import scheduler_fault_laws as scheduler_fault_laws
 from .scheduler_laws import scheduler_laws as scheduler_laws
 from .scheduler_world import Scheduling as Scheduling
 from .scoring_laws import scoring_laws as scoring_laws
+from .segment_wise_laws import segment_wise_laws as segment_wise_laws
+from .segment_wise_part_laws import segment_wise_part_laws as segment_wise_part_laws
+from .segment_wise_world import SegmentWise as SegmentWise
 from .service_laws import Serving as Serving
 from .service_laws import service_laws as service_laws
 from .simulated_laws import simulated_laws as simulated_laws

@@ -4,7 +4,7 @@ import re
 import types
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints, overload
 
 import attrs
 import yaml  # type: ignore[import-untyped]
@@ -81,22 +81,28 @@ class BaseExperimentConfig:
             object.__setattr__(self, name, child)
 
 
-def load_expr_config(arguments: Sequence[str], config_class: type[C] | None = None) -> tuple[C, str]:
+@overload
+def load_expr_config(arguments: Sequence[str]) -> tuple[BaseExperimentConfig, str]: ...
+
+
+@overload
+def load_expr_config(arguments: Sequence[str], config_class: type[C]) -> tuple[C, str]: ...
+
+
+def load_expr_config(arguments: Sequence[str], config_class: Any = BaseExperimentConfig) -> tuple[Any, str]:
     """The configuration that a command line asks for, and the path of its file: `--config FILE [key=value ...]`.
 
     A key may have dots (`rollout.queue_size=64`), a value is YAML; what stands last counts. The top-level switch is copied to
-    `rollout` and `actor` afterwards, where the class has them. `config_class` is an attrs class, `BaseExperimentConfig` if
-    none is given.
+    `rollout` and `actor` afterwards, where the class has them. `config_class` is an attrs class.
     Raises: ChoiceError for a missing or unreadable file and for keys and values that do not exist, StructureError for
     values of another type.
     """
-    chosen: Any = config_class or BaseExperimentConfig
     path, changes = _arguments(arguments)
     tree = _read(path)
     for change in changes:
         key, _, value = change.partition("=")
         _put(tree, key, _parsed(f"{key}=", value))
-    config = _built(chosen, tree, "")
+    config = _built(config_class, tree, "")
     return evolve(config, **_switched(config)), str(path)
 
 

@@ -82,6 +82,7 @@ class WorkflowExecutor:
     def wait(self, count: int, timeout: float | None = None, *, key: Key | None = None) -> list[Sample]:
         """The next `count` samples in the order in which they came, those too old left out; shuffled if a key is given.
 
+        Their proximal log-probs are those of `algorithms.staleness.proximal_version` at the engine's version.
         Raises: ChoiceError for less than one, or more than could ever be there: (staleness + 1) batches; TimeoutError when
         the seconds are over, and all samples stay; RolloutError when it is closed, when as many rollouts in a row raised as
         may be under way, and for errors of strategies, modifiers and engines.
@@ -265,7 +266,10 @@ class WorkflowExecutor:
             return []
         try:
             self._storage.leave_out(self.engine.get_version(), fetch=True)
-            return self._storage.take(count)
+            batch = self._storage.take(count)
+            if self.recomputer is not None:
+                self.recomputer.recompute_samples(batch)  # of the version before; no later call will see them
+            return batch
         finally:
             self._taking.release()
 
