@@ -1,6 +1,7 @@
 """A scheduler among simulated generators and a simulated trainer, and what is to be said of such a run.
 
-The time that passes is simulated; the time that the scheduler takes for its decisions is the processor's.
+The time that passes is simulated. How fast the scheduler decides is the processor's time for the log of events alone, told
+once more.
 """
 
 import statistics
@@ -52,8 +53,7 @@ class Run:
     ages: list[tuple[int, int]] = Factory(list)  # head and tail staleness of each sample learned from
     made: dict[Name, tuple[int, int]] = Factory(dict)  # head and tail of finished samples
     stop: bool = False
-    decisions: int = 0
-    spent: float = 0.0  # seconds of the processor in decisions
+    log: list[Event] = Factory(list)  # what the scheduler was told
 
 
 def twins_of(setup: Setup) -> Twins:
@@ -70,10 +70,14 @@ def twins_of(setup: Setup) -> Twins:
     )
 
 
+def beginning(setup: Setup) -> Schedule:
+    """The scheduler's first state: prompts without end."""
+    return begin(setup.rules, prompts=1 << 40, workers=setup.generators, slots=setup.slots)
+
+
 def ran(setup: Setup) -> Run:
     """The whole run, until its last update."""
-    state = begin(setup.rules, prompts=1 << 40, workers=setup.generators, slots=setup.slots)
-    run = Run(setup, twins_of(setup), scheduler(setup.rules).step, state)
+    run = Run(setup, twins_of(setup), scheduler(setup.rules).step, beginning(setup))
     tell(run, Started())
     while not run.stop:
         run.world, entry = happened(run.twins, run.world)
@@ -84,10 +88,8 @@ def ran(setup: Setup) -> Run:
 
 def tell(run: Run, event: Event) -> None:
     """Tells the scheduler, notes what is to be measured, and begins what it asks for."""
-    began = time.process_time()
     run.state, commands = run.step(run.state, event)
-    run.spent += time.process_time() - began
-    run.decisions += 1
+    run.log.append(event)
     if isinstance(event, say.Finished):
         run.made[(event.group, event.seat, event.attempt)] = (event.head, event.tail)
     elif isinstance(event, say.Consumed):
@@ -103,6 +105,18 @@ def tell(run: Run, event: Event) -> None:
         run.issued += 1
 
 
+def decided(run: Run) -> float:
+    """Seconds of the processor for all decisions of a run, made once more. Raises: RuntimeError where it ends otherwise."""
+    step, state = run.step, beginning(run.setup)
+    began = time.process_time()
+    for event in run.log:
+        state, _ = step(state, event)
+    spent = time.process_time() - began
+    if state != run.state:
+        raise RuntimeError("the log, told again, is another run")
+    return spent
+
+
 def figures(run: Run, skip: int) -> dict[str, float]:
     """What is to be said of a run, its first `skip` updates aside where times are meant."""
     setup, state = run.setup, run.state
@@ -114,8 +128,9 @@ def figures(run: Run, skip: int) -> dict[str, float]:
         "largest staleness": max(heads),
         "mean head staleness": statistics.fmean(heads),
         "mean tail staleness": statistics.fmean(tails),
+        "tokens of a sample learned from": state.tokens_used / state.consumed,
         "share of tokens wasted": state.tokens_wasted / (state.tokens_wasted + state.tokens_used),
         "share of time generating": run.world.busy / (run.world.agenda.now * setup.generators * setup.slots),
-        "decisions": run.decisions,
-        "decisions a second": run.decisions / run.spent,
+        "decisions": len(run.log),
+        "decisions a second": len(run.log) / decided(run),
     }

@@ -429,3 +429,17 @@ def test_simulated_generators_keep_their_bounds(benchmark: Callable[[str], Any])
         row = simulated_run(8, 1, 1.0, updates=4, stale=way, sigma=1.0)
         assert row["largest staleness"] <= 1
         assert way != "pace" or row["share of tokens wasted"] == 0
+
+
+def test_what_was_measured_is_drawn(benchmark: Callable[[str], Any], tmp_path: Path) -> None:
+    row = {"samples a second": 4.0, "largest staleness": 2, "mean head staleness": 1.5, "share of tokens wasted": 0.25}
+    compared = {f"{n} generators, t_t = 1.0 t_g": {"compared": {"ratio": 1.9, "ideal": 2.0}} for n in (1, 4)}
+    rows = {
+        "throughput": compared,
+        "staleness": {"0": row, "1": row},
+        "weights": {"next, 1": row},
+        "stale": {"drop": row},
+    }
+    settings = {"settings": {"batch": 64, "updates": 10}}
+    out = benchmark("async_picture").picture({**rows, **settings}, tmp_path / "new" / "async.png")
+    assert out.read_bytes().startswith(b"\x89PNG")
