@@ -1,0 +1,194 @@
+"""A generator: the body of a worker that samples attempts side by side and takes new weights when there are some."""
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import define, field, frozen
+
+from ...core.language.requests import Request
+from ...core.tree import tree_map
+from ..effects.clock import seconds
+from ..effects.generate import Generator, generator
+from ..effects.weights import Reader, reading
+from ..effects.workers_engines import Mailbox
+from ..language.parts import Parts, attempts_at, parts_of
+from ..recipes.zorplex import Zorplex
+from .desk import Desk, added, chunks, given_up, taken
+from .samples import Sample, fault, sample_of
+from .tools import served_tools
+
+REST = 0.25  # seconds for which an idle generator waits for a message at a time
+
+
+@frozen
+class Job:
+    """A task: make this attempt, with weights of at least this version."""
+
+    request: Request
+    version: int
+
+
+@frozen
+class GiveUp:
+    """A task: give that one up. It is answered with `GivenUp` as well, if it was not answered before."""
+
+    task: int
+
+
+@frozen
+class Made:
+    """The answer to a job."""
+
+    sample: Sample
+
+
+@frozen
+class GivenUp:
+    """The answer to what was given up, and to who asked for it."""
+
+
+@frozen
+class Progress:
+    """What a generator notes after each chunk of tokens."""
+
+    tokens: tuple[tuple[int, int, int], ...] = ()  # (task, how many more, their version)
+    spans: tuple[tuple[str, float, float, int], ...] = ()  # (what it did, from, to, version)
+    tool_failures: int = 0
+
+
+@frozen
+class Spec:
+    """What a generator is told at its start."""
+
+    arguments: Zorplex
+    tokenizer: Path | tuple[()]
+    weights: Path
+    device: str = "cpu"
+
+
+def refusing(arguments: Zorplex, parts: Parts) -> Callable[[int, Any], str]:
+    """What is wrong with an answer, whatever the task: for `workers.working`."""
+    room = {"capacity": arguments.sampling.capacity, "calls": arguments.tasks.max_turns}
+
+    def refuse(task: int, payload: Any) -> str:
+        del task
+        if isinstance(payload, GivenUp):
+            return ""
+        if not isinstance(payload, Made):
+            return f"{type(payload).__name__}, which is no answer"
+        return fault(payload.sample, vocabulary=parts.speaker.vocabulary, **room)
+
+    return refuse
+
+
+@define
+class At:
+    """A generator at work."""
+
+    mailbox: Mailbox
+    arguments: Zorplex
+    parts: Parts
+    generator: Generator
+    reader: Reader
+    params: Any
+    version: int
+    desk: Desk
+    waiting: deque[tuple[int, Job]] = field(factory=deque)  # jobs for newer weights
+    failures: int = 0
+
+    def message(self, task: int, payload: Job | GiveUp) -> None:
+        """A task has come."""
+        if isinstance(payload, Job):
+            self.waiting.append((task, payload))
+            return
+        waited = [one for one, _ in self.waiting if one == payload.task]
+        if waited or payload.task in self.desk.tasks:
+            self.waiting = deque(one for one in self.waiting if one[0] != payload.task)
+            self.desk = given_up(self.desk, payload.task)
+            self.mailbox.answer(payload.task, GivenUp())
+        self.mailbox.answer(task, GivenUp())
+
+    def listen(self) -> None:
+        """Takes all messages there are; waits for one where there is nothing to do. Raises: EOFError at the end."""
+        while found := self.mailbox.receive(REST if self.desk.idle and not self.waiting else 0.0):
+            self.message(*found)
+
+    def fetch(self) -> tuple[tuple[str, float, float, int], ...]:
+        """Takes newer weights, if there are some and it may: what is under way goes on with them, or is waited for."""
+        if not self.arguments.asynchronous.interruptible and not self.desk.idle:
+            return ()
+        start = seconds()
+        found = self.reader.fetch(self.version)
+        if not found:
+            return ()
+        self.version, self.params = found
+        return (("sync", start, seconds(), self.version),)
+
+    def seat(self) -> None:
+        """Begins the jobs whose weights are there."""
+        later = deque[tuple[int, Job]]()
+        for task, job in self.waiting:
+            if job.version > self.version or later:
+                later.append((task, job))
+            else:
+                self.desk = added(self.desk, task, attempts_at(self.parts, (job.request,))[0])
+        self.waiting = later
+
+    def work(self) -> None:
+        """One chunk of tokens for all attempts under way; says what came of it."""
+        spans = self.fetch()
+        self.seat()
+        if self.desk.idle:
+            return
+        start = seconds()
+        generation = self.generator.advance(self.params, self.version, self.desk.generation)
+        self.desk, more = chunks(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
+        self.desk, over = taken(self.desk)
+        room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.tasks.max_turns}
+        samples = [(task, sample_of(attempt, **room)) for task, attempt in over]
+        tokens = tuple((task, number, self.version) for task, number in more)
+        failures, self.failures = self.failures, 0
+        self.mailbox.note(Progress(tokens, (*spans, ("generate", start, seconds(), self.version)), failures))
+        for task, sample in samples:
+            self.mailbox.answer(task, Made(sample))
+
+
+def generate(mailbox: Mailbox, spec: Spec) -> None:
+    """The body of a generator, for `workers.working(generate, (spec,), ...)`; it ends when its mailbox is closed.
+
+    Between two chunks of tokens it hears messages and takes the newest weights: what is under way goes on with them, and each
+    token carries the version that made it. Where it may not be interrupted it takes them when nothing is under way, and
+    begins nothing that asks for newer ones before.
+    Raises: WeightsError for weights of another architecture, ChoiceError for a request that leaves no room to answer.
+    """
+    torch.set_num_threads(spec.arguments.machine.threads)
+    whole = parts_of(spec.arguments, spec.tokenizer)
+    like = tree_map(lambda leaf: leaf.to(spec.device), whole.whole(whole.begin()))
+    sampling = whole.sampling
+    reader = reading(spec.weights, like)
+    version, params = reader.fetch()
+    failures: list[Any] = []
+    with served_tools(whole, spec.arguments.asynchronous, failures.append) as parts:
+        made = generator(
+            parts.speaker,
+            parts.rules,
+            parts.codec,
+            slots=spec.arguments.asynchronous.generator_slots,
+            capacity=sampling.capacity,
+            max_new_tokens=sampling.max_new_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+        )
+        desk = Desk(generation=made.begin(params, version, ()))
+        at = At(mailbox, spec.arguments, parts, made, reader, params, version, desk)
+        while True:
+            try:
+                at.listen()
+            except EOFError:
+                return
+            at.work()
+            at.failures += len(failures)
+            failures.clear()
