@@ -11,8 +11,9 @@ from attrs import frozen
 
 from ..core.errors import ChoiceError, ShapeError, choose, message
 from . import language_commands as language
+from . import reasoning_commands as reasoning
 from .effects import folder
-from .recipes import RECIPES, explain, pictures, report, session
+from .recipes import RECIPES, cache, explain, pictures, report, session
 from .recipes.closing import Closing, Playing, Ranking, closing_of
 from .recipes.prove import USUAL
 from .recipes.zorplex import ABOUT, NAME
@@ -44,13 +45,15 @@ class Asking(Generic[C]):
 def train_command(words: list[str]) -> int:
     """`purestep train RECIPE`: trains, evaluates and draws."""
     if not words or words[0] in ("-h", "--help"):
-        named = {**{name: recipe.about for name, recipe in RECIPES.items()}, NAME: ABOUT}
+        named = {**{name: recipe.about for name, recipe in RECIPES.items()}, NAME: ABOUT, cache.NAME: cache.ABOUT}
         rows = "\n".join(f"  {name:10} {about}" for name, about in named.items())
         print(f"usage: purestep train RECIPE [OPTIONS]\n\nrecipes:\n{rows}\n\nOptions: purestep train RECIPE --help")
         return 0
     recipe, *words = words
-    if choose("purestep train", recipe, {**RECIPES, NAME: NAME}) == NAME:
-        return language.train(words)
+    speaking = {NAME: language.train, cache.NAME: reasoning.train}
+    choose("purestep train", recipe, {**RECIPES, **speaking})
+    if recipe in speaking:
+        return speaking[recipe](words)
     chosen = RECIPES[recipe]
     env, seed = option(words, f"--{chosen.world}", chosen.usual), option(words, "--seed", "0")
     defaults, closing = chosen.defaults(env), closing_of(recipe)
@@ -75,6 +78,8 @@ def resume_command(words: list[str]) -> int:
     """`purestep resume RUN`: goes on with a run that was stopped."""
     if language.run_among(words):
         return language.resume(words)
+    if reasoning.run_among(words):
+        return reasoning.resume(words)
 
     def resume(closing: Closing, words: list[str]) -> int:
         about = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
@@ -145,6 +150,8 @@ def evaluate_command(words: list[str]) -> int:
     """`purestep evaluate RUN`: plays episodes with what was learnt, ranks with it, or tries held-out tasks."""
     if language.run_among(words):
         return language.evaluate(words)
+    if reasoning.run_among(words):
+        return reasoning.evaluate(words)
 
     def evaluate(
         run: tyro.conf.Positional[Path], /, *, episodes: int = 100, seed: int = 0, action: report.Choice = "mode"
@@ -195,6 +202,8 @@ def plot_command(words: list[str]) -> int:
     """`purestep plot RUN...`: draws the learning curve."""
     if language.run_among(words):
         return language.plot(words)
+    if reasoning.run_among(words):
+        return reasoning.plot(words)
 
     def plot(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, out: Path = Path("learning_curve.png")) -> int:
         """Draw returns over environment steps; runs that differ in their seed alone become a mean in a band.

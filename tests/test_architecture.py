@@ -45,9 +45,11 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/compile.py": {"time", "pathlib", "warnings"},  # says how long a compilation took, keeps what came of it
     "runtime/recipes": {"pathlib"},  # a run has a folder
     "runtime/language": {"pathlib"},  # so has a language model's
+    "runtime/reasoning": {"pathlib"},  # and one that reasons in cycles
     "runtime/cli.py": {"sys", "importlib"},  # the command line
     "runtime/commands.py": {"tyro", "pathlib"},  # what its commands do
     "runtime/language_commands.py": {"tyro", "pathlib"},
+    "runtime/reasoning_commands.py": {"tyro", "pathlib"},
     "runtime/chat_command.py": {"tyro", "sys", "pathlib"},  # and whom they ask
     "runtime/words.py": {"tyro", "sys", "pathlib"},
     # a test bed watches clocks, generators, files and logs, and its mutants misuse them

@@ -8,6 +8,7 @@ RUN/learning_curve.png
 RUN/evaluation.json       what came of the last evaluation
 RUN/proof.png             of runs that prove: the last proof drawn
 RUN/tokenizer/  model/  before.json  evaluation.txt  diverged.safetensors  served/       of language models' runs
+RUN/rollouts.jsonl        of the reasoning cache's: the stream of finished rollouts
 """
 
 import json
@@ -23,7 +24,7 @@ from .files import DISK, Files, write_whole
 ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
 PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"
 PROOF = "proof.png"
-LANGUAGE = ("tokenizer", "model", "before.json", "evaluation.txt", "diverged.safetensors", "served")
+LANGUAGE = ("tokenizer", "model", "before.json", "evaluation.txt", "diverged.safetensors", "served", "rollouts.jsonl")
 OURS = (METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS, ARGUMENTS)
 
 

@@ -1,0 +1,87 @@
+"""Commands that are performed together: those of some kinds wait until nothing else is left to do, and then go as one.
+
+    drive(machine, state, gathered({Fetch: fetch, Publish: publish}, {Call: calls, Wait: waits}))
+
+A handler of such a kind takes all commands that wait, in order of issue, and gives an event for each. So a hundred calls of a
+model that a machine asks for one by one become one batch, and many delays take as long as the longest. Kinds come in the
+order of the mapping: while a call waits, no delay begins. All is done in the calling thread, in an order that the commands
+alone decide.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ...core.errors import ShapeError, message
+from ...core.machine import Command, Event, Failed, Interrupted
+from ..drive import Effects, Entry, Finished, Handlers, Inbox, Session, Told, find, perform
+
+A = TypeVar("A")
+B = TypeVar("B")
+Together = Callable[[Sequence[Any]], Sequence[Event]]  # (commands) -> an event for each
+
+
+def gathered(handlers: Handlers, together: Mapping[type[Any], Together]) -> Effects:
+    """Effects that perform the kinds of `together` together, and all other commands at once, each by its handler.
+
+    What a handler of several raises becomes Failed for the first of them. Raises, from there: ShapeError where it gives
+    another number of events.
+    """
+
+    def open_(inbox: Inbox) -> Session:
+        ready: deque[Entry] = deque()
+        waiting: dict[type[Any], list[tuple[int, Command]]] = {kind: [] for kind in together}
+
+        def begin(number: int, command: Command) -> None:
+            if type(command) in waiting:
+                waiting[type(command)].append((number, command))
+            else:
+                ready.extend(perform(find(handlers, command), number, command))
+
+        def follow() -> Entry:
+            if not inbox.empty():
+                return inbox.get()
+            if not ready:
+                kind = next(kind for kind, commands in waiting.items() if commands)
+                commands, waiting[kind] = waiting[kind], []
+                ready.extend(_performed(together[kind], kind.__name__, commands))
+            return ready.popleft()
+
+        def close(wait: bool) -> None:
+            del wait
+            ready.clear()
+            waiting.update({kind: [] for kind in together})
+
+        return Session(begin, follow, close)
+
+    return Effects(open_)
+
+
+def _performed(handler: Together, kind: str, commands: Sequence[tuple[int, Command]]) -> list[Entry]:
+    try:
+        events = tuple(handler([command for _, command in commands]))
+        if len(events) != len(commands):
+            where, remedy = f"gathered: events of {kind}", "answer each command"
+            raise ShapeError(message(where, got=len(events), wanted=len(commands), remedy=remedy))
+        told = [Told(number, kind, event) for (number, _), event in zip(commands, events, strict=True)]
+    except KeyboardInterrupt as cause:
+        told = [Told(commands[0][0], kind, Interrupted(), cause)]
+    except BaseException as cause:  # as drive.perform has it
+        first, command = commands[0]
+        told = [Told(first, kind, Failed(command, f"{type(cause).__name__}: {cause}"), cause)]
+    return [*told, *(Finished(number, kind) for number, _ in commands)]
+
+
+def side_by_side(work: Callable[[A], B], given: Sequence[A]) -> tuple[B, ...]:
+    """What the work makes of each, in threads of their own where there are several, in the order given."""
+    if len(given) < 2:
+        return tuple(map(work, given))
+    with ThreadPoolExecutor(len(given), thread_name_prefix="purestep") as pool:
+        return tuple(pool.map(work, given))
+
+
+def pause(seconds: float) -> None:
+    """Lets so many seconds pass."""
+    time.sleep(seconds)

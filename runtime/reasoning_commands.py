@@ -1,0 +1,153 @@
+"""What the commands of `purestep` do with runs of the reasoning cache: train, resume, evaluate, plot."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+from attrs import frozen
+
+from ..core.errors import ChoiceError
+from .effects import folder
+from .reasoning.evaluate import evaluated
+from .recipes import cache_report as report
+from .recipes import cache_session as session
+from .recipes.arguments import check_whole
+from .recipes.cache import NAME, Cache, cache_defaults, check
+from .words import FLAGS, option, run_folder, say
+
+AS_TRAINED = -1
+
+
+@frozen
+class Training:
+    """Where a run goes, and what follows it."""
+
+    arguments: Annotated[Cache, tyro.conf.arg(name="")]
+    run: Annotated[Path, tyro.conf.arg(aliases=("--output-dir",))]  # the run's folder
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
+
+
+def train(words: list[str]) -> int:
+    """`purestep train cache`."""
+    algorithm = option(words, "--algorithm", "grpo")
+    defaults = cache_defaults(algorithm)
+    world = f"{option(words, '--kind', defaults.problems.kind)}-{NAME}"
+    given = tyro.cli(
+        Training,
+        default=Training(defaults, run_folder(algorithm, world, option(words, "--seed", str(defaults.run.seed)))),
+        args=words,
+        prog=f"purestep train {NAME}",
+        description=f"{Cache.__doc__}\n\nThe defaults shown are those of --algorithm {algorithm}.",
+        config=FLAGS,
+    )
+    check(given.arguments)
+    steps = given.arguments.run.steps
+    say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps, into {given.run}")
+    return _through(given.run, lambda: session.start(given.run, given.arguments, overwrite=given.overwrite, notice=say))
+
+
+def resume(words: list[str]) -> int:
+    """`purestep resume RUN`."""
+
+    def go_on(run: tyro.conf.Positional[Path], /) -> int:
+        """Go on with a run from its newest checkpoint, with the arguments it was begun with.
+
+        Args:
+            run: the run's folder
+        """
+        return _through(run, lambda: session.resume(run, notice=say))
+
+    return tyro.cli(go_on, args=words, prog="purestep resume")
+
+
+def _through(run: Path, work: Callable[[], session.Outcome]) -> int:
+    """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
+    try:
+        outcome = work()
+    except KeyboardInterrupt:
+        next_step = f"purestep resume {run} goes on from the last checkpoint"
+        say(f"stopped at once; {next_step if folder.begun(run) else 'nothing was saved yet'}")
+        return 130
+    if outcome.loop.interrupted:
+        say(f"interrupted after {outcome.loop.iteration} iterations and saved; go on with: purestep resume {run}")
+        return 130
+    print(_evaluated(run))
+    _drawn(run, run / folder.PICTURE)
+    parts = [f"{name} {spent:.1f} s" for name, spent in outcome.seconds.items() if spent]
+    print("time: " + (", ".join(parts) or "nothing was left to train"))
+    return 0
+
+
+def _evaluated(run: Path, problems: int = 0, draw: int = AS_TRAINED, cycles: int = 0) -> str:
+    """Evaluates the newest checkpoint and writes the model; gives what is to be printed."""
+    parts, held, loop = session.restored(run, session.newest(run))
+    own, params = parts.arguments.run, parts.whole(session.policy_of(held))
+    usual = {"problems": own.held_out, "draw": own.draw, "cycles": own.cycles}
+    asked = {
+        "problems": problems or own.held_out,
+        "draw": own.draw if draw == AS_TRAINED else draw,
+        "cycles": cycles or own.cycles,
+    }
+    found, _ = evaluated(parts, params, **asked)
+    before = report.read_before(run) if asked == usual else ()
+    table = report.write_after(run, loop.iteration, found, asked, before)
+    place = report.write_model(run, parts, params)
+    trained_on = parts.settings.num_reasoning_steps
+    return f"{table}\nevaluation: {found.line(trained_on)}\nmodel: {place}"
+
+
+def _drawn(run: Path, out: Path) -> None:
+    try:
+        print(f"picture: {report.pictures([run], out, _trained_on(run))}")
+    except ChoiceError as nothing:
+        say(f"no picture: {nothing}")
+
+
+def _trained_on(run: Path) -> int:
+    return session.arguments_in(run).rollouts.num_reasoning_steps
+
+
+def evaluate(words: list[str]) -> int:
+    """`purestep evaluate RUN`."""
+
+    def look(run: tyro.conf.Positional[Path], /, *, problems: int = 0, draw: int = AS_TRAINED, cycles: int = 0) -> int:
+        """Try held-out problems with the newest checkpoint, for T = 1, 2, ... cycles.
+
+        Args:
+            run: the run's folder
+            problems: how many; 0 means as many as the run was told
+            draw: decides which; -1 means those of the run
+            cycles: the largest T; 0 means that of the run
+        """
+        check_whole("--problems", problems, 0)
+        check_whole("--draw", draw, AS_TRAINED)
+        check_whole("--cycles", cycles, 0)
+        torch.set_num_threads(session.arguments_in(run).machine.threads)
+        print(_evaluated(run, problems, draw, cycles))
+        return 0
+
+    return tyro.cli(look, args=words, prog="purestep evaluate")
+
+
+def plot(words: list[str]) -> int:
+    """`purestep plot RUN...`: accuracy over cycles, before and after, and the rewards of training."""
+
+    def draw(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, out: Path = Path(folder.PICTURE)) -> int:
+        """Draw accuracy over cycles before and after training, and rewards; of several runs the mean of them.
+
+        Args:
+            runs: the runs' folders
+            out: the picture; for a single run it goes into its folder unless given
+        """
+        place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out
+        print(report.pictures(runs, place, _trained_on(runs[0])))
+        return 0
+
+    return tyro.cli(draw, args=words, prog="purestep plot")
+
+
+def run_among(words: list[str]) -> bool:
+    """Whether the words name the folder of a run of the reasoning cache."""
+    return any(session.is_cache(Path(word)) for word in words if not word.startswith("-"))

@@ -1,0 +1,229 @@
+"""A run of the reasoning cache in a folder: the machine of `machine`, with handlers that train, write metrics and save.
+
+RUN/rollouts.jsonl    the stream of finished rollouts, readable while it is written
+RUN/tokenizer/  model/  before.json  diverged.safetensors       as in the runs of `zorplex`
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...algorithms.language import LanguageState
+from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
+from ...core.language.reasoning_report import published_rows
+from ..drive import Handlers, drive, serial
+from ..effects import checkpoint, folder, stream
+from ..effects.files import lock
+from ..effects.manifest import describe
+from ..effects.metrics import jsonl, rewind, tensorboard
+from ..effects.progress import progress
+from ..effects.tokenizer import save_tokenizer
+from ..language.world import DIVERGED, Held
+from ..language.world import policy_of as policy_of
+from ..reasoning.evaluate import Standing, evaluated
+from ..reasoning.parts import Parts, check_room, parts_of
+from ..reasoning.world import CacheWorld, Publish, held_at, learning_parts, phases
+from ..values import encode
+from .arguments import changed, flatten
+from .cache import NAME, Cache, cache_defaults, check
+from .cache_report import write_before
+from .machine import Log, Logged, Loop, Save, Saved, Train, trainer_machine
+from .world import finite_part
+from .zorplex_session import FACTS, TOKENIZER, Notice, Outcome
+
+ROLLOUTS = "rollouts.jsonl"
+SHOWN = ("episode_return", "right", "reasoning_turn_1", "throughput", "warm_loss")
+
+
+def described(arguments: Cache) -> dict[str, Any]:
+    """The recipe's name and all arguments, flat; `arguments_of` undoes it."""
+    return {"recipe": NAME, **flatten(arguments)}
+
+
+def arguments_of(held: Mapping[str, Any]) -> Cache:
+    """The arguments of a run, from what its checkpoints or its folder hold. Raises: CheckpointError, ChoiceError."""
+    values = {name: value for name, value in held.items() if name != "recipe"}
+    defaults = cache_defaults()
+    differing = sorted(flatten(defaults).keys() ^ values.keys())
+    if differing:
+        got, remedy = f"with other names: {differing}", "use the version of purestep that wrote it"
+        raise CheckpointError(message("checkpoint: arguments of cache", got=got, wanted="its own", remedy=remedy))
+    return changed(defaults, values)
+
+
+def is_cache(run: Path) -> bool:
+    """Whether the folder is that of a run of this recipe."""
+    path = run / folder.ARGUMENTS
+    return path.is_file() and folder.read_json(path).get("recipe") == NAME
+
+
+def start(run: Path, arguments: Cache, *, overwrite: bool, notice: Notice) -> Outcome:
+    """A new run in the folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
+
+    Raises: CheckpointError, ChoiceError, StructureError.
+    """
+    check(arguments)
+    if arguments.model.model and Path(arguments.model.model).is_dir():
+        arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
+    with lock(run):
+        if folder.begun(run) and not overwrite:
+            remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
+            raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
+        torch.set_num_threads(arguments.machine.threads)
+        parts, held = _begun(run, arguments)
+        folder.clear(run)
+        folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
+        if not arguments.model.model:
+            save_tokenizer(parts.tokenizer, run / TOKENIZER)
+        return _perform(run, arguments, parts, held, phases(arguments).loop(arguments.machine.save_every), notice)
+
+
+def _begun(run: Path, arguments: Cache) -> tuple[Parts, Held]:
+    """What a new run begins with. All that may be refused is, before anything of an older run in the folder is removed."""
+    model = Path(arguments.model.model).resolve()
+    if arguments.model.model and any(model.is_relative_to((run / name).resolve()) for name in folder.LANGUAGE):
+        got, remedy = f"{model}, which this run would remove", "choose another --run"
+        raise ChoiceError(message("--model", got=got, wanted="a folder elsewhere", remedy=remedy))
+    parts = parts_of(arguments, str(run))
+    check_room(parts)
+    algorithm, _ = learning_parts(arguments, parts)
+    return parts, held_at(arguments, parts, algorithm, 0)
+
+
+def resume(run: Path, *, notice: Notice) -> Outcome:
+    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments. Raises: CheckpointError."""
+    with lock(folder.existing(run)):
+        where = newest(run)
+        manifest = describe(where)
+        arguments = arguments_of(manifest.metadata)
+        torch.set_num_threads(arguments.machine.threads)
+        parts, held, loop = restored(run, where)
+        for difference in checkpoint.differences(manifest.environment, {**checkpoint.environment(), **_facts(parts)}):
+            notice(f"not necessarily the bits of a run that never stopped: {difference}")
+        rewind(run / folder.METRICS, loop.iteration)
+        return _perform(run, arguments, parts, held, loop, notice)
+
+
+def arguments_in(run: Path) -> Cache:
+    """The arguments of the run in a folder. Raises: CheckpointError."""
+    return arguments_of(describe(newest(run)).metadata)
+
+
+def newest(run: Path) -> Path:
+    """The folder of a run's newest good checkpoint. Raises: CheckpointError."""
+    found = checkpoint.latest(folder.existing(run))
+    if found is None:
+        remedy = f"train it: purestep train {NAME} --run {run} --overwrite"
+        raise CheckpointError(message(str(run), got="without a checkpoint", wanted="a run with one", remedy=remedy))
+    return found
+
+
+def restored(run: Path, where: Path) -> tuple[Parts, Held, Loop]:
+    """The parts of a run, and what the checkpoint holds.
+
+    Raises: CheckpointError, also where a model that the run was begun with is another now; ChoiceError, StructureError.
+    """
+    manifest = describe(where)
+    arguments = arguments_of(manifest.metadata)
+    parts = parts_of(arguments, str(run), run / TOKENIZER)
+    if manifest.environment.get("base", parts.base) != parts.base:
+        got, wanted = "another model or tokenizer than when the run began", "the same"
+        remedy = "put the old one back, or train anew"
+        raise CheckpointError(message(f"{run}: {arguments.model.model}", got=got, wanted=wanted, remedy=remedy))
+    algorithm, _ = learning_parts(arguments, parts)
+    held = checkpoint.load(where, held_at(arguments, parts, algorithm, manifest.step), classes=[Loop])
+    return parts, held.tree, held.machine
+
+
+def standing_of(parts: Parts, state: LanguageState) -> Standing:
+    """How the weights of a learner's state stand on the run's own held-out problems."""
+    run = parts.arguments.run
+    whole = parts.whole(state.params.policy)
+    return evaluated(parts, whole, problems=run.held_out, draw=run.draw, cycles=run.cycles, version=int(state.step))[0]
+
+
+def _facts(parts: Parts) -> dict[str, str]:
+    return {**FACTS, **({"base": parts.base} if parts.base else {})}
+
+
+def _perform(run: Path, arguments: Cache, parts: Parts, held: Held, loop: Loop, notice: Notice) -> Outcome:
+    """Runs the machine from `loop` on."""
+    algorithm, trainer = learning_parts(arguments, parts)
+
+    def before(state: LanguageState) -> None:
+        write_before(run, standing_of(parts, state), arguments.rollouts.num_reasoning_steps, notice)
+
+    with _reporting(run, arguments, loop) as log, _publishing(run, parts) as publish:
+        world = CacheWorld(
+            run=run,
+            arguments=arguments,
+            parts=parts,
+            algorithm=algorithm,
+            trainer=trainer,
+            publish=publish,
+            before=before,
+            evaluate=partial(standing_of, parts),
+            notice=notice,
+            held=held,
+            iteration=loop.iteration,
+        )
+        handlers: Handlers = {Train: world.train, Log: log, Save: partial(_save, run, arguments, world)}
+        for now in drive(trainer_machine(), loop, serial(handlers)):
+            loop = now
+    if loop.diverged:
+        raise NonFiniteError(_divergence(run, arguments, loop))
+    spent = {
+        "warm start": world.warmed,
+        "cycles": world.rolled,
+        "next steps": world.sampled,
+        "updates": world.updated,
+    }
+    return Outcome(loop, spent)
+
+
+@contextmanager
+def _publishing(run: Path, parts: Parts) -> Iterator[Publish]:
+    """What appends finished groups to the run's stream; one that is there already is passed over."""
+    with stream.writer(run / ROLLOUTS, most=parts.settings.shared_memory_entry_size) as write:
+        yield lambda number, result: write(number, published_rows(result))
+
+
+def _save(run: Path, arguments: Cache, world: CacheWorld, command: Save) -> Saved:
+    loop = command.loop
+    facts, metadata = _facts(world.parts), described(arguments)
+    checkpoint.save(run, loop.iteration, world.held, machine=loop, facts=facts, metadata=metadata)
+    return Saved(loop.iteration)
+
+
+@contextmanager
+def _reporting(run: Path, arguments: Cache, loop: Loop) -> Iterator[Callable[[Log], Logged]]:
+    """The handler of `Log`: the metrics file, TensorBoard and the progress display, all by the machine's iterations."""
+    with ExitStack() as stack:
+        file = stack.enter_context(jsonl(run / folder.METRICS))
+        outlet = tensorboard(run / folder.TENSORBOARD, by="iteration", resumed_at=loop.iteration)
+        board = finite_part(stack.enter_context(outlet))
+        bar = stack.enter_context(progress(loop.iterations, unit="iterations", by="iteration", show=SHOWN))
+
+        def log(command: Log) -> Logged:
+            for row in map(dict, command.rows):
+                file(row)
+                board(row)
+                bar({name: value for name, value in row.items() if math.isfinite(value)})
+            return Logged()
+
+        yield log
+
+
+def _divergence(run: Path, arguments: Cache, loop: Loop) -> str:
+    kept = f"the checkpoint of iteration {loop.saved} stays" if loop.saved else "there is no checkpoint yet"
+    where, wanted = f"train: iteration {loop.diverged}", "a finite loss, with its gradient"
+    if loop.diverged <= phases(arguments).warm:
+        return message(where, got="NaN or infinite", wanted=wanted, remedy=f"lower --muon-rate or --adamw-rate; {kept}")
+    at = f" in {run / DIVERGED}" if (run / DIVERGED).exists() else ""
+    remedy = f"look at its batch{at}, or lower --learning-rate; {kept}"
+    return message(where, got="NaN or infinite", wanted=wanted, remedy=remedy)

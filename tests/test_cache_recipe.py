@@ -1,0 +1,550 @@
+"""The recipe that teaches a language model to reason in cycles: its parts, and whole runs of a very small one."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from attrs import asdict, evolve
+
+pytest.importorskip("transformers")
+
+from purestep.core import keys
+from purestep.core.errors import CheckpointError, ChoiceError
+from purestep.core.language.attempt import Heard, Said
+from purestep.core.language.events import Sampled, User
+from purestep.core.language.parsers import strict_answer
+from purestep.core.language.reasoning_events import GroupResult
+from purestep.core.language.reasoning_rollouts import answered
+from purestep.core.language.reasoning_settings import Settings
+from purestep.core.language.reasoning_state import InferenceProblemState
+from purestep.core.language.reasoning_tasks import Lists, read_list, right_reasoning, step_correct
+from purestep.core.language.reasoning_templates import thought
+from purestep.runtime import cli
+from purestep.runtime.effects.cycles_picture import Accuracy, banded, cycles_picture, student
+from purestep.runtime.effects.metrics import read
+from purestep.runtime.effects.stream import read as read_stream
+from purestep.runtime.reasoning import world as cache_world
+from purestep.runtime.reasoning.cycles import Asked, attempt_request, cycled, speaking
+from purestep.runtime.reasoning.evaluate import evaluated, problems_of, standing
+from purestep.runtime.reasoning.lessons import shown
+from purestep.runtime.reasoning.parts import Parts, Voice, cache_with, check_room, fits, parts_of
+from purestep.runtime.reasoning.world import CacheWorld, held_at, learning_parts, phases
+from purestep.runtime.recipes import cache_session as session
+from purestep.runtime.recipes.arguments import changed, flag, flatten
+from purestep.runtime.recipes.cache import Cache, cache_defaults, check, lists_of, settings_of
+from purestep.runtime.recipes.machine import Train
+from purestep.runtime.recipes.zorplex import CHANGES
+
+Said_ = pytest.CaptureFixture[str]
+TINY: dict[str, Any] = {
+    "width": 16,
+    "layers": 1,
+    "heads": 2,
+    "warm_steps": 30,
+    "demonstrations": 24,
+    "warm_batch": 4,
+    "steps": 2,
+    "problems": 2,
+    "states": 2,
+    "samples": 3,
+    "minibatches": 1,
+    "held_out": 4,
+    "cycles": 4,
+    "longest": 6,
+    "test_longest": 6,
+    "num_reasoning_steps": 2,
+    "num_samples_per_problem": 2,
+    "max_retries": 0,
+}
+WORDS = [word for name, value in TINY.items() for word in (flag(name), str(value))]
+
+
+def tiny(algorithm: str = "grpo", **changes: Any) -> Cache:
+    return changed(cache_defaults(algorithm), {**TINY, **changes})
+
+
+def silent(text: str) -> None:
+    """Nobody listens."""
+
+
+def tensors(run: Path) -> dict[str, torch.Tensor]:
+    """What the newest checkpoint holds."""
+    import safetensors.torch
+
+    return safetensors.torch.load_file(session.newest(run) / "state.safetensors")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "one"
+    assert cli.main(["train", "cache", "--run", str(run), *WORDS]) == 0
+    return run
+
+
+# --- arguments ---
+
+
+def test_settings_are_those_of_the_rollouts_and_every_name_is_there() -> None:
+    given = settings_of(tiny(attempts=2, llm_top_p=0.9, test_llm_max_tokens=17, retry_base_delay=0.5, seed=5), "here")
+    plain = asdict(given)
+    assert plain["llm"] == {"temperature": 1.0, "max_tokens": 20, "top_p": 0.9}
+    assert plain["test_llm"] == {"temperature": 1.0, "max_tokens": 17, "top_p": 1.0}
+    assert (given.output_dir, given.seed, given.attempts, given.retry_base_delay) == ("here", 5, 2, 0.5)
+    assert given.streams.backend == "files"
+    own = {*flatten(tiny()), "output_dir", "llm", "test_llm", "streams"}
+    assert [name for name in plain if name not in own] == []
+    held = {"recipe": "cache", **flatten(tiny())}
+    assert session.arguments_of(held) == tiny()
+    with pytest.raises(CheckpointError, match="with other names"):
+        session.arguments_of({"recipe": "cache", "width": 1})
+
+
+@pytest.mark.parametrize("algorithm", CHANGES)
+def test_every_algorithm_learns_from_next_steps(algorithm: str) -> None:
+    arguments = cache_defaults(algorithm)
+    check(arguments)
+    assert arguments.learning.algorithm == algorithm
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"steps": 0}, "--steps is 0, wanted at least 1; change it"),
+        ({"states": 0}, "--states is 0"),
+        ({"seed": -1}, "--seed is -1"),
+        ({"numbers": 0}, "--numbers is 0"),
+        ({"summary_skill": 1.5}, "--summary-skill is 1.5"),
+        ({"llm_temperature": 0.0}, "--llm-temperature is 0.0"),
+        ({"attempts": 0}, "settings: attempts is 0, wanted at least 1"),
+        ({"max_retries": -1}, "settings: max_retries is -1"),
+        ({"reasoning_prompt_template": "{problem}"}, r"is without \{curr_summary\}"),
+        ({"solution_rollout_policy": "mine"}, "solution_rollout_policy is 'mine', wanted module.function"),
+        ({"streams_backend": "redis"}, "streams.backend is 'redis'"),
+        ({"shortest": 9}, r"lists: shortest and longest is \(9, 6\)"),
+        ({"test_shortest": 9}, r"lists: shortest and longest is \(9, 6\)"),
+        ({"heads": 3}, r"--width and --heads is \(16, 3\)"),
+        ({"samples": 1}, "--samples is 1, wanted at least 2 for grpo"),
+        ({"budget": 90}, "--budget is 90, wanted at least --capacity 128"),
+        ({"lora": 2}, "--lora is without --model"),
+        ({"truncated": "bootstrap"}, "--truncated is 'bootstrap' with grpo"),
+        ({"max_gradient_norm": 0.0}, "--max-gradient-norm is 0, wanted more than 0"),
+    ],
+)
+def test_a_wrong_number_is_named(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ChoiceError, match=said) as caught:
+        check(tiny(**changes))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"capacity": 40}, "--capacity is 40, wanted at least"),
+        ({"llm_max_tokens": 9}, "--llm-max-tokens is 9, wanted at least"),
+        ({"test_llm_max_tokens": 9}, "--test-llm-max-tokens is 9"),
+        ({"summary_tokens": 2}, "--summary-tokens is 2"),
+    ],
+)
+def test_what_a_right_run_needs_room_for_is_asked_for(changes: dict[str, Any], said: str) -> None:
+    arguments = tiny(**changes)
+    check(arguments)
+    with pytest.raises(ChoiceError, match=said):
+        check_room(parts_of(arguments, "here"))
+
+
+def test_help_explains_every_flag(capsys: Said_) -> None:
+    assert cli.main(["train", "cache", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert [name for name in flatten(cache_defaults()) if flag(name) not in text] == []
+    assert "--output-dir" in text
+    assert cli.main(["train"]) == 0
+    assert "\n  cache " in capsys.readouterr().out
+
+
+# --- cycles ---
+
+
+class Scripted:
+    """A model of a text for each kind of prompt; its first calls fail, and it notes how many came at once to whom."""
+
+    def __init__(self, failing: int = 0) -> None:
+        self.failing = failing
+        self.calls: list[tuple[int, int]] = []
+        self.keys: list[tuple[int, int]] = []
+        self.limits: set[int] = set()
+
+    def __call__(self, worker: int, asked: Sequence[Asked]) -> list[Said]:
+        self.calls.append((worker, len(asked)))
+        if self.failing:
+            self.failing -= 1
+            raise ConnectionError("busy")
+        self.keys += [one.request.sampling for one in asked]
+        self.limits |= {one.limit for one in asked}
+        return [Said(ids=(len(one.prompt),), log_probs=(-0.5,), versions=(4,)) for one in asked]
+
+
+def scripted(speak: Scripted, problems: int = 3, **changes: Any) -> tuple[GroupResult, ...]:
+    settings: Settings = evolve(settings_of(tiny(), "here"), retry_base_delay=0.0, **changes)
+    given = problems_of(Lists(longest=6), "training", 0, problems)
+    cache = cache_with(tiny(), settings)
+    return cycled(cache, settings, given, speak, lambda ids: "hm", keys.key(1), limits=(9, 5), version=4)
+
+
+def test_groups_are_whole_and_calls_go_together() -> None:
+    speak = Scripted()
+    found = scripted(speak, attempts=2)
+    assert [[one.state.rollout_index for one in result.attempts] for result in found] == [[0, 1]] * 6
+    assert sorted(
+        (one.attempts[0].state.problem.problem_id, one.attempts[0].state.sample_id) for one in found
+    ) == sorted(
+        (problem.problem_id, sample) for problem in problems_of(Lists(longest=6), "training", 0, 3) for sample in (0, 1)
+    )
+    assert speak.calls == [(0, 12)] * 4
+    assert speak.limits == {9, 5}
+    assert len(set(speak.keys)) == 48
+    again = Scripted()
+    assert scripted(again, attempts=2) == found
+    assert again.keys == speak.keys
+
+
+def test_places_workers_and_queues_bound_what_is_under_way() -> None:
+    speak = Scripted()
+    scripted(speak, llm_max_rollouts=4, rollout_workers=2)
+    assert {worker for worker, _ in speak.calls} == {0, 1}
+    assert max(count for _, count in speak.calls) <= 4
+    assert sum(count for _, count in speak.calls) == 3 * 2 * 4
+    narrow = Scripted()
+    assert len(scripted(narrow, problem_queue_size=1, result_queue_size=1, llm_max_rollouts=1)) == 6
+    assert {count for _, count in narrow.calls} == {1}
+
+
+def test_what_may_pass_is_tried_again_and_changes_nothing() -> None:
+    speak = Scripted(failing=3)
+    assert scripted(speak, max_retries=1) == scripted(Scripted())
+    assert len(speak.calls) == 4 + 3
+
+
+def test_a_prompt_without_room_gets_an_empty_reply(tmp_path: Path) -> None:
+    parts = parts_of(tiny(), str(tmp_path))
+    wide = "x1 " * 60
+    assert not fits(parts, wide)
+    speak = speaking(parts, Voice(params=parts.begin(), version=0, how=parts.settings.llm))
+    request = attempt_request(keys.key(0), 0, "training")
+    said = speak(0, [Asked(prompt=wide, request=request, limit=4), Asked(prompt="a1", request=request, limit=4)])
+    assert said[0] == ()
+    assert isinstance(said[1], Said)
+    assert len(said[1].ids) <= 4
+    assert speak(0, [Asked(prompt=wide, request=request, limit=4)]) == [()]
+    settings = evolve(parts.settings, num_samples_per_problem=1)
+    (problem,) = problems_of(Lists(), "training", 0, 1)
+    (result,) = cycled(
+        parts.cache, settings, [problem], lambda worker, asked: [()] * len(asked), str, keys.key(0), limits=(4, 4)
+    )
+    (one,) = result.attempts
+    assert one.state.reasoning_string_store == ("", "")
+    assert one.state.summarization_turn_number == 2
+
+
+POLICIES = """
+from purestep.core.language.reasoning_rollouts import rollout_policy
+
+def paid(state, asked, reply, *, numbers, seed):
+    return rollout_policy(lambda state, text: numbers + seed / 8)(state, asked, reply)
+
+def odd(state, asked, reply):
+    return rollout_policy(lambda state, text: float(len(text) % 2))(state, asked, reply)
+
+def greedy(state, asked, reply, *, money):
+    raise NotImplementedError
+"""
+
+
+@pytest.fixture
+def own_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module of somebody else's policies."""
+    (tmp_path / "own_policies.py").write_text(POLICIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "own_policies"
+
+
+def test_a_policy_is_found_by_its_name_and_told_the_runs_numbers(own_policies: str) -> None:
+    arguments = tiny(solution_rollout_policy=f"{own_policies}.paid", numbers=3, seed=4)
+    settings = evolve(settings_of(arguments, "here"), num_samples_per_problem=1)
+    (problem,) = problems_of(Lists(), "training", 0, 1)
+    cache = cache_with(arguments, settings)
+    (result,) = cycled(cache, settings, [problem], Scripted(), str, keys.key(0), limits=(4, 4))
+    made = result.attempts[0].state.reasoning_rollout_store
+    assert [one.training_texts[0].reward for one in made] == [3.5, 3.5]
+    for function, said in (("greedy", "argument is 'money'"), ("none", "is AttributeError")):
+        with pytest.raises(ChoiceError, match=said):
+            cache_with(arguments, evolve(settings, solution_rollout_policy=f"{own_policies}.{function}"))
+
+
+# --- demonstrations ---
+
+
+def told(parts: Parts, number: int = 60) -> list[tuple[str, str]]:
+    """Prompts and texts of demonstrations."""
+    made = shown(parts, keys.key(3), number)
+    pairs = []
+    for one in made:
+        prompt, said = (next(e.text for e in one.episode.events if isinstance(e, kind)) for kind in (User, Sampled))
+        pairs.append((prompt, said))
+    return pairs
+
+
+def test_demonstrations_are_of_both_kinds_and_of_the_skill_they_are_told(tmp_path: Path) -> None:
+    parts = parts_of(tiny(skill=1.0, summary_skill=1.0, summaries=0.5), str(tmp_path))
+    reasoning = [(prompt, said) for prompt, said in told(parts) if prompt.endswith("Go on:")]
+    summaries = [(prompt, said) for prompt, said in told(parts) if prompt.endswith("Sum up:")]
+    assert len(reasoning) + len(summaries) == 60
+    assert min(len(reasoning), len(summaries)) > 15
+    for prompt, said in reasoning:
+        problem, summary = prompt.splitlines()[0], prompt.splitlines()[1].removeprefix("So far: ")
+        assert step_correct(read_list(problem), summary, said, numbers=2)
+    assert {said == prompt.splitlines()[1].removeprefix("So far: ") for prompt, said in summaries} == {True, False}
+    none = told(parts_of(tiny(skill=0.0, summaries=0.0), str(tmp_path)))
+    wrong = [
+        not step_correct(read_list(lines[0]), lines[1].removeprefix("So far: "), said, numbers=2)
+        for lines, said in ((prompt.splitlines(), said) for prompt, said in none)
+    ]
+    assert sum(wrong) > 50
+
+
+def test_with_think_tags_only_the_thinking_is_summed_up(tmp_path: Path) -> None:
+    parts = parts_of(tiny(use_think_tags=True, skill=1.0, summaries=0.0), str(tmp_path))
+    every = told(parts, 30)
+    assert all(prompt.endswith("<think>\n") and "</think>" in said for prompt, said in every)
+    finished = [said for _, said in every if strict_answer(said) != ()]
+    assert finished
+    assert all(strict_answer(thought(said)) == () for said in finished)
+    check_room(parts)
+
+
+# --- one step of training ---
+
+
+def world_of(tmp_path: Path, **changes: Any) -> CacheWorld:
+    arguments = tiny(warm_steps=0, **changes)
+    parts = parts_of(arguments, str(tmp_path))
+    algorithm, trainer = learning_parts(arguments, parts)
+    return CacheWorld(
+        run=tmp_path,
+        arguments=arguments,
+        parts=parts,
+        algorithm=algorithm,
+        trainer=trainer,
+        publish=lambda number, result: None,
+        before=lambda state: None,
+        evaluate=lambda state: evaluated(parts, parts.whole(state.params.policy), problems=2, draw=1, cycles=3)[0],
+        notice=silent,
+        held=held_at(arguments, parts, algorithm, 0),
+    )
+
+
+def test_next_steps_of_states_are_trained_and_summaries_are_not(tmp_path: Path) -> None:
+    world, seen = world_of(tmp_path), []
+    trainer, made = world.trainer, world._next_steps
+
+    def noted(voice: Any, points: Sequence[InferenceProblemState], number: int) -> Any:
+        attempts = made(voice, points, number)
+        seen.append((points, attempts))
+        return attempts
+
+    batches = []
+    world.trainer = lambda state, batch, key: (batches.append(batch), trainer(state, batch, key))[1]  # type: ignore[func-returns-value]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CacheWorld, "_next_steps", lambda self, *given: noted(*given))
+        for _ in range(2):
+            world.train(Train(1))
+    for (points, attempts), batch in zip(seen, batches, strict=True):
+        assert len(attempts) == 3 * len(points)
+        assert batch.group.tolist() == [place for place in range(len(points)) for _ in range(3)]
+        for one, point in zip(attempts, [point for point in points for _ in range(3)], strict=True):
+            prompt, said = (next(e.text for e in one.episode.events if isinstance(e, kind)) for kind in (User, Sampled))
+            assert prompt == f"{point.problem.problem_text}\nSo far: {point.curr_summary}\nGo on:"
+            right = step_correct(read_list(point.problem.problem_text), point.curr_summary, said, numbers=2)
+            assert one.episode.steps[0].reward == float(right)
+            (heard,) = (piece for piece in one.pieces if isinstance(piece, Heard))
+            assert set(heard.said.versions) <= {0, 1}
+
+
+def test_a_model_that_is_right_is_paid_and_evaluated_as_such(tmp_path: Path) -> None:
+    """Runs of a demonstrator that is never wrong, in the place of a model."""
+    parts = parts_of(tiny(), str(tmp_path))
+    problems = problems_of(lists_of(tiny().problems, "evaluation"), "evaluation", 3, 6)
+
+    def speak(worker: int, asked: Sequence[Asked]) -> list[Said]:
+        return [Said(ids=parts.spell(reply(one.prompt)), log_probs=(), versions=()) for one in asked]
+
+    def reply(prompt: str) -> str:
+        problem, so_far, *rest = prompt.splitlines()
+        summary = so_far.removeprefix("So far: ")
+        task = read_list(problem)
+        if rest[0] == "Go on:":
+            count = "abcdef".index(summary[0]) + 1 if summary else 0
+            return right_reasoning(task, count, numbers=2)
+        items = [item for item in rest[0].removeprefix("New: ").split(" ") if item.endswith(";")]
+        return f"{items[-1][0]} {items[-1].rpartition('=')[2][:-1]}" if items else summary
+
+    settings = evolve(parts.settings, num_reasoning_steps=4, num_samples_per_problem=1)
+    cache = evolve(parts.cache, num_reasoning_steps=4)
+    found = cycled(
+        cache, settings, problems, speak, parts.codec.decode, keys.key(0), limits=(20, 8), stream="evaluation"
+    )
+    states = [one.state for result in found for one in result.attempts]
+    lengths = [len(read_list(state.problem.problem_text).numbers) for state in states]
+    told_ = standing(states)
+    wanted = [sum(-(-length // 2) <= cycle for length in lengths) / 6 for cycle in range(1, 5)]
+    assert list(told_.accuracy) == wanted
+    assert 0 < wanted[1] < wanted[2] == 1.0
+    assert told_.carried[-1] == 1.0
+    assert told_.carried[0] == pytest.approx(sum(min(1.0, 2 / length) for length in lengths) / 6)
+    assert all(result.success for state in states for result in state.reasoning_rollout_store)
+    assert answered(states[0], states[0].reasoning_string_store[-1]) == 1.0
+    assert told_.accuracy_low[-1] < 1.0 == told_.accuracy_high[-1]
+    assert told_.tokens == tuple(sorted(told_.tokens))
+
+
+def test_evaluation_on_the_way_comes_after_so_many_versions(tmp_path: Path, own_policies: str) -> None:
+    world = world_of(tmp_path, eval_every_n_versions=2, solution_rollout_policy=f"{own_policies}.odd")
+    rows = [world.train(Train(1)).rows[0] for _ in range(4)]
+    assert [row["updates"] for row in rows] == [1.0] * 4
+    assert [math.isfinite(row["evaluation_last"]) for row in rows] == [False, True, False, True]
+
+
+# --- whole runs ---
+
+
+def test_train_evaluates_draws_publishes_and_leaves_a_model(trained: Path) -> None:
+    told_ = json.loads((trained / "evaluation.json").read_text())
+    assert told_["iteration"] == phases(tiny()).warm + 2
+    for when in ("before", "after"):
+        assert told_[when]["problems"] == 4
+        assert len(told_[when]["accuracy"]) == len(told_[when]["carried"]) == 4
+        bounds = zip(*(told_[when][name] for name in ("accuracy_low", "accuracy", "accuracy_high")), strict=True)
+        assert all(low <= mean <= high for low, mean, high in bounds)
+    assert len((trained / "evaluation.txt").read_text().splitlines()) == 5
+    assert (trained / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (trained / "model" / "model.safetensors").exists()
+    rows = read(trained / "metrics.jsonl")
+    assert [row["iteration"] for row in rows] == [1.0, 2.0, 3.0, 4.0]
+    assert rows[1]["warm_loss"] < rows[0]["warm_loss"]
+    assert all(math.isfinite(row["episode_return"]) and math.isfinite(row["reasoning_turn_2"]) for row in rows[2:])
+
+
+def test_the_stream_has_every_group_once_with_the_documented_metadata(trained: Path) -> None:
+    entries = read_stream(trained / "rollouts.jsonl").entries
+    assert [entry.number for entry in entries] == list(range(2 * 2 * 2))
+    for entry in entries:
+        (row,) = entry.rows
+        stamps = [tuple(text["metadata"].values())[2:] for text in row["training_texts"]]
+        assert stamps == [(0, "reasoning", 1), (1, "summarization", 1), (2, "reasoning", 2), (3, "summarization", 2)]
+        assert all(len(text["said"]["ids"]) == len(text["said"]["log_probs"]) for text in row["training_texts"])
+        assert {text["reward"] for text in row["training_texts"][1::2]} == {0.0}
+    problems = [entry.rows[0]["problem_id"] for entry in entries]
+    assert len(set(problems)) == 4
+    assert {entry.rows[0]["sample_id"] for entry in entries} == {0, 1}
+
+
+def test_another_run_with_the_same_seed_has_the_same_bits(trained: Path, tmp_path: Path) -> None:
+    """Also with two workers: each call's key is its own, and batches are cut by the commands alone."""
+    session.start(tmp_path / "again", tiny(), overwrite=False, notice=silent)
+    one, other = tensors(trained), tensors(tmp_path / "again")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert (tmp_path / "again" / "rollouts.jsonl").read_bytes() == (trained / "rollouts.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("cut", [1, 3])
+def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tmp_path: Path) -> None:
+    """Cut in the warm start, and in a step of training whose rollouts were published already."""
+    run = tmp_path / "run"
+
+    class Cut(Exception):
+        pass
+
+    made = CacheWorld._next_steps if cut == 3 else CacheWorld._warm
+
+    def stopped(self: Any, *given: Any) -> Any:
+        if self.iteration == cut:
+            raise Cut
+        return made(self, *given)  # type: ignore[operator]
+
+    said: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache_world.CacheWorld, made.__name__, stopped)
+        with pytest.raises(Cut):
+            session.start(run, tiny(), overwrite=False, notice=silent)
+    assert len(read(run / "metrics.jsonl")) == cut
+    session.resume(run, notice=said.append)
+    assert [text for text in said if text.startswith("not necessarily")] == []
+    one, other = tensors(trained), tensors(run)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert (run / "rollouts.jsonl").read_bytes() == (trained / "rollouts.jsonl").read_bytes()
+
+
+def test_an_entry_that_is_too_large_ends_the_run_in_one_line(tmp_path: Path, capsys: Said_) -> None:
+    words = ["--shared-memory-entry-size", "64", "--warm-steps", "0", "--overwrite", "--held-out", "1"]
+    assert cli.main(["train", "cache", "--output-dir", str(tmp_path), *WORDS, *words]) == 1
+    assert "wanted at most 64; raise the bound" in capsys.readouterr().err
+
+
+def test_evaluate_plot_and_resume_know_such_runs(trained: Path, tmp_path: Path, capsys: Said_) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    assert cli.main(["evaluate", str(run), "--cycles", "2", "--problems", "3"]) == 0
+    assert "of 3 problems" in capsys.readouterr().out
+    told_ = json.loads((run / "evaluation.json").read_text())
+    assert "before" not in told_
+    assert len(told_["after"]["accuracy"]) == 2
+    assert cli.main(["plot", str(run), "--out", str(tmp_path / "one.png")]) == 0
+    assert cli.main(["plot", str(run), str(trained), "--out", str(tmp_path / "both.png")]) == 0
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("one.png", "both.png"))
+    assert cli.main(["evaluate", str(run), "--cycles", "-1"]) == 1
+    assert "--cycles is -1" in capsys.readouterr().err
+    assert cli.main(["resume", str(run)]) == 0
+    assert "nothing was left to train" in capsys.readouterr().out
+    assert "before" in json.loads((run / "evaluation.json").read_text())
+    assert cli.main(["train", "cache", "--run", str(run), *WORDS]) == 1
+    assert "wanted a new folder; go on with it: purestep resume" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "arguments.json").write_text('{"recipe": "cache"}')
+    assert cli.main(["plot", str(tmp_path / "empty")]) == 1
+
+
+def test_several_curves_become_a_mean_and_its_interval(tmp_path: Path) -> None:
+    several = [Accuracy(mean=(x, 0.5), low=(0.0, 0.0), high=(1.0, 1.0)) for x in (0.2, 0.4, 0.6)]
+    one = banded(several)
+    assert one.mean == pytest.approx((0.4, 0.5))
+    half = student(3) * 0.2 / math.sqrt(3)
+    assert (one.low[0], one.high[0]) == pytest.approx((max(0.0, 0.4 - half), 0.4 + half))
+    assert (one.low[1], one.high[1]) == pytest.approx((0.5, 0.5))
+    with pytest.raises(ChoiceError, match="nothing to draw"):
+        cycles_picture([], {}, tmp_path / "none.png", trained_on=3)
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_the_step_in_flight_and_resume_goes_on(trained: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = [sys.executable, "-m", "purestep.runtime.cli", "train", "cache", "--run", str(run), *WORDS]
+    going = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    deadline = time.monotonic() + 120
+    while not (run / "checkpoints").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    going.send_signal(signal.SIGINT)
+    _, err = going.communicate(timeout=120)
+    assert going.returncode == 130, err
+    assert f"purestep resume {run}" in err
+    assert cli.main(["resume", str(run)]) == 0
+    one, other = tensors(trained), tensors(run)
+    assert all(torch.equal(one[name], other[name]) for name in one)
