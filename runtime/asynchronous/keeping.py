@@ -117,7 +117,7 @@ def load(where: Path, arguments: Zorplex, begun: LanguageState) -> Standing:
     if not isinstance(kept, Kept):
         remedy = "name the folder of a phase, RUN/sync or RUN/async"
         raise CheckpointError(message(str(where), got="of another kind", wanted="a phase's", remedy=remedy))
-    like = {
+    like: dict[str, Any] = {
         "learner": begun,
         "rows": blank(arguments, len(kept.waiting)) if kept.waiting else (),
         "past": {str(version): begun.params.policy for version in kept.past},

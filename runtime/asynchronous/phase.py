@@ -17,8 +17,8 @@ from ..effects.weights import Publisher
 from ..language.parts import Parts
 from ..language.world import DIVERGED, Notice
 from ..recipes.zorplex import Zorplex
-from ..scheduler import Schedule
 from ..scheduling import messages as say
+from ..scheduling.state import Schedule
 from ..values import line
 from . import keeping
 from .keeping import Kept, Standing, live

@@ -19,9 +19,9 @@ from ..effects.workers_engines import Inbox as Box
 from ..recipes.asynchronous import Asynchronous
 from ..recipes.zorplex import Zorplex
 from ..replay import to_lines
-from ..scheduler import Schedule, begin, scheduler
+from ..scheduler import begin, scheduler
 from ..scheduling import messages as say
-from ..scheduling.state import KEEP, RECOMPUTE, Rules, with_workers
+from ..scheduling.state import KEEP, RECOMPUTE, Rules, Schedule, with_workers
 from ..values import line
 from . import keeping
 from .crew import Hands, crew
@@ -166,8 +166,8 @@ def logged(effects: Effects, log: Lines) -> Effects:
 
 def totals(arguments: Zorplex, state: Schedule, phase: Phase) -> dict[str, Any]:
     """How a phase ended."""
-    names = ("version", "submitted", "accepted", "rejected", "filtered", "consumed", "queued", "cached", "running")
-    names = (*names, "waiting", "ignored", "tokens_used", "tokens_wasted")
+    counts = ("version", "submitted", "accepted", "rejected", "filtered", "consumed", "queued", "cached", "running")
+    names = (*counts, "waiting", "ignored", "tokens_used", "tokens_wasted")
     kept = phase.kept
     return {
         **{name: getattr(state, name) for name in names},

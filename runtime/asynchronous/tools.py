@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from attrs import evolve
 
 from ..effects.service import serving
-from ..effects.tools import Failed, Perform, guarded, in_processes, in_threads
+from ..effects.tool_calls import Perform
+from ..effects.tools import Failed, guarded, in_processes, in_threads
 from ..language.parts import Parts
 from ..recipes.asynchronous import Asynchronous
 
