@@ -1,0 +1,260 @@
+"""What the cells of `staleness` say together: means with intervals, claims with verdicts, a table and a picture.
+
+The claims are about two scores of a seed: the return of its last policy, and the mean return along its run, the policy before
+the first update left out. Differences are between equal seeds. That losses are equal holds where the 95 % interval of each
+difference has 0 inside, an order holds by its means; on which side of 0 an interval lies is told beside it.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from purestep.runtime.effects.plot import COLOURS, FAINT, GRID, INK, short
+
+from .staleness_parts import EVALUATION, METHODS, PASS, SAMPLING, UPDATE, Cell
+
+STALENESS = (0, 1, 4, 8)
+STALE = (4, 8)  # where the decoupled loss is to be no worse
+NAMES = {
+    "ppo": "plain PPO",
+    "recomputed": "decoupled, recomputed",
+    "interpolated": "decoupled, log-linear",
+}
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131)
+WIDER = 2.131  # of more degrees of freedom than those: a little too wide, never too narrow
+SCORES = ("final", "along")
+
+Scores = Mapping[tuple[str, int], Sequence[float]]  # by method and staleness, of each seed
+
+
+@frozen
+class Mean:
+    """A mean over seeds, and its 95 % interval, which one seed does not have."""
+
+    mean: float
+    low: float
+    high: float
+
+    def described(self) -> dict[str, float]:
+        """For a file, which has no infinities."""
+        bounds = {"low": self.low, "high": self.high} if math.isfinite(self.low) else {}
+        return {name: round(value, 3) for name, value in {"mean": self.mean, **bounds}.items()}
+
+    def text(self) -> str:
+        """In a table.
+
+        >>> mean_of([1.0, 2.0]).text(), mean_of([3.0]).text()
+        ('1.5 [-4.9, 7.9]', '3.0')
+        """
+        return f"{self.mean:.1f}" + (f" [{self.low:.1f}, {self.high:.1f}]" if math.isfinite(self.low) else "")
+
+    def side(self) -> str:
+        """Where its interval lies."""
+        if self.low > 0.0:
+            return "above 0"
+        return "below 0" if self.high < 0.0 else "0 inside"
+
+
+@frozen
+class Verdict:
+    """What became of a claim."""
+
+    claim: str
+    holds: bool
+    differences: Mapping[str, Mean]
+
+    def line(self) -> str:
+        """It in one line.
+
+        >>> Verdict("one is less", False, {"at 4": mean_of([2.0, 2.0])}).line()
+        'one is less: no (at 4: 2.0 [2.0, 2.0], above 0)'
+        """
+        about = "; ".join(f"{name}: {value.text()}, {value.side()}" for name, value in self.differences.items())
+        return f"{self.claim}: {'yes' if self.holds else 'no'} ({about})"
+
+
+def mean_of(values: Sequence[float]) -> Mean:
+    """m -+ t s / sqrt(n), with s^2 the variance by n - 1 and t Student's 97.5 % quantile.
+
+    >>> mean_of([2.0, 4.0, 6.0])
+    Mean(mean=4.0, low=-0.9686..., high=8.9686...)
+    """
+    number, mean = len(values), math.fsum(values) / len(values)
+    if number == 1:
+        return Mean(mean, -math.inf, math.inf)
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (number - 1))
+    half = (STUDENT[number - 2] if number - 2 < len(STUDENT) else WIDER) * deviation / math.sqrt(number)
+    return Mean(mean, mean - half, mean + half)
+
+
+def apart(one: Sequence[float], other: Sequence[float]) -> Mean:
+    """The difference of equal seeds, one less other."""
+    return mean_of([a - b for a, b in zip(one, other, strict=True)])
+
+
+def equal_at_0(scores: Scores) -> Verdict:
+    """Without staleness the methods are the same: it holds where no interval leaves 0 out."""
+    found = {NAMES[name]: apart(scores[name, 0], scores["ppo", 0]) for name in METHODS[1:] if (name, 0) in scores}
+    holds = every(found, lambda value: -math.inf < value.low <= 0.0 <= value.high)
+    return Verdict("at staleness 0 the decoupled losses are plain PPO", holds, found)
+
+
+def no_worse(scores: Scores, method: str) -> Verdict:
+    """At staleness 4 and 8 a decoupled loss is at least as good as plain PPO."""
+    ages = [age for age in STALE if (method, age) in scores and ("ppo", age) in scores]
+    found = {f"at {age}": apart(scores[method, age], scores["ppo", age]) for age in ages}
+    claim = f"at staleness 4 and 8 {NAMES[method]} is at least as good as plain PPO"
+    return Verdict(claim, every(found, lambda value: value.mean >= 0.0), found)
+
+
+def falls(scores: Scores, method: str) -> Verdict:
+    """The return falls with staleness, from each age to the next."""
+    ages = [age for age in STALENESS if (method, age) in scores]
+    steps = itertools.pairwise(ages)
+    found = {f"{young} to {old}": apart(scores[method, old], scores[method, young]) for young, old in steps}
+    claim = f"the return of {NAMES[method]} falls with staleness"
+    return Verdict(claim, every(found, lambda value: value.mean < 0.0), found)
+
+
+def every(found: Mapping[str, Mean], is_so: Callable[[Mean], bool]) -> bool:
+    """Whether all differences are so, of which there must be one.
+
+    >>> every({}, lambda value: True)
+    False
+    """
+    return bool(found) and all(is_so(value) for value in found.values())
+
+
+def verdicts(scores: Scores) -> list[Verdict]:
+    """All claims."""
+    decoupled = METHODS[1:]
+    return [
+        equal_at_0(scores),
+        *(no_worse(scores, name) for name in decoupled),
+        *(falls(scores, name) for name in METHODS),
+    ]
+
+
+def ordering(told: Iterable[Verdict]) -> str:
+    """Whether the expected ordering appears, in words."""
+    broken = [verdict.claim for verdict in told if not verdict.holds]
+    if not broken:
+        return "the expected ordering appears"
+    return "the expected ordering does not appear in full; what does not hold: " + "; ".join(broken)
+
+
+def scores_of(cells: Iterable[Cell], score: str) -> dict[tuple[str, int], list[float]]:
+    """Of each cell's seeds: the "final" return, or the mean "along" the run."""
+    pick = final if score == "final" else along
+    return {(cell.method, cell.staleness): pick(cell) for cell in cells}
+
+
+def final(cell: Cell) -> list[float]:
+    """The return of each seed's last policy."""
+    return list(map(float, cell.returns[-1]))
+
+
+def along(cell: Cell) -> list[float]:
+    """The mean return of each seed's policies, the first left out."""
+    return list(map(float, cell.returns[1:].mean(0)))
+
+
+def described(cells: Sequence[Cell], steps: int) -> dict[str, Any]:
+    """The cells and the verdicts as the results file holds them; `steps` are in the worlds, of each update and seed."""
+    rows = {f"{cell.method}-{cell.staleness}": row(cell, steps) for cell in cells}
+    judged = {score: verdicts(scores_of(cells, score)) for score in SCORES}
+    words = {
+        score: {"ordering": ordering(told), "claims": [claim(verdict) for verdict in told]}
+        for score, told in judged.items()
+    }
+    return {"verdicts": words, "cells": rows}
+
+
+def claim(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON has words for."""
+    differences = {name: {**value.described(), "side": value.side()} for name, value in verdict.differences.items()}
+    return {"claim": verdict.claim, "holds": verdict.holds, "differences": differences}
+
+
+def row(cell: Cell, steps: int) -> dict[str, Any]:
+    """A cell."""
+    curve = [mean_of(point.tolist()) for point in cell.returns]
+    return {
+        "final": mean_of(final(cell)).described(),
+        "along": mean_of(along(cell)).described(),
+        "final of each seed": [round(value, 2) for value in final(cell)],
+        "seconds": {part: round(value, 3) for part, value in cell.seconds.items()},
+        "update": {name: round(value, 5) for name, value in cell.figures.items()},
+        "curve": {
+            "steps": [updates * steps for updates in cell.updates],
+            "mean": [round(point.mean, 2) for point in curve],
+            **{
+                side: [round(getattr(p, side), 2) for p in curve]
+                for side in ("low", "high")
+                if cell.returns.shape[1] > 1
+            },
+        },
+    }
+
+
+def table(cells: Sequence[Cell]) -> str:
+    """A line for each cell."""
+    parts = (SAMPLING, PASS, UPDATE, EVALUATION)
+    head = f"{'':24}{'staleness':>10}{'final return':>24}{'mean along the run':>24}  " + "  ".join(
+        f"{part + ' s':>15}" for part in parts
+    )
+    lines = [head]
+    for cell in cells:
+        last, mean = mean_of(final(cell)), mean_of(along(cell))
+        seconds = "  ".join(f"{cell.seconds[part]:15.2f}" if part in cell.seconds else " " * 14 + "-" for part in parts)
+        lines.append(f"{NAMES[cell.method]:24}{cell.staleness:10}{last.text():>24}{mean.text():>24}  {seconds}")
+    return "\n".join(lines)
+
+
+def picture(cells: Sequence[Cell], out: Path, steps: int) -> Path:
+    """A panel for each staleness: the mean return of each method along the run, in its 95 % interval."""
+    ages = sorted({cell.staleness for cell in cells})
+    figure = Figure(figsize=(3.4 * len(ages) + 0.6, 3.6), dpi=150, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, len(ages), sharey=True, squeeze=False)[0]
+    for place, age in zip(axes, ages, strict=True):
+        for cell in (cell for cell in cells if cell.staleness == age):
+            line(place, cell, COLOURS[METHODS.index(cell.method)], steps)
+        look(place, f"staleness {age}")
+    axes[0].set_ylabel("mean return of episodes apart from training", fontsize=9, color=INK)
+    handles, labels = max((place.get_legend_handles_labels() for place in axes), key=lambda both: len(both[1]))
+    figure.legend(handles, labels, loc="outside upper left", ncols=3, frameon=False, fontsize=9)
+    seeds = cells[0].returns.shape[1]
+    note = f"environment steps of each seed; mean of {seeds} seeds in its 95 % interval"
+    figure.supxlabel(note, fontsize=9, color=FAINT)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, format="png", metadata={"Software": None})
+    return out
+
+
+def line(axes: Axes, cell: Cell, colour: str, steps: int) -> None:
+    """One cell's curve."""
+    xs, points = [updates * steps for updates in cell.updates], [mean_of(point.tolist()) for point in cell.returns]
+    if cell.returns.shape[1] > 1:
+        low, high = [point.low for point in points], [point.high for point in points]
+        axes.fill_between(xs, low, high, color=colour, alpha=0.16, linewidth=0)
+    axes.plot(xs, [point.mean for point in points], color=colour, linewidth=1.9, label=NAMES[cell.method])
+
+
+def look(axes: Axes, title: str) -> None:
+    """What all panels share."""
+    axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
+    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.margins(x=0)
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.tick_params(colors=FAINT, labelsize=8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
