@@ -17,7 +17,7 @@ from ..effects.workers_engines import Mailbox
 from ..language.parts import Parts, attempts_at, parts_of
 from ..recipes.zorplex import Zorplex
 from .desk import Desk, added, chunks, given_up, taken
-from .samples import Sample, fault, sample_of
+from .samples import Sample, fault, samples_of
 from .tools import served_tools
 
 REST = 0.25  # seconds for which an idle generator waits for a message at a time
@@ -148,11 +148,11 @@ class At:
         self.desk, more = chunks(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
         self.desk, over = taken(self.desk)
         room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.tasks.max_turns}
-        samples = [(task, sample_of(attempt, **room)) for task, attempt in over]
+        samples = samples_of([attempt for _, attempt in over], **room)
         tokens = tuple((task, number, self.version) for task, number in more)
         failures, self.failures = self.failures, 0
         self.mailbox.note(Progress(tokens, (*spans, ("generate", start, seconds(), self.version)), failures))
-        for task, sample in samples:
+        for (task, _), sample in zip(over, samples, strict=True):
             self.mailbox.answer(task, Made(sample))
 
 
