@@ -74,24 +74,12 @@ def samples_of(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) -
     return tuple(_sample(attempt, take(rows, [place])) for place, attempt in enumerate(attempts))
 
 
-def samples_of(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) -> tuple[Sample, ...]:
-    """The samples that ended attempts at zorplex tasks make, whose rows are written together: that is several times faster.
-
-    Raises: ChoiceError for one without a sampled token.
-
-    >>> samples_of((), capacity=4, calls=1)
-    ()
-    """
-    rows = transcripts(attempts, capacity=capacity, calls=calls)
-    return tuple(_sample(one, place, rows) for place, one in enumerate(attempts))
-
-
 def sample_of(attempt: Attempt[Any], *, capacity: int, calls: int) -> Sample:
     """The sample that an ended attempt makes; see `samples_of`. Raises: ChoiceError."""
     return samples_of((attempt,), capacity=capacity, calls=calls)[0]
 
 
-def _sample(attempt: Attempt[Any], place: int, rows: Transcript) -> Sample:
+def _sample(attempt: Attempt[Any], row: Transcript) -> Sample:
     said = [piece.said for piece in attempt.pieces if isinstance(piece, Heard)]
     versions = [version for one in said for version in one.versions]
     if not versions:
@@ -108,7 +96,7 @@ def _sample(attempt: Attempt[Any], place: int, rows: Transcript) -> Sample:
         float(len(versions)),
     )
     return Sample(
-        row=tree_map(lambda leaf: leaf[place : place + 1].clone(), rows),  # a view would be sent with all rows
+        row=row,
         figures=dict(zip(FIGURES, figures, strict=True)),
         mode=mode,
         head=min(versions),
@@ -120,7 +108,8 @@ def _sample(attempt: Attempt[Any], place: int, rows: Transcript) -> Sample:
 def stacked(samples: Sequence[Sample]) -> Transcript:
     """The rows of N samples of one capacity, in order: [N]. Raises: ChoiceError where there are none."""
     _some("stacked", samples)
-    return tree_map(lambda *columns: torch.cat(columns), *[sample.row for sample in samples])
+    made: Transcript = tree_map(lambda *columns: torch.cat(columns), *[sample.row for sample in samples])
+    return made
 
 
 def figures_of(samples: Sequence[Sample]) -> dict[str, float]:
@@ -137,3 +126,27 @@ def figures_of(samples: Sequence[Sample]) -> dict[str, float]:
 def _some(where: str, samples: Sequence[Sample]) -> None:
     if not samples:
         raise ChoiceError(message(f"{where}: samples", got="empty", wanted="at least one", remedy="wait for some"))
+
+
+def fault(sample: Any, *, capacity: int, calls: int, vocabulary: int) -> str:
+    """What of a sample cannot be true, by itself; "" for nothing.
+
+    >>> fault("hello", capacity=4, calls=1, vocabulary=9)
+    'str, which is no sample'
+    """
+    if not isinstance(sample, Sample) or not isinstance(sample.row, Transcript):
+        return f"{type(sample).__name__}, which is no sample"
+    row = sample.row
+    if row.token.shape != (1, capacity) or row.reward.shape != (1, calls):
+        return f"a row of {list(row.token.shape)} tokens and {list(row.reward.shape)} calls"
+    spoken, version, log_prob = row.is_action[0], row.version[0], row.behaviour_log_prob[0]
+    made = version[spoken].tolist()
+    if not made or [min(made), max(made), len(made)] != [sample.head, sample.tail, sample.tokens] or min(made) < 0:
+        return "versions that are not those of its tokens"
+    if not bool(log_prob[spoken].isfinite().all()) or bool((log_prob[spoken] > 1e-4).any()):
+        return "log-probs that no token has"
+    if bool(((row.token < 0) | (row.token >= vocabulary)).any()):
+        return "tokens outside the vocabulary"
+    if not bool(row.reward.isfinite().all()) or set(sample.figures) != set(FIGURES):
+        return "rewards or figures that are not numbers"
+    return ""
