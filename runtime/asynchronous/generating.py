@@ -1,151 +1,194 @@
-"""A generator: a worker that makes attempts with the newest weights there are, and says what comes of them chunk by chunk.
+"""A generator: the body of a worker that samples attempts side by side and takes new weights when there are some."""
 
-    with working(generate, (spec,), size=2, patience=120.0, refuse=refusing(arguments, parts)) as workers:
-        workers.send(0, 7, Job(request, version=0))          # worker 0, task 7
-        report = workers.receive(1.0)                        # a Note of Progress, an Answer of Made, ...
-
-It takes new weights between two chunks, in the middle of attempts too, whose tokens then carry the versions that made them;
-or, where it is not to be interrupted, once all that it has begun is over. With nothing to do it waits for tasks.
-"""
-
-import threading
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import define, evolve
+from attrs import define, field, frozen
 
-from ...core.errors import StructureError, message
+from ...core.language.requests import Request
 from ...core.tree import tree_map
 from ..effects.clock import seconds
 from ..effects.generate import Generator, generator
-from ..effects.tools import Failed
 from ..effects.weights import Reader, reading
 from ..effects.workers_engines import Mailbox
 from ..language.parts import Parts, attempts_at, parts_of
 from ..recipes.zorplex import Zorplex
-from .generating_checks import refusing as refusing
-from .generating_checks import remembering as remembering
-from .generating_messages import GivenUp, GiveUp, Job, Made, Progress, Spec
-from .generating_slots import Work, added, counted, gathered, given_up, placed
-from .samples import samples_of
-from .tools import world_through
+from .desk import Desk, added, chunks, given_up, taken
+from .samples import Sample, fault, samples_of
+from .tools import served_tools
 
-IDLE = 60.0  # seconds to wait for a task at a time, with nothing to do
-LOOK = 0.02  # seconds between two looks for weights that a task waits for
-OPENING = threading.Lock()  # the library makes one model at a time
-Span = tuple[str, float, float, int]
-Weights = tuple[int, Any]  # (version, params)
+REST = 0.25  # seconds for which an idle generator waits for a message at a time
 
 
-def generate(mailbox: Mailbox, spec: Spec) -> None:
-    """The body of a generator, for `working`. Raises: WeightsError where weights of another architecture are published."""
-    torch.set_num_threads(spec.arguments.machine.threads)
-    with OPENING:
-        parts = parts_of(spec.arguments, spec.tokenizer)
+@frozen
+class Job:
+    """A task: make this attempt, with weights of at least this version."""
 
-    def failed(call: Failed) -> None:
-        del call
-        mailbox.note(Progress(tool_failures=1))  # at once: who waits for tools is alive
-
-    with world_through(parts.rules, spec.arguments.asynchronous, failed) as rules:
-        hand = begun(mailbox, spec.arguments, evolve(parts, rules=rules), spec.weights, spec.device)
-        while True:
-            hand.listen()
-            hand.go_on()
+    request: Request
+    version: int
 
 
-@define(kw_only=True)
-class Hand:
+@frozen
+class GiveUp:
+    """A task: give that one up. It is answered with `GivenUp` as well, if it was not answered before."""
+
+    task: int
+
+
+@frozen
+class Made:
+    """The answer to a job."""
+
+    sample: Sample
+
+
+@frozen
+class GivenUp:
+    """The answer to what was given up, and to who asked for it."""
+
+
+@frozen
+class Progress:
+    """What a generator notes after each chunk of tokens."""
+
+    tokens: tuple[tuple[int, int, int], ...] = ()  # (task, how many more, their version)
+    spans: tuple[tuple[str, float, float, int], ...] = ()  # (what it did, from, to, version)
+    tool_failures: int = 0
+
+
+@frozen
+class Spec:
+    """What a generator is told at its start."""
+
+    arguments: Zorplex
+    tokenizer: Path | tuple[()]
+    weights: Path
+    device: str = "cpu"
+
+
+def refusing(arguments: Zorplex, parts: Parts) -> Callable[[int, Any], str]:
+    """What is wrong with an answer, whatever the task: for `workers.working`."""
+    room = {"capacity": arguments.sampling.capacity, "calls": arguments.tasks.max_turns}
+
+    def refuse(task: int, payload: Any) -> str:
+        del task
+        if isinstance(payload, GivenUp):
+            return ""
+        if not isinstance(payload, Made):
+            return f"{type(payload).__name__}, which is no answer"
+        return fault(payload.sample, vocabulary=parts.speaker.vocabulary, **room)
+
+    return refuse
+
+
+@define
+class At:
     """A generator at work."""
 
     mailbox: Mailbox
     arguments: Zorplex
     parts: Parts
-    made: Generator
+    generator: Generator
     reader: Reader
-    work: Work
-    held: Weights  # what is sampled with; the version is -1 before there are any
-    coming: Weights | tuple[()] = ()  # newer ones, to be taken once nothing is under way
-    spare: Any = ()  # memory for the next
+    params: Any
+    version: int
+    desk: Desk
+    waiting: deque[tuple[int, Job]] = field(factory=deque)  # jobs for newer weights
+    failures: int = 0
+
+    def message(self, task: int, payload: Job | GiveUp) -> None:
+        """A task has come."""
+        if isinstance(payload, Job):
+            self.waiting.append((task, payload))
+            return
+        waited = [one for one, _ in self.waiting if one == payload.task]
+        if waited or payload.task in self.desk.tasks:
+            self.waiting = deque(one for one in self.waiting if one[0] != payload.task)
+            self.desk = given_up(self.desk, payload.task)
+            self.mailbox.answer(payload.task, GivenUp())
+        self.mailbox.answer(task, GivenUp())
 
     def listen(self) -> None:
-        """Takes all tasks there are; waits for one where there is nothing to do."""
-        under_way = bool(self.work.generation.attempts)
-        letter = self.mailbox.receive(0.0 if under_way else LOOK if self.work.waiting else IDLE)
-        while letter:
-            self.take(*letter)
-            letter = self.mailbox.receive(0.0)
+        """Takes all messages there are; waits for one where there is nothing to do. Raises: EOFError at the end."""
+        while found := self.mailbox.receive(REST if self.desk.idle and not self.waiting else 0.0):
+            self.message(*found)
 
-    def take(self, task: int, payload: Any) -> None:
-        """Takes a task. Raises: StructureError for one of another kind, ChoiceError for a prompt that leaves no room."""
-        if isinstance(payload, Job):
-            self.work = added(self.work, task, attempts_at(self.parts, (payload.request,))[0], payload.version)
-        elif isinstance(payload, GiveUp):
-            self.work, there = given_up(self.work, payload.task)
-            for answered in (payload.task, task) if there else (task,):
-                self.mailbox.answer(answered, GivenUp())
-        else:
-            got, remedy = type(payload).__name__, "send one of these"
-            raise StructureError(message(f"generate: task {task}", got=got, wanted="a Job or GiveUp", remedy=remedy))
+    def fetch(self) -> tuple[tuple[str, float, float, int], ...]:
+        """Takes newer weights, if there are some and it may: what is under way goes on with them, or is waited for."""
+        if not self.arguments.asynchronous.interruptible and not self.desk.idle:
+            return ()
+        start = seconds()
+        found = self.reader.fetch(self.version)
+        if not found:
+            return ()
+        self.version, self.params = found
+        return (("sync", start, seconds(), self.version),)
 
-    def go_on(self) -> None:
-        """One chunk of whatever is under way, and word of it."""
-        if not (self.work.generation.attempts or self.work.waiting):
-            return
-        spans = self.renewed()
-        version, params = self.held
-        self.work = placed(self.work, version) if not self.coming else self.work
-        if not self.work.generation.attempts:
-            if spans:
-                self.mailbox.note(Progress(spans=spans))
+    def seat(self) -> None:
+        """Begins the jobs whose weights are there."""
+        later = deque[tuple[int, Job]]()
+        for task, job in self.waiting:
+            if job.version > self.version or later:
+                later.append((task, job))
+            else:
+                self.desk = added(self.desk, task, attempts_at(self.parts, (job.request,))[0])
+        self.waiting = later
+
+    def work(self) -> None:
+        """One chunk of tokens for all attempts under way; says what came of it."""
+        spans = self.fetch()
+        self.seat()
+        if self.desk.idle:
             return
         start = seconds()
-        generation = self.made.advance(params, version, self.work.generation)
-        work, tokens = counted(evolve(self.work, generation=generation))
-        self.work, ended = gathered(work)
-        room = {"capacity": self.parts.sampling.capacity, "calls": self.arguments.tasks.max_turns}
-        samples = samples_of([attempt for _, attempt in ended], **room)
-        spans = (*spans, ("generate", start, seconds(), version))
-        self.mailbox.note(Progress(tuple((task, number, version) for task, number in tokens), spans))
-        for (task, _), sample in zip(ended, samples, strict=True):
+        generation = self.generator.advance(self.params, self.version, self.desk.generation)
+        self.desk, more = chunks(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
+        self.desk, over = taken(self.desk)
+        room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.tasks.max_turns}
+        samples = samples_of([attempt for _, attempt in over], **room)
+        tokens = tuple((task, number, self.version) for task, number in more)
+        failures, self.failures = self.failures, 0
+        self.mailbox.note(Progress(tokens, (*spans, ("generate", start, seconds(), self.version)), failures))
+        for (task, _), sample in zip(over, samples, strict=True):
             self.mailbox.answer(task, Made(sample))
 
-    def renewed(self) -> tuple[Span, ...]:
-        """Looks for newer weights and takes them where it may; gives the time that they took to come."""
-        start, newest = seconds(), self.coming[0] if self.coming else self.held[0]
-        if self.arguments.asynchronous.interruptible:
-            found = self.reader.fetch(newest, self.held[1])
-            self.held = found or self.held
-        else:
-            found = self.reader.fetch(newest, self.coming[1] if self.coming else self.spare)
-            self.coming = found or self.coming
-            if self.coming and not self.work.generation.attempts:
-                self.held, self.coming, self.spare = self.coming, (), self.held[1]
-        return (("sync", start, seconds(), found[0]),) if found else ()
 
+def generate(mailbox: Mailbox, spec: Spec) -> None:
+    """The body of a generator, for `workers.working(generate, (spec,), ...)`; it ends when its mailbox is closed.
 
-def begun(mailbox: Mailbox, arguments: Zorplex, parts: Parts, weights: Path, device: str = "cpu") -> Hand:
-    """A generator with nothing to do, on its device. Raises: WeightsError, ChoiceError."""
-    sampling = parts.sampling
-    own = tree_map(lambda leaf: leaf.detach().to(device, copy=True), parts.whole(parts.begin()))
-    made = generator(
-        parts.speaker,
-        parts.rules,
-        parts.codec,
-        slots=arguments.asynchronous.generator_slots,
-        capacity=sampling.capacity,
-        max_new_tokens=sampling.max_new_tokens,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-    )
-    return Hand(
-        mailbox=mailbox,
-        arguments=arguments,
-        parts=parts,
-        made=made,
-        reader=reading(weights, own),
-        work=Work(generation=made.begin(own, -1, ())),
-        held=(-1, own),
-        spare=() if arguments.asynchronous.interruptible else tree_map(torch.empty_like, own),
-    )
+    Between two chunks of tokens it hears messages and takes the newest weights: what is under way goes on with them, and each
+    token carries the version that made it. Where it may not be interrupted it takes them when nothing is under way, and
+    begins nothing that asks for newer ones before.
+    Raises: WeightsError for weights of another architecture, ChoiceError for a request that leaves no room to answer.
+    """
+    torch.set_num_threads(spec.arguments.machine.threads)
+    whole = parts_of(spec.arguments, spec.tokenizer)
+    like = tree_map(lambda leaf: leaf.to(spec.device), whole.whole(whole.begin()))
+    sampling = whole.sampling
+    reader = reading(spec.weights, like)
+    version, params = reader.fetch()
+    failures: list[Any] = []
+    with served_tools(whole, spec.arguments.asynchronous, failures.append) as parts:
+        made = generator(
+            parts.speaker,
+            parts.rules,
+            parts.codec,
+            slots=spec.arguments.asynchronous.generator_slots,
+            capacity=sampling.capacity,
+            max_new_tokens=sampling.max_new_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+        )
+        desk = Desk(generation=made.begin(params, version, ()))
+        at = At(mailbox, spec.arguments, parts, made, reader, params, version, desk)
+        while True:
+            try:
+                at.listen()
+            except EOFError:
+                return
+            at.work()
+            at.failures += len(failures)
+            failures.clear()
