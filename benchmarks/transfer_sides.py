@@ -1,5 +1,6 @@
 """What `weight_transfer` does in other processes, and the weights it moves."""
 
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ import torch
 from torch import Tensor
 
 from purestep.runtime.effects.weights import reading
+from purestep.runtime.effects.weights_ring import RING, Ring, Words, publication
 from purestep.runtime.effects.workers_engines import Mailbox
 
 LAYERS = 24
+KINDS = 7  # of weights that a writer takes turns with: two laps of a slot differ, unless they are a multiple of 7 apart
 Params = dict[str, Tensor]
 
 
@@ -32,21 +35,40 @@ def size(params: Params) -> int:
 
 
 def filled(params: Params, version: int) -> Params:
-    """The params with a number in every place that tells the version."""
+    """The params with a number in every place that tells the version, and differs from those of the KINDS - 1 before."""
     for leaf in params.values():
-        leaf.fill_(float(version % 1000))
+        leaf.fill_(float(version % KINDS))
     return params
 
 
 def whole(params: Params, version: int) -> bool:
     """Whether every number is that version's."""
-    return all(bool((leaf == float(version % 1000)).all()) for leaf in params.values())
+    return all(bool((leaf == float(version % KINDS)).all()) for leaf in params.values())
 
 
-def checked(path: Path, megabytes: float, seconds: float) -> dict[str, int]:
-    """Fetches for that long and looks at every number of every copy."""
+def held_up(seconds: float) -> Ring:
+    """The ring of a reader that waits so long in the middle of every other copy; a writer that never waits overtakes it."""
+    copies = itertools.count()
+
+    def fetching(words: Words, slots: int, newer_than: int, load: Any) -> Any:
+        def slowly(slot: int, number: int, version: int) -> Any:
+            steps = load(slot, number, version)
+            for _ in range(LAYERS):
+                yield next(steps)
+            if next(copies) % 2 == 0:
+                time.sleep(seconds)
+            return (yield from steps)
+
+        return RING.fetching(words, slots, newer_than, slowly)
+
+    return Ring(publication, fetching)
+
+
+def checked(path: Path, megabytes: float, seconds: float, pause: float) -> dict[str, int]:
+    """Fetches for that long and looks at every number of every copy; `pause` is in the middle of every other one, if any."""
     params = params_of(megabytes)
-    reader, until, version = reading(path, params), time.monotonic() + seconds, -1
+    reader = reading(path, params, ring=held_up(pause) if pause else RING)
+    until, version = time.monotonic() + seconds, -1
     counts = {"reads": 0, "torn": 0, "went_back": 0}
     while time.monotonic() < until:
         found = reader.fetch(version, params)
@@ -55,7 +77,7 @@ def checked(path: Path, megabytes: float, seconds: float) -> dict[str, int]:
             counts["torn"] += not whole(params, found[0])
             counts["went_back"] += found[0] <= version
             version = found[0]
-    return counts
+    return {**counts, "overtaken": reader.overtaken()}
 
 
 def fetched(path: Path, megabytes: float, times: int) -> list[float]:

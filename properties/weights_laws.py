@@ -20,6 +20,7 @@ from ..core.errors import ChoiceError
 from ..core.tree import tree_map
 from ..runtime.effects.weights import Publisher, Reader, publishing, reading
 from ..runtime.effects.weights_layout import WeightsError
+from . import weights_lap_laws as laps
 from . import weights_mutants as mutants
 from .checkpoint_laws import trees
 from .compare import bits, require, same
@@ -44,7 +45,8 @@ def own_transfer() -> Transfer:
 
 def weights_laws() -> Suite:
     """The laws of weights that move between processes."""
-    return Suite("weights_laws", (_same(), _values(), _architecture(), _one(), _after_death(), _checked(), _left()))
+    safe = (_one(), _after_death(), _checked(), _lapped(), _left())
+    return Suite("weights_laws", (_same(), _values(), _architecture(), *safe))
 
 
 def _law(
@@ -222,6 +224,10 @@ def _checked() -> Law:
     claim = "With a checksum no byte that differs from what was published is given."
     mutant = Mutant("takes the guard for a hint", mutants.never_checks)
     return _law("checksum_sees_each_byte", claim, mutant, st.integers(0, 31), check)
+
+
+def _lapped() -> Law:
+    return _law("lapped_copies_are_thrown_away", laps.CLAIM, laps.MUTANT, laps.INPUTS, laps.lapped, *laps.NEEDS)
 
 
 def _left() -> Law:

@@ -10,6 +10,7 @@ from attrs import evolve
 
 from ..core.tree import leaves, tree_map
 from ..runtime.effects.weights_layout import WeightsError, layout
+from ..runtime.effects.weights_ring import LATEST, NUMBER, RING, STRIDE, Ring, Words
 
 
 def _publish(transfer: Any, edit: Callable[[Any], Any]) -> Any:
@@ -51,6 +52,40 @@ def gives_views(transfer: Any) -> Any:
             return reader.fetch(newer_than, into if leaves(into) else room, seconds)
 
         return evolve(reader, fetch=fetch)
+
+    return evolve(transfer, reading=reading)
+
+
+def believes_the_copy(transfer: Any) -> Any:
+    """Does not look whether the slot was written again while it copied."""
+
+    def reading(path: Path, like: Any, *, ring: Ring = RING) -> Any:
+        def fetching(words: Words, slots: int, newer_than: int, load: Any) -> Any:
+            asked = list[int]()
+
+            def read(place: int) -> int:
+                if place == LATEST:
+                    asked.append(words.read(place))
+                return asked[-1] if place % STRIDE == NUMBER else words.read(place)
+
+            return ring.fetching(evolve(words, read=read), slots, newer_than, load)
+
+        return transfer.reading(path, like, ring=evolve(ring, fetching=fetching))
+
+    return evolve(transfer, reading=reading)
+
+
+def counts_fetches(transfer: Any) -> Any:
+    """Counts what was fetched as overtaken too."""
+
+    def reading(path: Path, like: Any, **how: Any) -> Any:
+        reader, fetched = transfer.reading(path, like, **how), list[int]()
+
+        def fetch(*asked: Any, **more: Any) -> Any:
+            fetched.append(1)
+            return reader.fetch(*asked, **more)
+
+        return evolve(reader, fetch=fetch, overtaken=lambda: reader.overtaken() + len(fetched))
 
     return evolve(transfer, reading=reading)
 
@@ -125,4 +160,7 @@ def leaves_the_file(transfer: Any) -> Any:
     return evolve(transfer, publishing=publishing)
 
 
-MUTANTS: dict[str, Callable[[Any], Any]] = {"sends floats as bfloat16": through_half}
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "sends floats as bfloat16": through_half,
+    "counts what was fetched as thrown away": counts_fetches,
+}

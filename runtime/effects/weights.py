@@ -46,6 +46,7 @@ class Reader:
     path: Path
     fetch: Callable[..., tuple[Any, ...]]  # see `reading`
     closed: Callable[[], bool]  # nothing more will be published
+    overtaken: Callable[[], int]  # how many copies it has thrown away, since the publisher lapped it meanwhile
 
 
 @contextmanager
@@ -166,10 +167,14 @@ def reading(path: Path, like: Any, *, ring: Ring = RING) -> Reader:
     finally:
         os.close(descriptor)
 
+    overtaken = 0
+
     def fetch(newer_than: int = -1, into: Any = (), seconds: float = 60.0) -> tuple[Any, ...]:
         deadline = time.monotonic() + seconds
 
         def in_vain() -> None:
+            nonlocal overtaken
+            overtaken += 1
             if time.monotonic() > deadline:
                 remedy = "give the ring more slots, or publish less often"
                 got, wanted = f"overtaken for {seconds:g} s", "time to copy once"
@@ -179,7 +184,7 @@ def reading(path: Path, like: Any, *, ring: Ring = RING) -> Reader:
         load = _loader(mapped, like, into, given)
         return complete(ring.fetching(mapped.words, len(mapped.slots), newer_than, load), in_vain)
 
-    return Reader(path, fetch, lambda: bool(mapped.head[CLOSED]))
+    return Reader(path, fetch, lambda: bool(mapped.head[CLOSED]), lambda: overtaken)
 
 
 def _loader(
