@@ -14,7 +14,8 @@ import pytest
 
 import purestep
 from purestep.runtime import chat_command, cli
-from purestep.runtime.recipes import explain, pictures, report, session, zorplex_session
+from purestep.runtime.asynchronous import session as at_once
+from purestep.runtime.recipes import cache_session, explain, pictures, report, session, zorplex_session
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -59,12 +60,14 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
     monkeypatch.setattr(explain, "explained", note("explain"))
     monkeypatch.setattr(zorplex_session, "start", note("teach"))
     monkeypatch.setattr(chat_command, "session", SimpleNamespace(is_language=note("chat")))
+    monkeypatch.setattr(at_once, "start", note("at once"))
+    monkeypatch.setattr(cache_session, "start", note("cycles"))
     return noted
 
 
 def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
     codes = [cli.main(words[1:]) for words in commands()]
-    assert codes == [130, 130, 130, 130, 0, 130, 130, 130, 130, 130]  # one asks for help
+    assert codes == [130, 130, 130, 130, 0, 130, 130, 130, 130, 130, 130, 1, 130]  # one asks for help, one for a run
     assert [name for name, _ in played] == [
         "train",
         "resume",
@@ -76,8 +79,11 @@ def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
         "explain",
         "teach",
         "chat",
+        "at once",
+        "cycles",
     ]
-    assert {str(path) for _, path in played} == {"runs/one", "runs/cartpole-ppo-0", "runs/family", "runs/zorplex"}
+    runs = {"runs/one", "runs/cartpole-ppo-0", "runs/family", "runs/zorplex", "runs/async", "runs/cache"}
+    assert {str(path) for _, path in played} == runs
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
@@ -102,6 +108,8 @@ def test_links_lead_somewhere() -> None:
 SHORTER = {
     "train prove": ["--steps", "100000"],
     "train zorplex": ["--steps", "3", "--warm-steps", "40", "--held-out", "32"],
+    "train zorplex --mode async": ["--steps", "3", "--warm-steps", "20", "--held-out", "16"],
+    "train cache": ["--steps", "2", "--warm-steps", "20", "--held-out", "16"],
 }
 
 
@@ -111,10 +119,12 @@ def test_the_commands_do_what_they_say(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     first = ["train", "ppo", "--run", "runs/cartpole-ppo-0"]
     for words in [first, *(words[1:] for words in commands())]:
-        assert cli.main([*words, *SHORTER.get(" ".join(words[:2]), ())]) == 0
+        shorter = SHORTER.get(" ".join(words[: 4 if "--mode" in words else 2]), ())
+        assert cli.main([*words, *shorter]) == 0
     assert (tmp_path / "both.png").exists()
     assert (tmp_path / "runs" / "family" / "proof.png").exists()
     assert (tmp_path / "runs" / "zorplex" / "model" / "model.safetensors").exists()
+    assert (tmp_path / "runs" / "async" / "timeline.png").exists()
 
 
 # --- public names ---
