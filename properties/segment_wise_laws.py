@@ -5,6 +5,8 @@ The subject is a `SegmentWise`; it is played in a world on paper, see `segment_w
 
 from collections.abc import Callable
 
+from ..core.transcript import ABSENT
+from ..runtime.effects.segment_wise.samples import MARK
 from . import segment_wise_mutants as mutants
 from .compare import require, same
 from .law import Law, Mutant, Seen, Suite, always
@@ -146,7 +148,7 @@ def _age() -> Law:
         for version, batch in here.batches:
             for sample in batch:
                 made = [token for _, token, _ in tokens(sample)]
-                if "_recompute_version" in sample:
+                if int(sample.get(MARK, ABSENT)) >= 0:
                     seen("a sample older than the version before", version - min(made) > 1)
                     require(version - min(made) <= max(1, script.bound), f"tokens of {made} at {version}")
                 else:

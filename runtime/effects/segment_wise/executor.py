@@ -22,6 +22,7 @@ from .config import InferenceEngineConfig
 from .interfaces import Account, InferenceEngine, RolloutCache, RolloutQueue, Sample, Workflow
 from .recomputer import ProximalRecomputer
 from .rollouts import Job, RolloutError, Task, in_thread
+from .samples import marked
 from .storage import Storage
 from .strategies import StalenessControlStrategy
 
@@ -267,9 +268,10 @@ class WorkflowExecutor:
         try:
             self._storage.leave_out(self.engine.get_version(), fetch=True)
             batch = self._storage.take(count)
-            if self.recomputer is not None:
-                self.recomputer.recompute_samples(batch)  # of the version before; no later call will see them
-            return batch
+            if self.recomputer is None:
+                return batch
+            self.recomputer.recompute_samples(batch)  # of the version before; no later call will see them
+            return [marked(sample) for sample in batch]
         finally:
             self._taking.release()
 

@@ -5,7 +5,7 @@
     versions              int [*, L]              of the weights that sampled each; below 0 for none
     proximal_logprobs_t   float [*, L]            the log-probs when they were sampled, at first
     attention_mask        bool or number [*, L]   which are there at all; without it, all are
-    _recompute_version    int [*]                 the version that last recomputed proximal log-probs; without it, none did
+    _recompute_version    int [*]                 the version that last recomputed proximal log-probs; below 0 or missing: none
 
 A dict has lists, those about the N tokens that were sampled as long as these are: input_ids (prompt and all), output_version,
 proximal_logprobs_t, and _recompute_version, a number.
@@ -75,6 +75,18 @@ def column(sample: TensorDictBase, name: str) -> Tensor:
         got, wanted = f"among {sorted(map(str, sample.keys()))}", f"{name}, a tensor"
         raise StructureError(message("sample", got=got, wanted=wanted, remedy="let the workflow set it"))
     return found
+
+
+def marked(sample: Sample) -> Sample:
+    """The sample; a TensorDict says also that none recomputed it, so that those of a batch can be put together.
+
+    >>> from tensordict import TensorDict
+    >>> marked(TensorDict({"versions": torch.tensor([[0, 0]])}, batch_size=[1]))[MARK]
+    tensor([-1])
+    """
+    if isinstance(sample, TensorDictBase) and MARK not in sample:
+        sample.set(MARK, torch.full(sample.batch_size, ABSENT, device=sample.device))
+    return sample
 
 
 def finite_numbers(values: Any, count: int) -> list[float]:
