@@ -12,6 +12,7 @@ from ...core.language.requests import Request
 from ...core.tree import tree_map
 from ..effects.clock import seconds
 from ..effects.generate import Generator, generator
+from ..effects.tools import Failed
 from ..effects.weights import Reader, reading
 from ..effects.workers_engines import Mailbox
 from ..language.parts import Parts, attempts_at, parts_of
@@ -21,6 +22,7 @@ from .samples import Sample, fault, samples_of
 from .tools import served_tools
 
 REST = 0.25  # seconds for which an idle generator waits for a message at a time
+LOOK = 0.02  # seconds between two looks for weights that all its jobs wait for
 
 
 @frozen
@@ -97,7 +99,6 @@ class At:
     version: int
     desk: Desk
     waiting: deque[tuple[int, Job]] = field(factory=deque)  # jobs for newer weights
-    failures: int = 0
 
     def message(self, task: int, payload: Job | GiveUp) -> None:
         """A task has come."""
@@ -113,8 +114,10 @@ class At:
 
     def listen(self) -> None:
         """Takes all messages there are; waits for one where there is nothing to do. Raises: EOFError at the end."""
-        while found := self.mailbox.receive(REST if self.desk.idle and not self.waiting else 0.0):
+        rest = (LOOK if self.waiting else REST) if self.desk.idle else 0.0
+        while found := self.mailbox.receive(rest):
             self.message(*found)
+            rest = 0.0
 
     def fetch(self) -> tuple[tuple[str, float, float, int], ...]:
         """Takes newer weights, if there are some and it may: what is under way goes on with them, or is waited for."""
@@ -150,8 +153,7 @@ class At:
         room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.tasks.max_turns}
         samples = samples_of([attempt for _, attempt in over], **room)
         tokens = tuple((task, number, self.version) for task, number in more)
-        failures, self.failures = self.failures, 0
-        self.mailbox.note(Progress(tokens, (*spans, ("generate", start, seconds(), self.version)), failures))
+        self.mailbox.note(Progress(tokens, (*spans, ("generate", start, seconds(), self.version))))
         for (task, _), sample in zip(over, samples, strict=True):
             self.mailbox.answer(task, Made(sample))
 
@@ -170,8 +172,12 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
     sampling = whole.sampling
     reader = reading(spec.weights, like)
     version, params = reader.fetch()
-    failures: list[Any] = []
-    with served_tools(whole, spec.arguments.asynchronous, failures.append) as parts:
+
+    def failed(call: Failed) -> None:
+        del call
+        mailbox.note(Progress(tool_failures=1))  # at once: whoever waits for tools, one after the other, is alive
+
+    with served_tools(whole, spec.arguments.asynchronous, failed) as parts:
         made = generator(
             parts.speaker,
             parts.rules,
@@ -190,5 +196,3 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
             except EOFError:
                 return
             at.work()
-            at.failures += len(failures)
-            failures.clear()

@@ -1,5 +1,6 @@
 """What a generator gives for a request: a row of a transcript, and what reports say of it."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,9 +9,10 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from ...core.errors import ChoiceError, StructureError, message
+from ...core.check import check
+from ...core.errors import ChoiceError, PurestepError, StructureError, message
 from ...core.language.attempt import Attempt, Heard
-from ...core.language.diagnosis import SUCCESS, failure_mode
+from ...core.language.diagnosis import FAILURE_MODES, SUCCESS, failure_mode
 from ...core.language.episode import total_reward
 from ...core.language.transcribe import transcripts
 from ...core.record import take
@@ -136,17 +138,36 @@ def fault(sample: Any, *, capacity: int, calls: int, vocabulary: int) -> str:
     """
     if not isinstance(sample, Sample) or not isinstance(sample.row, Transcript):
         return f"{type(sample).__name__}, which is no sample"
-    row = sample.row
+    try:
+        row = check(sample.row, (1,))
+    except PurestepError as wrong:  # whatever was sent: whoever asks is not to come to grief over it
+        return str(wrong)
     if row.token.shape != (1, capacity) or row.reward.shape != (1, calls):
         return f"a row of {list(row.token.shape)} tokens and {list(row.reward.shape)} calls"
-    spoken, version, log_prob = row.is_action[0], row.version[0], row.behaviour_log_prob[0]
-    made = version[spoken].tolist()
-    if not made or [min(made), max(made), len(made)] != [sample.head, sample.tail, sample.tokens] or min(made) < 0:
+    return _fault_of_row(row, vocabulary) or _fault_of_summary(sample)
+
+
+def _fault_of_row(row: Transcript, vocabulary: int) -> str:
+    spoken, log_prob = row.is_action[0], row.behaviour_log_prob[0]
+    length, room = int(row.length[0]), len(spoken)
+    found = (
+        (not 0 < length <= room or int(row.overflow[0]), "a length that its room does not have"),
+        (not spoken.any() or spoken[max(0, length) :].any(), "sampled tokens behind its end, or none"),
+        ((row.version[0][spoken] < 0).any(), "versions that are not those of its tokens"),
+        (not log_prob.isfinite().all() or (log_prob > 1e-4).any(), "log-probs that no token has"),
+        (((row.token < 0) | (row.token >= vocabulary)).any(), "tokens outside the vocabulary"),
+        (not row.reward.isfinite().all(), "rewards or figures that are not numbers"),
+        (not (row.terminated | row.truncated).all(), "no end"),
+    )
+    return next((fault for wrong, fault in found if bool(wrong)), "")
+
+
+def _fault_of_summary(sample: Sample) -> str:
+    made = sample.row.version[sample.row.is_action].tolist()
+    if (min(made), max(made), len(made)) != (sample.head, sample.tail, sample.tokens):
         return "versions that are not those of its tokens"
-    if not bool(log_prob[spoken].isfinite().all()) or bool((log_prob[spoken] > 1e-4).any()):
-        return "log-probs that no token has"
-    if bool(((row.token < 0) | (row.token >= vocabulary)).any()):
-        return "tokens outside the vocabulary"
-    if not bool(row.reward.isfinite().all()) or set(sample.figures) != set(FIGURES):
+    figures = sample.figures
+    named = isinstance(figures, dict) and set(figures) == set(FIGURES)
+    if not named or not all(isinstance(value, float) and math.isfinite(value) for value in figures.values()):
         return "rewards or figures that are not numbers"
-    return ""
+    return "" if sample.mode in FAILURE_MODES else "an end that no attempt has"

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 from attrs import evolve
 
-from ..effects.service import serving
-from ..effects.tool_calls import Perform
-from ..effects.tools import Failed, guarded, in_processes, in_threads
+from ...core.keys import Key
+from ...core.language.parsers import Call
+from ...core.language.world import Outcome, TextEnv
+from ..effects.service import ServiceError, serving
+from ..effects.tool_calls import DIED, Failure, Perform, Returned
+from ..effects.tools import Failed, guarded, ignore, in_processes, in_threads
 from ..language.parts import Parts
 from ..recipes.asynchronous import Asynchronous
 
@@ -16,8 +20,9 @@ from ..recipes.asynchronous import Asynchronous
 def served_tools(parts: Parts, given: Asynchronous, record: Callable[[Failed], None]) -> Iterator[Parts]:
     """The parts of a run whose calls of tools go through a service of `tool_replicas` replicas; as they are with 0.
 
-    A call that hangs beyond `tool_timeout`, or whose replica dies, is made by another replica; where that fails too the model
-    is told, and `record` as well.
+    A call that hangs beyond `tool_timeout`, or whose replica dies, is made by another replica; where that fails too, or none
+    is left for as long, the model is told, and `record` as well. What a replica in a process is to do is sent to it, so the
+    world's `step` has to be a function of a module.
     """
     if not given.tool_replicas:
         yield parts
@@ -27,6 +32,36 @@ def served_tools(parts: Parts, given: Asynchronous, record: Callable[[Failed], N
         return in_processes(1) if given.tool_engine == "process" else nullcontext(in_threads(1))
 
     with serving(begin, given.tool_replicas) as service:
-        world = parts.rules.env
-        safe = guarded(world, service.perform, timeout=given.tool_timeout, record=record)
-        yield evolve(parts, rules=evolve(parts.rules, env=evolve(world, step=safe.step, tools=safe.tools)))
+        world = calling(parts.rules.env, _in_any_case(service.perform), timeout=given.tool_timeout, record=record)
+        yield evolve(parts, rules=evolve(parts.rules, env=world))
+
+
+def calling(
+    env: TextEnv[Any, Any], perform: Perform, *, timeout: float, record: Callable[[Failed], None] = ignore
+) -> TextEnv[Any, Any]:
+    """The world with calls of its tools made by `perform`, and everything else, answers too, as it was. Raises: ChoiceError.
+
+    >>> from ...core.language.zorplex import zorplex
+    >>> gone = calling(zorplex(), lambda *call: Failure(DIED, "gone"), timeout=1.0)
+    >>> gone.step(gone.params, 7, Call("LOOKUP", "kra"), ())
+    (7, Outcome(observation='The tool failed: gone.', reward=0.0, terminated=False, truncated=False))
+    """
+    elsewhere = guarded(env, perform, timeout=timeout, record=record)
+
+    def step(params: Any, state: Any, action: Any, key: Key) -> tuple[Any, Outcome]:
+        world = elsewhere if isinstance(action, Call) else env
+        return world.step(params, state, action, key)
+
+    return evolve(elsewhere, reset=env.reset, step=step)
+
+
+def _in_any_case(perform: Perform) -> Perform:
+    """A service with nobody to serve is one more way for a call to fail, not the end of whoever called."""
+
+    def call(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | Failure:
+        try:
+            return perform(function, arguments, seconds)
+        except ServiceError as fault:
+            return Failure(DIED, str(fault))
+
+    return call
