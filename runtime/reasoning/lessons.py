@@ -3,8 +3,10 @@
 Both begin somewhere on a list of the training stream, with the right summary of what lies behind.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from attrs import evolve, frozen
 
 from ...core import keys
@@ -19,6 +21,7 @@ from ..recipes.cache import lists_of
 from .cycles import prompts_world
 from .parts import Calls, Parts, attempts_at, rules_of
 
+SUMMING = 1  # what is drawn from a demonstration's key beside its reasoning
 FINISHED = 0.2  # the share of demonstrations behind the last number of their list
 
 
@@ -30,31 +33,38 @@ class Shown:
     text: str
 
 
-def show(parts: Parts, task: ListTask, key: Key) -> Shown:
-    """A demonstration of either kind, somewhere on the list."""
-    finished, where, hand, summing, which = keys.split(key, 5)
-    length, warm, numbers = len(task.numbers), parts.arguments.warm, parts.arguments.problems.numbers
-    count = length if bool(keys.bernoulli(finished, FINISHED)) else int(keys.randint(where, (), 0, length))
+def show(parts: Parts, task: ListTask, count: int, reasons: bool, key: Key) -> Shown:
+    """A demonstration of either kind, behind the first `count` numbers of the list."""
+    warm, numbers = parts.arguments.warm, parts.arguments.problems.numbers
     summary = right_summary(task, count)
     state = InferenceProblemState(problem=list_problem(task), curr_summary=summary)
-    text = show_reasoning(task, count, hand, skill=warm.skill, numbers=numbers)
-    if not bool(keys.bernoulli(which, warm.summaries)):
+    text = show_reasoning(task, count, key, skill=warm.skill, numbers=numbers)
+    if reasons:
         said = aloud(text) if parts.cache.use_think_tags else text
         return Shown(get_filled_reasoning_prompt(parts.cache, state), said)
     prompt = get_filled_summarization_prompt(parts.cache, evolve(state, curr_reasoning=text))
-    return Shown(prompt, show_summary(summary, text, summing, skill=warm.summary_skill))
+    return Shown(prompt, show_summary(summary, text, keys.fold_in(key, SUMMING), skill=warm.summary_skill))
 
 
 def shown(parts: Parts, key: Key, number: int) -> tuple[Attempt[Any], ...]:
     """So many demonstrations as attempts that ended; one that is too long for a reply is left out."""
-    tasks, hands, samples = keys.split(key, 3)
-    named = task_keys(tasks, "training", number)
+    named, hands, samples, places, finished, kinds = keys.split(key, 6)
     lists = lists_of(parts.arguments.problems)
+    tasks = [list_task(lists, key_of(words)) for words in task_keys(named, "training", number)]
+    lengths = torch.tensor([len(task.numbers) for task in tasks])
+    begun = (keys.uniform(places, (number,)) * lengths).long()
+    counts = torch.where(keys.bernoulli(finished, FINISHED, (number,)), lengths, begun).tolist()
+    reasons = (~keys.bernoulli(kinds, parts.arguments.warm.summaries, (number,))).tolist()
     own = keys.split(hands, number)
-    every = [show(parts, list_task(lists, key_of(words)), hand) for words, hand in zip(named, own, strict=True)]
+    every = [show(parts, *each) for each in zip(tasks, counts, reasons, own, strict=True)]
+    return _heard(parts, every, samples)
+
+
+def _heard(parts: Parts, every: Sequence[Shown], samples: Key) -> tuple[Attempt[Any], ...]:
+    """Demonstrations as attempts at calls."""
     longest = parts.arguments.speech.llm_max_tokens
-    calls = Calls(prompts_world([one.prompt for one in every]), (longest,) * number)
-    asked = requests(tuple((2 * place, 0) for place in range(number)), samples)
+    calls = Calls(prompts_world([one.prompt for one in every]), (longest,) * len(every))
+    asked = requests(tuple((2 * place, 0) for place in range(len(every))), samples)
     told = []
     for one, begun in zip(every, attempts_at(parts, calls, asked), strict=True):
         ids = parts.spell(one.text)

@@ -16,6 +16,7 @@ from ...algorithms.supervised import Supervised, supervised
 from ...core import keys
 from ...core.errors import NonFiniteError
 from ...core.keys import Key
+from ...core.language.attempt import Attempt, Heard
 from ...core.language.episode import total_reward
 from ...core.language.reasoning_cache import due
 from ...core.language.reasoning_events import GroupResult
@@ -223,7 +224,7 @@ class CacheWorld:
         return {
             "episode_return": sum(rewards) / len(rewards),
             "right": sum(reward > 0 for reward in rewards) / len(rewards),
-            "tokens": sum(len(one.ids) - len(one.pieces[0].ids) for one in attempts) / len(attempts),  # type: ignore[union-attr]
+            "tokens": sum(_said(one) for one in attempts) / len(attempts),
             "states": float(len(points)),
             "throughput": throughput(times, counts, window=self.parts.settings.throughput_window_size),
             **turns,
@@ -239,6 +240,11 @@ class CacheWorld:
         shown_ = found.accuracy[0], found.accuracy[trained - 1], found.accuracy[-1]
         self.notice(f"version {int(state.step)}: {found.line(trained)}")
         return dict(zip(ON_THE_WAY, shown_, strict=True))
+
+
+def _said(attempt: Attempt[Any]) -> int:
+    """How many tokens the model said."""
+    return sum(len(piece.said.ids) for piece in attempt.pieces if isinstance(piece, Heard))
 
 
 def warm_learner_of(arguments: Cache, parts: Parts, params: Any) -> Supervised:

@@ -34,7 +34,8 @@ from .cache import NAME, Cache, cache_defaults, check
 from .cache_report import write_before
 from .machine import Log, Logged, Loop, Save, Saved, Train, trainer_machine
 from .world import finite_part
-from .zorplex_session import FACTS, TOKENIZER, Notice, Outcome
+from .zorplex_session import FACTS, TOKENIZER, Notice
+from .zorplex_session import Outcome as Outcome
 
 ROLLOUTS = "rollouts.jsonl"
 SHOWN = ("episode_return", "right", "reasoning_turn_1", "throughput", "warm_loss")
