@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter
 
 from purestep.runtime.effects.plot import COLOURS, FAINT, GRID, INK, short
 
-from .staleness_parts import EVALUATION, METHODS, PASS, SAMPLING, UPDATE, Cell
+from .staleness_parts import EVALUATION, LONGEST, METHODS, PASS, SAMPLING, UPDATE, Cell
 
 STALENESS = (0, 1, 4, 8)
 STALE = (4, 8)  # where the decoupled loss is to be no worse
@@ -102,7 +102,11 @@ def apart(one: Sequence[float], other: Sequence[float]) -> Mean:
 
 def equal_at_0(scores: Scores) -> Verdict:
     """Without staleness the methods are the same: it holds where no interval leaves 0 out."""
-    found = {NAMES[name]: apart(scores[name, 0], scores["ppo", 0]) for name in METHODS[1:] if (name, 0) in scores}
+    found = {
+        NAMES[name]: apart(scores[name, 0], scores["ppo", 0])
+        for name in METHODS[1:]
+        if {(name, 0), ("ppo", 0)} <= scores.keys()
+    }
     holds = every(found, lambda value: -math.inf < value.low <= 0.0 <= value.high)
     return Verdict("at staleness 0 the decoupled losses are plain PPO", holds, found)
 
@@ -134,17 +138,24 @@ def every(found: Mapping[str, Mean], is_so: Callable[[Mean], bool]) -> bool:
 
 
 def verdicts(scores: Scores) -> list[Verdict]:
-    """All claims."""
+    """The claims about which these cells say something."""
     decoupled = METHODS[1:]
-    return [
+    all_ = [
         equal_at_0(scores),
         *(no_worse(scores, name) for name in decoupled),
         *(falls(scores, name) for name in METHODS),
     ]
+    return [verdict for verdict in all_ if verdict.differences]
 
 
-def ordering(told: Iterable[Verdict]) -> str:
-    """Whether the expected ordering appears, in words."""
+def ordering(told: Sequence[Verdict]) -> str:
+    """Whether the expected ordering appears, in words.
+
+    >>> ordering([])
+    'these cells say nothing about the expected ordering'
+    """
+    if not told:
+        return "these cells say nothing about the expected ordering"
     broken = [verdict.claim for verdict in told if not verdict.holds]
     if not broken:
         return "the expected ordering appears"
@@ -229,7 +240,8 @@ def picture(cells: Sequence[Cell], out: Path, steps: int) -> Path:
         for cell in (cell for cell in cells if cell.staleness == age):
             line(place, cell, COLOURS[METHODS.index(cell.method)], steps)
         look(place, f"staleness {age}")
-    axes[0].set_ylabel("mean return of episodes apart from training", fontsize=9, color=INK)
+    axes[0].set_ylim(0.0, 1.04 * LONGEST)  # an interval may reach beyond what a return can be
+    axes[0].set_ylabel("mean return, apart from training", fontsize=9, color=INK)
     handles, labels = max((place.get_legend_handles_labels() for place in axes), key=lambda both: len(both[1]))
     figure.legend(handles, labels, loc="outside upper left", ncols=3, frameon=False, fontsize=9)
     seeds = cells[0].returns.shape[1]
