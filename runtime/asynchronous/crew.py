@@ -22,6 +22,7 @@ from ..scheduling import messages as say
 from .generating import GiveUp, Job, Made, Progress
 from .samples import Sample
 
+NOTHING = -1  # the number of no task
 LOOK = 0.01  # seconds between two looks at what the trainer has done
 Name = say.Name
 
@@ -46,9 +47,27 @@ class Hands:
 class Task:
     """What a generator was given: a sample to make, or one to give up."""
 
-    command: int
-    kind: str
-    name: Name
+    number: int  # of the command
+    command: say.Dispatch | say.Abort
+    asked: tuple[int, ...] = ()  # the id and the group of the request to sample
+
+    @property
+    def kind(self) -> str:
+        """The command's class."""
+        return type(self.command).__name__
+
+    @property
+    def name(self) -> Name:
+        """The sample's."""
+        return self.command.group, self.command.seat, self.command.attempt
+
+    def wrong(self, answer: Any) -> str:
+        """What is wrong with an answer to this task, though it may be right for another one; "" for nothing."""
+        if not isinstance(answer, Made):
+            return "was given up, and nobody had asked for that"
+        row = answer.sample.row
+        got = int(row.id[0]), int(row.group[0])
+        return "" if got == self.asked else f"is of the (request, group) {got}, not of {self.asked}"
 
 
 @define
@@ -64,28 +83,28 @@ class Crew:
     pauses: list[tuple[float, int, Any]] = field(factory=list)
     trained: deque[tuple[int, Any, "Future[Event]"]] = field(factory=deque)
     there: set[int] = field(factory=set)  # generators that the scheduler counts on
-    held: list[Entry] = field(factory=list)  # what nobody is left to follow up; told when somebody joins
+    held: list[Entry] = field(factory=list)  # what the driver hears once somebody is there
     following: Any = field(factory=itertools.count)
 
     def begin(self, number: int, command: Command) -> None:
         """Starts a command."""
         if isinstance(command, say.Dispatch):
-            name = (command.group, command.seat, command.attempt)
-            job = Job(self.hands.request(command.prompt, command.seat), command.version)
-            self.give(command.worker, Task(number, "Dispatch", name), job)
+            request = self.hands.request(command.prompt, command.seat)
+            task = Task(number, command, (request.id, request.group))
+            self.give(command.worker, task, Job(request, command.version))
         elif isinstance(command, say.Abort):
-            task = self.numbers.pop((command.group, command.seat, command.attempt), -1)
-            if task < 0:
-                self.ready.append(Finished(number, "Abort"))
+            task = Task(number, command)
+            given = self.numbers.pop(task.name, NOTHING)
+            if given == NOTHING:
+                self.over(number, "Abort")
             else:
-                name = (command.group, command.seat, command.attempt)
-                self.give(command.worker, Task(number, "Abort", name), GiveUp(task))
+                self.give(command.worker, task, GiveUp(given))
         elif isinstance(command, say.RetryAfter):
             heapq.heappush(self.pauses, (seconds() + command.seconds, number, command.command))
         elif isinstance(command, say.Report):
             if command.reason not in ("stale", "stopped"):
                 self.hands.notice(f"{command.about} {command.number}: {command.reason}")
-            self.ready.append(Finished(number, "Report"))
+            self.over(number, "Report")
         else:
             done = self.pool.submit(self.hands.trainer[type(command)], command)
             self.trained.append((number, command, done))
@@ -117,7 +136,7 @@ class Crew:
         while self.pauses and self.pauses[0][0] <= seconds():
             _, number, command = heapq.heappop(self.pauses)
             self.tell(number, "RetryAfter", say.Due(command))
-            self.ready.append(Finished(number, "RetryAfter"))
+            self.over(number, "RetryAfter")
         while self.trained and self.trained[0][2].done():
             number, command, done = self.trained.popleft()
             kind, fault = type(command).__name__, done.exception()
@@ -126,11 +145,19 @@ class Crew:
             else:
                 failed = Failed(command, f"{type(fault).__name__}: {fault}")
                 self.ready.append(Told(number, kind, failed, fault))
-            self.ready.append(Finished(number, kind))
+            self.over(number, kind)
 
     def tell(self, number: int, kind: str, event: Event) -> None:
         """The machine will be told."""
         self.ready.append(Told(number, kind, event))
+
+    def over(self, number: int, kind: str) -> None:
+        """Nothing more comes of a command.
+
+        With no generator there this waits until there is one: a driver with nothing under way takes it that nothing more can
+        happen.
+        """
+        (self.ready if self.there else self.held).append(Finished(number, kind))
 
     def heard(self, report: workers.Report) -> None:
         """What a generator says, or what is said of it."""
@@ -155,18 +182,27 @@ class Crew:
         if told.tool_failures:
             self.hands.failures(told.tool_failures)
         for number, tokens, version in told.tokens:
-            task = self.tasks.get(number)
-            if task and self.numbers.get(task.name) == number:
-                self.tell(task.command, task.kind, say.TokenChunk(*task.name, tokens, version))
+            if self.wanted(number):
+                task = self.tasks[number]
+                self.tell(task.number, task.kind, say.TokenChunk(*task.name, tokens, version))
+
+    def wanted(self, number: int) -> bool:
+        """Whether a task is a sample under way that nobody has given up."""
+        return number in self.tasks and self.numbers.get(self.tasks[number].name) == number
 
     def answered(self, number: int, answer: Any) -> None:
-        """A task is done."""
-        task = self.tasks.pop(number)
-        if isinstance(answer, Made) and self.numbers.pop(task.name, -1) == number:
-            sample = answer.sample
-            self.hands.arrived(task.name, sample)
-            self.tell(task.command, task.kind, say.Finished(*task.name, sample.tokens, sample.head, sample.tail))
-        self.ready.append(Finished(task.command, task.kind))
+        """A task is done. A sample of something else counts as none, and is made anew."""
+        wanted, task = self.wanted(number), self.tasks.pop(number)
+        if wanted:
+            del self.numbers[task.name]
+            if wrong := task.wrong(answer):
+                self.tell(task.number, task.kind, Failed(task.command, f"a sample {wrong}"))
+            else:
+                sample = answer.sample
+                self.hands.arrived(task.name, sample)
+                whole = say.Finished(*task.name, sample.tokens, sample.head, sample.tail)
+                self.tell(task.number, task.kind, whole)
+        self.over(task.number, task.kind)
 
     def left(self, report: workers.Lost) -> None:
         """A generator is gone, with what it had."""
@@ -174,13 +210,11 @@ class Crew:
             self.there.remove(report.worker)
             self.hands.lost(report.worker, report.why)
             self.tell(DRIVER, "", say.Lost(report.worker))
-        # With nobody there and nothing under way a driver would take it that nothing more can happen.
-        entries = self.ready if self.there else self.held
         for number, _ in report.work:
-            task = self.tasks.pop(number)
-            if self.numbers.get(task.name) == number:
+            wanted, task = self.wanted(number), self.tasks.pop(number)
+            if wanted:
                 del self.numbers[task.name]
-            entries.append(Finished(task.command, task.kind))
+            self.over(task.number, task.kind)
 
 
 def crew(hands: Hands, told: deque[Event]) -> Effects:

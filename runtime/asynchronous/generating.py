@@ -21,6 +21,7 @@ from .desk import Desk, added, chunks, given_up, taken
 from .samples import Sample, fault, samples_of
 from .tools import served_tools
 
+NONE = -1  # the version of weights before any are published
 REST = 0.25  # seconds for which an idle generator waits for a message at a time
 LOOK = 0.02  # seconds between two looks for weights that all its jobs wait for
 
@@ -145,6 +146,8 @@ class At:
         spans = self.fetch()
         self.seat()
         if self.desk.idle:
+            if spans:
+                self.mailbox.note(Progress(spans=spans))
             return
         start = seconds()
         generation = self.generator.advance(self.params, self.version, self.desk.generation)
@@ -159,11 +162,11 @@ class At:
 
 
 def generate(mailbox: Mailbox, spec: Spec) -> None:
-    """The body of a generator, for `workers.working(generate, (spec,), ...)`; it ends when its mailbox is closed.
+    """The body of a generator, for `workers.working(generate, (spec,), ...)`; it ends with its mailbox, which raises EOFError.
 
-    Between two chunks of tokens it hears messages and takes the newest weights: what is under way goes on with them, and each
-    token carries the version that made it. Where it may not be interrupted it takes them when nothing is under way, and
-    begins nothing that asks for newer ones before.
+    Between two chunks of tokens it hears messages and takes the newest weights, the first ones too: what is under way goes on
+    with them, and each token carries the version that made it. Where it may not be interrupted it takes them when nothing is
+    under way, and begins nothing that asks for newer ones before.
     Raises: WeightsError for weights of another architecture, ChoiceError for a request that leaves no room to answer.
     """
     torch.set_num_threads(spec.arguments.machine.threads)
@@ -171,7 +174,6 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
     like = tree_map(lambda leaf: leaf.to(spec.device), whole.whole(whole.begin()))
     sampling = whole.sampling
     reader = reading(spec.weights, like)
-    version, params = reader.fetch()
 
     def failed(call: Failed) -> None:
         del call
@@ -188,11 +190,8 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
             temperature=sampling.temperature,
             top_p=sampling.top_p,
         )
-        desk = Desk(generation=made.begin(params, version, ()))
-        at = At(mailbox, spec.arguments, parts, made, reader, params, version, desk)
+        desk = Desk(generation=made.begin(like, NONE, ()))
+        at = At(mailbox, spec.arguments, parts, made, reader, params=like, version=NONE, desk=desk)
         while True:
-            try:
-                at.listen()
-            except EOFError:
-                return
+            at.listen()
             at.work()
