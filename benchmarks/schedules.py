@@ -45,6 +45,7 @@ class Tally:
     counts: dict[str, int]
     violations: tuple[str, ...]
     seconds: float  # of the processor, for the machine alone
+    work: float  # seconds of the processor for all of it
 
 
 def drawn(seed: int) -> Script:
@@ -71,6 +72,7 @@ def drawn(seed: int) -> Script:
 def tally(seeds: Sequence[int]) -> Tally:
     """Plays these schedules."""
     counts, violations, events, seconds, stalest, played = Counter[str](), list[str](), 0, 0.0, 0, 0
+    began = time.process_time()
     for seed in seeds:
         script = drawn(seed)
         try:
@@ -83,7 +85,7 @@ def tally(seeds: Sequence[int]) -> Tally:
         seconds += decided(script, here)
         counts.update(kinds(here))
         stalest = max([stalest, *(age(told) for told in here.told)])
-    return Tally(played, events, stalest, dict(counts), tuple(violations), seconds)
+    return Tally(played, events, stalest, dict(counts), tuple(violations), seconds, time.process_time() - began)
 
 
 def judged(script: Script) -> World:
@@ -136,6 +138,7 @@ def merged(tallies: Sequence[Tally]) -> Tally:
         dict(sorted(counts.items())),
         tuple(text for one in tallies for text in one.violations),
         sum(one.seconds for one in tallies),
+        sum(one.work for one in tallies),
     )
 
 
@@ -181,6 +184,7 @@ def main() -> int:
         "counts": total.counts,
         "stalest sample learned from": total.stalest,
         "decisions per second of the processor": round(total.events / total.seconds),
+        "seconds of the processor": round(total.work, 1),
     }
     for name, count in total.counts.items():
         print(f"{name:28}{count:10}")

@@ -98,8 +98,8 @@ def trains(told: Told) -> list[say.Train]:
 def budget(here: World) -> int:
     """How many samples more may be let in, by the book."""
     rules, now = here.rules, here.state
-    held = len(live(now))
-    running = sum(seat.status != THERE for _, seat in live(now))
+    held = sum(len(group.seats) for _, group in entries(now.groups))
+    running = sum(seat.status != THERE for _, group in entries(now.groups) for seat in group.seats)
     ahead = (rules.staleness + now.version + 1) * rules.batch - (here.updates * rules.batch + held)
     free: int = min(rules.concurrency - running, ahead)
     return free if isinstance(rules.room, tuple) else min(free, rules.room - held)
