@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,15 @@ def test_a_tokenizer_lies_beside_the_weights(tmp_path: Path) -> None:
     save_model(tmp_path, params, small(), tokenizer)
     again = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
     assert again.get_vocab() == tokenizer.get_vocab()
+
+
+def test_folders_can_be_opened_by_several_threads_at_once(tmp_path: Path) -> None:
+    params = from_config(small()).init(keys.key(1))
+    save_model(tmp_path, params, small())
+    with ThreadPoolExecutor(4) as pool:
+        opened = list(pool.map(open_model, [tmp_path] * 8))
+    for one in opened:
+        same("weights", one.params, params)
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:

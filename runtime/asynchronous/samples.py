@@ -35,7 +35,7 @@ class Sample:
     tokens: int  # how many of them the model sampled
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Is sent as runs of bytes: tensors sent one by one take a hundred times as long."""
+        """Is sent as runs of bytes: tensors sent one by one take ten times as long, or more."""
         columns = {name: _packed(value) for name, value in attrs.asdict(self.row, recurse=False).items()}
         return _sent, (columns, self.figures, self.mode, self.head, self.tail, self.tokens)
 

@@ -1,6 +1,7 @@
 """Folders of Hugging Face models: opened as a pure model and its parameters, and written so that others open them."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from ...core.causal import CausalModel
 from ...core.errors import StructureError, message
 from .causal_lm import Params, causal_model
 from .library import library
+
+READING = threading.Lock()  # the library reads one folder at a time: with two, parameters come without numbers
 
 
 @frozen
@@ -32,7 +35,7 @@ def open_model(path: str | Path, *, dtype: torch.dtype = torch.float32, attentio
     """
     read = library().AutoModelForCausalLM.from_pretrained
     try:
-        with _without_bars():
+        with READING, _without_bars():
             module = read(str(path), dtype=dtype, attn_implementation=attention)
     except (OSError, ValueError) as cause:
         got = f"no model ({str(cause).strip().splitlines()[0]})"
