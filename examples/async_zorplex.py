@@ -45,7 +45,7 @@ def _():
     - **at once**: generators go on while the trainer learns. New weights reach them in the middle of an attempt, so that
       each token knows the version that made it. Samples are older than the weights they change, up to a bound.
 
-    The same program does both. In turns is the bound 0.
+    The same program does both; in turns means a bound of 0.
     """)
     return
 
@@ -199,7 +199,7 @@ def _():
     - One generator: what is left to overlap?
     - `-- --staleness 0`, or 4, when the notebook is opened: the bound against speed and accuracy.
     - `-- --loss decoupled`: the ratio to the sampler's policy apart from the one that the step is clipped by.
-    - Kill a generator (`kill -9`) while it trains: another one takes its place and its work.
+    - Kill a generator (`kill -9`) while it trains: another one takes its place, and its work is given out again.
     """)
     return
 
