@@ -1,5 +1,6 @@
 """Laws of a scheduler's batches: whole groups, each once, what becomes of the rest, and that there is always another."""
 
+from ..core.machine import Stop
 from ..runtime.scheduling import messages as say
 from ..runtime.scheduling.numbered import entries, waiting
 from ..runtime.scheduling.state import IDLE, PACE, RECOMPUTE, REQUEUE
@@ -71,8 +72,8 @@ def _starves() -> Law:
         seen("samples under way with a generator that is lost", here.flights)
         if here.flights:
             lose(here, list(here.workers).index(next(iter(here.flights.values())).worker))
-        if here.stop == "out of prompts":  # it had the last one
-            return
+            if any(isinstance(one, Stop) for one in here.told[-1].commands):  # it had the last prompt
+                return
         require(fair(here, 3), f"no further update; phase {here.state.phase}, under way {list(here.flights)}")
 
     claim = "Whatever has happened: once what is under way ends well and prompts and a generator are there, updates are made."

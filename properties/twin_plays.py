@@ -66,7 +66,7 @@ class Story:
 
 
 @st.composite
-def plots(draw: DrawFn, **fixed: Any) -> Plot:
+def plots(draw: DrawFn, /, **fixed: Any) -> Plot:
     """Generators of any kind on a sound line; `fixed` settings are not drawn."""
     tokens = log_normal(keys.key(draw(st.integers(0, 1 << 30))), mean=draw(st.sampled_from((3.0, 8.0))), sigma=1.0)
     how: dict[str, Any] = {

@@ -62,14 +62,14 @@ def _step(rules: Rules, state: Schedule, event: Event) -> Answer:
     handle = HANDLES.get(type(event)) or choose("scheduler: event", type(event).__name__, NAMES)
     ages = state.ages
     state, commands = handle(rules, state, event)
+    if type(event) is say.TokenChunk and state.ages is ages and not commands:
+        return state, ()  # what comes most often: it frees nothing, completes nothing and makes no group younger
     if state.stopped:
         return state, (say.Report("stopped", NOBODY, str(event.error)),) if isinstance(event, Failed) else ()
     if isinstance(event, Interrupted):
         return _stop(state, commands, "interrupted")
     if state.version >= rules.updates:
         return _stop(state, commands, "complete")
-    if isinstance(event, say.TokenChunk) and state.ages is ages and not commands:
-        return state, ()  # what comes most often: it frees nothing, completes nothing and makes no group younger
     state, trained = train_next(rules, state)
     state, sent = fill(rules, state)
     if not (state.running or state.waiting) and state.phase == IDLE:

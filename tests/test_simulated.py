@@ -101,7 +101,8 @@ def test_choices_that_lead_nowhere_are_refused() -> None:
     with pytest.raises(DtypeError, match="simulated: key"):
         log_normal(keys.key(0).float(), mean=1.0, sigma=1.0)
     twins = Twins(tokens=LONG)
-    for name, value in (("chunk", 0), ("speed", 0.0), ("patience", 0.0)):
+    wrong: dict[str, Any] = {"chunk": 0, "speed": 0.0, "patience": 0.0}
+    for name, value in wrong.items():
         with pytest.raises(ChoiceError, match=f"Twins: {name} is {value}"):
             evolve(twins, **{name: value})
     with pytest.raises(ChoiceError, match="did you mean 'interrupt'"):
