@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import torch
 from attrs import frozen
 from torch import Tensor
@@ -36,7 +35,7 @@ class Sample:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Is sent as runs of bytes: tensors sent one by one take ten times as long, or more."""
-        columns = {name: _packed(value) for name, value in attrs.asdict(self.row, recurse=False).items()}
+        columns = {name: _packed(value) for name, value in vars(self.row).items()}
         return _sent, (columns, self.figures, self.mode, self.head, self.tail, self.tokens)
 
 
