@@ -12,6 +12,7 @@ from .aggregate_laws import aggregate_laws as aggregate_laws
 from .aggregate_mutants import Reduction as Reduction
 from .attempt_laws import attempt_laws as attempt_laws
 from .attempt_mutants import Trying as Trying
+from .auditing_laws import auditing_laws as auditing_laws
 from .batch_families import own_crediting as own_crediting
 from .batch_families import own_packer as own_packer
 from .canonical_laws import Renaming as Renaming
@@ -34,6 +35,8 @@ from .compare import Tolerance as Tolerance
 from .compare import render as render
 from .compare import require as require
 from .compare import same as same
+from .comparing_laws import Comparing as Comparing
+from .comparing_laws import comparing_laws as comparing_laws
 from .corrupt_laws import corrupt_laws as corrupt_laws
 from .corruptions_laws import corruptions_laws as corruptions_laws
 from .credit_laws import credit_laws as credit_laws
@@ -112,6 +115,7 @@ from .reasoning_task_laws import reasoning_task_laws as reasoning_task_laws
 from .reasoning_task_mutants import Listing as Listing
 from .recycle_laws import recycle_laws as recycle_laws
 from .recycle_mutants import Recycling as Recycling
+from .replaying_laws import replaying_laws as replaying_laws
 from .report import Report as Report
 from .report import Result as Result
 from .request_laws import request_laws as request_laws
@@ -157,6 +161,8 @@ from .supervised_laws import supervised_laws as supervised_laws
 from .table_causal import table_causal as table_causal
 from .table_policy import table_policy as table_policy
 from .text_env_laws import text_env_laws as text_env_laws
+from .timeline_laws import Timing as Timing
+from .timeline_laws import timeline_laws as timeline_laws
 from .tiny_causal import tiny_causal as tiny_causal
 from .token_gae_laws import token_gae_laws as token_gae_laws
 from .token_log_prob_laws import token_log_prob_laws as token_log_prob_laws

@@ -91,6 +91,7 @@ from .probe_laws import probe_laws
 from .proof_policy_laws import proof_policy_laws
 from .recycle_laws import recycle_laws
 from .recycle_mutants import Recycling
+from .reporting_families import reporting_families
 from .return_laws import lambda_return_laws, vtrace_laws
 from .scan_laws import scan_laws
 from .scheduling_families import scheduling_families
@@ -238,6 +239,7 @@ def _effects() -> list[Family]:
         Family(machine_laws(), fetcher()),
         *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in moving_families()),
         *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in scheduling_families()),
+        *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in reporting_families()),
     ]
 
 

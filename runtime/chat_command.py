@@ -11,11 +11,14 @@ from attrs import define, evolve
 from ..core.errors import ChoiceError, PurestepError, message
 from ..core.language.protocol import Protocol
 from ..core.language.zorplex import Play, Zorplex
+from . import asynchronous_commands as asynchronous
+from .asynchronous import session as phases
 from .language.evaluate import held_out
 from .language.parts import Parts, sampler
 from .language.talking import lines, typed
 from .recipes import zorplex_session as session
 from .recipes.arguments import check_whole
+from .recipes.zorplex import Zorplex as Trained
 from .words import say
 
 HELP = "a number for that held-out task, a question of your own, Enter for the next task, q to leave"
@@ -50,15 +53,13 @@ def chat_command(words: list[str]) -> int:
         if not session.is_language(run):
             wanted, remedy = "one of: purestep train zorplex", "name the folder of such a run"
             raise ChoiceError(message(str(run), got="no run of a language model", wanted=wanted, remedy=remedy))
-        arguments = session.arguments_in(run)
+        parts, params, arguments, version = speaking(run)
         torch.set_num_threads(arguments.machine.threads)
-        parts, held, loop = session.restored(run, session.newest(run))
-        draw = arguments.tasks.draw if seed == AS_TRAINED else seed
-        talk = _Talk(parts, parts.whole(session.policy_of(held)), draw, temperature)
+        talk = _Talk(parts, params, arguments.tasks.draw if seed == AS_TRAINED else seed, temperature)
         if question or task != NONE:
             print("\n".join(talk.question(question) if question else talk.task(task)))
             return 0
-        say(f"iteration {loop.iteration} of {run}; {HELP}")
+        say(f"{version} of {run}; {HELP}")
         for text in typed_lines(sys.stdin.isatty()):
             if text in ("q", "quit", "exit"):
                 break
@@ -66,6 +67,19 @@ def chat_command(words: list[str]) -> int:
         return 0
 
     return tyro.cli(chat, args=words, prog="purestep chat")
+
+
+def speaking(run: Path) -> tuple[Parts, dict[str, torch.Tensor], Trained, str]:
+    """What speaks in a run: its parts, all parameters of its newest checkpoint, its arguments, and which checkpoint that is.
+
+    Raises: CheckpointError.
+    """
+    if asynchronous.with_generators(run):
+        parts, params, phase = asynchronous.speaker(run)
+        return parts, params, phases.arguments_in(run), phase
+    parts, held, loop = session.restored(run, session.newest(run))
+    params = dict(parts.whole(session.policy_of(held)))
+    return parts, params, session.arguments_in(run), f"iteration {loop.iteration}"
 
 
 def typed_lines(person: bool) -> Iterator[str]:

@@ -9,6 +9,7 @@ import tyro
 from attrs import frozen
 
 from ..core.errors import ChoiceError
+from . import asynchronous_commands as asynchronous
 from .effects import folder
 from .recipes import zorplex_report as report
 from .recipes import zorplex_session as session
@@ -45,6 +46,8 @@ def train(words: list[str]) -> int:
     check(given.arguments)
     steps = given.arguments.tasks.steps
     say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps, into {given.run}")
+    if given.arguments.generators() > 0:
+        return asynchronous.train(given.run, given.arguments, overwrite=given.overwrite)
     return _through(given.run, lambda: session.start(given.run, given.arguments, overwrite=given.overwrite, notice=say))
 
 
@@ -57,6 +60,8 @@ def resume(words: list[str]) -> int:
         Args:
             run: the run's folder
         """
+        if asynchronous.with_generators(run):
+            return asynchronous.resume(run)
         return _through(run, lambda: session.resume(run, notice=say))
 
     return tyro.cli(go_on, args=words, prog="purestep resume")
@@ -107,6 +112,8 @@ def _spent(outcome: session.Outcome) -> str:
 
 def evaluate(words: list[str]) -> int:
     """`purestep evaluate RUN`."""
+    if asynchronous.run_among(words):
+        return asynchronous.evaluate(words)
 
     def look(run: tyro.conf.Positional[Path], /, *, tasks: int = 0, draw: int = AS_TRAINED) -> int:
         """Try held-out tasks with the newest checkpoint, as it samples and as it takes the likeliest token.
@@ -127,6 +134,8 @@ def evaluate(words: list[str]) -> int:
 
 def plot(words: list[str]) -> int:
     """`purestep plot RUN...`: one run in six pictures, or the success of several seeds in one."""
+    if asynchronous.run_among(words):
+        return asynchronous.plot(words)
 
     def draw(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, out: Path = Path(folder.PICTURE)) -> int:
         """Draw success, reward, length, entropy, speed and the sampler's distance over a run's steps; of several, success.

@@ -46,9 +46,14 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/recipes": {"pathlib"},  # a run has a folder
     "runtime/language": {"pathlib"},  # so has a language model's
     "runtime/reasoning": {"pathlib"},  # and one that reasons in cycles
+    "runtime/asynchronous/": {"pathlib"},  # and a phase of a run with generators
+    "runtime/asynchronous/crew.py": {"concurrent"},  # whose trainer works in a thread, beside the loop that drives it
+    "runtime/asynchronous/phase.py": {"threading"},  # which both write to its files
+    "runtime/asynchronous/metering.py": {"threading"},
     "runtime/cli.py": {"sys", "importlib"},  # the command line
     "runtime/commands.py": {"tyro", "pathlib"},  # what its commands do
     "runtime/language_commands.py": {"tyro", "pathlib"},
+    "runtime/asynchronous_commands.py": {"tyro", "pathlib"},
     "runtime/reasoning_commands.py": {"tyro", "pathlib"},
     "runtime/chat_command.py": {"tyro", "sys", "pathlib"},  # and whom they ask
     "runtime/words.py": {"tyro", "sys", "pathlib"},

@@ -8,6 +8,7 @@ RUN/learning_curve.png
 RUN/evaluation.json       what came of the last evaluation
 RUN/proof.png             of runs that prove: the last proof drawn
 RUN/tokenizer/  model/  before.json  evaluation.txt  diverged.safetensors  served/       of language models' runs
+RUN/warm/  sync/  async/  comparison.json  comparison.txt  timeline.png  staleness.png   of runs with generators
 RUN/rollouts.jsonl        of the reasoning cache's: the stream of finished rollouts
 """
 
@@ -25,6 +26,8 @@ ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboar
 PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"
 PROOF = "proof.png"
 LANGUAGE = ("tokenizer", "model", "before.json", "evaluation.txt", "diverged.safetensors", "served", "rollouts.jsonl")
+PHASES = ("warm", "sync", "async")
+GENERATORS = (*PHASES, "comparison.json", "comparison.txt", "timeline.png", "staleness.png")
 OURS = (METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS, ARGUMENTS)
 
 
@@ -33,7 +36,8 @@ def clear(run: Path, *, files: Files = DISK) -> None:
 
     Raises: CheckpointError when no run of ours was here and yet one of its names is taken.
     """
-    taken = [name for name in (PROOF, *LANGUAGE, *OURS) if (run / name).exists()]
+    held = [name for name in (PROOF, *LANGUAGE, *GENERATORS, *OURS) if (run / name).exists()]
+    taken = [name for name in held if name not in PHASES or (run / name / CHECKPOINTS).is_dir()]
     if taken and ARGUMENTS not in taken:
         got, remedy = f"a folder with {taken[0]!r}, which no run wrote", "choose another folder"
         raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))
@@ -42,8 +46,8 @@ def clear(run: Path, *, files: Files = DISK) -> None:
 
 
 def begun(run: Path) -> bool:
-    """Whether the folder holds checkpoints, good or not."""
-    return any((run / CHECKPOINTS).glob("step_*"))
+    """Whether the folder, or a phase in it, holds checkpoints, good or not."""
+    return any(any((home / CHECKPOINTS).glob("step_*")) for home in (run, *(run / name for name in PHASES)))
 
 
 def existing(run: Path) -> Path:

@@ -1,13 +1,15 @@
 """Files that only grow, a line at a time, and that a run which goes on cuts back to where its checkpoint stands."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
-from ...core.errors import CheckpointError, message
+from ...core.errors import CheckpointError, StructureError, message
 
 
 @frozen
@@ -61,3 +63,31 @@ def _cut(path: Path, descriptor: int, keep: int) -> int:
             raise CheckpointError(message(str(path), got=got, wanted=f"at least {keep}", remedy=remedy))
     os.truncate(descriptor, end)
     return keep
+
+
+def objects(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file that holds one a line, none if it is absent; a last line without its end is passed over.
+
+    Raises: StructureError for any other line that is no object.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as run:
+    ...     path = Path(run) / "log"
+    ...     _ = path.write_text('{"version": 0}\\n{"vers')
+    ...     list(objects(path))
+    [{'version': 0}]
+    """
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for number, text in enumerate(file, 1):
+            if not text.endswith("\n"):
+                return
+            try:
+                found = json.loads(text)
+            except ValueError:
+                found = text
+            if not isinstance(found, dict):
+                where, remedy = f"line {number} of {path}", "remove the line"
+                raise StructureError(message(where, got=repr(text[:40]), wanted="a JSON object", remedy=remedy))
+            yield found

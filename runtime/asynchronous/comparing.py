@@ -1,0 +1,143 @@
+"""Training in turns beside training at once: both phases in one table, their ratios, and what these say.
+
+Nothing here has a favourite: what is better is read off the numbers, and off intervals where there is chance in them.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import asdict, frozen
+
+from ..language.evaluate import Standing, table
+from .figures import LESS, MORE, NEITHER, Evaluation, Figure, Phase, better, figures, number, ratio, shown
+
+
+@frozen
+class Difference:
+    """A share less another one, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def verdict(self) -> str:
+        """What it says: "more", "less", or "" where the interval holds 0.
+
+        >>> Difference(0.2, 0.05, 0.33).verdict(), Difference(0.1, -0.1, 0.3).verdict()
+        ('more', '')
+        """
+        return MORE if self.low > 0 else LESS if self.high < 0 else NEITHER
+
+    def line(self) -> str:
+        """It in a few words."""
+        return f"{self.value:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+
+def difference(one: Standing, other: Standing) -> Difference:
+    """How much more accurate one policy is than another, from the score intervals of both, as if their tasks had differed.
+
+    d - sqrt((p1 - l1)^2 + (u2 - p2)^2)  to  d + sqrt((u1 - p1)^2 + (p2 - l2)^2),   d = p1 - p2
+
+    On the same tasks the true interval is narrower. Source: Newcombe 1998, Statistics in Medicine 17, method 10, whose
+    example this is:
+
+    >>> from attrs import evolve
+    >>> from ..language.evaluate import standing, wilson
+    >>> def share(right, tasks):
+    ...     low, high = wilson(right, tasks)
+    ...     return evolve(standing(()), attempts=tasks, accuracy=right / tasks, accuracy_low=low, accuracy_high=high)
+    >>> difference(share(56, 70), share(48, 80)).line()
+    '+0.200 [+0.052, +0.334]'
+    """
+    value = one.accuracy - other.accuracy
+    low = math.hypot(one.accuracy - one.accuracy_low, other.accuracy_high - other.accuracy)
+    high = math.hypot(one.accuracy_high - one.accuracy, other.accuracy - other.accuracy_low)
+    return Difference(value, value - low, value + high)
+
+
+@frozen
+class Comparison:
+    """Phases side by side, and how the policy stood before both."""
+
+    phases: tuple[Phase, ...]  # one or two; the second is compared with the first
+    before: Evaluation
+
+    def ratios(self) -> dict[str, float]:
+        """The second phase's figures divided by the first's, where both have one; {} of one phase."""
+        if len(self.phases) < 2:
+            return {}
+        first, second = self.phases
+        found = {one.name.strip(): ratio(one.of(second), one.of(first)) for one in figures(self.phases) if one.compared}
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+    def differences(self) -> dict[str, Difference]:
+        """Of accuracies, as the policy samples: each phase less before, and the second phase less the first."""
+        own = {one.name: one.after["sampled"] for one in self.phases}
+        found = {f"{name} less before": difference(after, self.before["sampled"]) for name, after in own.items()}
+        if len(self.phases) == 2:
+            first, second = own
+            found[f"{second} less {first}"] = difference(own[second], own[first])
+        return found
+
+    def described(self) -> dict[str, Any]:
+        """It as JSON has words for."""
+        rows = figures(self.phases)
+        return {
+            "figures": {p.name: {one.name.strip(): number(one.of(p)) for one in rows} for p in self.phases},
+            "ratios": self.ratios(),
+            "accuracy": {name: asdict(one) for name, one in self.differences().items()},
+            "ages": {p.name: list(p.ages) for p in self.phases},
+            "actors": {
+                p.name: {one.actor: {**one.kinds, "idle": one.idle, "share": one.utilisation()} for one in p.shifts}
+                for p in self.phases
+            },
+            "standings": {
+                "before": {how: one.described() for how, one in self.before.items()},
+                **{p.name: {how: one.described() for how, one in p.after.items()} for p in self.phases},
+            },
+            "verdicts": list(verdicts(self)),
+        }
+
+    def text(self) -> str:
+        """The tables and what they say."""
+        names = [one.name for one in self.phases]
+        columns = {"before": self.before["sampled"], **{f"after {p.name}": p.after["sampled"] for p in self.phases}}
+        columns |= {f"{name}, greedy": one["greedy"] for name, one in self._evaluations().items()}
+        heading = "sampling and learning: " + " beside ".join(names)
+        said = "\n".join(verdicts(self))
+        return f"{heading}\n{self._rows()}\n\non held-out tasks\n{table(columns)}\n\n{said}"
+
+    def _evaluations(self) -> dict[str, Evaluation]:
+        return {"before": self.before, **{f"after {p.name}": p.after for p in self.phases}}
+
+    def _rows(self) -> str:
+        pair = len(self.phases) == 2
+        names = [one.name for one in self.phases]
+        head = "".join(f"{name:>12}" for name in names) + (f"{f'{names[1]}/{names[0]}':>13}  better" if pair else "")
+        lines = [" " * 32 + head]
+        for one in figures(self.phases):
+            values = [one.of(p) for p in self.phases]
+            cells = "".join(f"{shown(value, one.digits):>12}" for value in values)
+            lines.append(f"{one.name:32}{cells}{self._last(one, values) if pair else ''}".rstrip())
+        return "\n".join(lines)
+
+    def _last(self, one: Figure, values: Sequence[float]) -> str:
+        share = ratio(values[1], values[0]) if one.compared else math.nan
+        cell = f"{share:.3f}" if math.isfinite(share) else ""
+        return f"{cell:>13}  {better(one, values[0], values[1], [p.name for p in self.phases])}"
+
+
+def verdicts(held: Comparison) -> tuple[str, ...]:
+    """What the numbers say, a line each: about speed, and about accuracy as far as the tasks can tell."""
+    found = []
+    if len(held.phases) == 2:
+        first, second = held.phases
+        share = ratio(ratio(second.working(), second.updates), ratio(first.working(), first.updates))
+        if math.isfinite(share):
+            found.append(f"speed: an update of {second.name} took {share:.3f} of the seconds of one of {first.name}")
+            found[-1] += f" ({1 / share:.2f} times as fast)" if share < 1 else f" ({share:.2f} times as long)"
+    tasks = held.before["sampled"].attempts
+    words = {MORE: "better", LESS: "worse", NEITHER: f"no difference that {tasks} tasks show"}
+    found += [f"accuracy, {name}: {one.line()}, {words[one.verdict()]}" for name, one in held.differences().items()]
+    return tuple(found)

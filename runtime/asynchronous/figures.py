@@ -1,0 +1,163 @@
+"""What a phase of training has come to, as figures that can be held against those of another phase.
+
+Rates are over the seconds after the first work of a generator: what it takes to start processes is told apart.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import frozen
+
+from ..language.evaluate import Standing
+from .timeline import TRAINER, Shift
+
+Evaluation = Mapping[str, Standing]  # by how tokens are taken: "sampled", "greedy"
+LESS, MORE, NEITHER = "less", "more", ""  # what is better
+AGES = 8  # ages with a row of their own
+
+
+@frozen(kw_only=True)
+class Phase:
+    """What one phase of a run has come to."""
+
+    name: str  # its folder: sync or async
+    generators: int
+    staleness: int  # updates by which a sample may be older than the weights it changes
+    updates: int
+    sessions: int
+    seconds: float  # over all sessions
+    start: float  # of these, before a generator did anything
+    submitted: int  # samples
+    accepted: int
+    rejected: int
+    filtered: int
+    consumed: int
+    tokens_sampled: int
+    tokens_used: int  # of samples learned from
+    tokens_wasted: int  # of those given up or left out
+    ages: tuple[int, ...]  # samples learned from by their age in updates, 0 first
+    shifts: tuple[Shift, ...]  # of each actor
+    waited: float  # seconds of an update in which the trainer waited for samples, in the mean
+    updated: float  # seconds of an update in which it learned
+    anchored: float  # seconds of an update that proximal log-probs took
+    lost_generators: int
+    tool_failures: int
+    after: Evaluation  # of its final weights, on held-out tasks
+
+    def working(self) -> float:
+        """Seconds after the start."""
+        return self.seconds - self.start
+
+    def mean_age(self) -> float:
+        """Of the samples learned from, in updates; 0 of none."""
+        return sum(age * number for age, number in enumerate(self.ages)) / max(1, sum(self.ages))
+
+    def largest_age(self) -> int:
+        """Of the samples learned from, in updates; 0 of none."""
+        return max((age for age, number in enumerate(self.ages) if number), default=0)
+
+    def trainer_at_work(self) -> float:
+        """The share of the working seconds in which the trainer did something."""
+        return sum((one.utilisation() for one in self.shifts if one.actor == TRAINER), 0.0)
+
+    def generators_at_work(self) -> float:
+        """The same of a generator, in the mean over as many as are there at a time."""
+        return sum(one.utilisation() for one in self.shifts if one.actor != TRAINER) / max(1, self.generators)
+
+
+@frozen
+class Figure:
+    """A row of the table."""
+
+    name: str
+    of: Callable[[Phase], float]
+    digits: int = 0
+    better: str = NEITHER
+    compared: bool = True  # whether a ratio means something
+
+
+def ratio(one: float, other: float) -> float:
+    """one / other; NaN of no number.
+
+    >>> ratio(3.0, 2.0), ratio(1.0, 0.0)
+    (1.5, nan)
+    """
+    return one / other if other else math.nan
+
+
+def figures(phases: Sequence[Phase]) -> tuple[Figure, ...]:
+    """The rows about phases: their speed, who was at work, how old samples were, what was made in vain."""
+    oldest = min(AGES, max(one.largest_age() for one in phases))
+    return (
+        Figure("generators", lambda p: p.generators, compared=False),
+        Figure("age allowed, updates", lambda p: p.staleness, compared=False),
+        Figure("updates", lambda p: p.updates, compared=False),
+        Figure("samples learned from", lambda p: p.consumed, compared=False),
+        Figure("wall seconds", lambda p: p.seconds, 1, LESS),
+        Figure("  before generators began", lambda p: p.start, 1, compared=False),
+        Figure("seconds an update", lambda p: ratio(p.working(), p.updates), 3, LESS),
+        Figure("  waited for samples", lambda p: p.waited, 3),
+        Figure("  learned", lambda p: p.updated, 3),
+        Figure("  proximal log-probs", lambda p: p.anchored, 3, compared=False),
+        Figure("samples learned from a second", lambda p: ratio(p.consumed, p.working()), 2, MORE),
+        Figure("samples made a second", lambda p: ratio(p.accepted, p.working()), 2, MORE),
+        Figure("tokens learned from a second", lambda p: ratio(p.tokens_used, p.working()), 1, MORE),
+        Figure("tokens sampled a second", lambda p: ratio(p.tokens_sampled, p.working()), 1, MORE),
+        Figure("trainer at work, share", lambda p: p.trainer_at_work(), 3, MORE),
+        Figure("generators at work, share", lambda p: p.generators_at_work(), 3, MORE),
+        Figure("age, mean updates", lambda p: p.mean_age(), 3, LESS, compared=False),
+        Figure("age, most", lambda p: p.largest_age(), 0, LESS, compared=False),
+        *(_of_age(age) for age in range(oldest + 1)),
+        Figure("tokens wasted", lambda p: p.tokens_wasted, 0, LESS, compared=False),
+        Figure("  share of those sampled", lambda p: _share(p.tokens_wasted, p.tokens_sampled), 3, compared=False),
+        Figure("tokens not used at the end", _left, 0, compared=False),
+        Figure("samples left out, filtered", lambda p: p.filtered, compared=False),
+        Figure("samples given up, rejected", lambda p: p.rejected, compared=False),
+        Figure("generators lost", lambda p: p.lost_generators, compared=False),
+        Figure("calls of tools that failed", lambda p: p.tool_failures, compared=False),
+    )
+
+
+def _of_age(age: int) -> Figure:
+    def share(phase: Phase) -> float:
+        own = phase.ages[age:] if age == AGES else phase.ages[age : age + 1]
+        return _share(sum(own), sum(phase.ages))
+
+    return Figure(f"  share of age {age}{' and more' if age == AGES else ''}", share, 3, compared=False)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _left(phase: Phase) -> float:
+    return phase.tokens_sampled - phase.tokens_used - phase.tokens_wasted
+
+
+def better(figure: Figure, first: float, second: float, names: Sequence[str]) -> str:
+    """Whose figure is better, "" where none is or it does not matter.
+
+    >>> better(Figure("wall seconds", lambda phase: phase.seconds, 1, LESS), 20.0, 30.0, ["sync", "async"])
+    'sync'
+    """
+    if not figure.better or first == second or math.isnan(first) or math.isnan(second):
+        return ""
+    return names[int((second < first) == (figure.better == LESS))]
+
+
+def number(value: float) -> float | str:
+    """A number as JSON has words for it.
+
+    >>> number(0.5), number(math.nan)
+    (0.5, 'nan')
+    """
+    return value if math.isfinite(value) else repr(value)
+
+
+def shown(value: float, digits: int) -> str:
+    """A number as the table shows it.
+
+    >>> shown(12800.0, 0), shown(math.nan, 3)
+    ('12,800', '-')
+    """
+    return f"{value:,.{digits}f}" if math.isfinite(value) else "-"

@@ -1,0 +1,79 @@
+"""A phase gone through again: what its scheduler was told gives the scheduler of its newest checkpoint, and its last counts."""
+
+from itertools import islice
+from pathlib import Path
+
+from attrs import frozen
+
+from ...core.errors import CheckpointError, message
+from ..effects import folder
+from ..effects.lines import objects
+from ..effects.manifest import describe
+from ..recipes.zorplex_session import arguments_of
+from ..scheduling.state import CLASSES, Schedule
+from ..values import decode
+from . import keeping
+from .folding import Course, differing, folded
+from .keeping import EVENTS, TOTALS, Kept, Waiting
+from .running import rules_of
+
+COUNTS = (
+    *("version", "submitted", "accepted", "rejected", "filtered", "consumed", "queued", "cached", "running", "waiting"),
+    *("ignored", "tokens_used", "tokens_wasted"),
+)
+
+
+@frozen(kw_only=True)
+class Replay:
+    """What came of a phase that was gone through again."""
+
+    version: int  # of the newest checkpoint
+    sessions: int  # up to it
+    told: int  # events up to it
+    wrong: tuple[str, ...]  # counts and parts of the state that differ
+
+    def line(self) -> str:
+        """It in one line.
+
+        >>> Replay(version=5, sessions=2, told=731, wrong=()).line()
+        '731 events of 2 sessions give the scheduler of version 5 again, bit for bit'
+        """
+        held = f"{self.told:,} events of {self.sessions} session{'' if self.sessions == 1 else 's'}"
+        return (
+            f"{held} do not give the scheduler of version {self.version}: {'; '.join(self.wrong)}"
+            if self.wrong
+            else f"{held} give the scheduler of version {self.version} again, bit for bit"
+        )
+
+
+def replayed(run: Path, phase: str) -> Replay:
+    """Goes through a phase again, to its newest checkpoint, and to its end where it has ended.
+
+    Raises: CheckpointError for a phase without a checkpoint, StructureError for a log that is none.
+    """
+    home = run / phase
+    where = keeping.newest(home)
+    if isinstance(where, tuple):
+        wanted, remedy = "a phase with one", f"go on with it: purestep resume {run}"
+        raise CheckpointError(message(str(home), got="without a checkpoint", wanted=wanted, remedy=remedy))
+    manifest = describe(where)
+    kept: Kept = decode(manifest.machine, [*CLASSES, Kept, Waiting], "machine")
+    arguments = arguments_of(manifest.metadata)
+    rows = objects(home / EVENTS)
+    course = Course(rules=rules_of(arguments), prompts=arguments.tasks.groups)
+    course = folded(course, islice(rows, kept.events))
+    wrong = _wrong(course, kept.schedule)
+    last = folded(course, rows)
+    totals = folder.read_json(home / TOTALS) if (home / TOTALS).exists() else {}
+    wrong += tuple(
+        f"{name} is {getattr(last.state, name)} at the end, {totals[name]} in {TOTALS}"
+        for name in COUNTS
+        if name in totals and getattr(last.state, name, None) != totals[name]
+    )
+    return Replay(version=kept.schedule.version, sessions=course.sessions, told=course.told, wrong=wrong)
+
+
+def _wrong(course: Course, wanted: Schedule) -> tuple[str, ...]:
+    if isinstance(course.state, tuple):
+        return ("the log is empty",)
+    return tuple(f"{name} differs" for name in differing(course.state, wanted))

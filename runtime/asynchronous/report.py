@@ -1,0 +1,170 @@
+"""What a run with generators has come to, from the files of its folder: figures, a comparison, an audit, pictures.
+
+RUN/comparison.txt  comparison.json     phases side by side
+RUN/timeline.png                        who did what, when
+RUN/staleness.png                       how old samples were
+RUN/learning_curve.png                  of the last phase
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import CheckpointError, message
+from ..effects import folder
+from ..effects.language_picture import language_picture
+from ..effects.lines import objects
+from ..effects.metrics import read
+from ..effects.timeline_picture import Lane, staleness_picture, timeline_picture
+from ..language.evaluate import Standing
+from ..recipes.zorplex_report import BEFORE
+from .auditing import Audit, Bounds, audited, heard, taken_of
+from .comparing import Comparison
+from .figures import Evaluation, Phase
+from .keeping import EVENTS, LEDGER, TIMELINE, TOTALS
+from .session import ASYNC, SYNC, arguments_in, phases_of
+from .timeline import TRAINER, Span, actors, merged, middle, shifts, spans_of
+
+COMPARISON, TABLE = "comparison.json", "comparison.txt"
+TIMES, AGES = "timeline.png", "staleness.png"
+ENLARGED = 4  # updates in the enlarged part of the timeline
+SAME, SAME_THERE = (
+    1 / 4000,
+    1 / 500,
+)  # of the time, and of the enlarged part: spans nearer to each other are drawn as one
+
+
+def ended(run: Path) -> tuple[str, ...]:
+    """The phases that have come to their end and were evaluated, in order."""
+    files = (TOTALS, folder.EVALUATION)
+    return tuple(name for name in (SYNC, ASYNC) if all((run / name / file).exists() for file in files))
+
+
+def audit(run: Path, phase: str) -> Audit:
+    """Goes through what a phase learned from, also of one that has not ended. Raises: CheckpointError, StructureError."""
+    home = _begun(run, phase)
+    totals = folder.read_json(home / TOTALS) if (home / TOTALS).exists() else ()
+    return audited(tuple(objects(home / LEDGER)), _bounds(run, phase), heard(objects(home / EVENTS)), totals)
+
+
+def _begun(run: Path, phase: str) -> Path:
+    home = run / phase
+    if not (home / LEDGER).exists():
+        there = [name for name in (SYNC, ASYNC) if (run / name / LEDGER).exists()]
+        wanted = f"one of {there}" if there else f"a run with a phase; train it: purestep train zorplex --run {run}"
+        raise CheckpointError(message(str(home), got="no phase of a run", wanted=wanted, remedy="name another one"))
+    return home
+
+
+def _bounds(run: Path, phase: str) -> Bounds:
+    arguments = arguments_in(run)
+    tasks = arguments.tasks
+    staleness = 0 if phase == SYNC else arguments.asynchronous.staleness
+    return Bounds(batch=tasks.groups * tasks.samples, group=tasks.samples, staleness=staleness)
+
+
+def phase_of(run: Path, name: str) -> Phase:
+    """The figures of a phase that has ended. Raises: CheckpointError, StructureError."""
+    home = _begun(run, name)
+    totals, spans = folder.read_json(home / TOTALS), spans_of(objects(home / TIMELINE))
+    start, seconds = _started(spans), totals["seconds"]
+    taken, rows = taken_of(objects(home / LEDGER)), read(home / folder.METRICS)
+    ages = Counter(one.version - one.head for one in taken)
+    waited, updated, anchored = (
+        sum(row.get(name, 0.0) for row in rows) for name in ("rollout_seconds", "update_seconds", "proximal_seconds")
+    )
+    updates = max(1, len(rows))
+    counts = ("submitted", "accepted", "rejected", "filtered", "consumed", "tokens_used", "tokens_wasted")
+    same = ("generators", "staleness", "sessions", "lost_generators", "tool_failures")
+    return Phase(
+        name=name,
+        updates=totals["version"],
+        seconds=seconds,
+        start=start,
+        tokens_sampled=heard(objects(home / EVENTS)).tokens,
+        ages=tuple(ages[age] for age in range(max(ages, default=-1) + 1)),
+        shifts=shifts(spans, start, max(seconds, start)),
+        waited=max(0.0, waited - start) / updates,
+        updated=updated / updates,
+        anchored=anchored / updates,
+        after=_evaluation(folder.read_json(home / folder.EVALUATION)["after"]),
+        **{name: totals[name] for name in (*counts, *same)},
+    )
+
+
+def _started(spans: Iterable[Span]) -> float:
+    """When a generator did something for the first time."""
+    return min((one.begin for one in spans if one.actor != TRAINER), default=0.0)
+
+
+def _evaluation(held: dict[str, Any]) -> Evaluation:
+    return {how: Standing(**told) for how, told in held.items()}
+
+
+def comparison(run: Path) -> Comparison:
+    """The phases of a run that have ended, side by side. Raises: CheckpointError where there is none."""
+    there = ended(run)
+    if not there:
+        remedy = f"go on with it: purestep resume {run}"
+        raise CheckpointError(message(str(run), got="without a phase that has ended", wanted="one", remedy=remedy))
+    return Comparison(tuple(phase_of(run, name) for name in there), _evaluation(folder.read_json(run / BEFORE)))
+
+
+def write_comparison(run: Path) -> str:
+    """Writes comparison.json and comparison.txt, with what the audits of the phases say; gives the text."""
+    held = comparison(run)
+    audits = {one.name: audit(run, one.name) for one in held.phases}
+    lines = [f"audit, {name}: {one.line()}" for name, one in audits.items()]
+    text = "\n".join([held.text(), *lines])
+    wrong = {name: list(one.wrong) for name, one in audits.items()}
+    folder.write_json(run / COMPARISON, {**held.described(), "wrong": wrong})
+    folder.write_text(run / TABLE, text + "\n")
+    return text
+
+
+def write_timeline(run: Path, out: Path) -> Path:
+    """Draws who did what, of each phase there is. Raises: CheckpointError of a run without one."""
+    lanes = [_lane(run, name) for name in (SYNC, ASYNC) if (run / name / TIMELINE).exists()]
+    if not any(lane.spans for lane in lanes):
+        wanted, remedy = "a phase that has begun", f"go on with it: purestep resume {run}"
+        raise CheckpointError(message(str(run), got="without a timeline", wanted=wanted, remedy=remedy))
+    return timeline_picture([lane for lane in lanes if lane.spans], out)
+
+
+def _lane(run: Path, name: str) -> Lane:
+    spans = spans_of(objects(run / name / TIMELINE))
+    end = max((one.end for one in spans), default=0.0)
+    start, window = min(end, _started(spans)), middle(spans, ENLARGED)
+    return Lane(
+        name=name,
+        actors=actors(spans),
+        spans=merged(spans, gap=end * SAME),
+        close=merged(spans, gap=(window[1] - window[0]) * SAME_THERE if window else 0.0),
+        end=end,
+        shares={one.actor: one.utilisation() for one in shifts(spans, start, end)},
+        window=window,
+    )
+
+
+def write_staleness(run: Path, out: Path) -> Path:
+    """Draws how old the samples learned from were, of each phase there is. Raises: CheckpointError of a run without any."""
+    ages, bounds = dict[str, tuple[int, ...]](), dict[str, int]()
+    for name in (SYNC, ASYNC):
+        counted = Counter(one.version - one.head for one in taken_of(objects(run / name / LEDGER)))
+        if counted:
+            ages[name] = tuple(counted[age] for age in range(max(counted) + 1))
+            bounds[name] = _bounds(run, name).staleness
+    if not ages:
+        wanted, remedy = "an update", f"go on with it: purestep resume {run}"
+        raise CheckpointError(message(str(run), got="without an update", wanted=wanted, remedy=remedy))
+    return staleness_picture(ages, bounds, out)
+
+
+def write_curve(run: Path, out: Path) -> Path:
+    """Draws the learning curve of the last phase that has begun. Raises: ChoiceError of one without updates."""
+    begun = [name for name in (SYNC, ASYNC) if (run / name / folder.METRICS).exists()]
+    last = begun[-1] if begun else phases_of(arguments_in(run))[-1]
+    path = run / last / folder.METRICS
+    start = (folder.read_json(run / BEFORE)["sampled"]["accuracy"],) if (run / BEFORE).exists() else ()
+    return language_picture(read(path) if path.exists() else [], out, title=f"zorplex, {last}", start=start)
