@@ -478,7 +478,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tm
     def stopped(self: Any, *given: Any) -> Any:
         if self.iteration == cut:
             raise Cut
-        return made(self, *given)  # type: ignore[operator]
+        return made(self, *given)
 
     said: list[str] = []
     with pytest.MonkeyPatch.context() as patch:

@@ -108,9 +108,12 @@ def test_the_benchmark_runs_small_and_says_so(benchmark: ModuleType, monkeypatch
     short = "--warm-steps 20 --demonstrations 40 --steps 1 --problems 2 --held-out 4 --cycles 4 --width 16 --layers 1 --heads 2"
     monkeypatch.setattr(sys, "argv", ["cache_cycles", "--seeds", "11", *short.split()])
     written: list[tuple[str, Any]] = []
-    monkeypatch.setattr(
-        benchmark.evidence, "write", lambda name, **told: written.append((name, told)) or ROOT / "benchmarks" / "x.json"
-    )
+
+    def write(name: str, **told: Any) -> Path:
+        written.append((name, told))
+        return ROOT / "benchmarks" / "x.json"
+
+    monkeypatch.setattr(benchmark.evidence, "write", write)
     assert benchmark.main() == 0
     ((name, told),) = written
     assert name == "cache_cycles_small"

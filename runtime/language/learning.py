@@ -69,18 +69,20 @@ def anchor_of(arguments: Zorplex) -> tuple[str, str]:
     correction = arguments.learning.correction
     if arguments.asynchronous.loss == "decoupled":
         proximal = arguments.asynchronous.proximal
-        return ("recorded" if proximal == "segment_wise" else proximal), ("mask" if correction == "none" else correction)
+        return ("recorded" if proximal == "segment_wise" else proximal), (
+            "mask" if correction == "none" else correction
+        )
     return ("recorded" if correction == "none" else "recomputed"), correction
 
 
-def algorithm_of(arguments: Zorplex, model: CausalModel) -> LanguageAlgorithm:
-    """The learner of a run. Raises: ChoiceError."""
+def algorithm_of(arguments: Zorplex, model: CausalModel, objective: Objective | tuple[()] = ()) -> LanguageAlgorithm:
+    """The learner of a run, by the objective of its algorithm unless another is given. Raises: ChoiceError."""
     learning = arguments.learning
     proximal, correction = anchor_of(arguments)
     return learner(
         model,
         optimizer_of(arguments),
-        objective_of(arguments),
+        objective_of(arguments) if isinstance(objective, tuple) else objective,
         truncated=learning.truncated,
         proximal=proximal,
         correction=CORRECTIONS[correction],

@@ -27,12 +27,13 @@ from ...core.language.transcribe import transcripts
 from ...core.transcript import Transcript
 from ..effects.clock import seconds
 from ..effects.tensor_file import write_tensors
-from ..language.learning import algorithm_of, trainer_of
+from ..language.learning import algorithm_of, objective_of, trainer_of
 from ..language.warm_start import drawn, taught, warm_optimizer
 from ..language.world import DIVERGED, FIGURES, ORDER, UNIT, UPDATE, WARM, Held, Phases
 from ..language_train import Trainer
 from ..recipes.cache import Cache, as_turns, lists_of
 from ..recipes.machine import Train, Trained
+from ..recipes.zorplex import ALONE
 from .cycles import cycled, speaking
 from .evaluate import Standing, problems_of
 from .lessons import shown
@@ -264,5 +265,9 @@ def held_at(arguments: Cache, parts: Parts, algorithm: LanguageAlgorithm, iterat
 
 def learning_parts(arguments: Cache, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
     """What learns in a run, and what makes its updates."""
-    algorithm = algorithm_of(as_turns(arguments), parts.model)
-    return algorithm, trainer_of(as_turns(arguments), algorithm)
+    turns = as_turns(arguments)
+    objective = objective_of(turns)
+    if arguments.run.zero_spread == "drop" and arguments.learning.algorithm not in ALONE:
+        objective = evolve(objective, zero_spread="drop")
+    algorithm = algorithm_of(turns, parts.model, objective)
+    return algorithm, trainer_of(turns, algorithm)

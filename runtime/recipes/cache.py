@@ -51,6 +51,7 @@ class Run:
     problems: int = 16  # of a step
     states: int = 2  # of those that a run of cycles went through, whose next step of reasoning is trained
     samples: int = 8  # attempts at each of these next steps
+    zero_spread: Literal["keep", "drop"] = "drop"  # what is made of states all of whose attempts earned the same
     held_out: int = 200  # problems of the evaluation, before reinforcement and at the end
     draw: int = 0  # decides which problems are held out
     cycles: int = 12  # of the evaluation: more than in training
