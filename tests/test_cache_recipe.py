@@ -19,7 +19,7 @@ from attrs import asdict, evolve
 pytest.importorskip("transformers")
 
 from purestep.core import keys
-from purestep.core.errors import CheckpointError, ChoiceError
+from purestep.core.errors import CheckpointError, ChoiceError, PurestepError
 from purestep.core.language.attempt import Heard, Said
 from purestep.core.language.events import Sampled, User
 from purestep.core.language.parsers import strict_answer
@@ -226,6 +226,30 @@ def test_places_workers_and_queues_bound_what_is_under_way() -> None:
     narrow = Scripted()
     assert len(scripted(narrow, problem_queue_size=1, result_queue_size=1, llm_max_rollouts=1)) == 6
     assert {count for _, count in narrow.calls} == {1}
+
+
+def test_two_workers_say_what_one_says(tmp_path: Path) -> None:
+    """A call's key is its own, whoever makes the call, and beside which others."""
+    found = []
+    for workers in (1, 2):
+        parts = parts_of(tiny(rollout_workers=workers, llm_max_rollouts=3), str(tmp_path))
+        assert len(parts.speakers) == workers
+        voice = Voice(params=parts.begin(), version=0, how=parts.settings.llm)
+        given = problems_of(Lists(longest=6), "training", 0, 3)
+        speak = speaking(parts, voice)
+        results = cycled(parts.cache, parts.settings, given, speak, parts.codec.decode, keys.key(1), limits=(6, 4))
+        found.append({result.number: result.attempts[0].state.reasoning_string_complete_store for result in results})
+    assert found[0] == found[1]
+
+
+def test_an_evaluation_whose_calls_fail_for_good_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*given: Any) -> Any:
+        raise TimeoutError("no answer")
+
+    parts = parts_of(tiny(retry_base_delay=0.0), str(tmp_path))
+    monkeypatch.setattr("purestep.runtime.reasoning.cycles.sampled", lost)
+    with pytest.raises(PurestepError, match=r"2 of 2 given up \(TimeoutError.*try again"):
+        evaluated(parts, parts.begin(), problems=2, draw=0, cycles=1)
 
 
 def test_what_may_pass_is_tried_again_and_changes_nothing() -> None:
@@ -458,7 +482,6 @@ def test_the_stream_has_every_group_once_with_the_documented_metadata(trained: P
 
 
 def test_another_run_with_the_same_seed_has_the_same_bits(trained: Path, tmp_path: Path) -> None:
-    """Also with two workers: each call's key is its own, and batches are cut by the commands alone."""
     session.start(tmp_path / "again", tiny(), overwrite=False, notice=silent)
     one, other = tensors(trained), tensors(tmp_path / "again")
     assert all(torch.equal(one[name], other[name]) for name in one)

@@ -6,6 +6,7 @@ from typing import Any
 from attrs import asdict, evolve, frozen
 
 from ...core import keys
+from ...core.errors import PurestepError, message
 from ...core.language.reasoning_events import GroupResult
 from ...core.language.reasoning_rollouts import accuracy_by_cycle
 from ...core.language.reasoning_state import InferenceProblemState, Problem
@@ -91,7 +92,10 @@ def problems_of(lists: Lists, stream: str, seed: int, number: int, *, first: int
 def evaluated(
     parts: Parts, params: dict[str, Any], *, problems: int, draw: int, cycles: int, version: int = 0
 ) -> tuple[Standing, tuple[GroupResult, ...]]:
-    """How parameters, all those of the library's model, stand on held-out problems, and the runs. Raises: ChoiceError."""
+    """How parameters, all those of the library's model, stand on held-out problems, and the runs.
+
+    Raises: ChoiceError; PurestepError where calls failed for good, as what is left would say nothing about all problems.
+    """
     settings = evolve(parts.settings, num_reasoning_steps=cycles, attempts=1, num_samples_per_problem=1)
     voice = Voice(params=params, version=version, how=settings.test_llm)
     found = cycled(
@@ -105,4 +109,10 @@ def evaluated(
         version=version,
         stream="evaluation",
     )
-    return standing([one.state for result in found for one in result.attempts]), found
+    ended = [one for result in found for one in result.attempts]
+    failed = [one.failed for one in ended if one.failed]
+    if failed:
+        where, wanted = "evaluation: runs of cycles", "all of them at their end"
+        got, remedy = f"{len(failed)} of {len(ended)} given up ({failed[0]})", "try again when the model answers"
+        raise PurestepError(message(where, got=got, wanted=wanted, remedy=remedy))
+    return standing([one.state for one in ended]), found

@@ -21,7 +21,7 @@ from ...core.language.episode import total_reward
 from ...core.language.reasoning_cache import due
 from ...core.language.reasoning_events import GroupResult
 from ...core.language.reasoning_report import texts, throughput, turn_figures
-from ...core.language.reasoning_rollouts import starting_points, step_requests, step_world
+from ...core.language.reasoning_rollouts import at_turn, starting_points, step_requests, step_world
 from ...core.language.reasoning_state import Ask, InferenceProblemState
 from ...core.language.transcribe import transcripts
 from ...core.transcript import Transcript
@@ -193,12 +193,16 @@ class CacheWorld:
         )
 
     def _points(self, results: Sequence[GroupResult], number: int) -> tuple[InferenceProblemState, ...]:
-        """The states whose next step is trained; one whose prompt leaves no room is left out."""
+        """The states whose next step is trained; one whose prompt leaves no room is left out.
+
+        Where none is left, those before the first step.
+        """
         states = [one.state for result in results for one in result.attempts]
         key = keys.fold_in(keys.fold_in(self.key, POINTS), number)
         drawn_ = starting_points(states, key, number=self.arguments.run.states)
         asked = [(point, due(self._longer, point)) for point in drawn_]
-        return tuple(point for point, ask in asked if isinstance(ask, Ask) and fits(self.parts, ask.prompt_text))
+        found = tuple(point for point, ask in asked if isinstance(ask, Ask) and fits(self.parts, ask.prompt_text))
+        return found or tuple(at_turn(state, 1) for state in states)
 
     @property
     def _longer(self) -> Any:
