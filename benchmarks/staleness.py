@@ -25,7 +25,18 @@ from purestep.runtime.recipes.arguments import flatten
 from purestep.runtime.values import encode
 
 from . import evidence
-from .staleness_figures import NAMES, SCORES, STALENESS, described, ordering, picture, scores_of, table, verdicts
+from .staleness_figures import (
+    NAMES,
+    SCORES,
+    STALENESS,
+    at_the_top,
+    described,
+    ordering,
+    picture,
+    scores_of,
+    table,
+    verdicts,
+)
 from .staleness_parts import CAP, METHODS, Cell, Setup, cell, parts, warmed
 
 CELLS = {f"{method}-{age}": (method, age) for age in STALENESS for method in METHODS}
@@ -58,6 +69,7 @@ def ran(setup: Setup, names: Sequence[str]) -> Told:
 def printed(told: Told) -> None:
     """The table, and each claim in words."""
     print(table(told.cells))
+    print(f"\n{at_the_top(told.cells)}")
     for score, words in zip(SCORES, ("the final return", "the mean return along the run"), strict=True):
         judged = verdicts(scores_of(told.cells, score))
         print(f"\nBy {words}: {ordering(judged)}.")

@@ -69,7 +69,7 @@ class Setup:
     arguments: PPO = field(factory=usual)
     seeds: int = 5
     updates: int = 0  # 0 means the recipe's own number
-    points: int = 25  # of a curve, after the one at the start
+    points: int = 98  # of a curve, after the one at the start
     episodes: int = EPISODES
     longest: int = LONGEST
 

@@ -207,6 +207,8 @@ def test_cells_become_a_file_a_table_and_a_picture(parts: Any, figures: Any, tmp
     assert row["final of each seed"] == [5.0, 6.0]
     assert row["along"]["mean"] == 4.5  # of 3, 4, 5 and 6
     assert set(written["verdicts"]) == {"final", "along"}
+    assert figures.at_the_top(cells).endswith("in 0 of 6 cells")
+    assert figures.at_the_top([evolve(cells[0], returns=torch.full((1, 2), 500.0))]).endswith("in 1 of 1 cells")
     assert len(figures.table(cells).splitlines()) == 1 + len(cells)
     assert figures.picture(cells, tmp_path / "a.png", 16).stat().st_size > 10_000
 
