@@ -195,10 +195,18 @@ def test_ratios_are_async_by_sync_and_what_is_better_is_read_off_them(run: Path)
     assert rows["wall seconds"] == ["9.0", "5.0", "0.556", "async"]
     assert rows["age, mean updates"] == ["0.000", "0.250", "sync"]
     assert rows["generators lost"] == ["0", "1"]
-    assert "speed: an update of async took 0.562 of the seconds of one of sync (1.78 times as fast)" in text
+    speed = "0.562 of the seconds for an update, 1.78 times as many updates a second"
+    assert f"speed, async by sync: {speed}" in text
+    assert "speed, async by sync: 1.78 times as many tokens learned from a second" in text
+    assert "not those of the same work" not in text
     assert "accuracy, sync less before: +0.200 [+0.061, +0.328], better" in text
     assert "accuracy, async less sync: +0.100 [-0.032, +0.227], no difference that 100 tasks show" in text
     assert "audit, async: 2 updates learned from 4 samples in 2 groups, each once, 1 update old at most" in text
+
+
+def test_samples_of_another_length_are_told_beside_the_speed(run: Path) -> None:
+    folder.write_json(run / "async" / "totals.json", {**TOTALS, **OWN["async"], "tokens_used": 30})
+    assert "samples of 1.25 times the tokens, so that" in report.comparison(run).text()
 
 
 def test_one_phase_alone_has_a_table_without_ratios(run: Path) -> None:

@@ -4,13 +4,15 @@ Nothing here has a favourite: what is better is read off the numbers, and off in
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import asdict, frozen
 
 from ..language.evaluate import Standing, table
 from .figures import LESS, MORE, NEITHER, Evaluation, Figure, Phase, better, figures, number, ratio, shown
+
+ALIKE = 1.1  # lengths of samples whose ratio is within it, or its inverse, are alike
 
 
 @frozen
@@ -133,11 +135,20 @@ def verdicts(held: Comparison) -> tuple[str, ...]:
     found = []
     if len(held.phases) == 2:
         first, second = held.phases
-        share = ratio(ratio(second.working(), second.updates), ratio(first.working(), first.updates))
-        if math.isfinite(share):
-            found.append(f"speed: an update of {second.name} took {share:.3f} of the seconds of one of {first.name}")
-            found[-1] += f" ({1 / share:.2f} times as fast)" if share < 1 else f" ({share:.2f} times as long)"
+        found += [f"speed, {second.name} by {first.name}: {said}" for said in _speeds(held.ratios())]
     tasks = held.before["sampled"].attempts
     words = {MORE: "better", LESS: "worse", NEITHER: f"no difference that {tasks} tasks show"}
     found += [f"accuracy, {name}: {one.line()}, {words[one.verdict()]}" for name, one in held.differences().items()]
     return tuple(found)
+
+
+def _speeds(ratios: Mapping[str, float]) -> Iterator[str]:
+    """By updates and by tokens; policies whose samples differ in length do unlike work for an update."""
+    if "seconds an update" in ratios:
+        share = ratios["seconds an update"]
+        yield f"{share:.3f} of the seconds for an update, {1 / share if share else math.inf:.2f} times as many updates a second"
+    if "tokens learned from a second" in ratios:
+        yield f"{ratios['tokens learned from a second']:.2f} times as many tokens learned from a second"
+    longer = ratios.get("tokens of a sample", 1.0)
+    if not 1 / ALIKE <= longer <= ALIKE:
+        yield f"samples of {longer:.2f} times the tokens, so that seconds for an update are not those of the same work"

@@ -103,6 +103,7 @@ def figures(phases: Sequence[Phase]) -> tuple[Figure, ...]:
         Figure("samples made a second", lambda p: ratio(p.accepted, p.working()), 2, MORE),
         Figure("tokens learned from a second", lambda p: ratio(p.tokens_used, p.working()), 1, MORE),
         Figure("tokens sampled a second", lambda p: ratio(p.tokens_sampled, p.working()), 1, MORE),
+        Figure("tokens of a sample", lambda p: ratio(p.tokens_used, p.consumed), 1),
         Figure("trainer at work, share", lambda p: p.trainer_at_work(), 3, MORE),
         Figure("generators at work, share", lambda p: p.generators_at_work(), 3, MORE),
         Figure("age, mean updates", lambda p: p.mean_age(), 3, LESS, compared=False),

@@ -1,0 +1,80 @@
+"""The page on training at once tells the truth: its code runs, its flags are those there are, its commands and files exist."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import fields
+
+pytest.importorskip("transformers")
+
+from purestep.core.machine import Started
+from purestep.runtime import asynchronous_commands, cli
+from purestep.runtime.asynchronous import keeping, report, session
+from purestep.runtime.effects import folder
+from purestep.runtime.recipes import zorplex_session
+from purestep.runtime.recipes.arguments import flag
+from purestep.runtime.recipes.asynchronous import Asynchronous
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "asynchronous.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    (code,) = blocks("python")
+    exec(compile(code, "asynchronous.md", "exec"), names)
+    assert re.fullmatch(r"version 5, 40 samples learned from, \d+ wait\n", capsys.readouterr().out)
+    assert names["scheduler"](names["rules"]).step(names["state"], Started())[0].version == 5
+
+
+def test_the_table_has_every_flag_with_its_default() -> None:
+    cells = [line.split("|") for line in PAGE.splitlines() if line.startswith("| `--")]
+    rows = {cell[1].strip(" `"): cell[2].strip() for cell in cells}
+    defaults = {flag(one.name): str(one.default) for one in fields(Asynchronous)}
+    assert rows == defaults
+
+
+def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    noted: list[str] = []
+
+    def note(name: str) -> Any:
+        def work(*given: Any, **named: Any) -> Any:
+            noted.append(name)
+            raise KeyboardInterrupt
+
+        return work
+
+    monkeypatch.chdir(tmp_path)
+    for run in ("both", "four"):
+        (Path("runs") / run / "sync").mkdir(parents=True)
+        (Path("runs") / run / "sync" / folder.METRICS).write_text("")
+        folder.write_json(
+            Path("runs") / run / "arguments.json", {"recipe": "zorplex", "mode": "async", "generators": -1}
+        )
+    monkeypatch.setattr(session, "start", note("train"))
+    monkeypatch.setattr(session, "resume", note("resume"))
+    monkeypatch.setattr(session, "arguments_in", note("evaluate"))
+    monkeypatch.setattr(asynchronous_commands, "replayed", note("replay"))
+    monkeypatch.setattr(asynchronous_commands, "learning_curve", note("plot"))
+    words = [shlex.split(line, comments=True)[1:] for block in blocks("bash") for line in block.splitlines()]
+    assert {cli.main(one) for one in words} == {130}
+    assert noted == ["train", "train", "train", "resume", "replay", "evaluate", "plot"]
+
+
+def test_the_files_are_those_that_are_written() -> None:
+    (tree,) = re.findall(r"```\n(RUN/.*?)```", PAGE, re.DOTALL)
+    names = {keeping.EVENTS, keeping.LEDGER, keeping.TIMELINE, keeping.TOTALS, folder.METRICS, folder.EVALUATION}
+    names |= {report.COMPARISON, report.TABLE, report.TIMES, report.AGES, folder.PICTURE, folder.ARGUMENTS}
+    names |= {*(f"{phase}/" for phase in folder.PHASES), f"{folder.CHECKPOINTS}/", f"{folder.TENSORBOARD}/"}
+    words = set(tree.replace("RUN/", "").split())
+    assert names <= words
+    assert set(folder.GENERATORS) <= {word.rstrip("/") for word in words}
+    assert (session.WARM, session.SYNC, session.ASYNC) == folder.PHASES
+    assert zorplex_session.TOKENIZER not in tree, "that is of every such run"
