@@ -47,13 +47,12 @@ class Scripted:
         self.react(self, worker, task, payload)
 
     def receive(self, seconds: float) -> Report | tuple[()]:
-        if self.reports:
-            self.silent = 0
-            return self.reports.popleft()
-        self.silent += 1
+        report = self.reports.popleft() if self.reports else ()
+        self.silent = 0 if report else self.silent + 1
         assert self.silent < PATIENCE, "nothing more will come"
-        time.sleep(min(seconds, 0.001))
-        return ()
+        if not report:
+            time.sleep(min(seconds, 0.001))
+        return report
 
     def effects(self, trainer: dict[type[Any], Callable[[Any], Event]], count: int = 2) -> Any:
         hands = Hands(
@@ -223,13 +222,18 @@ def test_a_generator_that_is_lost_while_only_the_trainer_works_is_no_dead_end() 
 
     def train(command: say.Train) -> Event:
         if command.version == 0:
-            script.reports.extend([Lost(0, "killed", ()), *[()] * 20, Joined(1)])
+            script.reports.append(Lost(0, "killed", ()))
             seen = time.monotonic() + 20
             while not script.lost and time.monotonic() < seen:
                 time.sleep(0.001)
         return say.Consumed(command.version)
 
-    trainer: Any = {say.Train: train, say.Publish: lambda command: say.Published(command.version)}
+    def publish(command: say.Publish) -> Event:
+        if command.version == 1:
+            script.reports.extend([*[()] * 50, Joined(1)])  # long after this is done
+        return say.Published(command.version)
+
+    trainer: Any = {say.Train: train, say.Publish: publish}
     *_, last = driven(rules, script, trainer, workers=1)
     assert (last.version, last.consumed, last.rejected) == (2, 2, 0)
     assert [worker for worker, _, _ in script.sent] == [0, 1]
