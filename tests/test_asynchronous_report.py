@@ -21,6 +21,7 @@ from purestep.runtime import asynchronous_commands, cli
 from purestep.runtime.asynchronous import report, session
 from purestep.runtime.asynchronous.auditing import audited
 from purestep.runtime.asynchronous.folding import folded
+from purestep.runtime.asynchronous.phase import Phase
 from purestep.runtime.asynchronous.replaying import replayed
 from purestep.runtime.asynchronous.timeline import Span, merged, shifts
 from purestep.runtime.effects import folder, plot, timeline_picture
@@ -29,6 +30,7 @@ from purestep.runtime.language.evaluate import wilson
 from purestep.runtime.recipes import zorplex_session as turns
 from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.zorplex import zorplex_defaults
+from purestep.runtime.scheduling.state import Schedule
 from purestep.runtime.values import encode, line
 
 Rows = list[dict[str, Any]]
@@ -482,3 +484,30 @@ def test_a_folder_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "sync" / "mine").read_text() == "mine"
     assert not (tmp_path / "run" / "arguments.json").exists()
     assert not asynchronous_commands.with_generators(tmp_path / "run")
+
+
+class Cut(BaseException):
+    """A crash."""
+
+
+def test_a_run_that_was_cut_off_and_went_on_is_gone_through_over_its_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    place, save = tmp_path / "run", Phase.save
+
+    def once(self: Phase, schedule: Schedule, events: int) -> None:
+        save(self, schedule, events)
+        if schedule.version == 2:
+            raise Cut
+
+    monkeypatch.setattr(Phase, "save", once)
+    words = ["train", "zorplex", "--run", str(place), *TINY, "--no-compare", "--warm-steps", "0", "--steps", "4"]
+    with pytest.raises(Cut):
+        cli.main(words)
+    monkeypatch.setattr(Phase, "save", save)
+    assert report.audit(place, "async").wrong == ()
+    assert replayed(place, "async").line().endswith("of 1 session give the scheduler of version 2 again, bit for bit")
+    assert cli.main(["resume", str(place)]) == 0
+    assert "async/sync" not in capsys.readouterr().out
+    assert replayed(place, "async").line().endswith("of 2 sessions give the scheduler of version 4 again, bit for bit")
+    assert report.audit(place, "async").wrong == ()
