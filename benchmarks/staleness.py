@@ -13,7 +13,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,19 +25,9 @@ from purestep.runtime.recipes.arguments import flatten
 from purestep.runtime.values import encode
 
 from . import evidence
-from .staleness_figures import (
-    NAMES,
-    SCORES,
-    STALENESS,
-    at_the_top,
-    described,
-    ordering,
-    picture,
-    scores_of,
-    table,
-    verdicts,
-)
-from .staleness_parts import CAP, METHODS, Cell, Setup, cell, parts, warmed
+from .staleness_figures import NAMES, SCORES, STALENESS, at_the_top, described, ordering, scores_of, table, verdicts
+from .staleness_parts import CAP, METHODS, Cell, Setup, agreement, cell, parts, warmed
+from .staleness_picture import picture
 
 CELLS = {f"{method}-{age}": (method, age) for age in STALENESS for method in METHODS}
 SEEDS = 5
@@ -49,6 +39,7 @@ class Told:
 
     cells: tuple[Cell, ...]
     compile_seconds: float  # of all programs, first calls included
+    apart: Mapping[str, float]  # from plain PPO after one update without staleness, of a parameter at most
 
 
 def ran(setup: Setup, names: Sequence[str]) -> Told:
@@ -57,19 +48,21 @@ def ran(setup: Setup, names: Sequence[str]) -> Told:
     ready = parts(setup, methods=methods)
     compiling = warmed(setup, ready)
     print(f"compiled in {compiling:.0f} s", file=sys.stderr, flush=True)
-    done = list[Cell]()
+    apart, done = agreement(setup, ready), list[Cell]()
     for name in names:
         began = time.perf_counter()
         done.append(cell(setup, ready, *CELLS[name]))
         final = done[-1].returns[-1].mean()
         print(f"{name:16} {time.perf_counter() - began:6.1f} s, final return {final:.1f}", file=sys.stderr, flush=True)
-    return Told(tuple(done), compiling)
+    return Told(tuple(done), compiling, apart)
 
 
 def printed(told: Told) -> None:
     """The table, and each claim in words."""
     print(table(told.cells))
     print(f"\n{at_the_top(told.cells)}")
+    for method, value in told.apart.items():
+        print(f"without staleness one update of {NAMES[method]} is plain PPO's to within {value:.1e} in each parameter")
     for score, words in zip(SCORES, ("the final return", "the mean return along the run"), strict=True):
         judged = verdicts(scores_of(told.cells, score))
         print(f"\nBy {words}: {ordering(judged)}.")
@@ -94,6 +87,7 @@ def written(name: str, setup: Setup, told: Told, seconds: float, load: Sequence[
     }
     steps = worlds.envs * worlds.horizon
     figures: dict[str, Any] = {**described(told.cells, steps), "settings": settings}
+    figures |= {"apart after one update without staleness": dict(told.apart)}
     figures |= {"compile_seconds": round(told.compile_seconds, 1), "machine": machine, "versions": versions}
     path = evidence.write(name, seconds=seconds, figures=figures)
     drawn = picture(told.cells, path.with_suffix(".png"), steps)

@@ -1,4 +1,4 @@
-"""What the cells of `staleness` say together: means with intervals, claims with verdicts, a table and a picture.
+"""What the cells of `staleness` say together: means with intervals, claims with verdicts, a table.
 
 The claims are about two scores of a seed: the return of its last policy, and the mean return along its run, the policy before
 the first update left out. Differences are between equal seeds. That losses are equal holds where the 95 % interval of each
@@ -8,18 +8,11 @@ difference has 0 inside, an order holds by its means; on which side of 0 an inte
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from attrs import frozen
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
-from purestep.runtime.effects.plot import COLOURS, FAINT, GRID, INK, short
-
-from .staleness_parts import EVALUATION, LONGEST, METHODS, PASS, SAMPLING, UPDATE, Cell
+from .staleness_parts import LONGEST, METHODS, PASS, SAMPLING, UPDATE, Cell
 
 STALENESS = (0, 1, 4, 8)
 POINTS = 25  # of a curve in the results file
@@ -205,6 +198,7 @@ def row(cell: Cell, steps: int) -> dict[str, Any]:
         "along": mean_of(along(cell)).described(),
         "final of each seed": [round(value, 2) for value in final(cell)],
         "seconds": {part: round(value, 3) for part, value in cell.seconds.items()},
+        "milliseconds of a call, median": {part: round(1e3 * value, 3) for part, value in cell.median.items()},
         "update": {name: round(value, 5) for name, value in cell.figures.items()},
         "curve": {
             "steps": [cell.updates[place] * steps for place in kept],
@@ -235,56 +229,15 @@ def at_the_top(cells: Sequence[Cell]) -> str:
 
 
 def table(cells: Sequence[Cell]) -> str:
-    """A line for each cell."""
-    parts = (SAMPLING, PASS, UPDATE, EVALUATION)
-    head = f"{'':24}{'staleness':>10}{'final return':>24}{'mean along the run':>24}  " + "  ".join(
-        f"{part + ' s':>15}" for part in parts
-    )
-    lines = [head]
+    """A line for each cell; milliseconds are the median of a call, for all seeds."""
+    parts = (SAMPLING, PASS, UPDATE)
+    columns = "  ".join(f"{part + ' ms':>16}" for part in parts)
+    lines = [f"{'':24}{'staleness':>10}{'final return':>24}{'mean along the run':>24}  {columns}  {'seconds':>8}"]
     for cell in cells:
         last, mean = mean_of(final(cell)), mean_of(along(cell))
-        seconds = "  ".join(f"{cell.seconds[part]:15.2f}" if part in cell.seconds else " " * 14 + "-" for part in parts)
-        lines.append(f"{NAMES[cell.method]:24}{cell.staleness:10}{last.text():>24}{mean.text():>24}  {seconds}")
+        spent = "  ".join(f"{1e3 * cell.median[part]:16.2f}" if part in cell.median else f"{'-':>16}" for part in parts)
+        whole = sum(value for part, value in cell.seconds.items() if part != PASS)
+        lines.append(
+            f"{NAMES[cell.method]:24}{cell.staleness:10}{last.text():>24}{mean.text():>24}  {spent}  {whole:8.1f}"
+        )
     return "\n".join(lines)
-
-
-def picture(cells: Sequence[Cell], out: Path, steps: int) -> Path:
-    """A panel for each staleness: the mean return of each method along the run, in its 95 % interval."""
-    ages = sorted({cell.staleness for cell in cells})
-    figure = Figure(figsize=(3.4 * len(ages) + 0.6, 3.6), dpi=150, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(1, len(ages), sharey=True, squeeze=False)[0]
-    for place, age in zip(axes, ages, strict=True):
-        for cell in (cell for cell in cells if cell.staleness == age):
-            line(place, cell, COLOURS[METHODS.index(cell.method)], steps)
-        look(place, f"staleness {age}")
-    axes[0].set_ylim(0.0, 1.04 * LONGEST)  # an interval may reach beyond what a return can be
-    axes[0].set_ylabel("mean return, apart from training", fontsize=9, color=INK)
-    handles, labels = max((place.get_legend_handles_labels() for place in axes), key=lambda both: len(both[1]))
-    figure.legend(handles, labels, loc="outside upper left", ncols=3, frameon=False, fontsize=9)
-    seeds = cells[0].returns.shape[1]
-    note = f"environment steps of each seed; mean of {seeds} seeds in its 95 % interval"
-    figure.supxlabel(note, fontsize=9, color=FAINT)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, format="png", metadata={"Software": None})
-    return out
-
-
-def line(axes: Axes, cell: Cell, colour: str, steps: int) -> None:
-    """One cell's curve."""
-    xs, points = [updates * steps for updates in cell.updates], [mean_of(point.tolist()) for point in cell.returns]
-    if cell.returns.shape[1] > 1:
-        low, high = [point.low for point in points], [point.high for point in points]
-        axes.fill_between(xs, low, high, color=colour, alpha=0.16, linewidth=0)
-    axes.plot(xs, [point.mean for point in points], color=colour, linewidth=1.9, label=NAMES[cell.method])
-
-
-def look(axes: Axes, title: str) -> None:
-    """What all panels share."""
-    axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
-    axes.margins(x=0)
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.tick_params(colors=FAINT, labelsize=8)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)

@@ -8,6 +8,7 @@
 It is `trainer(..., staleness=...)`, taken apart so that sampling and updating have a clock each. A part of `staleness`.
 """
 
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ from purestep.core.errors import NonFiniteError
 from purestep.core.optim import Optimizer
 from purestep.core.policy import ActorCritic
 from purestep.core.steps import Trajectory
-from purestep.core.tree import all_finite
+from purestep.core.tree import all_finite, leaves
 from purestep.runtime.compile import program
 from purestep.runtime.evaluate import evaluate
 from purestep.runtime.population import each
@@ -159,6 +160,7 @@ class Cell:
     returns: Tensor  # [points, S] mean of the evaluation's episodes
     figures: Mapping[str, float]  # of the update, means over seeds and updates
     seconds: Mapping[str, float]  # of each part, all updates and seeds together
+    median: Mapping[str, float]  # seconds of a call of each part, for all seeds together
 
 
 def told(method: str, played: Trajectory, version: int) -> Trajectory | Versioned:
@@ -189,7 +191,13 @@ def cell(setup: Setup, ready: Parts, method: str, staleness: int, length: int | 
     if not bool(all_finite(learner.params)):
         raise NonFiniteError(f"{method} at staleness {staleness}: NaN or infinite parameters after {len(rows)} updates")
     return Cell(
-        method, staleness, tuple(points), torch.stack(list(points.values())), means(rows), totals(clock, len(rows))
+        method,
+        staleness,
+        tuple(points),
+        torch.stack(list(points.values())),
+        means(rows),
+        totals(clock, len(rows)),
+        {part: statistics.median(spent) for part, spent in clock.spent.items()},
     )
 
 
@@ -220,3 +228,22 @@ def warmed(setup: Setup, ready: Parts) -> float:
     for method in ready.update:
         cell(setup, ready, method, 1, length=1)
     return time.perf_counter() - began
+
+
+def agreement(setup: Setup, ready: Parts) -> dict[str, float]:
+    """How far each method's parameters are from plain PPO's after one update on what the newest weights played, at most.
+
+    It is rounding: over a run it grows until two runs have nothing in common but their distribution.
+    """
+    state = ready.begin(torch.stack([keys.key(seed) for seed in range(setup.seeds)]))
+    act_key, update_key, _ = keys.split(state.key, 3)
+    _, played = ready.sample(state.learner.params, state.worlds, act_key)
+    after = {
+        method: update(state.learner, told(method, played, 0), update_key)[0].params
+        for method, update in ready.update.items()
+    }
+    return {
+        method: max(float((a - b).abs().max()) for a, b in zip(leaves(params), leaves(after["ppo"]), strict=True))
+        for method, params in after.items()
+        if method != "ppo" and "ppo" in after
+    }

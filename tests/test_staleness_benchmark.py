@@ -123,6 +123,17 @@ def test_without_staleness_the_methods_are_one(parts: Any, ran: Callable[[str, i
     torch.testing.assert_close(last["recomputed"].params, last["ppo"].params, rtol=1e-4, atol=1e-5)
 
 
+def test_how_far_apart_one_update_leaves_them_is_measured(parts: Any, setup: Any) -> None:
+    ready = parts.parts(setup, compile=plainly)
+    near = parts.agreement(setup, ready)
+    assert near["interpolated"] == 0.0
+    assert near["recomputed"] < 1e-4
+    other = parts.agreement(
+        setup, evolve(ready, update={**ready.update, "recomputed": lambda learner, *_: (learner, {})})
+    )
+    assert other["recomputed"] > 1e-3
+
+
 def test_with_staleness_they_are_not(parts: Any, ran: Callable[[str, int], Ran]) -> None:
     last = [ran(name, 3)[2].gave[-1][0].params for name in parts.METHODS]
     assert not any(torch.allclose(a, b, atol=1e-4) for a, b in ((last[0], last[1]), (last[1], last[2])))
@@ -194,11 +205,13 @@ def test_an_interval_is_students(figures: Any) -> None:
     assert (mean.mean, mean.low, mean.high) == pytest.approx((3.0, 3.0 - half, 3.0 + half))
 
 
-def test_cells_become_a_file_a_table_and_a_picture(parts: Any, figures: Any, tmp_path: Path) -> None:
+def test_cells_become_a_file_a_table_and_a_picture(
+    benchmark: Callable[[str], Any], parts: Any, figures: Any, tmp_path: Path
+) -> None:
     def made(method: str, age: int) -> Any:
         returns = torch.arange(6, dtype=torch.float64).reshape(3, 2) + age
         seconds = {parts.SAMPLING: 1.0, parts.UPDATE: 2.0, parts.EVALUATION: 0.5}
-        return parts.Cell(method, age, (0, 2, 4), returns, {"clip_fraction": 0.25}, seconds)
+        return parts.Cell(method, age, (0, 2, 4), returns, {"clip_fraction": 0.25}, seconds, seconds)
 
     cells = [made(method, age) for age in (0, 1) for method in parts.METHODS]
     written: dict[str, Any] = json.loads(json.dumps(figures.described(cells, 16), allow_nan=False))
@@ -210,7 +223,7 @@ def test_cells_become_a_file_a_table_and_a_picture(parts: Any, figures: Any, tmp
     assert figures.at_the_top(cells).endswith("in 0 of 6 cells")
     assert figures.at_the_top([evolve(cells[0], returns=torch.full((1, 2), 500.0))]).endswith("in 1 of 1 cells")
     assert len(figures.table(cells).splitlines()) == 1 + len(cells)
-    assert figures.picture(cells, tmp_path / "a.png", 16).stat().st_size > 10_000
+    assert benchmark("staleness_picture").picture(cells, tmp_path / "a.png", 16).stat().st_size > 10_000
 
 
 def test_any_other_setting_is_a_small_run(benchmark: Callable[[str], Any]) -> None:
