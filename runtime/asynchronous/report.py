@@ -42,7 +42,10 @@ def ended(run: Path) -> tuple[str, ...]:
 
 
 def audit(run: Path, phase: str) -> Audit:
-    """Goes through what a phase learned from, also of one that has not ended. Raises: CheckpointError, StructureError."""
+    """Goes through what a phase learned from, also of one that was stopped before its end.
+
+    Raises: CheckpointError, StructureError.
+    """
     home = _begun(run, phase)
     totals = folder.read_json(home / TOTALS) if (home / TOTALS).exists() else ()
     return audited(tuple(objects(home / LEDGER)), _bounds(run, phase), heard(objects(home / EVENTS)), totals)
