@@ -51,6 +51,8 @@ from .decoupled_update_laws import decoupled_update_laws as decoupled_update_law
 from .demonstration_laws import demonstration_laws as demonstration_laws
 from .demonstration_mutants import Showing as Showing
 from .derive_laws import derive_laws as derive_laws
+from .desk_laws import desk_laws as desk_laws
+from .desk_schedules import Desking as Desking
 from .env_laws import env_laws as env_laws
 from .env_laws import env_suite as env_suite
 from .estimator_laws import estimator_laws as estimator_laws
@@ -124,6 +126,8 @@ from .return_laws import lambda_return_laws as lambda_return_laws
 from .return_laws import vtrace_laws as vtrace_laws
 from .ring_laws import ring_laws as ring_laws
 from .run import run as run
+from .sample_laws import sample_laws as sample_laws
+from .sample_talks import Writing as Writing
 from .sampling_laws import sampling_laws as sampling_laws
 from .sampling_mutants import Sampling as Sampling
 from .scan_laws import scan_laws as scan_laws
@@ -131,6 +135,7 @@ from .scheduler_fault_laws import scheduler_fault_laws as scheduler_fault_laws
 from .scheduler_laws import scheduler_laws as scheduler_laws
 from .scheduler_world import Scheduling as Scheduling
 from .scoring_laws import scoring_laws as scoring_laws
+from .segment_laws import segment_laws as segment_laws
 from .segment_wise_laws import segment_wise_laws as segment_wise_laws
 from .segment_wise_part_laws import segment_wise_part_laws as segment_wise_part_laws
 from .segment_wise_world import SegmentWise as SegmentWise

@@ -69,6 +69,7 @@ from .env_laws import env_laws
 from .estimator_laws import estimator_laws
 from .game_laws import game_laws
 from .game_mutants import Moves
+from .generating_families import generating_families
 from .gradient_laws import gradient_laws
 from .kernel_laws import kernel_laws
 from .kl_laws import kl_laws
@@ -238,6 +239,7 @@ def _effects() -> list[Family]:
         Family(checkpoint_laws(), own_store(), _edits(checkpoint_mutants.MUTANTS)),
         Family(machine_laws(), fetcher()),
         *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in moving_families()),
+        *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in generating_families()),
         *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in scheduling_families()),
         *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in reporting_families()),
     ]
