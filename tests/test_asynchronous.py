@@ -25,6 +25,7 @@ from purestep.runtime.language.parts import parts_of, sampler
 from purestep.runtime.language.world import asked, learning_parts
 from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
+from purestep.runtime.scheduler import begin
 
 TINY: dict[str, Any] = {
     "width": 16,
@@ -247,7 +248,7 @@ def test_a_checkpoint_gives_back_samples_that_wait(tmp_path: Path) -> None:
     arguments = tiny()
     trainer = begun(arguments)
     first, second, *_ = a_batch(arguments, 0, trainer.state.params.policy)
-    schedule = running.begin(running.rules_of(arguments), prompts=2, workers=2, slots=3)
+    schedule = begin(running.rules_of(arguments), prompts=2, workers=2, slots=3)
     kept = keeping.Kept(schedule=schedule, events=3, seconds=1.5)
     samples = {(1, 0, 0): Anchored(first), (0, 1, 2): Anchored(second, frozenset({0}))}
     policy = trainer.state.params.policy
