@@ -41,6 +41,8 @@ from .corrupt_laws import corrupt_laws as corrupt_laws
 from .corruptions_laws import corruptions_laws as corruptions_laws
 from .credit_laws import credit_laws as credit_laws
 from .credit_mutants import Crediting as Crediting
+from .cycling_laws import cycling_laws as cycling_laws
+from .cycling_mutants import Cycling as Cycling
 from .decode_families import own_sampling as own_sampling
 from .decode_families import own_slots as own_slots
 from .decode_laws import decode_laws as decode_laws

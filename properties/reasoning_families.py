@@ -12,7 +12,10 @@ from ..core.language import (
     reasoning_templates,
 )
 from ..core.language.reasoning_schedule import reasoning_machine
-from . import reasoning_mutants, reasoning_schedule_mutants, reasoning_task_mutants
+from ..runtime.reasoning import cycles, standing
+from . import cycling_mutants, reasoning_mutants, reasoning_schedule_mutants, reasoning_task_mutants
+from .cycling_laws import cycling_laws
+from .cycling_mutants import Cycling
 from .law import Subject, Suite
 from .reasoning_laws import reasoning_laws
 from .reasoning_mutants import Thinking
@@ -59,10 +62,16 @@ def own_listing() -> Listing:
     )
 
 
+def own_cycling() -> Cycling:
+    """Our own runs of cycles in the world, and what they come to."""
+    return Cycling(cycled=cycles.cycled, standing=standing.standing)
+
+
 def reasoning_families() -> list[tuple[Suite, Subject, Edits]]:
     """Suites, subjects and more edits."""
     return [
         (reasoning_laws(), own_thinking(), reasoning_mutants.MUTANTS),
         (reasoning_schedule_laws(), reasoning_machine, reasoning_schedule_mutants.MUTANTS),
         (reasoning_task_laws(), own_listing(), reasoning_task_mutants.MUTANTS),
+        (cycling_laws(), own_cycling(), cycling_mutants.MUTANTS),
     ]

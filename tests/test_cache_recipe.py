@@ -29,15 +29,20 @@ from purestep.core.language.reasoning_settings import Settings
 from purestep.core.language.reasoning_state import InferenceProblemState
 from purestep.core.language.reasoning_tasks import Lists, read_list, right_reasoning, step_correct
 from purestep.core.language.reasoning_templates import thought
+from purestep.properties import check as check_laws
+from purestep.properties import cycling_laws
+from purestep.properties.reasoning_families import own_cycling
 from purestep.runtime import cli
 from purestep.runtime.effects.cycles_picture import Accuracy, banded, cycles_picture, student
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.stream import read as read_stream
 from purestep.runtime.reasoning import world as cache_world
-from purestep.runtime.reasoning.cycles import Asked, attempt_request, cycled, speaking
-from purestep.runtime.reasoning.evaluate import evaluated, problems_of, standing
+from purestep.runtime.reasoning.cycles import Asked, attempt_request, cycled
+from purestep.runtime.reasoning.evaluate import evaluated
 from purestep.runtime.reasoning.lessons import shown
 from purestep.runtime.reasoning.parts import Parts, Voice, cache_with, check_room, fits, parts_of
+from purestep.runtime.reasoning.speaking import speaking
+from purestep.runtime.reasoning.standing import problems_of, standing
 from purestep.runtime.reasoning.world import CacheWorld, held_at, learning_parts, phases
 from purestep.runtime.recipes import cache_session as session
 from purestep.runtime.recipes.arguments import changed, flag, flatten
@@ -173,6 +178,8 @@ def test_help_explains_every_flag(capsys: Said_) -> None:
 
 # --- cycles ---
 
+test_cycles = check_laws(cycling_laws(), own_cycling())
+
 
 class Scripted:
     """A model of a text for each kind of prompt; its first calls fail, and it notes how many came at once to whom."""
@@ -247,7 +254,7 @@ def test_an_evaluation_whose_calls_fail_for_good_is_none(tmp_path: Path, monkeyp
         raise TimeoutError("no answer")
 
     parts = parts_of(tiny(retry_base_delay=0.0), str(tmp_path))
-    monkeypatch.setattr("purestep.runtime.reasoning.cycles.sampled", lost)
+    monkeypatch.setattr("purestep.runtime.reasoning.speaking.sampled", lost)
     with pytest.raises(PurestepError, match=r"2 of 2 given up \(TimeoutError.*try again"):
         evaluated(parts, parts.begin(), problems=2, draw=0, cycles=1)
 

@@ -16,7 +16,7 @@ from .metrics import Row
 from .plot import COLOURS, FAINT, GRID, INK, save_figure
 
 SMOOTH = 5  # rows of which a curve of rewards is the mean
-SHADES = {"before": COLOURS[1], "after": COLOURS[0]}
+SHADES = {"before": COLOURS[1], "untrained": COLOURS[1], "after": COLOURS[0], "trained": COLOURS[0]}
 REWARDS = "mean reward of the next step"
 
 

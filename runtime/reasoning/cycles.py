@@ -7,11 +7,11 @@ its attempt and its cycle step alone.
 from collections.abc import Callable, Sequence
 
 import torch
-from attrs import evolve, frozen
+from attrs import Factory, frozen
 
 from ...core import keys
 from ...core.keys import Key
-from ...core.language.attempt import Heard, Said
+from ...core.language.attempt import Said
 from ...core.language.events import LENGTH
 from ...core.language.reasoning_cache import ReasoningCache
 from ...core.language.reasoning_events import (
@@ -27,15 +27,13 @@ from ...core.language.reasoning_events import (
     Wait,
     Waited,
 )
-from ...core.language.reasoning_rollouts import call_request, place
+from ...core.language.reasoning_rollouts import call_request
 from ...core.language.reasoning_schedule import reasoning_machine
 from ...core.language.reasoning_settings import Settings
 from ...core.language.reasoning_state import REASONING, InferenceProblemState, Problem, Reply
 from ...core.language.requests import Request, words_of
-from ...core.language.world import Outcome, TextEnv
 from ..drive import drive
 from ..effects.gathered import gathered, pause, side_by_side
-from .parts import Calls, Parts, Voice, fits, sampled
 
 MAY_PASS = (TimeoutError, ConnectionError, torch.OutOfMemoryError)  # what a call may fail with and be made again
 BLANK = Problem(problem_id="", problem_text="", answer="")
@@ -54,47 +52,6 @@ Speak = Callable[[int, Sequence[Asked]], Sequence[Said | tuple[()]]]  # (worker,
 Told = Callable[[GroupResult], None]
 
 
-def prompts_world(prompts: Sequence[str]) -> TextEnv[tuple[str, ...], tuple[()]]:
-    """The world of calls with these prompts: each is one episode, which pays nothing.
-
-    >>> world = prompts_world(["2 + 3?"])
-    >>> world.reset(world.params, keys.key(0))
-    ((), '2 + 3?')
-    """
-    return TextEnv(
-        tuple(prompts),
-        lambda params, key: ((), params[place(words_of(key)) % len(params)]),
-        lambda params, state, action, key: (state, Outcome(terminated=True)),
-    )
-
-
-def speaking(parts: Parts, voice: Voice) -> Speak:
-    """What calls the workers' models, each its own, with the voice's parameters."""
-
-    def speak(worker: int, asked: Sequence[Asked]) -> Sequence[Said | tuple[()]]:
-        places = [place for place, one in enumerate(asked) if fits(parts, one.prompt)]
-        if not places:
-            return [()] * len(asked)
-        room = [asked[place] for place in places]
-        calls = Calls(prompts_world([one.prompt for one in room]), tuple(one.limit for one in room))
-        placed = [call_of(one.request, number) for number, one in enumerate(room)]
-        ended = sampled(parts, evolve(voice, worker=worker), calls, placed)
-        found = {place: _said(one.pieces) for place, one in zip(places, ended, strict=True)}
-        return [found.get(place, ()) for place in range(len(asked))]
-
-    return speak
-
-
-def call_of(request: Request, number: int) -> Request:
-    """The request for a call, as the one of that number among others; its key stays."""
-    task = 2 * number + request.task[0] % 2, 0
-    return Request(id=request.id, group=request.group, task=task, sampling=request.sampling)
-
-
-def _said(pieces: Sequence[object]) -> Said | tuple[()]:
-    return next((piece.said for piece in pieces if isinstance(piece, Heard)), ())
-
-
 def attempt_request(key: Key, number: int, stream: str) -> Request:
     """The request that all calls of an attempt take their keys from.
 
@@ -104,6 +61,63 @@ def attempt_request(key: Key, number: int, stream: str) -> Request:
     return Request(
         id=number, group=number, task=(int(stream == "evaluation"), 0), sampling=words_of(keys.fold_in(key, number))
     )
+
+
+@frozen(kw_only=True)
+class _World:
+    """The handlers of a schedule: problems that are given, a model that is asked, a place where groups go."""
+
+    problems: Sequence[Problem]
+    speak: Speak
+    decode: Callable[[Sequence[int]], str]
+    key: Key
+    limits: tuple[int, int]
+    version: int
+    stream: str
+    publish: Told
+    found: list[GroupResult] = Factory(list)
+
+    def fetch(self, command: Fetch) -> Fetched:
+        """The next problems."""
+        some = tuple(self.problems[command.first : command.first + command.most])
+        return Fetched(first=command.first, problems=some, last=command.first + len(some) == len(self.problems))
+
+    def tell(self, command: Publish) -> Published:
+        """Publishes a group."""
+        self.publish(command.result)
+        self.found.append(command.result)
+        return Published(number=command.result.number)
+
+    def call(self, calls: Sequence[Call]) -> list[Replied | CallFailed]:
+        """Makes all calls that are due, the batch of each worker beside the others'."""
+        each = [[one for one in calls if one.llm == llm] for llm in sorted({one.llm for one in calls})]
+        told = {one.attempt: one for some in side_by_side(self._batch, each) for one in some}
+        return [told[one.attempt] for one in calls]
+
+    def _batch(self, calls: Sequence[Call]) -> list[Replied | CallFailed]:
+        try:
+            said = self.speak(calls[0].llm, [self._asked(call) for call in calls])
+        except MAY_PASS as fault:
+            return [CallFailed(attempt=call.attempt, asked=call.asked, error=repr(fault)) for call in calls]
+        return [self._replied(call, one) for call, one in zip(calls, said, strict=True)]
+
+    def _asked(self, call: Call) -> Asked:
+        state = InferenceProblemState(problem=BLANK, overall_cycle_step=call.ask.cycle_step)
+        request = call_request(attempt_request(self.key, call.attempt, self.stream), state, 0)
+        limit = self.limits[call.ask.turn_type != REASONING]
+        return Asked(prompt=call.ask.prompt_text, request=request, limit=limit)
+
+    def _replied(self, call: Call, said: Said | tuple[()]) -> Replied:
+        """The reply, empty and cut off where the prompt left no room for one."""
+        text, reason = ("", LENGTH) if isinstance(said, tuple) else (self.decode(said.ids), said.finish_reason)
+        number, version = call.ask.cycle_step, self.version
+        reply = Reply(cycle_step=number, text=text, finish_reason=reason, model_version=version, said=said)
+        return Replied(attempt=call.attempt, asked=call.asked, reply=reply)
+
+    def wait(self, waits: Sequence[Wait]) -> list[Waited]:
+        """Lets the longest of the delays pass, and so all of them."""
+        pause(max(one.seconds for one in waits))
+        return [Waited(attempt=one.attempt, asked=one.asked) for one in waits]
 
 
 def cycled(
@@ -123,46 +137,18 @@ def cycled(
 
     `limits` are the tokens of a step of reasoning and of a summary. Raises: ChoiceError.
     """
-    found: list[GroupResult] = []
-
-    def fetch(command: Fetch) -> Fetched:
-        some = tuple(problems[command.first : command.first + command.most])
-        return Fetched(first=command.first, problems=some, last=command.first + len(some) == len(problems))
-
-    def publish_(command: Publish) -> Published:
-        publish(command.result)
-        found.append(command.result)
-        return Published(number=command.result.number)
-
-    def asked(call: Call) -> Asked:
-        state = InferenceProblemState(problem=BLANK, overall_cycle_step=call.ask.cycle_step)
-        request = call_request(attempt_request(key, call.attempt, stream), state, 0)
-        return Asked(prompt=call.ask.prompt_text, request=request, limit=limits[call.ask.turn_type != REASONING])
-
-    def work(calls: Sequence[Call]) -> list[Replied | CallFailed]:
-        try:
-            said = speak(calls[0].llm, [asked(call) for call in calls])
-        except MAY_PASS as fault:
-            return [CallFailed(attempt=call.attempt, asked=call.asked, error=repr(fault)) for call in calls]
-        return [_replied(call, one, decode, version) for call, one in zip(calls, said, strict=True)]
-
-    def call(calls: Sequence[Call]) -> list[Replied | CallFailed]:
-        each = [[one for one in calls if one.llm == llm] for llm in sorted({one.llm for one in calls})]
-        told = {one.attempt: one for some in side_by_side(work, each) for one in some}
-        return [told[one.attempt] for one in calls]
-
-    def wait(waits: Sequence[Wait]) -> list[Waited]:
-        pause(max(one.seconds for one in waits))
-        return [Waited(attempt=one.attempt, asked=one.asked) for one in waits]
-
+    world = _World(
+        problems=problems,
+        speak=speak,
+        decode=decode,
+        key=key,
+        limits=limits,
+        version=version,
+        stream=stream,
+        publish=publish,
+    )
     machine = reasoning_machine(cache, settings, llms=settings.rollout_workers)
-    for _ in drive(machine, Schedule(), gathered({Fetch: fetch, Publish: publish_}, {Call: call, Wait: wait})):
+    effects = gathered({Fetch: world.fetch, Publish: world.tell}, {Call: world.call, Wait: world.wait})
+    for _ in drive(machine, Schedule(), effects):
         pass
-    return tuple(found)
-
-
-def _replied(call: Call, said: Said | tuple[()], decode: Callable[[Sequence[int]], str], version: int) -> Replied:
-    """The reply, empty and cut off where the prompt left no room for one."""
-    text, reason = ("", LENGTH) if isinstance(said, tuple) else (decode(said.ids), said.finish_reason)
-    reply = Reply(cycle_step=call.ask.cycle_step, text=text, finish_reason=reason, model_version=version, said=said)
-    return Replied(attempt=call.attempt, asked=call.asked, reply=reply)
+    return tuple(world.found)

@@ -18,8 +18,8 @@ from ...core.language.reasoning_state import InferenceProblemState
 from ...core.language.reasoning_tasks import ListTask, list_problem, list_task, right_summary
 from ...core.language.requests import key_of, requests, task_keys
 from ..recipes.cache import lists_of
-from .cycles import prompts_world
 from .parts import Calls, Parts, attempts_at, rules_of
+from .speaking import prompts_world
 
 SUMMING = 1  # what is drawn from a demonstration's key beside its reasoning
 FINISHED = 0.2  # the share of demonstrations behind the last number of their list

@@ -4,7 +4,6 @@ A step runs fresh problems through their cycles and publishes the runs; draws st
 step of reasoning from each, a group of attempts; and learns from those. What is summed up is never trained.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,9 @@ from ...algorithms.supervised import Supervised, supervised
 from ...core import keys
 from ...core.errors import NonFiniteError
 from ...core.keys import Key
-from ...core.language.attempt import Attempt, Heard
-from ...core.language.episode import total_reward
 from ...core.language.reasoning_cache import due
 from ...core.language.reasoning_events import GroupResult
-from ...core.language.reasoning_report import texts, throughput, turn_figures
+from ...core.language.reasoning_report import throughput
 from ...core.language.reasoning_rollouts import at_turn, starting_points, step_requests, step_world
 from ...core.language.reasoning_state import Ask, InferenceProblemState
 from ...core.language.transcribe import transcripts
@@ -34,20 +31,14 @@ from ..language_train import Trainer
 from ..recipes.cache import Cache, as_turns, lists_of
 from ..recipes.machine import Train, Trained
 from ..recipes.zorplex import ALONE
-from .cycles import cycled, speaking
-from .evaluate import Standing, problems_of
+from .cycles import cycled
 from .lessons import shown
 from .parts import Attempts, Calls, Parts, Voice, fits, sampled
+from .rows import blank, on_the_way, row_of, texts_of
+from .speaking import speaking
+from .standing import Standing, problems_of
 
 CYCLES, POINTS, NEXT = 10, 11, 12  # what is drawn from a run's key, beside what a language model's run draws
-SAID = ("right", "tokens", "states", "throughput")
-ON_THE_WAY = (
-    "evaluation_first",
-    "evaluation_trained",
-    "evaluation_last",
-)  # accuracy at T = 1, of training, and the last
-TIMES = ("rollout_seconds", "sample_seconds", "update_seconds")
-COLUMNS = ("warm_loss", "episode_return", *SAID, *FIGURES, *ON_THE_WAY, *TIMES)
 Notice = Callable[[str], None]
 Publish = Callable[[int, GroupResult], None]  # (the group's number in the whole run, the group)
 
@@ -56,14 +47,9 @@ def phases(arguments: Cache) -> Phases:
     """The phases of a run.
 
     >>> phases(Cache())
-    Phases(warm=30, steps=60)
+    Phases(warm=45, steps=40)
     """
     return Phases(-(-arguments.warm_steps() // UNIT), arguments.run.steps)
-
-
-def columns(arguments: Cache) -> tuple[str, ...]:
-    """The names of a row's numbers: those of all runs, and the mean reward of each turn of reasoning."""
-    return *COLUMNS, *(f"reasoning_turn_{turn}" for turn in range(1, arguments.rollouts.num_reasoning_steps + 1))
 
 
 @define
@@ -86,7 +72,7 @@ class CacheWorld:
     updated: float = 0.0
     warmed: float = 0.0
     _lessons: Any = field(default=())
-    _published: list[tuple[float, int]] = field(factory=list)  # when, and how many texts
+    _published: list[tuple[float, int]] = field(factory=list)  # for each step: when, and how many texts
 
     def train(self, command: Train) -> Trained:
         """Does one iteration: the handler of `Train`."""
@@ -100,9 +86,8 @@ class CacheWorld:
                 self.before(self.held.learner)
             row = self._step(self.iteration - warm)
         self.iteration += command.iterations
-        blank = dict.fromkeys(columns(self.arguments), math.nan)
         step = max(0, self.iteration - warm)
-        return Trained(({"iteration": float(self.iteration), "steps": float(step), **blank, **row},))
+        return Trained(({"iteration": float(self.iteration), "steps": float(step), **blank(self.arguments), **row},))
 
     @property
     def key(self) -> Key:
@@ -142,11 +127,8 @@ class CacheWorld:
         between = seconds()
         attempts = self._next_steps(voice, points, number)
         after = seconds()
-        told = {
-            **self._told(results, points, attempts),
-            "rollout_seconds": between - begin,
-            "sample_seconds": after - between,
-        }
+        times = {"rollout_seconds": between - begin, "sample_seconds": after - between}
+        told = {**row_of(self.arguments, results, len(points), attempts), "throughput": self._rate(results), **times}
         written = transcripts(attempts, capacity=max(len(one.ids) for one in attempts), calls=1)
         try:
             learned = self.trainer(state, written, keys.fold_in(keys.fold_in(self.key, UPDATE), number))
@@ -174,10 +156,6 @@ class CacheWorld:
         run, settings = self.arguments.run, self.parts.settings
         groups = run.problems * settings.num_samples_per_problem
 
-        def publish(result: GroupResult) -> None:
-            self.publish(number * groups + result.number, result)
-            self._published.append((seconds(), sum(len(texts(one)) for one in result.attempts)))
-
         return cycled(
             self.parts.cache,
             settings,
@@ -189,8 +167,15 @@ class CacheWorld:
             keys.fold_in(keys.fold_in(self.key, CYCLES), number),
             limits=(settings.llm.max_tokens, self.arguments.speech.summary_tokens),
             version=voice.version,
-            publish=publish,
+            publish=lambda result: self.publish(number * groups + result.number, result),
         )
+
+    def _rate(self, results: Sequence[GroupResult]) -> float:
+        """Texts published a second, over the last steps; a step's groups are finished together."""
+        window = self.parts.settings.throughput_window_size
+        self._published = [*self._published, (seconds(), texts_of(results))][-window - 1 :]
+        times, counts = zip(*self._published, strict=True)
+        return throughput(times, counts, window=window)
 
     def _points(self, results: Sequence[GroupResult], number: int) -> tuple[InferenceProblemState, ...]:
         """The states whose next step is trained; one whose prompt leaves no room is left out.
@@ -215,41 +200,14 @@ class CacheWorld:
         limits = (self.parts.settings.llm.max_tokens,) * len(asked)
         return sampled(self.parts, voice, Calls(step_world(self._longer, points), limits), asked)
 
-    def _told(
-        self, results: Sequence[GroupResult], points: Sequence[InferenceProblemState], attempts: Attempts
-    ) -> dict[str, float]:
-        rewards = [total_reward(one.episode) for one in attempts]
-        figures = turn_figures(results)
-        turns = {
-            name: figures.get(f"{name}/reward", math.nan)
-            for name in columns(self.arguments)
-            if name.startswith("reasoning_")
-        }
-        times, counts = zip(*self._published, strict=True)
-        return {
-            "episode_return": sum(rewards) / len(rewards),
-            "right": sum(reward > 0 for reward in rewards) / len(rewards),
-            "tokens": sum(_said(one) for one in attempts) / len(attempts),
-            "states": float(len(points)),
-            "throughput": throughput(times, counts, window=self.parts.settings.throughput_window_size),
-            **turns,
-        }
-
     def _on_the_way(self, before: int, state: LanguageState) -> dict[str, float]:
         """Accuracy on held-out problems, where an update that is due for it was made."""
         every = self.parts.settings.eval_every_n_versions
         if not every or int(state.step) // every == before // every:
             return {}
-        found = self.evaluate(state)
-        trained = min(self.parts.settings.num_reasoning_steps, len(found.accuracy))
-        shown_ = found.accuracy[0], found.accuracy[trained - 1], found.accuracy[-1]
-        self.notice(f"version {int(state.step)}: {found.line(trained)}")
-        return dict(zip(ON_THE_WAY, shown_, strict=True))
-
-
-def _said(attempt: Attempt[Any]) -> int:
-    """How many tokens the model said."""
-    return sum(len(piece.said.ids) for piece in attempt.pieces if isinstance(piece, Heard))
+        found, trained_on = self.evaluate(state), self.parts.settings.num_reasoning_steps
+        self.notice(f"version {int(state.step)}: {found.line(trained_on)}")
+        return on_the_way(found, trained_on)
 
 
 def warm_learner_of(arguments: Cache, parts: Parts, params: Any) -> Supervised:

@@ -21,7 +21,8 @@ POLICY = "purestep.core.language.reasoning_tasks.list_rollout"
 SUMMED_UP = "purestep.core.language.reasoning_rollouts.summarization_rollout"
 REASONING = "{problem}\nSo far: {curr_summary}\nGo on:"
 SUMMARIZATION = "{problem}\nSo far: {existing_summary}\nNew: {reasoning}\nSum up:"
-WARM_STEPS = 600  # of a small Llama
+WARM_STEPS = 900  # of a small Llama
+LEARNING_RATE = 3e-4  # a larger one spoils the summaries, which share the weights and are not trained
 
 
 @frozen
@@ -47,7 +48,7 @@ class Run:
     """How much is trained, and on what it is tried."""
 
     seed: int = 42  # every random number of the run follows from it
-    steps: int = 60  # of training, each on fresh problems
+    steps: int = 40  # of training, each on fresh problems
     problems: int = 16  # of a step
     states: int = 2  # of those that a run of cycles went through, whose next step of reasoning is trained
     samples: int = 8  # attempts at each of these next steps
@@ -75,7 +76,7 @@ class Rollouts:
     result_queue_size: int = 10  # finished groups that wait to be published
     max_retries: int = 3  # of a call that failed in a way that may pass
     retry_base_delay: float = 1.0  # seconds before the first of them; twice as long before each further one
-    throughput_window_size: int = 10  # published groups of which the rate is the mean
+    throughput_window_size: int = 10  # steps of training, each a batch of groups, of which the rate is the mean
     shared_memory_entry_size: int = 5_242_880  # bytes of one published group, at most
     streams_backend: Literal["files"] = "files"  # where finished groups go: RUN/rollouts.jsonl
     eval_every_n_versions: int = 0  # updates between two evaluations on the way; 0 means none
@@ -100,9 +101,9 @@ class Speech:
 class WarmStart:
     """What is learnt from demonstrations first: steps of reasoning and summaries."""
 
-    warm_steps: int = -1  # of the optimiser; -1 means 600 for the small Llama and none for a model from a folder
+    warm_steps: int = -1  # of the optimiser; -1 means 900 for the small Llama and none for a model from a folder
     demonstrations: int = 6400  # made once, and gone through again and again
-    summaries: float = 0.25  # the share of them that sums up
+    summaries: float = 0.3  # the share of them that sums up
     skill: float = 0.4  # the share of steps of reasoning that is right
     summary_skill: float = 1.0  # the share of summaries that is right
     warm_batch: int = 32  # demonstrations of a step
@@ -131,7 +132,8 @@ class Cache:
 
 def cache_defaults(algorithm: str = "grpo") -> Cache:
     """What a run of an algorithm starts from. Raises: ChoiceError."""
-    return changed(Cache(), {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm})
+    changes = {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm, "learning_rate": LEARNING_RATE}
+    return changed(Cache(), changes)
 
 
 def lists_of(problems: Problems, stream: str = "training") -> Lists:

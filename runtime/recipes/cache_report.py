@@ -11,8 +11,8 @@ from ..effects import folder
 from ..effects.causal_folder import save_model
 from ..effects.cycles_picture import Accuracy, cycles_picture
 from ..effects.metrics import read
-from ..reasoning.evaluate import Standing
 from ..reasoning.parts import Parts
+from ..reasoning.standing import Standing
 from .zorplex_report import BEFORE, MODEL, TABLE
 
 

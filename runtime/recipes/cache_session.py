@@ -25,8 +25,9 @@ from ..effects.progress import progress
 from ..effects.tokenizer import save_tokenizer
 from ..language.world import DIVERGED, Held
 from ..language.world import policy_of as policy_of
-from ..reasoning.evaluate import Standing, evaluated
+from ..reasoning.evaluate import evaluated
 from ..reasoning.parts import Parts, check_room, parts_of
+from ..reasoning.standing import Standing
 from ..reasoning.world import CacheWorld, Publish, held_at, learning_parts, phases
 from ..values import encode
 from .arguments import changed, flatten
