@@ -103,7 +103,7 @@ def decode(ids: Sequence[int]) -> str:
 
 def cache_of(cycles: int) -> ReasoningCache:
     """A cache with short prompts, which say what is asked."""
-    templates = {"reasoning_prompt_template": REASONS, "summarization_prompt_template": SUMS_UP}
+    templates: dict[str, Any] = {"reasoning_prompt_template": REASONS, "summarization_prompt_template": SUMS_UP}
     return reasoning_cache(solution_rollout, summarization_rollout, num_reasoning_steps=cycles, **templates)
 
 

@@ -15,6 +15,7 @@ from .parts import Calls, Parts, Voice, fits, sampled
 def prompts_world(prompts: Sequence[str]) -> TextEnv[tuple[str, ...], tuple[()]]:
     """The world of calls with these prompts: each is one episode, which pays nothing.
 
+    >>> from ...core import keys
     >>> world = prompts_world(["2 + 3?"])
     >>> world.reset(world.params, keys.key(0))
     ((), '2 + 3?')
