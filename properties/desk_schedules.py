@@ -130,7 +130,8 @@ def scenes(*, versions: bool) -> SearchStrategy[Scene]:
 @lru_cache
 def params_of(seed: int, version: int) -> Tensor:
     """The weights of a version."""
-    return MODEL.init(keys.fold_in(keys.key(seed), version))
+    params: Tensor = MODEL.init(keys.fold_in(keys.key(seed), version))
+    return params
 
 
 @lru_cache
@@ -212,7 +213,7 @@ def by_definition(seed: int, attempt: AnyAttempt) -> list[tuple[int, float]]:
     for version in versions:
         params = params_of(seed, version)
         logits[version] = MODEL.head(params, MODEL.apply(params, tokens, (), ()))[0]
-    found, place, call = [], 0, 0
+    found, place, call = list[tuple[int, float]](), 0, 0
     for piece in attempt.pieces:
         if not isinstance(piece, Heard):
             place += len(piece.ids)

@@ -11,6 +11,7 @@ from ..core.record import replace
 from ..runtime.asynchronous.samples import Sample
 
 Spoil = Callable[[Sample], Any]
+NOTHING: Any = ()
 
 
 def _row(**change: Callable[[Tensor], Tensor]) -> Spoil:
@@ -56,7 +57,7 @@ def _wider(sample: Sample) -> Sample:
 
 SPOILED: dict[str, Spoil] = {
     "no sample in it": lambda sample: "hello",
-    "no row": lambda sample: evolve(sample, row=()),
+    "no row": lambda sample: evolve(sample, row=NOTHING),
     "a column of numbers that are no tensor": lambda sample: evolve(sample, row=replace(sample.row, version=[0])),
     "a row of another capacity": _wider,
     "a column of another length": _row(version=lambda column: column[:, 1:]),
@@ -81,6 +82,6 @@ SPOILED: dict[str, Spoil] = {
     "a figure that is no number": _figure(float("inf")),
     "a figure that is a text": _figure("high"),
     "a figure of another name": lambda sample: evolve(sample, figures={**sample.figures, "luck": 1.0}),
-    "no figures": lambda sample: evolve(sample, figures=()),
+    "no figures": lambda sample: evolve(sample, figures=NOTHING),
     "an end of no known kind": lambda sample: evolve(sample, mode="luck"),
 }
