@@ -45,7 +45,9 @@ def trained(run: Path, seed: int, words: Sequence[str]) -> dict[str, Any]:
             after.children_user + after.children_system - spent.children_user - spent.children_system, 1
         ),
         "parts": next(line for line in done.stdout.splitlines() if line.startswith("time: ")),
-        "groups published": sum(1 for line in (run / "rollouts.jsonl").open() if json.loads(line)["last"]),
+        "groups published": sum(
+            1 for line in (run / "rollouts.jsonl").read_text().splitlines() if json.loads(line)["last"]
+        ),
         **{name: found[when] for name, when in WHEN.items()},
     }
 
