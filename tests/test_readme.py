@@ -108,8 +108,32 @@ def test_links_lead_somewhere() -> None:
 SHORTER = {
     "train prove": ["--steps", "100000"],
     "train zorplex": ["--steps", "3", "--warm-steps", "40", "--held-out", "32"],
-    "train zorplex --mode async": "--steps 2 --groups 4 --warm-steps 20 --demonstrations 80 --held-out 16".split(),
-    "train cache": "--steps 1 --problems 4 --cycles 4 --warm-steps 20 --demonstrations 80 --held-out 8".split(),
+    "train zorplex --mode async": [
+        "--steps",
+        "2",
+        "--groups",
+        "4",
+        "--warm-steps",
+        "20",
+        "--demonstrations",
+        "80",
+        "--held-out",
+        "16",
+    ],
+    "train cache": [
+        "--steps",
+        "1",
+        "--problems",
+        "4",
+        "--cycles",
+        "4",
+        "--warm-steps",
+        "20",
+        "--demonstrations",
+        "80",
+        "--held-out",
+        "8",
+    ],
 }
 
 
