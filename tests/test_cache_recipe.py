@@ -552,6 +552,29 @@ def test_evaluate_plot_and_resume_know_such_runs(trained: Path, tmp_path: Path, 
     assert cli.main(["plot", str(tmp_path / "empty")]) == 1
 
 
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_model_from_a_folder_goes_on_learning(trained: Path, tmp_path: Path, rank: int, own_policies: str) -> None:
+    arguments = tiny(
+        model=str(trained / "model"),
+        lora=rank,
+        warm_steps=-1,
+        steps=1,
+        held_out=2,
+        solution_rollout_policy=f"{own_policies}.odd",
+    )
+    run = tmp_path / "run"
+    session.start(run, arguments, overwrite=False, notice=silent)
+    parts, held, loop = session.restored(run, session.newest(run))
+    assert loop.iteration == 1
+    before, after = parts.whole(parts.begin()), parts.whole(session.policy_of(held))
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved
+    assert rank == 0 or all("_proj" in name for name in moved)
+    assert not (run / "tokenizer").exists()
+    with pytest.raises(ChoiceError, match=r"--model is .* which this run would remove"):
+        session.start(trained, changed(arguments, {"seed": 1}), overwrite=True, notice=silent)
+
+
 def test_several_curves_become_a_mean_and_its_interval(tmp_path: Path) -> None:
     several = [Accuracy(mean=(x, 0.5), low=(0.0, 0.0), high=(1.0, 1.0)) for x in (0.2, 0.4, 0.6)]
     one = banded(several)
