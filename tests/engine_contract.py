@@ -36,6 +36,8 @@ class Bench:
     host: Callable[[], AbstractContextManager[str]]  # a further host, for a block; gives its address
     opened: Callable[[], AbstractContextManager[Cluster]]  # another cluster on this machine
     nowhere: str  # an address at which nobody listens
+    start: float = 8.0  # seconds within which a member has begun for sure
+    quiet: float = 1.0  # seconds after which nobody tells anything more of what has happened
 
 
 Claim = Callable[[Bench, Path], None]
@@ -204,7 +206,7 @@ def a_member_that_is_killed_is_told_once(bench: Bench, _: Path) -> None:
     assert values(other, "add", 1) == [8]
     again = counters(bench, 1)
     assert values(again, "add", 1) == [1]
-    assert bench.cluster.failure(1.0) == ()
+    assert bench.cluster.failure(bench.quiet) == ()
     for one in (mesh, other, again):
         one.stop(timeout=SOON)
     assert left({*pids}) == set()
@@ -228,7 +230,7 @@ def what_was_stopped_is_no_failure(bench: Bench, _: Path) -> None:
     assert isinstance(ended, Failed)
     assert ended.lost
     assert time.monotonic() - start < SOON / 2  # none of them hangs
-    assert bench.cluster.failure(1.0) == ()
+    assert bench.cluster.failure(bench.quiet) == ()
 
 
 # --- starts ---
@@ -247,7 +249,11 @@ def setup_is_done_once_on_each(bench: Bench, folder: Path) -> None:
 
 
 def what_does_not_begin_leaves_nothing(bench: Bench, folder: Path) -> None:
-    for fault, seconds, why in [("raises", SOON, "no such model"), ("exits", SOON, ""), ("hangs", 8.0, "timed out")]:
+    for fault, seconds, why in [
+        ("raises", SOON, "no such model"),
+        ("exits", SOON, "spawn"),
+        ("hangs", bench.start, "timed out"),
+    ]:
         with pytest.raises(EngineError, match=why):
             bench.cluster.spawn(Counter, (0, str(folder), fault), size=2, timeout=seconds)
     with pytest.raises(EngineError, match="ValueError: no room"):
@@ -255,7 +261,7 @@ def what_does_not_begin_leaves_nothing(bench: Bench, folder: Path) -> None:
     pids = {int(path.name) for path in folder.iterdir()}
     assert pids  # some were there
     assert left(pids) == set()
-    assert bench.cluster.failure(1.0) == ()
+    assert bench.cluster.failure(bench.quiet) == ()
 
 
 def what_is_no_call_is_refused(bench: Bench, _: Path) -> None:
@@ -303,7 +309,7 @@ def a_host_may_join(bench: Bench, _: Path) -> None:
         assert isinstance(told, Failure)
         assert (told.host, told.mesh, told.member) == (name, there.number, 0)
         assert values(there.slice((1,)), "add", 1) == [2]
-        assert cluster.failure(1.0) == ()
+        assert cluster.failure(bench.quiet) == ()
         pids += values(mesh, "pid")
     assert left({*pids}) == set()
 
@@ -335,7 +341,7 @@ def a_cluster_that_is_stopped_leaves_nothing(bench: Bench, _: Path) -> None:
             assert answer.lost
         with pytest.raises(EngineError, match="stopped"):
             cluster.spawn(Counter, size=1, timeout=SOON)
-        assert cluster.failure(0.5) == ()
+        assert cluster.failure(bench.quiet) == ()
 
 
 CONTRACT: tuple[Claim, ...] = (

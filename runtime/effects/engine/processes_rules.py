@@ -1,0 +1,240 @@
+"""Who is alive, which calls are out, what is settled and what is told: the pure machine of a cluster.
+
+`step(ledger, event) -> (ledger, actions)`. Each member that is asked settles its part of a call exactly once: answered, late or
+lost. Each death is told once, and not where we ended the member ourselves or where its mesh had not begun. Time comes in with
+the events.
+"""
+
+from attrs import evolve, frozen
+
+from .interface import STOPPED, Failed, Failure, late
+
+GONE = "gone: it was stopped, or had ended before"  # to whom one calls afterwards
+Seat = tuple[int, int]  # (mesh, member)
+
+
+@frozen
+class Out:
+    """A call that a member has not answered."""
+
+    call: int
+    deadline: float
+    seconds: float  # its time-out
+
+
+@frozen
+class Member:
+    """One member that is there."""
+
+    seat: Seat
+    host: str
+    begun: bool = False
+    out: tuple[Out, ...] = ()
+
+
+@frozen
+class Ledger:
+    """The state."""
+
+    hosts: tuple[str, ...] = ()  # that can be used
+    members: tuple[Member, ...] = ()
+
+
+@frozen
+class HostAdded:
+    """A host can be used."""
+
+    host: str
+
+
+@frozen
+class HostLost:
+    """A host cannot be reached any more, so nobody on it can."""
+
+    host: str
+    why: str
+
+
+@frozen
+class Started:
+    """The members of a new mesh are being started on these hosts."""
+
+    mesh: int
+    hosts: tuple[str, ...]
+
+
+@frozen
+class Begun:
+    """All members of a mesh are ready."""
+
+    mesh: int
+
+
+@frozen
+class Asked:
+    """Members of a mesh are called. Numbers of calls are never used again."""
+
+    call: int
+    mesh: int
+    members: tuple[int, ...]
+    seconds: float
+    now: float
+
+
+@frozen
+class Answered:
+    """A member has answered a call."""
+
+    seat: Seat
+    call: int
+
+
+@frozen
+class Ended:
+    """A member is no more."""
+
+    seat: Seat
+    why: str
+
+
+@frozen
+class Stopped:
+    """Members are to end."""
+
+    seats: tuple[Seat, ...]
+
+
+@frozen
+class Clock:
+    """It is now."""
+
+    now: float
+
+
+@frozen
+class Send:
+    """The call goes to this member."""
+
+    seat: Seat
+    host: str
+    call: int
+
+
+@frozen
+class Deliver:
+    """The member's answer counts."""
+
+    seat: Seat
+    call: int
+
+
+@frozen
+class Settle:
+    """There is no answer of this member; this is what is told in its place."""
+
+    seat: Seat
+    call: int
+    answer: Failed
+
+
+@frozen
+class Tell:
+    """A failure to be told."""
+
+    failure: Failure
+
+
+@frozen
+class End:
+    """See to it that this member is no more."""
+
+    seat: Seat
+    host: str
+
+
+Event = HostAdded | HostLost | Started | Begun | Asked | Answered | Ended | Stopped | Clock
+Action = Send | Deliver | Settle | Tell | End
+Actions = tuple[Action, ...]
+
+
+def step(state: Ledger, event: Event) -> tuple[Ledger, Actions]:
+    """The next state and what is to be done.
+
+    >>> state, _ = step(step(Ledger(("here",)), Started(0, ("here",)))[0], Begun(0))
+    >>> state, sent = step(state, Asked(1, 0, (0,), 2.0, now=10.0))
+    >>> sent, step(state, Clock(12.0))[1][0].answer.why
+    ((Send(seat=(0, 0), host='here', call=1),), 'timed out after 2.0 s')
+    >>> [type(action).__name__ for action in step(state, Ended((0, 0), "killed"))[1]]
+    ['End', 'Settle', 'Tell']
+    """
+    if isinstance(event, Asked):
+        return _asked(state, event)
+    if isinstance(event, Answered):
+        return _answered(state, event)
+    if isinstance(event, Clock):
+        return _looked(state, event.now)
+    if isinstance(event, Started):
+        new = tuple(Member((event.mesh, i), host) for i, host in enumerate(event.hosts))
+        return evolve(state, members=(*state.members, *new)), ()
+    if isinstance(event, Begun):
+        members = tuple(evolve(one, begun=True) if one.seat[0] == event.mesh else one for one in state.members)
+        return evolve(state, members=members), ()
+    if isinstance(event, HostAdded):
+        hosts = (*(host for host in state.hosts if host != event.host), event.host)
+        return evolve(state, hosts=hosts), ()
+    if isinstance(event, HostLost):
+        state = evolve(state, hosts=tuple(host for host in state.hosts if host != event.host))
+        return _without(state, {one.seat for one in state.members if one.host == event.host}, event.why, told=True)
+    if isinstance(event, Stopped):
+        return _without(state, {*event.seats}, STOPPED, told=False)
+    return _without(state, {event.seat}, event.why, told=True)
+
+
+def _asked(state: Ledger, event: Asked) -> tuple[Ledger, Actions]:
+    state, actions = _looked(state, event.now)
+    there = {one.seat: one for one in state.members}
+    out = Out(event.call, event.now + event.seconds, event.seconds)
+    for member in event.members:
+        seat = (event.mesh, member)
+        if seat in there:
+            there[seat] = evolve(there[seat], out=(*there[seat].out, out))
+            actions = (*actions, Send(seat, there[seat].host, event.call))
+        else:
+            actions = (*actions, Settle(seat, event.call, Failed(GONE, True)))
+    return evolve(state, members=tuple(there.values())), actions
+
+
+def _answered(state: Ledger, event: Answered) -> tuple[Ledger, Actions]:
+    for at, member in enumerate(state.members):
+        rest = tuple(out for out in member.out if out.call != event.call)
+        if member.seat == event.seat and rest != member.out:
+            members = (*state.members[:at], evolve(member, out=rest), *state.members[at + 1 :])
+            return evolve(state, members=members), (Deliver(event.seat, event.call),)
+    return state, ()
+
+
+def _looked(state: Ledger, now: float) -> tuple[Ledger, Actions]:
+    overdue = [(one.seat, out) for one in state.members for out in one.out if out.deadline <= now]
+    if not overdue:
+        return state, ()
+    members = tuple(evolve(one, out=tuple(out for out in one.out if out.deadline > now)) for one in state.members)
+    return evolve(state, members=members), tuple(Settle(seat, out.call, late(out.seconds)) for seat, out in overdue)
+
+
+def _without(state: Ledger, seats: set[Seat], why: str, *, told: bool) -> tuple[Ledger, Actions]:
+    actions: Actions = ()
+    for one in (member for member in state.members if member.seat in seats):
+        settled = tuple(Settle(one.seat, out.call, Failed(why, True)) for out in one.out)
+        tells = (Tell(Failure(one.host, *one.seat, why)),) if told and one.begun else ()
+        actions = (*actions, End(one.seat, one.host), *settled, *tells)
+    return evolve(state, members=tuple(one for one in state.members if one.seat not in seats)), actions
+
+
+def whole(state: Ledger, mesh: int, size: int) -> bool:
+    """Whether all members of a mesh of that size are there.
+
+    >>> state, _ = step(Ledger(("here",)), Started(0, ("here", "here")))
+    >>> whole(state, 0, 2), whole(step(state, Ended((0, 1), "killed"))[0], 0, 2)
+    (True, False)
+    """
+    return sum(one.seat[0] == mesh for one in state.members) == size

@@ -1,0 +1,175 @@
+"""What two machines say to each other, byte by byte, without a socket: how they greet, and how frames are sealed.
+
+**Greeting.** The host says MAGIC and a nonce; the caller says its nonce and proves that it has the key; the host proves it too.
+
+    host -> caller    MAGIC, n_h
+    caller -> host    n_c, HMAC(key, "caller" n_h n_c)
+    host -> caller    HMAC(key, "host" n_h n_c)
+
+The key itself is never sent, nonces are never used again, and each side's proof is of another kind, so that none can be sent
+back to whom it came from. Each way then has a key of its own, HMAC(key, "from caller" n_h n_c) or "from host".
+**Frames.** Each is its length (8 bytes), a seal (32) and the bytes; the seal is HMAC(key of that way, count length bytes), and
+count is the number of the frame. So what is damaged, forged, repeated, left out or out of order is refused, never taken.
+Nothing is hidden: who can listen on the network can read it. Use a network of your own, or a tunnel.
+Source: Krawczyk, Bellare, Canetti 1997, HMAC, RFC 2104.
+"""
+
+import hashlib
+import hmac
+import struct
+
+from attrs import evolve, frozen
+
+from ....core.errors import ChoiceError, PurestepError, message
+
+MAGIC = b"purestep host 1\n"
+NONCE, SEAL = 32, 32  # bytes
+HEADER = struct.Struct(f">Q{SEAL}s")
+COUNT = struct.Struct(">QQ")
+LONGEST = 1 << 31  # bytes of a frame
+SHORTEST = 16  # letters of a key
+GREETING = len(MAGIC) + NONCE  # bytes of the host's first word
+REPLY = NONCE + SEAL  # of the caller's
+
+
+class WireError(PurestepError, ConnectionError):
+    """What came is not from somebody with the key, or is not what was sent."""
+
+
+@frozen
+class Way:
+    """One direction of a connection that has been greeted: its key, and how many frames have gone."""
+
+    key: bytes
+    count: int = 0
+
+
+@frozen
+class Ways:
+    """Both directions."""
+
+    caller: Way  # from caller to host
+    host: Way
+
+
+def _mac(key: bytes, *parts: bytes) -> bytes:
+    return hmac.digest(key, b"".join(parts), hashlib.sha256)
+
+
+def greeting(nonce: bytes) -> bytes:
+    """The host's first word.
+
+    >>> len(greeting(bytes(32))) == GREETING
+    True
+    """
+    return MAGIC + nonce
+
+
+def reply(key: bytes, said: bytes, nonce: bytes) -> bytes:
+    """What the caller answers to the host's first word. Raises: WireError for one that no host says."""
+    if len(said) != GREETING or not said.startswith(MAGIC):
+        got, remedy = f"{said[: len(MAGIC)]!r}", "see what listens at that address, and whether both have one version"
+        raise WireError(message("the greeting", got=got, wanted=f"{MAGIC!r}", remedy=remedy))
+    return nonce + _mac(key, b"caller", said[len(MAGIC) :], nonce)
+
+
+def proof(key: bytes, nonce: bytes, replied: bytes) -> bytes:
+    """What the host answers to the caller's reply, `nonce` being its own. Raises: WireError for a reply of another key."""
+    theirs = replied[:NONCE]
+    if not hmac.compare_digest(replied[NONCE:], _mac(key, b"caller", nonce, theirs)):
+        raise _another("the caller's key")
+    return _mac(key, b"host", nonce, theirs)
+
+
+def ways(key: bytes, said: bytes, replied: bytes) -> Ways:
+    """Both directions after this greeting.
+
+    >>> said, key = greeting(bytes(32)), b"a long enough key"
+    >>> both = ways(key, said, reply(key, said, bytes(32)))
+    >>> both.caller.key != both.host.key
+    True
+    """
+    nonces = said[len(MAGIC) :] + replied[:NONCE]
+    return Ways(Way(_mac(key, b"from caller", nonces)), Way(_mac(key, b"from host", nonces)))
+
+
+def accepted(key: bytes, said: bytes, replied: bytes, proved: bytes) -> Ways:
+    """Both directions, for the caller. Raises: WireError for a proof of another key.
+
+    >>> said, key = greeting(bytes(32)), b"a long enough key"
+    >>> replied = reply(key, said, bytes(range(32)))
+    >>> accepted(key, said, replied, proof(key, bytes(32), replied)) == ways(key, said, replied)
+    True
+    """
+    if not hmac.compare_digest(proved, _mac(key, b"host", said[len(MAGIC) :], replied[:NONCE])):
+        raise _another("the host's key")
+    return ways(key, said, replied)
+
+
+def _another(where: str) -> WireError:
+    return WireError(message(where, got="another one", wanted="ours", remedy="give both sides the same key"))
+
+
+def sealed(way: Way, body: bytes) -> tuple[Way, bytes]:
+    """The direction after this frame, and the header that goes before its bytes. Raises: WireError for one that is too long.
+
+    >>> way, header = sealed(Way(b"key"), b"bytes")
+    >>> way.count, len(header), unsealed(Way(b"key"), header, b"bytes") == way
+    (1, 40, True)
+    """
+    length = len(body)
+    return _next(way), HEADER.pack(_fitting(length), _seal(way, length, body))
+
+
+def length(header: bytes) -> int:
+    """How many bytes follow a header. Raises: WireError for more than a frame can have.
+
+    >>> length(sealed(Way(b"key"), b"bytes")[1])
+    5
+    """
+    return _fitting(int(HEADER.unpack(header)[0]))
+
+
+def unsealed(way: Way, header: bytes, body: bytes) -> Way:
+    """The direction after this frame, whose bytes are those that were sent. Raises: WireError where they are not.
+
+    >>> way, header = sealed(Way(b"key"), b"bytes")
+    >>> unsealed(Way(b"key"), header, b"bytes") == way
+    True
+    """
+    size, seal = HEADER.unpack(header)
+    if size != len(body) or not hmac.compare_digest(seal, _seal(way, size, body)):
+        remedy = "see what changes them on the way"
+        got, wanted = "not as it was sealed", "the bytes that were sent"
+        raise WireError(message(f"frame {way.count}", got=got, wanted=wanted, remedy=remedy))
+    return _next(way)
+
+
+def _seal(way: Way, size: int, body: bytes) -> bytes:
+    return _mac(way.key, COUNT.pack(way.count, size), body)
+
+
+def _next(way: Way) -> Way:
+    return evolve(way, count=way.count + 1)
+
+
+def _fitting(size: int) -> int:
+    if size > LONGEST:
+        remedy = "send large values through effects.weights"
+        raise WireError(message("frame: bytes", got=size, wanted=f"at most {LONGEST}", remedy=remedy))
+    return size
+
+
+def parted(address: str) -> tuple[str, int]:
+    """The host and port of "HOST:PORT", "[::1]:PORT" too.
+
+    Raises: ChoiceError for what is no address.
+
+    >>> parted("10.0.0.1:7000"), parted("[::1]:7000")
+    (('10.0.0.1', 7000), ('::1', 7000))
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        remedy = "write both, as in 10.0.0.1:7000"
+        raise ChoiceError(message("host: address", got=repr(address), wanted="HOST:PORT", remedy=remedy))
+    return host.removeprefix("[").removesuffix("]"), int(port)
