@@ -1,5 +1,7 @@
 """What every engine keeps to: one list of claims, tried on each that is installed.
 
+    from .engine_contract import CONTRACT, Bench, Claim, name_of
+
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]: ...                    # one open cluster serves all claims
 
@@ -19,7 +21,7 @@ from typing import Any
 
 import pytest
 from attrs import frozen
-from engine_actors import Counter, Plain
+from engine_actors import Counter, Plain  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
 from purestep.runtime.effects.engine.interface import Cluster, Done, EngineError, Failed, Failure, Mesh, late

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_contract import CONTRACT, Bench, Claim, name_of
 
 from purestep.runtime.effects.engine import opened
 from purestep.runtime.effects.engine.processes_there import hosting
+
+from .engine_contract import CONTRACT, Bench, Claim, name_of
 
 KEY = "0123456789abcdef" * 2
 
