@@ -11,15 +11,17 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 from attrs import define, field
 
 from purestep.runtime.asynchronous import keeping
+from purestep.runtime.asynchronous.auditing import heard
 from purestep.runtime.asynchronous.replaying import replayed
 from purestep.runtime.asynchronous.report import audit
+from purestep.runtime.effects.lines import objects
 from purestep.runtime.effects.manifest import describe
 from purestep.runtime.effects.workers_engines import PROGRAM
 from purestep.runtime.scheduling.state import CLASSES
@@ -30,7 +32,7 @@ PROCESSES = Path("/proc")
 LOOK = 0.1  # seconds between two looks
 LET_IN = ("waiting", "running", "accepted", "rejected")  # together: submitted
 WHOLE = ("consumed", "filtered", "queued", "cached")  # together: accepted
-COUNTERS = ("version", "submitted", *LET_IN, *WHOLE, "tokens_used", "tokens_wasted")
+COUNTERS = ("version", "submitted", *LET_IN, *WHOLE, "ignored", "tokens_used", "tokens_wasted")
 Row = dict[str, Any]
 
 
@@ -191,14 +193,32 @@ def unbalanced(counts: Mapping[str, int], rows: Sequence[Row]) -> list[str]:
     ]
 
 
+def vanished(counts: Mapping[str, int], held: int, told: int) -> list[str]:
+    """Where samples are gone that nobody counts: `held` are in the checkpoint, `told` were told to be whole before it.
+
+    >>> counts = dict.fromkeys(COUNTERS, 0) | {"accepted": 5, "queued": 2, "cached": 1}
+    >>> vanished(counts, 3, 5), vanished(counts, 2, 6)
+    ([], ['3 samples are counted as there, 2 are in the checkpoint', '6 samples were told, 5 accepted and 0 ignored'])
+    """
+    there, accepted, ignored = counts["queued"] + counts["cached"], counts["accepted"], counts["ignored"]
+    gone = [f"{there} samples are counted as there, {held} are in the checkpoint"] if there != held else []
+    if not accepted <= told <= accepted + ignored:
+        gone.append(f"{told} samples were told, {accepted} accepted and {ignored} ignored")
+    return gone
+
+
 def gone_through(run: Path, phase: str) -> Row:
     """What a phase learned from, its newest checkpoint and its log held against each other: `wrong` says all that is."""
-    rows, counts = ledger(run / phase), counters(run / phase)
+    rows, counts, newest = ledger(run / phase), counters(run / phase), kept(run / phase)
+    told = heard(islice(objects(run / phase / keeping.EVENTS), newest.events))
     audited, again = audit(run, phase), replayed(run, phase)
     doubled = [f"sample {one} was learned from twice" for one in twice(rows)]
     return {
         "audit": audited.line(),
         "replay": again.line(),
         "counts": counts,
-        "wrong": [*audited.wrong, *again.wrong, *doubled, *unbalanced(counts, rows)],
+        "wrong": [
+            *(*audited.wrong, *again.wrong, *doubled, *unbalanced(counts, rows)),
+            *vanished(counts, len(newest.waiting), len(told.made)),
+        ],
     }

@@ -142,12 +142,12 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.weight_transfer", description=__doc__)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[100.0, 1000.0], help="sizes of the table")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=9, help="of the table; its figures are medians")
     parser.add_argument(
         "--seconds", type=float, default=60.0, help="of readers under a writer that never waits, each size"
     )
     parser.add_argument("--lapped", type=float, nargs="+", default=[0.1, 10.0], help="megabytes of these")
-    parser.add_argument("--readers", type=int, default=2)
+    parser.add_argument("--readers", type=int, default=2, help="processes that read under that writer")
     return parser.parse_args(words)
 
 
@@ -174,7 +174,7 @@ def main() -> int:
 
 
 def faults(tables: Mapping[str, Report], under: Sequence[Report]) -> list[str]:
-    """What is not as it should be: slow sides, torn reads, and readers that nobody overtook though they were held up."""
+    """What is not as it should be: slow sides, torn reads, readers that got nothing, or were held up and not overtaken."""
     slow = [
         f"{name}: {side} is {table['of a copy'][side]} of a copy, wanted {TARGET}"
         for name, table in tables.items()
@@ -182,9 +182,10 @@ def faults(tables: Mapping[str, Report], under: Sequence[Report]) -> list[str]:
         if table["of a copy"][side] < TARGET
     ]
     torn = [f"{row['bytes']} bytes: {row['torn']} torn, {row['went_back']} back" for row in under]
+    empty = [f"{row['bytes']} bytes: nothing was read" for row in under if not row["reads"]]
     idle = [f"{row['bytes']} bytes: readers were held up, and not overtaken" for row in under]
     return [
-        *slow,
+        *(*slow, *empty),
         *(text for row, text in zip(under, torn, strict=True) if row["torn"] or row["went_back"]),
         *(text for row, text in zip(under, idle, strict=True) if row["held up for ms"] and not row["overtaken"]),
     ]

@@ -27,6 +27,10 @@ with app.setup:
         """Those of a file that holds one JSON object a line."""
         return [json.loads(line) for line in path.read_text().splitlines()]
 
+    def trained(run: Path) -> list[str]:
+        """The ways in which a run has trained: with `--no-compare` it is one."""
+        return [name for name in ("sync", "async") if (run / name / "evaluation.json").exists()]
+
     def picture(path: Path):
         """A picture of the run; as a script, its path."""
         print(path)
@@ -53,9 +57,10 @@ def _():
 @app.cell
 def _():
     given = mo.cli_args().to_dict()
-    asked = {
-        name: min(int(given.pop(name, usual)), MOST[name]) for name, usual in {"steps": 20, "generators": 2}.items()
-    }
+    asked = {name: int(given.pop(name, usual)) for name, usual in {"steps": 20, "generators": 2}.items()}
+    for name, number in asked.items():
+        if not 1 <= number <= MOST[name]:
+            raise SystemExit(f"--{name} is {number}, wanted from 1 to {MOST[name]}, where its slider ends; change it")
     more = [word for name, value in given.items() for word in (f"--{name}", str(value)) if word]
     return asked, more
 
@@ -113,7 +118,7 @@ def _():
 def _(run):
     before = json.loads((run / "before.json").read_text())["sampled"]
     after = {
-        name: json.loads((run / name / "evaluation.json").read_text())["after"]["sampled"] for name in ("sync", "async")
+        name: json.loads((run / name / "evaluation.json").read_text())["after"]["sampled"] for name in trained(run)
     }
     standings = [
         {
@@ -125,7 +130,7 @@ def _(run):
             "tool calls": f"{told['tool_calls']:.2f}",
             "most frequent ending": max(told["modes"], key=told["modes"].get),
         }
-        for name, told in {"before": before, "after sync": after["sync"], "after async": after["async"]}.items()
+        for name, told in {"before": before, **{f"after {name}": told for name, told in after.items()}}.items()
     ]
     for standing in standings:
         print(", ".join(f"{name} {value}" for name, value in standing.items()))
@@ -181,7 +186,7 @@ def _():
 
 @app.cell
 def _(run):
-    for phase in ("sync", "async"):
+    for phase in trained(run):
         ages = Counter(
             row["version"] - head for row in rows(run / phase / "ledger.jsonl") for *_, head, _, _ in row["samples"]
         )

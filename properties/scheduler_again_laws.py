@@ -6,12 +6,13 @@ from attrs import evolve
 
 from ..core.machine import Command, Failed
 from ..runtime.scheduling import messages as say
+from ..runtime.scheduling.state import THERE, TRAIN
 from . import scheduler_mutants as mutants
 from .compare import require, same
 from .law import Law, Seen
-from .scheduler_moves import MOVES, Move, chunk, finish, resume, trained, trainer_fails, upset, wake
-from .scheduler_scripts import Played, Watch, live, scheduler_law, scripts
-from .scheduler_world import Script, Told, World, work_of
+from .scheduler_moves import MOVES, Move, chunk, fair, finish, play, resume, trained, trainer_fails, upset, wake
+from .scheduler_scripts import Played, Watch, live, scheduler_law, scripts, trains
+from .scheduler_world import Scheduling, Script, Told, World, work_of
 
 FAILING: Mapping[Move, int] = {finish: 8, trained: 24, chunk: 20, wake: 4, trainer_fails: 10, upset: 40}
 GOING_ON: Mapping[Move, int] = {**MOVES, trainer_fails: 16, resume: 4}
@@ -20,7 +21,7 @@ TRAINER = (say.Recompute, say.Train, say.Publish)
 
 def again_laws() -> tuple[Law, ...]:
     """Those of `scheduler_fault_laws` that are about doing something again."""
-    return (_asked(), _tries(), _aborts())
+    return (_asked(), _tries(), _tightened(), _aborts())
 
 
 def _moved(told: Told, command: Command) -> bool:
@@ -78,6 +79,37 @@ def _tries() -> Law:
     return scheduler_law(
         "going_on_begins_all_tries", claim, mutant, Played(watching, GOING_ON), *needs, source=source, inputs=inputs
     )
+
+
+def _tightened() -> Law:
+    def check(subject: Scheduling, script: Script, seen: Seen) -> None:
+        bound = script.rules.staleness
+
+        def watch(here: World, told: Told) -> None:
+            if here.rules.staleness == bound:
+                for batch in trains(told):
+                    oldest = min(min(here.samples[name].versions) for name in batch.samples)
+                    require(batch.version - oldest <= bound, f"a batch at {batch.version} of version {oldest}")
+
+        here = play(subject, evolve(script, rules=evolve(script.rules, staleness=mutants.LOOSE)), watch)
+        if here.stop:
+            return
+        old = [
+            seat.head for _, seat in live(here.state) if seat.status == THERE and seat.head < here.state.version - bound
+        ]
+        seen("samples too old for the tighter bound", old and here.state.phase != TRAIN)
+        here.rules, here.machine = script.rules, subject.scheduler(script.rules)
+        resume(here, 4)
+        require(fair(here, 3), "no update is made any more")
+
+    claim = (
+        "Under a tighter bound a run leaves out what is too old by it, and goes on; an update under way is made again."
+    )
+    mutant = ("goes on with the bound that the run had", mutants.keeps_the_old_bound)
+    inputs = scripts(staleness=0, concurrency=6, room=(), proximal="keep", updates=200)
+    inputs = inputs.map(lambda script: evolve(script, workers=3, slots=2, prompts=200))
+    needs = ("samples too old for the tighter bound",)
+    return scheduler_law("a_tighter_bound_holds", claim, mutant, check, *needs, inputs=inputs)
 
 
 def _aborts() -> Law:

@@ -71,6 +71,7 @@ def _late() -> Law:
             answer = isinstance(told.event, say.Recomputed | say.Consumed | say.Published)
             seen("an answer of a trainer that had failed", answer and told.move == "late" and here.resting)
             seen("an answer that comes twice", answer and told.move == "twice")
+            seen("tokens told twice of a sample under way", told.move == "twice" and _under_way(told))
             wanted = changed(told.before, ignored=told.before.ignored + 1)
             require(told.after == wanted, f"{told.event} changed the state")
             said = [one for one in told.commands if not isinstance(one, say.Report)]
@@ -81,9 +82,19 @@ def _late() -> Law:
     claim = "A message about an attempt or a version that is over changes nothing but the count of such messages."
     mutant = ("takes any attempt for the present one", mutants.any_attempt)
     answers = ("an answer of a trainer that had failed", "an answer that comes twice")
-    needs = ("a message that comes late", "a message that comes twice", *answers)
+    twice = ("a message that comes twice", "tokens told twice of a sample under way")
+    needs = ("a message that comes late", *twice, *answers)
     source = "worlds, F.3: retries that duplicate history; properties, W5"
     return scheduler_law("late_and_double_change_nothing", claim, mutant, Played(watching), *needs, source=source)
+
+
+def _under_way(told: Told) -> bool:
+    """Whether the event is of tokens of a sample that is under way."""
+    event = told.event
+    if not isinstance(event, say.TokenChunk):
+        return False
+    seat = dict(live(told.before)).get((event.group, event.seat, event.attempt))
+    return seat is not None and seat.status == RUNNING
 
 
 def _garbage() -> Law:

@@ -19,7 +19,14 @@ def chunk(here: World, pick: int) -> None:
     name, flight = _nth(here.flights, pick)
     version = min(newest(here), max((flight.version, *flight.versions)) + pick // 3 % 3)
     flight.versions, flight.tokens = (*flight.versions, version), flight.tokens + 1 + pick % 5
-    tell(here, "chunk", say.TokenChunk(*name, 1 + pick % 5, version))
+    tell(here, "chunk", say.TokenChunk(*name, flight.tokens, version))
+
+
+def repeat(here: World, pick: int) -> None:
+    """The tokens of a sample under way are told a second time."""
+    spoken = {name: flight for name, flight in here.flights.items() if flight.versions}
+    name, flight = _nth(spoken, pick)
+    tell(here, "twice", say.TokenChunk(*name, flight.tokens, flight.versions[-1]))
 
 
 def finish(here: World, pick: int) -> None:
@@ -66,8 +73,8 @@ def garbage(here: World, pick: int) -> None:
     last, tokens = max((flight.version, *flight.versions)), flight.tokens
     head = min(flight.versions, default=flight.version)
     wrong: list[Event] = [
-        say.TokenChunk(*name, 1, newest(here) + 1 + pick % 2),
-        say.TokenChunk(*name, 1, last - 1),
+        say.TokenChunk(*name, tokens + 1, newest(here) + 1 + pick % 2),
+        say.TokenChunk(*name, tokens + 1, last - 1),
         say.TokenChunk(*name, 0, last),
         say.Finished(*name, tokens - 1, head, last),
         say.Finished(*name, tokens, last, last - 1),
@@ -150,7 +157,7 @@ def late(here: World, pick: int) -> None:
     tell(here, "late", told[pick % len(told)])
 
 
-TWICE = (say.Finished, say.Recomputed, say.Consumed, say.Published, say.TimedOut)
+TWICE = (say.TokenChunk, say.Finished, say.Recomputed, say.Consumed, say.Published, say.TimedOut)
 
 
 def twice(here: World, pick: int) -> None:
@@ -195,6 +202,7 @@ MOVES: Mapping[Move, int] = {  # how often each, where it is possible
     submit: 1,
     late: 3,
     twice: 2,
+    repeat: 1,
     resume: 1,
 }
 
@@ -203,6 +211,7 @@ def possible(here: World, weights: Mapping[Move, int] = MOVES) -> Iterator[Move]
     """The moves that can be made now, each as often as its weight."""
     allowed: dict[Move, bool] = {
         **dict.fromkeys((finish, chunk, fail, time_out, garbage), bool(here.flights)),
+        repeat: any(flight.versions for flight in here.flights.values()),
         trained: bool(here.trainer) and not here.resting,
         trainer_fails: bool(here.trainer) and not here.resting and here.fails < here.rules.retries,
         upset: bool(_recomputing(here)),

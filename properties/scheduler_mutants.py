@@ -16,6 +16,8 @@ Answer = tuple[Schedule, tuple[Command, ...]]
 Step = Callable[[Schedule, Event], Answer]
 Edit = Callable[[Scheduling], Scheduling]
 
+LOOSE = 4  # the staleness that a run had before its bound was tightened
+
 
 def _stepping(edit: Callable[[Step, Schedule, Event], Answer]) -> Edit:
     """The edit of each step: `edit(step, state, event)`."""
@@ -137,9 +139,20 @@ def _clip(state: Schedule, event: Event) -> Event:
         return event
     seat = group.seats[event.seat]
     if isinstance(event, say.TokenChunk):
-        return evolve(event, tokens=max(1, event.tokens), version=min(max(event.version, seat.tail), state.version))
+        return evolve(
+            event, tokens=max(seat.tokens + 1, event.tokens), version=min(max(event.version, seat.tail), state.version)
+        )
     tail = min(max(event.tail, seat.tail), state.version)
     return evolve(event, tokens=max(seat.tokens, event.tokens), head=min(seat.head, tail), tail=tail)
+
+
+def _add_chunks(state: Schedule, event: Event) -> Event:
+    """Takes what a sample has by now for what it has gained."""
+    if not isinstance(event, say.TokenChunk) or event.tokens < 1:
+        return event
+    group = find(state.groups, event.group)
+    here = group and event.seat < len(group.seats) and group.seats[event.seat].attempt == event.attempt
+    return evolve(event, tokens=group.seats[event.seat].tokens + event.tokens) if group and here else event
 
 
 def _ignore_interrupt(step: Step, state: Schedule, event: Event) -> Answer:
@@ -273,6 +286,7 @@ old_failures = _stepping(_old_failures)
 no_abort_may_fail = _stepping(_no_abort_may_fail)
 batch_alone = _saying(_batch_alone)
 ignores_interrupt = _stepping(_ignore_interrupt)
+keeps_the_old_bound = _ruling(lambda rules, state: evolve(rules, staleness=max(rules.staleness, LOOSE)))
 never_waits = _ruling(lambda rules, state: evolve(rules, stale=DROP if rules.stale == PACE else rules.stale))
 never_requeues = _ruling(lambda rules, state: evolve(rules, stale=DROP if rules.stale == REQUEUE else rules.stale))
 never_repairs = _ruling(lambda rules, state: evolve(rules, incomplete=DROP))
@@ -286,6 +300,7 @@ MUTANTS: dict[str, Edit] = {
 }
 
 FAULTS: dict[str, Edit] = {
+    "takes what a sample has by now for what it has gained": _hearing(_add_chunks),
     "believes a trainer that has failed and was not asked again": _stepping(_believe_resting),
     "takes any answer of the trainer for the present one": _hearing(_any_answer),
 }

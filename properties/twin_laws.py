@@ -92,7 +92,11 @@ def _chunks() -> Law:
             wanted = max(1, round(twins.tokens(one.prompt, one.seat, one.attempt)))
             same("the tokens", end.tokens, wanted)
             same("how many messages", len(chunks), -(-wanted // twins.chunk) - 1)
-            same("tokens of a message", {event.tokens for event in chunks}, {twins.chunk} if chunks else set())
+            same(
+                "tokens by message",
+                [event.tokens for event in chunks],
+                [twins.chunk * (n + 1) for n in range(len(chunks))],
+            )
             versions = [*(event.version for event in chunks), end.tail]
             same("the oldest version", end.head, versions[0])
             changes = sum(old != new for old, new in pairwise(versions))

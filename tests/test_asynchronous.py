@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from purestep.runtime.language.world import asked, learning_parts
 from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
 from purestep.runtime.scheduler import begin
+from purestep.runtime.scheduling import messages as say
 
 TINY: dict[str, Any] = {
     "width": 16,
@@ -167,6 +169,28 @@ def test_ctrl_c_ends_a_phase_at_a_checkpoint_that_goes_on(tmp_path: Path, monkey
     assert not (run / "async" / "totals.json").exists()
     monkeypatch.setattr(phase.Phase, "save", save)
     assert not session.resume(run, notice=silent).interrupted
+    taken = learned_from(run, "async")
+    assert len({one[1:4] for one in taken}) == len(taken) == 20
+
+
+def test_fewer_checkpoints_and_one_more_at_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, train = tmp_path / "run", phase.Phase.train
+
+    def stop(self: phase.Phase, command: say.Train) -> Any:
+        if command.version == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1.0)  # until the driver has heard of it
+        return train(self, command)
+
+    def versions() -> list[int]:
+        return sorted(int(path.name[-6:]) for path in (run / "async" / "checkpoints").glob("step_*"))
+
+    monkeypatch.setattr(phase.Phase, "train", stop)
+    assert session.start(run, tiny(compare=False, steps=5, save_every=4), overwrite=False, notice=silent).interrupted
+    assert versions() == [0, 2]
+    monkeypatch.setattr(phase.Phase, "train", train)
+    assert not session.resume(run, notice=silent).interrupted
+    assert versions() == [2, 4, 5]
     taken = learned_from(run, "async")
     assert len({one[1:4] for one in taken}) == len(taken) == 20
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -62,6 +63,15 @@ def test_help_of_a_recipe_explains_every_flag(recipe: str, capsys: Said) -> None
     names = [*flatten(chosen.defaults(chosen.usual)), *flatten(closing_of(recipe)), "run", "overwrite"]
     assert [name for name in names if flag(name) not in text] == []
     assert "learning_rate" not in text
+
+
+@pytest.mark.parametrize("recipe", [*RECIPES, "zorplex", "cache"])
+def test_no_flag_is_without_words(recipe: str, capsys: Said) -> None:
+    assert cli.main(["train", recipe, "--help"]) == 0
+    words = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    told = re.findall(r"(--[a-z-]+)(?:, --no-[a-z-]+)? (?:[A-Z]+|\{[^}]*\}|\[[^]]*\])?(.*?)\(default:", words)
+    assert len(told) > 15
+    assert [name for name, said in told if not said.strip()] == []
 
 
 def test_help_shows_the_defaults_of_the_env_that_is_asked_for(capsys: Said) -> None:

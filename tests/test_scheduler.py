@@ -233,6 +233,7 @@ def test_messages_that_cannot_be_true() -> None:
         state, said = told(ONE, wrong)
         assert said[0] == Abort(0, 0, 0, 0)
         assert isinstance(said[1], RetryAfter)
+    assert told(ONE, TokenChunk(0, 0, 0, 3, 0), TokenChunk(0, 0, 0, 3, 0), done(0))[0].ignored == 1
     for late in (done(0, 0, 7), done(99), done(0, 5), TimedOut(0, 0, 3), Published(5), Consumed(3), Lost(44), Due(1)):
         state, said = told(ONE, late)
         assert (said, state.ignored) == ([], 1)

@@ -82,7 +82,7 @@ def test_weights_are_taken_at_the_end_of_a_chunk_by_hand() -> None:
         (0.5, say.Published(1)),
         (0.5, "end"),
         (1.0, say.TokenChunk(0, 0, 0, 4, 0)),
-        (2.25, say.TokenChunk(0, 0, 0, 4, 1)),
+        (2.25, say.TokenChunk(0, 0, 0, 8, 1)),
         (2.75, say.Finished(0, 0, 0, 10, 0, 1)),
         (2.75, "end"),
     ]

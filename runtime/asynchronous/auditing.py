@@ -82,7 +82,7 @@ def taken_of(ledger: Iterable[Mapping[str, Any]]) -> tuple[Taken, ...]:
 def heard(events: Iterable[Mapping[str, Any]]) -> Heard:
     """What rows of the log of a scheduler's events say of samples and updates.
 
-    Tokens of an attempt are told as they come, and all of them again at its end; they count once.
+    Each message tells how many tokens an attempt has by then; they count once.
 
     >>> chunk = {"$class": "TokenChunk", "group": 0, "seat": 0, "attempt": 0, "tokens": 3, "version": 0}
     >>> end = {"$class": "Finished", "group": 0, "seat": 0, "attempt": 0, "tokens": 5, "head": 0, "tail": 0}
@@ -97,10 +97,8 @@ def heard(events: Iterable[Mapping[str, Any]]) -> Heard:
             consumed.append(event["version"])
         elif kind in ("TokenChunk", "Finished"):
             name = event["group"], event["seat"], event["attempt"]
-            if kind == "TokenChunk":
-                tokens[name] += event["tokens"]
-            else:
-                tokens[name] = max(tokens[name], event["tokens"])
+            tokens[name] = max(tokens[name], event["tokens"])
+            if kind == "Finished":
                 made.setdefault(name, (event["tokens"], event["head"], event["tail"]))
     return Heard(made=made, consumed=tuple(consumed), tokens=tokens.total())
 

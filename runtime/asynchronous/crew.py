@@ -82,6 +82,7 @@ class Crew:
     ready: deque[Entry] = field(factory=deque)
     pauses: list[tuple[float, int, Any]] = field(factory=list)
     trained: deque[tuple[int, Any, "Future[Event]"]] = field(factory=deque)
+    sampled: dict[int, int] = field(factory=dict)  # tokens of each sample under way, by the worker's number for it
     there: set[int] = field(factory=set)  # generators that the scheduler counts on
     held: list[Entry] = field(factory=list)  # what the driver hears once somebody is there
     following: Any = field(factory=itertools.count)
@@ -184,7 +185,8 @@ class Crew:
         for number, tokens, version in told.tokens:
             if self.wanted(number):
                 task = self.tasks[number]
-                self.tell(task.number, task.kind, say.TokenChunk(*task.name, tokens, version))
+                self.sampled[number] = self.sampled.get(number, 0) + tokens
+                self.tell(task.number, task.kind, say.TokenChunk(*task.name, self.sampled[number], version))
 
     def wanted(self, number: int) -> bool:
         """Whether a task is a sample under way that nobody has given up."""
@@ -193,6 +195,7 @@ class Crew:
     def answered(self, number: int, answer: Any) -> None:
         """A task is done. A sample of something else counts as none, and is made anew."""
         wanted, task = self.wanted(number), self.tasks.pop(number)
+        self.sampled.pop(number, 0)
         if wanted:
             del self.numbers[task.name]
             if wrong := task.wrong(answer):
@@ -212,6 +215,7 @@ class Crew:
             self.tell(DRIVER, "", say.Lost(report.worker))
         for number, _ in report.work:
             wanted, task = self.wanted(number), self.tasks.pop(number)
+            self.sampled.pop(number, 0)
             if wanted:
                 del self.numbers[task.name]
             self.over(task.number, task.kind)

@@ -123,15 +123,17 @@ class Phase:
         """Gives generators the weights there are now."""
         start = seconds()
         self.publisher.publish(command.version, self.learning.whole())
-        self.states[command.version] = self.learning.state, dict(self.learning.past)
+        with self.lock:
+            before = {version: held for version, held in self.states.items() if version == command.version - 1}
+            self.states = {**before, command.version: (self.learning.state, dict(self.learning.past))}
         self.did("publish", start, command.version)
         return say.Published(command.version)
 
     def save(self, schedule: Schedule, events: int) -> None:
         """Writes a checkpoint of the scheduler's version, with what it says by now."""
         start = seconds()
-        state, past = self.states[schedule.version]
-        self.states = {version: held for version, held in self.states.items() if version > schedule.version}
+        with self.lock:
+            state, past = self.states[schedule.version]
         for name in self.samples.keys() - set(live(schedule, self.samples)):
             del self.samples[name]
         with self.lock:

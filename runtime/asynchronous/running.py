@@ -21,7 +21,7 @@ from ..recipes.zorplex import Zorplex
 from ..replay import to_lines
 from ..scheduler import begin, scheduler
 from ..scheduling import messages as say
-from ..scheduling.state import KEEP, RECOMPUTE, Rules, Schedule, with_workers
+from ..scheduling.state import KEEP, PUBLISH, RECOMPUTE, Rules, Schedule, with_workers
 from ..values import line
 from . import keeping
 from .crew import Hands, crew
@@ -78,7 +78,7 @@ def run_phase(setting: Setting, begun: LanguageState) -> Schedule:
         for now in drive(scheduler(rules), first, effects):
             state = now
             phase.meter.wasted = state.tokens_wasted
-            if state.version > saved:
+            if state.version > saved and to_be_kept(state, rules, setting.arguments.machine.save_every):
                 phase.save(state, log.sync())
                 saved = state.version
             if state.fresh + len(state.again) < groups and not state.stopped:
@@ -86,6 +86,22 @@ def run_phase(setting: Setting, begun: LanguageState) -> Schedule:
         if state.version >= rules.updates:
             folder.write_json(setting.folder / TOTALS, totals(setting.arguments, state, phase))
     return state
+
+
+def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
+    """Whether this version is one to write a checkpoint of: one in so many, the last, and that at which it is stopped.
+
+    Not while an update that the learner has made waits for its version: the learner of this version has not made it.
+
+    >>> rules = rules_of(Zorplex())
+    >>> [to_be_kept(Schedule(version=version, phase=PUBLISH), rules, 4) for version in (0, 1, 4, 100)]
+    [True, False, True, True]
+    >>> [to_be_kept(Schedule(version=1, phase=phase, stopped=True), rules, 4) for phase in ("train", PUBLISH)]
+    [True, False]
+    """
+    if state.stopped:
+        return state.phase != PUBLISH
+    return state.version % every == 0 or state.version >= rules.updates
 
 
 def _standing(setting: Setting, begun: LanguageState) -> Standing:

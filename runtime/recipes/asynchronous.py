@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import torch
 from attrs import frozen
 
 from ...algorithms.hyperparameters import check_number
@@ -18,14 +19,12 @@ class Asynchronous:
     compare: bool = True  # at once: first the same in turns, from the same warm start
     generator_engine: Literal["process", "thread"] = "process"  # what a generator is
     generator_slots: int = 64  # attempts that a generator samples side by side
-    staleness: int = 1  # updates by which a sample may be older than the weights it changes, at most
-    stale: Literal["drop", "requeue", "pace"] = (
-        "drop"  # samples too old are left out, or also begun anew, or waited for
-    )
+    staleness: int = 1  # updates by which a sample may be older than the weights it changes; in turns it never is
+    # leave samples that are too old out, or also begin them anew, or wait for them
+    stale: Literal["drop", "requeue", "pace"] = "drop"
     loss: Literal["plain", "decoupled"] = "plain"  # near the sampler's policy, or near one of its own: --proximal
-    proximal: Literal["recomputed", "interpolated", "segment_wise"] = (
-        "recomputed"  # before each update; from two others; for each token one version after its own
-    )
+    # decoupled: before each update; from two others; for each token one version after its own
+    proximal: Literal["recomputed", "interpolated", "segment_wise"] = "recomputed"
     interruptible: bool = True  # generators take new weights in the middle of an attempt
     patience: float = 120.0  # seconds after which a generator that has work and is silent is replaced
     tool_replicas: int = 0  # tools behind a service of so many replicas; 0 calls them in the generator
@@ -54,8 +53,17 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
         check_whole(flag(name), getattr(given, name), least)
     for name in ("patience", "tool_timeout"):
         check_number(flag(name), getattr(given, name), 1e-3)
+    for device in given.named_devices():
+        _check_device(device)
     beside = generators > 0
     faults = (
+        (
+            given.mode == "sync" and given.staleness > Asynchronous().staleness,
+            "--staleness",
+            f"{given.staleness} in turns",
+            "--mode async as well",
+            "in turns no sample is old",
+        ),
         (
             given.mode == "async" and not beside,
             "--generators",
@@ -74,3 +82,16 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
     for fault, where, got, wanted, remedy in faults:
         if fault:
             raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
+
+
+def _check_device(name: str) -> None:
+    """Refuses a device on which this machine can hold nothing. Raises: ChoiceError."""
+    try:
+        fault = "" if torch.empty(0, device=name).device.type != "meta" else "it holds no numbers"
+    except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without that kind
+        fault = (str(error).splitlines() or ["?"])[0]
+    if fault:
+        remedy = f"name devices of this machine ({fault[:80]})"
+        raise ChoiceError(
+            message("--devices", got=repr(name), wanted="cpu, or cuda:0 where there is one", remedy=remedy)
+        )

@@ -29,12 +29,10 @@ LEARNING_RATE = 3e-4  # a larger one spoils the summaries, which share the weigh
 class Problems:
     """What is to be solved: lists of numbers to be reduced."""
 
-    kind: Literal["sum", "modular_sum", "maximum", "minimum"] = (
-        "modular_sum"  # of reduction; a sum modulo 10 has one digit
-    )
-    shortest: int = (
-        2  # numbers of a list in training; the shortest are solved early, and their answer is then to be kept
-    )
+    # of reduction; a sum modulo 10 has one digit
+    kind: Literal["sum", "modular_sum", "maximum", "minimum"] = "modular_sum"
+    # numbers of a list in training; the shortest are solved early, and their answer is then to be kept
+    shortest: int = 2
     longest: int = 16  # numbers of a list in training
     test_shortest: int = 4  # numbers of a held-out list
     test_longest: int = 16  # numbers of a held-out list

@@ -23,9 +23,8 @@ class Tasks:
 
     kind: Literal["simple", "compositional", "multi_step", "recursive"] = "compositional"  # of tasks
     difficulty: Literal["easy", "medium", "hard"] = "easy"  # of compositional tasks
-    words: Literal["syllables", "letters"] = (
-        "syllables"  # 256 with values of each episode's own, or 26 with a fixed table, another one in evaluation
-    )
+    # 256 with values of each episode's own, or 26 with a fixed table, another one in evaluation
+    words: Literal["syllables", "letters"] = "syllables"
     low: int = 0  # the least value of a word
     high: int = 5  # the largest value of a word
     max_depth: int = 3  # redirections of a recursive task
@@ -81,10 +80,10 @@ class WarmStart:
 class Learning:
     """What learns from the samples, and how fast."""
 
-    algorithm: Algorithm = "grpo"
+    algorithm: Algorithm = "grpo"  # how attempts at a task are held against each other
     learning_rate: float = 1e-3  # of AdamW
     anneal: bool = True  # let the learning rate fall to 0 over the run
-    weight_decay: float = 0.0
+    weight_decay: float = 0.0  # of AdamW
     max_gradient_norm: float = 1.0  # longer gradients are shortened to it
     epochs: int = 1  # passes over each step's samples
     minibatches: int = 2  # updates in each pass

@@ -72,7 +72,7 @@ def choice(rules: Rules, ages: Ages, version: int) -> tuple[tuple[int, int], ...
         samples of groups with a head of at most h  <=  (h + n - v) B
 
     Which holds as soon as all groups are whole, since at version u at most (n + 1) B samples live. Where it does not (the
-    rules have changed), waiting would not help, and the oldest are taken.
+    rules have changed), waiting would not help, and the oldest that may be are taken.
 
     >>> choice(Rules(batch=2, concurrency=9, staleness=1, updates=9), (Age(3, 2, 1), Age(4, 3, 3)), 4)
     ((3, 1), (4, 1))

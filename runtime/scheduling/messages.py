@@ -21,7 +21,7 @@ class Submitted:
 
 @frozen
 class TokenChunk:
-    """A sample has so many more tokens, made by the weights of that version."""
+    """A sample has so many tokens by now, the newest of them made by the weights of that version."""
 
     group: int
     seat: int

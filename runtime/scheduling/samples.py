@@ -29,15 +29,17 @@ def _newest(state: Schedule) -> int:
 
 
 def chunk(rules: Rules, state: Schedule, event: say.TokenChunk) -> Answer:
-    """More tokens, of the version there was before or a newer one."""
+    """More tokens, of the version there was before or a newer one; what is told again, or late, tells of no more."""
     found = place(state, event, RUNNING)
     if not found:
         return ignored(state)
     group, seat = found
+    if 1 <= event.tokens <= seat.tokens:
+        return ignored(state)
     if event.tokens < 1 or not seat.tail <= event.version <= _newest(state):
         return _garbage(rules, state, event, seat)
     head = seat.head if seat.tokens else event.version
-    now = changed(seat, tokens=seat.tokens + event.tokens, head=head, tail=event.version)
+    now = changed(seat, tokens=event.tokens, head=head, tail=event.version)
     return seated(state, event.group, group, event.seat, now), ()
 
 

@@ -114,7 +114,7 @@ def _made(twins: Twins, world: World, what: Chunk) -> World:
     if not flight.left:
         world = _landed(twins, world, name)
         return _last(twins, world, flight, say.Finished(*name, flight.tokens, head, flight.version))
-    world = _said(twins, world, flight.number, say.TokenChunk(*name, what.tokens, flight.version))[0]
+    world = _said(twins, world, flight.number, say.TokenChunk(*name, flight.tokens, flight.version))[0]
     if twins.weights == INTERRUPT and world.newest > flight.version:
         return _go_on(twins, world, name, changed(flight, version=world.newest), twins.load)
     return _go_on(twins, world, name, flight, 0.0)

@@ -38,15 +38,16 @@ def train_next(rules: Rules, state: Schedule) -> Answer:
     """Begins an update if there is a batch; groups that would be too old for the one after it are left out now."""
     if state.phase != IDLE or state.queued < rules.batch:
         return state, ()
-    chosen = ages.choice(rules, state.ages, state.version)
+    state, old = _leave_behind(rules, state, state.version - rules.staleness)  # where the rules were others before
+    chosen = ages.choice(rules, state.ages, state.version) if state.queued >= rules.batch else ()
     if not chosen:
-        return state, ()
+        return state, old
     state = _take(state, chosen)
-    state, dropped = _leave_behind(rules, state)
+    state, dropped = _leave_behind(rules, state, state.version + 1 - rules.staleness)
     state = changed(state, phase=RECOMPUTE if rules.proximal == RECOMPUTE else TRAIN, failures=0)
     if state.phase == RECOMPUTE and not _due(state):
         state = changed(state, phase=TRAIN)
-    return state, (*dropped, work(state))
+    return state, (*old, *dropped, work(state))
 
 
 def _take(state: Schedule, chosen: tuple[tuple[int, int], ...]) -> Schedule:
@@ -64,8 +65,8 @@ def _take(state: Schedule, chosen: tuple[tuple[int, int], ...]) -> Schedule:
     return changed(state, batch=tuple(batch), ages=entries_)
 
 
-def _leave_behind(rules: Rules, state: Schedule) -> Answer:
-    limit = state.version + 1 - rules.staleness
+def _leave_behind(rules: Rules, state: Schedule, limit: int) -> Answer:
+    """Leaves out the groups with a version before `limit`, those in training aside."""
     if not state.ages or state.ages[0].head >= limit:
         return state, ()
     batch, out = set(state.batch), list[Command]()
