@@ -3,30 +3,23 @@
     with clustered() as cluster: ...                                            # this machine, named "local"
     with clustered(("10.0.0.1:7000", "10.0.0.2:7000"), key=key) as cluster: ...     # these hosts, named by their addresses
 
-`processes_rules` decides. A host that is not heard for `silence` seconds is lost with all its members, and may be added again.
-Whoever has the key can run code on the hosts, and a host of that key can run code here: pickles go both ways.
+A host that is not heard for `silence` seconds is lost with all its members, and may be added again. Whoever has the key can run
+code on the hosts, and a host of that key can run code here: pickles go both ways.
 """
 
-import struct
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any
 
-from ....core.errors import ChoiceError, message
-from . import processes_rules as rules
-from .interface import Actor, Answer, Cluster, Done, EngineError, Failed, Failure, Mesh, Waiting, placed, timely
-from .processes_calls import Pending, mesh_of, packed
-from .processes_here import SAID, Place, here, read
+from ....core.errors import message
+from .interface import Cluster, EngineError, timely
+from .processes_cluster import GRACE as GRACE
+from .processes_cluster import State
+from .processes_here import Place, here
 from .processes_link import shared_key
-from .processes_rules import Seat
 from .processes_there import SILENCE, there
 
 LOCAL = "local"
-GRACE = 10.0  # seconds in which what is ended must be gone
 
 
 @contextmanager
@@ -36,16 +29,20 @@ def clustered(hosts: tuple[str, ...] = (), *, key: Path | None = None, silence: 
     The key is that of the file, or of PURESTEP_KEY; without further hosts there need not be one.
     Raises: EngineError for a host that is unreachable or refuses, ChoiceError for what is no address.
     """
-    state = _Cluster(key, silence)
+    state = State()
+
+    def add_host(address: str, /, *, timeout: float) -> str:
+        return _added(state, address, shared_key(key), timely("add_host", timeout), silence)
+
     try:
         if not hosts:
             state.take_in(LOCAL, here(state.heard))
         for address in hosts:
-            state.add_host(address, timeout=GRACE)
+            add_host(address, timeout=GRACE)
         yield Cluster(
             name="processes",
             hosts=state.hosts,
-            add_host=state.add_host,
+            add_host=add_host,
             spawn=state.spawn,
             failure=state.failure,
             stop=state.stop,
@@ -54,195 +51,24 @@ def clustered(hosts: tuple[str, ...] = (), *, key: Path | None = None, silence: 
         state.stop(timeout=GRACE)
 
 
-class _Cluster:
-    """The ledger, the places, and the calls that are out."""
+def _added(state: State, address: str, key: bytes, timeout: float, silence: float) -> str:
+    state.refuse_known("add_host", address)
+    known: list[Place] = []
+    gone: list[str] = []
 
-    def __init__(self, key: Path | None, silence: float) -> None:
-        self.key, self.silence = key, silence
-        self.changed = threading.Condition(threading.RLock())
-        self.ledger = rules.Ledger()
-        self.places: dict[str, Place] = {}
-        self.there: dict[Seat, str] = {}  # the hosts of processes that may run
-        self.pending: dict[int, Pending] = {}
-        self.failures: SimpleQueue[Failure] = SimpleQueue()
-        self.meshes = self.calls = 0  # how many there were
-        self.closed = False
+    def lost(why: str) -> None:
+        gone.append(why)
+        state.lost(address, known, why)
 
-    # --- what happens ---
+    place = there(address, key, state.heard, lost, timeout=timeout, silence=silence)
+    state.take_in(address, place)
+    known.append(place)
+    if gone:  # before it was known
+        state.lost(address, known, gone[0])
+        remedy = "see whether it runs still"
+        raise EngineError(message(f"host {address}", got=f"lost ({gone[0]})", wanted="there", remedy=remedy))
+    return address
 
-    def tell(self, event: rules.Event, answer: Answer | None = None) -> None:
-        """Feeds an event and does what is to be done; `answer` is that of the event, if it counts."""
-        with self.changed:
-            self.ledger, actions = rules.step(self.ledger, event)
-            for action in actions:
-                if isinstance(action, rules.Send):
-                    self.places[action.host].send(action.seat, self.pending[action.call].letter)
-                elif isinstance(action, rules.Deliver) and answer is not None:
-                    self.settle(action.call, action.seat, answer)
-                elif isinstance(action, rules.Settle):
-                    self.settle(action.call, action.seat, action.answer)
-                elif isinstance(action, rules.Tell):
-                    self.failures.put(action.failure)
-                elif isinstance(action, rules.End) and action.host in self.places:
-                    self.places[action.host].end(action.seat)
-            self.changed.notify_all()
 
-    def settle(self, call: int, seat: Seat, answer: Answer) -> None:
-        """A member's part of a call is done."""
-        if self.pending[call].settle(seat[1], answer):
-            del self.pending[call]
-
-    def heard(self, word: int, seat: Seat, said: bytes) -> None:
-        """What a place tells of a member."""
-        if word == SAID:
-            try:
-                call, made, value = read(said)
-            except struct.error:
-                self.tell(rules.Ended(seat, "garbage: its pipe gave what is no answer"))
-                return
-            self.tell(rules.Answered(seat, call), Done(value) if made else Failed(str(value), False))
-            return
-        with self.changed:
-            self.there.pop(seat, None)
-            self.tell(rules.Ended(seat, said.decode(errors="replace")))
-
-    def lost(self, host: str, place: list[Place], why: str) -> None:
-        """A host cannot be heard any more."""
-        with self.changed:
-            if place and self.places.get(host) is place[0]:
-                del self.places[host]
-                self.there = {seat: where for seat, where in self.there.items() if where != host}
-                self.tell(rules.HostLost(host, f"its host is lost ({why})"))
-
-    # --- hosts ---
-
-    def hosts(self) -> tuple[str, ...]:
-        """Those that can be used now."""
-        return self.ledger.hosts
-
-    def add_host(self, address: str, /, *, timeout: float) -> str:
-        """See `AddHost`."""
-        timely("add_host", timeout)
-        key = shared_key(self.key)
-        known: list[Place] = []
-        place = there(
-            address,
-            key,
-            self.heard,
-            lambda why: self.lost(address, known, why),
-            timeout=timeout,
-            silence=self.silence,
-        )
-        known.append(place)
-        self.take_in(address, place)
-        return address
-
-    def take_in(self, host: str, place: Place) -> None:
-        """Members may be there from now on. Raises: EngineError where the host is there already, or all is over."""
-        with self.changed:
-            if self.closed or host in self.places:
-                place.close()
-                self.refuse_closed("add_host")
-                remedy = "name each host once"
-                raise EngineError(
-                    message(f"host {host}", got="taken in already", wanted="a further one", remedy=remedy)
-                )
-            self.places[host] = place
-            self.tell(rules.HostAdded(host))
-
-    def refuse_closed(self, where: str) -> None:
-        """Raises: EngineError where the cluster was stopped."""
-        if self.closed:
-            raise EngineError(message(f"{where}: the cluster", got="stopped", wanted="open", remedy="open another one"))
-
-    # --- members ---
-
-    def spawn(
-        self,
-        actor: Actor,
-        arguments: tuple[Any, ...] = (),
-        /,
-        *,
-        size: int,
-        hosts: tuple[str, ...] = (),
-        timeout: float,
-    ) -> Mesh:
-        """See `Spawn`."""
-        until = time.monotonic() + timely("spawn", timeout)
-        letter = packed(f"spawn: {actor.__qualname__}", actor, arguments)
-        with self.changed:
-            self.refuse_closed("spawn")
-            for host in hosts:
-                if host not in self.ledger.hosts:
-                    remedy = "add it, or name another one"
-                    raise ChoiceError(message(f"spawn: host {host}", got="not there", wanted="there", remedy=remedy))
-            where = placed(size, hosts or self.ledger.hosts)
-            number, self.meshes = self.meshes, self.meshes + 1
-            seats = tuple((number, member) for member in range(size))
-            self.there.update(zip(seats, where, strict=True))
-            self.tell(rules.Started(number, where))
-            places = [self.places[host] for host in where]
-        try:
-            for seat, place in zip(seats, places, strict=True):
-                place.start(seat)
-            answers = self.asked(number, tuple(range(size)), letter, True, max(0.001, until - time.monotonic()))()
-            self.refuse_unbegun(number, where, answers)
-        except BaseException:
-            self.end(seats, GRACE)
-            raise
-        return mesh_of(self, number, tuple(range(size)), where)
-
-    def refuse_unbegun(self, number: int, where: tuple[str, ...], answers: tuple[Answer, ...]) -> None:
-        """From now on the mesh's deaths are told. Raises: EngineError where a member is not ready."""
-        with self.changed:
-            if not rules.whole(self.ledger, number, len(where)):
-                answers = tuple(one if isinstance(one, Failed) else Failed("gone", True) for one in answers)
-            for member, answer in enumerate(answers):
-                if isinstance(answer, Failed):
-                    remedy = "see why, where its actor is made and set up alone"
-                    got, wanted = f"not begun ({answer.why})", "ready in time"
-                    place = f"spawn: member {member} on {where[member]}"
-                    raise EngineError(message(place, got=got, wanted=wanted, remedy=remedy))
-            self.tell(rules.Begun(number))
-
-    def asked(self, mesh: int, members: tuple[int, ...], letter: bytes, makes: bool, seconds: float) -> Waiting:
-        """Begins a call."""
-        now = time.monotonic()
-        with self.changed:
-            self.calls += 1
-            pending = self.pending[self.calls] = Pending(self.calls, members, letter, makes)
-            self.tell(rules.Asked(self.calls, mesh, members, seconds, now))
-        return lambda: pending.wait(now + seconds, lambda moment: self.tell(rules.Clock(moment)))
-
-    def end(self, seats: tuple[Seat, ...], timeout: float) -> None:
-        """Ends members. Raises: EngineError where some are there when time is out."""
-        until = time.monotonic() + timely("stop", timeout)
-        with self.changed:
-            self.tell(rules.Stopped(seats))
-            while left := [seat for seat in seats if seat in self.there]:
-                if not self.changed.wait(until - time.monotonic()) and time.monotonic() >= until:
-                    got = ", ".join(f"member {seat[1]} of mesh {seat[0]} on {self.there[seat]}" for seat in left[:4])
-                    remedy = "see what keeps them: their hosts, or calls into the kernel"
-                    raise EngineError(message("stop: still there", got=got, wanted="nobody", remedy=remedy))
-
-    def failure(self, seconds: float) -> Failure | tuple[()]:
-        """The next failure."""
-        try:
-            return self.failures.get(timeout=seconds) if seconds > 0 else self.failures.get_nowait()
-        except Empty:
-            return ()
-
-    def stop(self, *, timeout: float) -> None:
-        """See `Stop`."""
-        timely("stop", timeout)
-        with self.changed:
-            self.closed = True
-            seats = tuple(self.there)
-        try:
-            self.end(seats, timeout)
-        finally:
-            with self.changed:
-                places, self.places = [*self.places.values()], {}
-                self.ledger = rules.Ledger()
-            for place in places:
-                place.close()
+def _Cluster(key: Path | None, silence: float) -> State:
+    return State()

@@ -39,10 +39,13 @@ def there(
 
 
 @contextmanager
-def hosting(address: str, key: bytes, *, silence: float = SILENCE) -> Iterator[str]:
+def hosting(
+    address: str, key: bytes, *, silence: float = SILENCE, place: Callable[[Tell], Place] = here
+) -> Iterator[str]:
     """A host that listens at this address, for the block; gives the address with its port (port 0 is any free one).
 
-    All members end with the block. Raises: EngineError where nobody can listen there, ChoiceError.
+    `place` makes what a caller has here, of its own; all that ends with the block.
+    Raises: EngineError where nobody can listen there, ChoiceError.
     """
     host, port = wire.parted(address)
     try:
@@ -53,7 +56,7 @@ def hosting(address: str, key: bytes, *, silence: float = SILENCE) -> Iterator[s
         raise EngineError(
             message(f"host: {address}", got=got, wanted="an address to listen at", remedy=remedy)
         ) from error
-    reception = _Reception(listener, key, silence)
+    reception = _Reception(listener, key, silence, place)
     threading.Thread(target=reception.listen, name="purestep-host", daemon=True).start()
     try:
         shown = f"[{host}]" if ":" in host else host
@@ -65,8 +68,8 @@ def hosting(address: str, key: bytes, *, silence: float = SILENCE) -> Iterator[s
 class _Reception:
     """Takes callers in; each that has the key gets a place of its own."""
 
-    def __init__(self, listener: socket.socket, key: bytes, silence: float) -> None:
-        self.listener, self.key, self.silence = listener, key, silence
+    def __init__(self, listener: socket.socket, key: bytes, silence: float, place: Callable[[Tell], Place]) -> None:
+        self.listener, self.key, self.silence, self.place = listener, key, silence, place
         self.strangers = threading.BoundedSemaphore(STRANGERS)
         self.lock, self.closed = threading.Lock(), False
         self.guests: set[_Guest] = set()
@@ -91,7 +94,7 @@ class _Reception:
             return
         finally:
             self.strangers.release()
-        guest = _Guest(connection, ways, self.silence, self.left)
+        guest = _Guest(connection, ways, self)
         with self.lock:
             self.guests.add(guest)
             late = self.closed
@@ -119,12 +122,10 @@ class _Reception:
 class _Guest:
     """A cluster's members on this host, as long as the cluster can be heard."""
 
-    def __init__(
-        self, connection: socket.socket, ways: wire.Ways, silence: float, left: "Callable[[_Guest], None]"
-    ) -> None:
-        self.left = left
-        self.line = link.Link(connection, (ways.host, ways.caller), silence, self.heard, self.lost)
-        self.place = here(self.line.say)
+    def __init__(self, connection: socket.socket, ways: wire.Ways, reception: _Reception) -> None:
+        self.reception = reception
+        self.line = link.Link(connection, (ways.host, ways.caller), reception.silence, self.heard, self.lost)
+        self.place = reception.place(self.line.say)
 
     def heard(self, word: int, seat: Seat, rest: bytes) -> None:
         """Does what the cluster says."""
@@ -138,7 +139,7 @@ class _Guest:
     def lost(self, why: str) -> None:
         """The cluster has gone, in one way or another."""
         self.place.close()
-        self.left(self)
+        self.reception.left(self)
 
     def leave(self) -> None:
         """Ends the members and the connection."""
