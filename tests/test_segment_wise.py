@@ -261,6 +261,33 @@ def test_a_batch_of_samples_of_several_ages_can_be_put_together() -> None:
     assert batch["proximal_logprobs_t"].tolist() == [[0.0, -1.0625, -1.125], [0.0, -1.0, -1.0]]
 
 
+LOCKS: dict[str, Callable[[TensorDict], Any]] = {
+    "locked": lambda sample: sample.lock_(),
+    "shared": lambda sample: sample.share_memory_(),
+    "mapped": lambda sample: sample.memmap_(),
+}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_samples_that_are_locked_are_recomputed_and_taken(lock: str) -> None:
+    executor, engine, log = executor_of()
+    for versions in ((0, 0), (0, 1)):
+        executor.submit(
+            versions, lambda engine, data: LOCKS[lock](columns(*data)), lambda sample: bool(sample.is_locked)
+        )
+    with executor.updating():  # nothing is one version old yet
+        pass
+    engine.version = 1
+    batch: Any = torch.cat(executor.wait(2, 1.0))
+    assert batch["_recompute_version"].tolist() == [1, 1]
+    assert batch["proximal_logprobs_t"].tolist() == [[0.0, -1.0625, -1.125], [0.0, -1.0625, -1.0]]
+    assert log.warnings == []
+    executor.submit((1,), lambda engine, data: LOCKS[lock](columns(*data)))
+    (fresh_one,) = executor.wait(1, 1.0)
+    assert fresh_one["_recompute_version"].tolist() == [-1]
+    assert executor.account().consumed == 3
+
+
 def test_a_prompt_of_another_length_is_named() -> None:
     log, sample = Log(), made(1, 0)
     layer.ProximalRecomputer(Engine(1), log).recompute_for_sample(sample, prompt_len=2)
@@ -460,6 +487,18 @@ def test_errors_of_every_callback_come_out_of_wait() -> None:
     assert "modify_capacity is None, wanted an int" in stopped(executor)
     executor, _, _ = executor_of(start=lambda job: (_ for _ in ()).throw(RuntimeError("can't start new thread")))
     assert "can't start new thread" in stopped(executor)
+
+
+def test_a_strategy_that_fails_while_a_batch_is_taken_loses_no_sample() -> None:
+    executor, _, _ = executor_of()
+    executor.submit(1, fresh)
+    kept = executor.strategy.filter_stale_from_cache
+    executor.strategy.filter_stale_from_cache = lambda *_: int("many")  # type: ignore[method-assign]
+    with pytest.raises(layer.RolloutError, match=r"rollouts stopped: ValueError\(.*'many'") as error:
+        executor.wait(1, 1.0)
+    assert isinstance(error.value.__cause__, ValueError)
+    executor.strategy.filter_stale_from_cache = kept  # type: ignore[method-assign]
+    assert [sample["input_ids"][0] for sample in executor.wait(1, 1.0)] == [1]
 
 
 def test_nothing_wanted_is_nothing_kept() -> None:

@@ -97,7 +97,10 @@ class WorkflowExecutor:
             with self._changed:
                 self._raise_error()
                 news = self._news
-            batch = self._take(count, _left(end))
+            try:
+                batch = self._take(count, _left(end))
+            except Exception as error:
+                raise _stopped(error) from error
             self._dispatch()
             if batch:
                 return batch if key is None else [batch[place] for place in permutation(key, len(batch)).tolist()]
@@ -305,7 +308,11 @@ class WorkflowExecutor:
             raise RolloutError(message("executor", got="closed", wanted="open", remedy="make another one"))
         if self._error is not None:
             error, self._error, self._failures = self._error, None, 0
-            raise RolloutError(f"rollouts stopped: {error!r}") from error
+            raise _stopped(error) from error
+
+
+def _stopped(error: BaseException) -> RolloutError:
+    return RolloutError(f"rollouts stopped: {error!r}")
 
 
 def _left(end: float | None) -> float:

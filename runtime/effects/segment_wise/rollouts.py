@@ -8,7 +8,7 @@ from attrs import frozen
 
 from ....core.errors import PurestepError, StructureError, message
 from .interfaces import InferenceEngine, Sample, Workflow
-from .samples import is_sample
+from .samples import is_sample, unlocked
 
 Job = Callable[[], None]
 
@@ -26,7 +26,9 @@ class Task:
     should_accept: Callable[[Sample], bool] | None = None
 
     def made(self, engine: InferenceEngine) -> Sample:
-        """What the workflow gives, None if it is not wanted. Raises: StructureError for what is no sample, and as it does.
+        """What the workflow gives, `unlocked`, None if it is not wanted.
+
+        Raises: StructureError for what is no sample, and as the workflow does.
 
         >>> Task({"input_ids": [1]}, lambda engine, data: data, lambda sample: True).made(())
         {'input_ids': [1]}
@@ -37,7 +39,7 @@ class Task:
         if not is_sample(sample):
             got, remedy = type(sample).__name__, "return None for nothing"
             raise StructureError(message("workflow: result", got=got, wanted="a TensorDict or a dict", remedy=remedy))
-        return sample if self.should_accept is None or self.should_accept(sample) else None
+        return unlocked(sample) if self.should_accept is None or self.should_accept(sample) else None
 
 
 def in_thread(job: Job) -> None:

@@ -89,6 +89,19 @@ def marked(sample: Sample) -> Sample:
     return sample
 
 
+def unlocked(sample: Sample) -> Sample:
+    """The sample; in the place of a TensorDict another one of the same tensors, in which keys can be set.
+
+    One in shared memory, or mapped from a file, is locked, and so is whatever a workflow locked itself.
+
+    >>> from tensordict import TensorDict
+    >>> locked = TensorDict({"versions": torch.tensor([[0]])}, batch_size=[1]).lock_()
+    >>> marked(unlocked(locked))[MARK], MARK in locked
+    (tensor([-1]), False)
+    """
+    return sample.clone(recurse=False) if isinstance(sample, TensorDictBase) else sample
+
+
 def finite_numbers(values: Any, count: int) -> list[float]:
     """The values as numbers. Raises: StructureError unless there are that many, all finite.
 
