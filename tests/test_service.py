@@ -29,7 +29,10 @@ from purestep.runtime.effects.tools import guarded
 
 
 class Crowd:
-    """Replicas that do as they are told: `broken` ones fail, `lame` ones do not begin."""
+    """Replicas that do as they are told.
+
+    `broken` ones fail, `lame` ones do not begin, `mute` ones raise at their first call, `sticky` ones when they end.
+    """
 
     def __init__(self) -> None:
         self.calls: list[int] = []
@@ -37,6 +40,8 @@ class Crowd:
         self.ended: list[int] = []
         self.broken: set[int] = set()
         self.lame: set[int] = set()
+        self.mute: set[int] = set()
+        self.sticky: set[int] = set()
         self.kind = DIED
 
     @contextmanager
@@ -48,12 +53,16 @@ class Crowd:
         def perform(function: Any, arguments: tuple[Any, ...], seconds: float) -> Returned | Failure:
             if function is not int:  # the first call, which asks whether it lives
                 self.calls.append(number)
+            elif number in self.mute:
+                raise OSError("no process")
             if number in self.broken:
                 return Failure(self.kind)
             return in_threads()(function, arguments, seconds)
 
         yield perform
         self.ended.append(number)
+        if number in self.sticky:
+            raise OSError("no end")
 
 
 def healthy(service: Any, count: int, seconds: float = 10.0) -> None:
@@ -125,6 +134,20 @@ def test_starts_that_fail_are_tried_again_and_nobody_waits_for_ever() -> None:
         crowd.broken, crowd.lame = set(), set()
         healthy(service, 1)
         assert service.perform(abs, (-2,), 5.0) == Returned(2)
+
+
+@pytest.mark.parametrize("fault", ["mute", "sticky"])
+def test_a_replica_that_raises_at_its_first_call_or_its_end_stops_no_other_one(fault: str) -> None:
+    crowd = Crowd()
+    with serving(crowd.begin, 2, tries=1, pause=0.02, longest=0.05) as service:
+        crowd.broken = {0, 1}
+        getattr(crowd, fault).add(0)
+        assert [service.perform(abs, (1,), 5.0) for _ in range(2)] == [Failure(DIED)] * 2
+        crowd.broken = set()
+        assert service.perform(abs, (-1,), 10.0) == Returned(1)
+        crowd.mute, crowd.sticky = set(), set()
+        healthy(service, 2)
+    assert sorted(crowd.ended) == sorted(crowd.begun)  # also those that could not serve
 
 
 def test_a_replica_that_is_still_used_ends_with_its_last_call() -> None:

@@ -175,19 +175,24 @@ class _Desk:
                     return
             for action in self.tell(rules.Clock(time.monotonic())):
                 if isinstance(action, rules.Restart):
-                    self.leave(action.number)
                     self.again(action.number)
 
     def again(self, number: int) -> None:
-        """One new start, which counts when a first call has come back."""
+        """One new start in the place of the old replica. Whatever raises is a start that failed: the others are kept too."""
         try:
-            seat = _Seat(self.begin(number))
+            self.leave(number)
+            serves = self.begun(number)
         except Exception:
-            self.tell(rules.NotRestarted(number, time.monotonic()))
-            return
-        if isinstance(seat.perform(int, (), self.probe), Returned):
-            self.seats[number] = seat
-            self.tell(rules.Restarted(number))
-        else:
-            seat.stack.close()
-            self.tell(rules.NotRestarted(number, time.monotonic()))
+            serves = False
+        self.tell(rules.Restarted(number) if serves else rules.NotRestarted(number, time.monotonic()))
+
+    def begun(self, number: int) -> bool:
+        """Begins a replica and waits for its first call; one that does not answer is ended."""
+        seat = _Seat(self.begin(number))
+        with ExitStack() as undone:
+            undone.callback(seat.stack.close)
+            if not isinstance(seat.perform(int, (), self.probe), Returned):
+                return False
+            undone.pop_all()
+        self.seats[number] = seat
+        return True
