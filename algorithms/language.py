@@ -59,13 +59,16 @@ class LanguageState:
 class LanguageAlgorithm:
     """A learner as functions; see the module for how they fit together.
 
-    `read`, `gradient` and `distance` take a `Layout` as last argument, which may be ().
+    `read`, `loss`, `gradient` and `distance` take a `Layout` as last argument, which may be ().
     """
 
     init: Callable[[Any], LanguageState]  # of the policy's parameters
     read: Callable[..., Reading]  # (state, transcripts, layout=())
     prepare: Callable[[LanguageState, Transcript, Reading], tuple[TokenBatch, LanguageState, Metrics]]
     counts: Callable[[TokenBatch], Counts]
+    loss: Callable[
+        ..., tuple[Tensor, Sums]
+    ]  # (params, part, counts of the whole, layout=()): what `gradient` is that of
     gradient: Callable[..., tuple[LearnerParams, Sums]]  # (params, part, counts of the whole, layout=())
     distance: Callable[..., Tensor]  # (params, part, layout=()): the largest |log-prob - the sampler's| in its mask
     apply: Callable[[LanguageState, LearnerParams, Sums], tuple[LanguageState, Metrics]]
@@ -159,6 +162,7 @@ def learner(
         read=partial(_read, parts),
         prepare=partial(_prepare, parts),
         counts=partial(_counts, parts),
+        loss=partial(_loss, parts),
         gradient=partial(_gradient, parts),
         distance=partial(_distance, parts),
         apply=partial(_apply, parts),
@@ -227,11 +231,17 @@ def _counts(parts: _Parts, batch: TokenBatch) -> Counts:
     return counts(batch, of=parts.denominators)
 
 
+def _loss(
+    parts: _Parts, params: LearnerParams, batch: TokenBatch, whole: Counts, layout: Layout | tuple[()] = ()
+) -> tuple[Tensor, Sums]:
+    return language_loss.language_loss(parts.terms, _said(parts, params, batch, layout), batch, whole)
+
+
 def _gradient(
     parts: _Parts, params: LearnerParams, batch: TokenBatch, whole: Counts, layout: Layout | tuple[()] = ()
 ) -> tuple[LearnerParams, Sums]:
     def loss(params: LearnerParams) -> tuple[Tensor, Sums]:
-        return language_loss.language_loss(parts.terms, _said(parts, params, batch, layout), batch, whole)
+        return _loss(parts, params, batch, whole, layout)
 
     gradients, sums = torch.func.grad(loss, has_aux=True)(params)
     return gradients, sums

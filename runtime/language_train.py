@@ -199,7 +199,7 @@ def _update(plan: _Plan, state: LanguageState, batch: TokenBatch) -> tuple[Langu
         else:
             total = made
     gradients, sums = total
-    if not bool(all_finite((gradients, sums.loss))):
+    if not (bool(all_finite(gradients)) and bool(all_finite(sums.loss))):
         where, got = f"language_trainer: the loss of update {int(state.step) + 1}", float(sums.loss)
         remedy = "nothing was applied; look at the batch, or lower the learning rate"
         raise NonFiniteError(message(where, got=got, wanted="finite, with its gradient", remedy=remedy))

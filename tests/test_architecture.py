@@ -55,6 +55,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/language_commands.py": {"tyro", "pathlib"},
     "runtime/asynchronous_commands.py": {"tyro", "pathlib"},
     "runtime/reasoning_commands.py": {"tyro", "pathlib"},
+    "runtime/host_commands.py": {"tyro", "pathlib"},
     "runtime/chat_command.py": {"tyro", "sys", "pathlib"},  # and whom they ask
     "runtime/words.py": {"tyro", "sys", "pathlib"},
     # a test bed watches clocks, generators, files and logs, and its mutants misuse them
@@ -246,6 +247,7 @@ def test_comments_promise_nothing(path: Path) -> None:
 
 ASKED_FOR = {
     "runtime/effects/gymnasium_export.py": {"Env", "VectorEnv"},  # Gymnasium takes nothing else for an env
+    "runtime/effects/ranks/workspace.py": {"Module"},  # torch shards nothing else
     # the interface that is rebuilt there is one of base classes
     "runtime/effects/segment_wise/interfaces.py": {"ABC"},
     "runtime/effects/segment_wise/strategies.py": {"ABC", "StalenessControlStrategy"},

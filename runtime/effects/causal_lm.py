@@ -99,16 +99,15 @@ def causal_model(module: Any, init: Any = ()) -> CausalModel:
     check_supported(module)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    groups = config.num_attention_heads // heads if config._attn_implementation == "sdpa" else 1
     params = {name: value.detach() for name, value in module.named_parameters()}
     parts = _Parts(
         prefix=f"{module.base_model_prefix}.",
-        whole=_hollow(module.base_model),
-        cached=_hollow(module.base_model),
+        whole=hollow(module.base_model),
+        cached=hollow(module.base_model),
         head=_names(module.get_output_embeddings(), module),
         shapes={name: tuple(value.shape) for name, value in params.items()},
         window=window_of(config),
-        groups=groups,
+        groups=groups_of(config),
     )
     model = CausalModel(
         init=init or (lambda key: dict(params)),
@@ -154,9 +153,7 @@ class _Parts:
         if length > self.window:
             where, remedy = "apply: tokens", "cut them, or take a model with a longer window"
             raise ShapeError(message(where, got=length, wanted=f"at most {self.window} in a row", remedy=remedy))
-        place = torch.arange(length, device=tokens.device)
-        at = position if isinstance(position, Tensor) else place[None].expand_as(tokens)
-        seen = mask if isinstance(mask, Tensor) else (place <= place[:, None]).expand(tokens.shape[0], -1, -1)
+        at, seen = seen_by(tokens, position, mask)
         return self._hidden(self.whole, params, tokens, at, seen, None)
 
     def begin(self, params: Params, shape: tuple[int, ...], layers: int) -> Cache:
@@ -192,9 +189,7 @@ class _Parts:
         cut = len(self.prefix)
         values = {name[cut:]: value for name, value in params.items() if name.startswith(self.prefix)}
         like = next(iter(values.values()))
-        mask = (
-            torch.zeros_like(seen, dtype=like.dtype).masked_fill(~seen, -torch.inf).repeat(1, self.groups, 1)[:, None]
-        )
+        mask = added_mask(seen, like.dtype, self.groups)
         named = {"attention_mask": mask, "position_ids": at, "past_key_values": cache, "use_cache": False}
         hidden: Tensor = torch.func.functional_call(body, values, (tokens,), named, tie_weights=False).last_hidden_state
         return hidden
@@ -227,7 +222,26 @@ class _Written:
         return self.tensors[2 * layer].transpose(1, 2), self.tensors[2 * layer + 1].transpose(1, 2)
 
 
-def _hollow(module: nn.Module) -> nn.Module:
+def groups_of(config: Any) -> int:
+    """How many heads of queries `hollow` stacks on one of keys; 1 where the library's own attention is left to it."""
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    return config.num_attention_heads // heads if config._attn_implementation == "sdpa" else 1
+
+
+def seen_by(tokens: Tensor, position: Tensor | Absent, mask: Tensor | Absent) -> tuple[Tensor, Tensor]:
+    """Where each token stands [B, L] and which tokens it sees [B, L, L], as `CausalModel.apply` takes them."""
+    place = torch.arange(tokens.shape[-1], device=tokens.device)
+    at = position if isinstance(position, Tensor) else place[None].expand_as(tokens)
+    seen = mask if isinstance(mask, Tensor) else (place <= place[:, None]).expand(tokens.shape[0], -1, -1)
+    return at, seen
+
+
+def added_mask(seen: Tensor, dtype: torch.dtype, groups: int) -> Tensor:
+    """What is added to scores of stacked queries, 0 or -inf: bool [B, Q, K] -> [B, 1, groups Q, K]."""
+    return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, -torch.inf).repeat(1, groups, 1)[:, None]
+
+
+def hollow(module: nn.Module) -> nn.Module:
     """A copy of the module, in the mode of evaluation, whose parameters have shapes and no numbers."""
     empty = {id(p): nn.Parameter(p.detach().to("meta"), requires_grad=False) for p in module.parameters()}
     made: Any = copy.deepcopy(module, dict(empty)).eval()

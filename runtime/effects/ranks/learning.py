@@ -1,0 +1,185 @@
+"""A learner of transcripts on several processes: the same algorithm, whose gradients all of them compute together.
+
+    with joined() as ranks:
+        algorithm = ranked_learner(lambda model: learner(model, adamw(1e-3), grpo()), module, ranks, budget=16_384)
+        train = language_trainer(algorithm, budget=ranks.size * 16_384)
+        state = algorithm.init(params)
+        learned = train(state, shared(ranks, transcripts))
+
+Every process runs this same program on the same whole batch, which costs little beside a model: advantages, counts and
+figures are the batch's own. Only what goes through the model is dealt out, and the state is kept in shards. What comes out is
+what one process makes of the batch, up to the order of sums, however many there are and whichever sequences they get.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
+
+import torch
+from attrs import evolve, frozen
+from torch import Tensor
+
+from ....algorithms.algorithm import Metrics
+from ....algorithms.language import LanguageAlgorithm, LanguageState
+from ....algorithms.language_batch import Reading, teaches
+from ....algorithms.language_loss import Sums
+from ....algorithms.token_batch import Counts, TokenBatch
+from ....algorithms.token_policy import Layout, LearnerParams
+from ....core.causal import CausalModel
+from ....core.errors import ChoiceError, message
+from ....core.record import replace
+from ....core.transcript import Transcript
+from ....core.tree import tree_map
+from ...language_layout import Part
+from ...ranks.dealing import Deal, by_tokens, piece, unread_piece
+from ...ranks.putting import as_row, from_row, in_order, united
+from .spread import spread_state, whole
+from .workspace import Workspace, desk_model, inside, load, slopes, within, workspace
+from .world import Ranks, gathered, same_on_all, summed
+
+Absent = tuple[()]
+OTHERS = "give all ranks one batch and one state, with `shared` say"
+
+
+@frozen(kw_only=True, eq=False)
+class _Parts:
+    """What the functions of a learner on ranks share."""
+
+    algorithm: LanguageAlgorithm  # of the module's own weights
+    space: Workspace
+    deal: Deal
+
+
+def ranked_learner(
+    make: Callable[[CausalModel], LanguageAlgorithm],
+    module: Any,
+    ranks: Ranks,
+    *,
+    budget: int = 16_384,
+    packed: int | Absent = (),
+    deal: Deal | Absent = (),
+    precision: torch.dtype | Absent = (),
+) -> LanguageAlgorithm:
+    """The algorithm that `make` gives of a model, computed by all processes together on a Hugging Face `module`.
+
+    Its state is one in shards, see `spread_state`; `init` takes whole parameters, the same on all processes, or shards. The
+    module's own numbers are not looked at, and it is left as it is. `budget` is the most tokens, padding included, that go
+    through the model of one process at once, `packed` the capacity of rows that several sequences are packed into; a `deal`
+    takes the place of both. `precision` is that in which the model computes, where it is not its parameters' own.
+    All functions must be called on all processes alike. They raise RankError where one is gone, StructureError where
+    processes hold different batches; `loss` is refused, since no process has one of its own.
+    Raises: ChoiceError, StructureError.
+    """
+    policy, model = desk_model(module)
+    algorithm = make(model)
+    critic = "values" in algorithm.reads
+    space = workspace(policy, ranks, width=model.width, critic=critic, precision=precision)
+    chosen = by_tokens(budget, ranks=ranks.size, packed=packed) if isinstance(deal, tuple) else deal
+    parts = _Parts(algorithm=algorithm, space=space, deal=chosen)
+    own = evolve(
+        algorithm,
+        init=lambda params: spread_state(ranks, algorithm.init(params)),
+        read=partial(_read, parts),
+        loss=_refuse_loss,
+        gradient=partial(_gradient, parts),
+        distance=partial(_distance, parts),
+        apply=partial(_apply, parts),
+    )
+    return evolve(own, update=partial(_update, own))
+
+
+def _refuse_loss(*arguments: Any) -> NoReturn:
+    remedy = "call gradient, whose sums hold the loss of the whole"
+    raise ChoiceError(message("loss on ranks", got="called", wanted="gradient", remedy=remedy))
+
+
+def _own(parts: _Parts, lengths: Tensor) -> tuple[Part, ...]:
+    """The parts of this process."""
+    return parts.deal([int(length) for length in lengths])[parts.space.ranks.rank]
+
+
+def _gradient(
+    parts: _Parts, params: LearnerParams, batch: TokenBatch, counts: Counts, layout: Layout | Absent = ()
+) -> tuple[LearnerParams, Sums]:
+    del layout
+    space = parts.space
+    same_on_all("gradient: the batch", space.ranks, (batch, counts), OTHERS)
+    load(space, params)
+    found = []
+    for part in _own(parts, batch.length):
+        given = (*piece(batch, part), counts)
+
+        def work(given: tuple[TokenBatch, Layout, Counts] = given) -> tuple[Tensor, Sums]:
+            some, own, whole_counts = given
+            return parts.algorithm.loss(inside(space), some, whole_counts, own)
+
+        loss, sums = within(space, work)
+        loss.backward()  # type: ignore[no-untyped-call]
+        found.append(tree_map(torch.detach, sums))
+    return slopes(space, params), united([from_row(row) for row in gathered(space.ranks, as_row(united(found)))])
+
+
+def _read(parts: _Parts, state: LanguageState, transcripts: Transcript, layout: Layout | Absent = ()) -> Reading:
+    del layout
+    space = parts.space
+    same_on_all("read: the transcripts", space.ranks, transcripts, OTHERS)
+    found: dict[str, Tensor] = {}
+    own = tuple(name for name in parts.algorithm.reads if name != "reference_log_prob")
+    if own:
+        found |= _read_with(parts, state.params, state, transcripts, own)
+    if "reference_log_prob" in parts.algorithm.reads:
+        stand = replace(state.params, policy=state.reference)
+        found |= _read_with(parts, stand, state, transcripts, ("reference_log_prob",))
+    return Reading(**found)
+
+
+def _read_with(
+    parts: _Parts, params: LearnerParams, state: LanguageState, transcripts: Transcript, names: tuple[str, ...]
+) -> dict[str, Tensor]:
+    """What these parameters say of every transcript, on all processes, by field."""
+    space = parts.space
+    load(space, params)
+    mine, read = _own(parts, transcripts.length), []
+    for part in mine:
+        some, own = unread_piece(transcripts, part)
+
+        def work(some: Transcript = some, own: Layout = own) -> Reading:
+            return parts.algorithm.read(replace(state, params=inside(space)), some, own)
+
+        with torch.no_grad():
+            told = within(space, work)
+        read.append({name: getattr(told, name) for name in names})
+    number, width = transcripts.token.shape
+    columns: dict[str, Tensor] = in_order(read, mine, number, width)
+    return {name: summed(space.ranks, column) for name, column in columns.items()}
+
+
+def _distance(parts: _Parts, params: LearnerParams, batch: TokenBatch, layout: Layout | Absent = ()) -> Tensor:
+    del layout
+    space = parts.space
+    load(space, params)
+    found = []
+    for part in _own(parts, batch.length):
+        some, own = piece(batch, part)
+
+        def work(some: TokenBatch = some, own: Layout = own) -> Tensor:
+            return parts.algorithm.distance(inside(space), some, own)
+
+        with torch.no_grad():
+            found.append(within(space, work))
+    return torch.stack(gathered(space.ranks, torch.stack(found).amax())).amax()
+
+
+def _apply(parts: _Parts, state: LanguageState, gradients: LearnerParams, sums: Sums) -> tuple[LanguageState, Metrics]:
+    after, figures = parts.algorithm.apply(state, gradients, sums)
+    return after, whole(dict(figures))
+
+
+def _update(
+    algorithm: LanguageAlgorithm, state: LanguageState, transcripts: Transcript
+) -> tuple[LanguageState, Metrics]:
+    reading = algorithm.read(state, transcripts) if algorithm.reads else Reading()
+    batch, state, figures = algorithm.prepare(state, transcripts, reading)
+    gradients, sums = algorithm.gradient(state.params, batch, algorithm.counts(batch))
+    after, more = algorithm.apply(state, gradients, sums)
+    return (after if bool(teaches(batch)) else state), {**figures, **more}

@@ -1,0 +1,64 @@
+"""Trees of tensors kept in shards, one on each process, and made whole again.
+
+A tensor [N, ...] becomes a DTensor of N / ranks rows, cut as torch's `fully_shard` cuts parameters; numbers [] stay whole
+on every process. What is pure on tensors is so on these too: our optimisers, norms over all leaves included, take them as
+they are.
+"""
+
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard
+
+from ....algorithms.language import LanguageState
+from ....core.record import replace
+from ....core.tree import tree_map
+from ...ranks.putting import share_of
+from .world import Ranks
+
+T = TypeVar("T")
+
+
+def spread(ranks: Ranks, tree: T) -> T:
+    """The tree in shards, each process keeping its own; every process must pass the same whole tensors, or shards already.
+
+    Nothing is sent for whole tensors. Call it on all processes.
+    """
+    return tree_map(lambda leaf: _shard(ranks, leaf), tree)
+
+
+def whole(tree: T) -> T:
+    """The tree with every tensor whole, on every process: shards are gathered, all else stays. Call it on all processes."""
+    return tree_map(lambda leaf: leaf.full_tensor() if isinstance(leaf, DTensor) else leaf, tree)
+
+
+def spread_state(ranks: Ranks, state: LanguageState) -> LanguageState:
+    """A learner's state with its parameters, their reference and the optimiser's own trees in shards.
+
+    What `whole` made of a state, read from a checkpoint, goes on so, on however many processes.
+    """
+    return replace(
+        state,
+        params=spread(ranks, state.params),
+        optimizer=spread(ranks, state.optimizer),
+        reference=spread(ranks, state.reference),
+    )
+
+
+def _shard(ranks: Ranks, leaf: Tensor) -> Tensor:
+    if leaf.ndim == 0:
+        return leaf.full_tensor() if isinstance(leaf, DTensor) else leaf
+    if isinstance(leaf, DTensor):
+        if leaf.placements == (Shard(0),) and leaf.device_mesh == ranks.mesh:
+            return leaf
+        leaf = leaf.full_tensor()
+    first, last = share_of(leaf.shape[0], ranks=ranks.size, rank=ranks.rank)
+    own = leaf.detach()[first:last].to(ranks.device, copy=True, memory_format=torch.contiguous_format)
+    shape, stride = leaf.shape, torch.empty(leaf.shape, device="meta").stride()
+    return DTensor.from_local(own, ranks.mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
+
+
+def replicated(ranks: Ranks, value: Tensor) -> DTensor:
+    """A tensor that all processes have, as one that can stand beside shards."""
+    return DTensor.from_local(value, ranks.mesh, [Replicate()], run_check=False)

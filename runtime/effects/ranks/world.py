@@ -1,0 +1,161 @@
+"""The processes that train together: how they meet, what they tell each other, and how they end when one is gone.
+
+    with joined(timeout=60) as ranks:
+        ...
+
+Under `torchrun --nproc-per-node 8 program.py`, or any launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the
+block is entered when all are there. A program that nobody launched so is a world of its own, and alone in it.
+"""
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from attrs import frozen
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from ....core.errors import ChoiceError, PurestepError, StructureError, choose, message
+from ...ranks.putting import fingerprint
+
+SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+# What gloo, NCCL and the store in which processes meet say when somebody is gone, in errors of no class of their own.
+GONE = re.compile(r"gloo|connection|timed? ?out|peer|broken pipe|socket|nccl|clients joined", re.IGNORECASE)
+
+
+class RankError(PurestepError, RuntimeError):
+    """Another process is gone, did not answer in time, or does something else."""
+
+
+@frozen(kw_only=True, eq=False)
+class Ranks:
+    """This process among those that train together."""
+
+    rank: int  # its number, from 0 on
+    size: int  # how many there are
+    device: torch.device  # where its tensors lie
+    mesh: DeviceMesh  # all of them in a row, for tensors that are sharded
+    timeout: float  # seconds after which one that does not answer is taken for gone
+
+
+@contextlib.contextmanager
+def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[Ranks]:
+    """The processes of a launcher's world as a block, which is entered when all are there and leaves the world at its end.
+
+    `device` is "cpu" (gloo), "cuda" (NCCL; each process takes that of its LOCAL_RANK) or "auto": "cuda" where there is one.
+    Inside, whoever waits for another longer than `timeout` seconds gets an error. Raises: ChoiceError; RankError, in one
+    line, where not all come or one is gone later.
+    """
+    if not timeout > 0:
+        raise ChoiceError(message("joined: timeout", got=timeout, wanted="seconds above 0", remedy="e.g. 600"))
+    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    backend = choose("joined: device", kind, BACKENDS)
+    place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else torch.device("cpu")
+    if kind == "cuda":
+        torch.cuda.set_device(place)
+    rank, size, where = _launched()
+    with _told(rank, size, "while they met"):
+        dist.init_process_group(backend, rank=rank, world_size=size, timeout=timedelta(seconds=timeout), **where)
+    try:
+        with _told(rank, size, "in training"):
+            mesh = init_device_mesh(kind, (size,))
+            yield Ranks(rank=rank, size=size, device=place, mesh=mesh, timeout=timeout)
+    finally:
+        with contextlib.suppress(RuntimeError):  # what has come apart already
+            dist.destroy_process_group()
+
+
+def _launched() -> tuple[int, int, dict[str, Any]]:
+    """Number, size and meeting place as a launcher has set them, or those of a process alone. Raises: ChoiceError."""
+    missing = [name for name in SET if not os.environ.get(name)]
+    if len(missing) == len(SET):
+        return 0, 1, {"store": dist.HashStore()}
+    if missing:
+        remedy = "start it with torchrun, or set all of " + ", ".join(SET)
+        raise ChoiceError(message(f"joined: {missing[0]}", got="not set", wanted="set", remedy=remedy))
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), {}
+
+
+@contextlib.contextmanager
+def _told(rank: int, size: int, when: str) -> Iterator[None]:
+    """Errors of whoever has lost another as one line. Those of a program stay what they are."""
+    try:
+        yield
+    except (PurestepError, AssertionError):
+        raise
+    except RuntimeError as cause:
+        text = _first_words(cause)
+        if size == 1 or not (isinstance(cause, dist.DistError) or GONE.search(str(cause))):
+            raise
+        remedy = "start all of them again from the last checkpoint"
+        got = f"without another {when} ({text})"
+        raise RankError(message(f"ranks: rank {rank}", got=got, wanted=f"all {size} at work", remedy=remedy)) from None
+
+
+def _first_words(error: Exception) -> str:
+    """The first sentence of an error, without the place in somebody's source."""
+    line = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    return re.sub(r"^\[[^\]]*\]\s*", "", line).split(". ")[0][:160]
+
+
+def on_ranks(body: Callable[[Ranks], None], *, timeout: float = 600.0, device: str = "auto") -> int:
+    """Runs `body` in the world this process was launched into; the exit code of its program.
+
+    A process that has lost another says so in one line on its standard error and ends with 1, without waiting for the rest.
+    Whatever else goes wrong is raised, and ends the others so.
+    """
+    try:
+        with joined(timeout=timeout, device=device) as ranks:
+            body(ranks)
+    except RankError as error:
+        print(error, file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+def gathered(ranks: Ranks, value: Tensor) -> list[Tensor]:
+    """A tensor of each process, in their order; all of one shape and dtype."""
+    if ranks.size == 1:
+        return [value]
+    own = value.detach().to(ranks.device).contiguous()
+    found = [torch.empty_like(own) for _ in range(ranks.size)]
+    dist.all_gather(found, own)
+    return [each.to(value.device) for each in found]
+
+
+def summed(ranks: Ranks, value: Tensor) -> Tensor:
+    """The sum of a tensor of each process, the same bits on all of them; where all but one have 0, that one's."""
+    if ranks.size == 1:
+        return value
+    total = value.detach().to(ranks.device, copy=True)
+    dist.all_reduce(total)
+    return total.to(value.device)
+
+
+def shared(ranks: Ranks, tree: Any = ()) -> Any:
+    """What the first process passes, on all of them; what others pass is not looked at. Tensors come to their devices.
+
+    For what one process has sampled or read. It travels pickled, so that only processes of one's own may be in the world.
+    """
+    box = [tree if ranks.rank == 0 else ()]
+    if ranks.size > 1:
+        dist.broadcast_object_list(box, src=0, device=ranks.device)
+    return torch.utils._pytree.tree_map(
+        lambda leaf: leaf.to(ranks.device) if isinstance(leaf, Tensor) else leaf, box[0]
+    )
+
+
+def same_on_all(where: str, ranks: Ranks, tree: Any, remedy: str) -> None:
+    """Raises StructureError on every process unless all have the same tensors in a tree, bit by bit."""
+    numbers = torch.stack(gathered(ranks, fingerprint(tree)))
+    other = (numbers != numbers[0]).nonzero()[:, 0].tolist()
+    if other:
+        got = f"another on rank {other[0]} than on rank 0"
+        raise StructureError(message(where, got=got, wanted="the same on all ranks", remedy=remedy))

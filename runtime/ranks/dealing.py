@@ -1,0 +1,118 @@
+"""Which process computes which sequences of a batch: as many parts for each, so that none waits for one that has gone on.
+
+    deal = by_tokens(16_384, ranks=8)
+    deal([70, 900, 12])[rank]          the parts of a process, one after the other
+
+A process for which nothing is left has parts without sequences: it goes through the motions with a token that counts
+nowhere, since the others cannot gather weights or add up gradients without it. Losses and gradients of parts add up to those
+of the batch whatever the deal, because all are divided by the counts of the whole: see `aggregate`.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from ...algorithms.micro_batches import check_lengths, shards
+from ...algorithms.token_batch import TokenBatch
+from ...algorithms.token_policy import Layout
+from ...core.errors import ChoiceError, message
+from ...core.record import replace, take
+from ...core.transcript import Transcript
+from ...core.transcript_scores import loss_mask
+from ...core.tree import tree_map
+from ..language_layout import Part, packed_parts, padded_parts, trimmed, widened
+
+Deal = Callable[[Sequence[int]], tuple[tuple[Part, ...], ...]]  # lengths -> the parts of each process, as many for each
+NOBODY = Part(rows=(), width=1, cost=1)
+
+
+def by_tokens(budget: int, *, ranks: int, packed: int | tuple[()] = ()) -> Deal:
+    """Parts of at most `budget` tokens, padding included, dealt out so that the k-th of all processes cost about the same.
+
+    `packed` is the capacity of a row into which several sequences are packed. The deal raises ChoiceError for a sequence
+    longer than the budget, with its place. Raises: ChoiceError.
+
+    >>> deal = by_tokens(6, ranks=2)
+    >>> [[part.rows for part in own] for own in deal([2, 5, 3, 1, 2])]
+    [[(1,), (0,)], [(4, 3), (2,)]]
+    """
+    for name, value in (("budget", budget), ("ranks", ranks)):
+        if value < 1:
+            where, remedy = f"by_tokens: {name}", "pass a positive number"
+            raise ChoiceError(message(where, got=value, wanted="at least 1", remedy=remedy))
+    if not isinstance(packed, tuple) and not 1 <= packed <= budget:
+        remedy = "pack into rows within the budget"
+        raise ChoiceError(message("by_tokens: packed", got=packed, wanted=f"from 1 to {budget}", remedy=remedy))
+
+    def padded(lengths: Sequence[int]) -> tuple[tuple[Part, ...], ...]:
+        own = [max(1, length) for length in lengths]
+        return placed(own, shards(own, budget, ranks=ranks))
+
+    def in_rows(lengths: Sequence[int]) -> tuple[tuple[Part, ...], ...]:
+        found = packed_parts(lengths, range(len(lengths)), budget, packed) if lengths else []
+        rounds = -(-len(found) // ranks)
+        full = [*found, *[NOBODY] * (rounds * ranks - len(found))]
+        return tuple(tuple(full[rank::ranks]) for rank in range(ranks))
+
+    return padded if isinstance(packed, tuple) else in_rows
+
+
+def placed(lengths: Sequence[int], places: Sequence[Sequence[Sequence[int]]]) -> tuple[tuple[Part, ...], ...]:
+    """Parts of a deal that says which sequences stand in each micro-batch of each process; `()` is one without any.
+
+    Raises: ChoiceError unless every sequence comes exactly once and all processes have as many micro-batches.
+
+    >>> [[(part.rows, part.width) for part in own] for own in placed([3, 5], [[(1, 0)], [()]])]
+    [[((1, 0), 5)], [((), 1)]]
+    """
+    found = sorted(place for own in places for batch in own for place in batch)
+    if found != list(range(len(lengths))) or len({len(own) for own in places}) > 1:
+        got = f"{[len(own) for own in places]} micro-batches of the sequences {found[:8]}"
+        wanted = f"as many for each rank, and 0 to {len(lengths) - 1} once each"
+        remedy = "deal every sequence once, and fill up with ()"
+        raise ChoiceError(message("placed: places", got=got, wanted=wanted, remedy=remedy))
+    limit = max([1, *lengths])
+    check_lengths("placed", lengths, limit, "pass lengths, not differences")
+    return tuple(tuple(_part(lengths, batch) for batch in own) for own in places)
+
+
+def _part(lengths: Sequence[int], places: Sequence[int]) -> Part:
+    if not places:
+        return NOBODY
+    (part,) = padded_parts(lengths, list(places), max(1, *(lengths[place] for place in places)) * len(places))
+    return part
+
+
+def piece(batch: TokenBatch, part: Part) -> tuple[TokenBatch, Layout]:
+    """What of a batch a part computes, and how it goes through the model. In a part without sequences nothing counts.
+
+    >>> from ...algorithms.token_batch import token_batch
+    >>> from ...core.transcript import empty
+    >>> batch = token_batch(empty(4, 1, id=torch.arange(2)))
+    >>> some, layout = piece(replace(batch, mask=batch.mask | True), NOBODY)
+    >>> some.mask, layout.places
+    (tensor([[False]]), tensor([], dtype=torch.int64))
+    """
+    some = tree_map(lambda leaf: widened(leaf, part.width), take(batch, _rows(part)))
+    if not part.rows:
+        none = torch.zeros_like(some.mask)
+        some = replace(some, mask=none, sampled=none.clone(), length=torch.ones_like(some.length))
+    return some, part.layout(some.mask)
+
+
+def unread_piece(transcripts: Transcript, part: Part) -> tuple[Transcript, Layout]:
+    """The same of transcripts, before they were made a batch: what a model is to read of them.
+
+    >>> from ...core.transcript import empty
+    >>> some, layout = unread_piece(empty(4, 1, id=torch.arange(2)), Part(rows=(1,), width=2, cost=2))
+    >>> some.id, some.token.shape, layout.places
+    (tensor([1]), torch.Size([1, 2]), tensor([], dtype=torch.int64))
+    """
+    some = trimmed(take(transcripts, _rows(part)), part.width)
+    if not part.rows:
+        some = replace(some, is_action=torch.zeros_like(some.is_action), length=torch.ones_like(some.length))
+    return some, part.layout(loss_mask(some))
+
+
+def _rows(part: Part) -> list[int]:
+    return list(part.rows) or [0]

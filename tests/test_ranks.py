@@ -1,0 +1,218 @@
+"""Several ranks make the updates that one process makes; what they hold goes on in other worlds; a death ends all."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from attrs import frozen
+
+from purestep.core.errors import ChoiceError
+from purestep.core.optim import adamw, apply_updates
+from purestep.runtime.effects.ranks.torch_optimizer import torch_optimizer
+from purestep.runtime.effects.ranks.world import (
+    RankError,
+    Ranks,
+    gathered,
+    joined,
+    on_ranks,
+    same_on_all,
+    shared,
+    summed,
+)
+
+pytest.importorskip("transformers")
+
+PROGRAM = Path(__file__).parent / "ranks_program.py"
+CLOSE = 1e-12  # of numbers in float64, in another order of sums
+AGAIN = 1e-6  # of losses that were computed in another world
+LINE = re.compile(
+    r"ranks: rank \d is without another in training \(.*\), wanted all \d at work; start all of them again .*\n"
+)
+
+
+@frozen
+class Ended:
+    """What became of the processes of a world."""
+
+    codes: tuple[int, ...]
+    told: tuple[str, ...]  # on their standard errors
+
+
+def started(size: int, *words: object) -> Ended:
+    """The program on so many ranks, at their end."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    usual = {**os.environ, **place, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    each = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", str(PROGRAM), *map(str, words)],
+            env={**usual, "RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        told = tuple(one.communicate(timeout=600)[1] for one in each)
+    finally:
+        for one in each:
+            one.kill()
+    return Ended(tuple(one.returncode for one in each), told)
+
+
+def found(folder: Path, size: int) -> list[dict[str, Any]]:
+    return [json.loads((folder / f"found{rank}.json").read_text()) for rank in range(size)]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("two")
+    ended = started(2, "quick", folder)
+    assert (folder / "found0.json").exists(), ended.told
+    return ended, found(folder, 2)
+
+
+def equal_to_one_process(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        far = {name: value for name, value in row.items() if isinstance(value, float) and not value < CLOSE}
+        assert not far
+    assert len({json.dumps(row) for row in rows}) == 1
+
+
+# --- two ranks, started once ---
+
+
+def test_gradients_and_updates_are_those_of_one_process(two: tuple[Ended, list[dict[str, Any]]]) -> None:
+    equal_to_one_process(two[1])
+    kinds = {name.split()[0] for name in two[1][0]}
+    assert {"gradient", "updates", "restored", "shared"} <= kinds
+
+
+def test_another_batch_is_refused_on_all_ranks(two: tuple[Ended, list[dict[str, Any]]]) -> None:
+    assert {row["refused"] for row in two[1]} == {
+        "here is another on rank 1 than on rank 0, wanted the same on all ranks; pass the same"
+    }
+
+
+def test_a_rank_that_dies_ends_the_others_with_one_line(two: tuple[Ended, list[dict[str, Any]]]) -> None:
+    ended, _ = two
+    assert ended.codes == (1, -signal.SIGKILL)
+    assert LINE.fullmatch(ended.told[0]), ended.told[0]
+
+
+# --- a process alone ---
+
+
+def test_a_process_that_nobody_launched_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    seen = []
+
+    def body(ranks: Ranks) -> None:
+        value = torch.tensor([2.0])
+        same_on_all("here", ranks, value, "never")
+        seen.append((ranks.rank, ranks.size, gathered(ranks, value), summed(ranks, value), shared(ranks, value)))
+
+    assert on_ranks(body, device="cpu") == 0
+    assert seen == [(0, 1, [torch.tensor([2.0])], torch.tensor([2.0]), torch.tensor([2.0]))]
+
+
+def test_half_a_launcher_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with (
+        pytest.raises(ChoiceError, match="WORLD_SIZE is not set, wanted set; start it with torchrun"),
+        joined(device="cpu"),
+    ):
+        pass
+
+
+def test_a_rank_that_does_not_come_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(RankError, match=r"^ranks: rank 0 is without another while they met"),
+        joined(timeout=1.0, device="cpu"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan")])
+def test_a_time_out_is_positive(timeout: float) -> None:
+    with pytest.raises(ChoiceError, match="joined: timeout"), joined(timeout=timeout):
+        pass
+
+
+def test_an_error_of_the_body_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+
+    def body(ranks: Ranks) -> None:
+        raise RuntimeError("the connection of ideas")
+
+    with pytest.raises(RuntimeError, match=r"^the connection of ideas$"):
+        on_ranks(body, device="cpu")
+
+
+def test_torchs_adamw_as_a_value_is_our_own() -> None:
+    params = {
+        "a": torch.linspace(-1.0, 1.0, 6, dtype=torch.float64).reshape(2, 3),
+        "b": torch.ones(2, dtype=torch.float64),
+    }
+    start = {name: value.clone() for name, value in params.items()}
+    theirs = torch_optimizer(lambda each: torch.optim.AdamW(each, lr=0.1, weight_decay=0.2))
+    ours, one, other = adamw(0.1, weight_decay=0.2), params, params
+    state, mine = theirs.init(params), adamw(0.1, weight_decay=0.2).init(params)
+    for step in range(3):
+        gradients = {name: (value + step).cos() for name, value in start.items()}
+        updates, state = theirs.update(gradients, state, one)
+        own, mine = ours.update(gradients, mine, other)
+        one, other = apply_updates(one, updates), apply_updates(other, own)
+    for name, value in start.items():
+        torch.testing.assert_close(one[name], other[name], rtol=1e-12, atol=1e-12)
+        assert torch.equal(params[name], value)
+    assert set(state.slots[0]) == {"step", "exp_avg", "exp_avg_sq"}
+
+
+# --- more ranks ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [3, 4])
+def test_more_ranks_than_are_even_do_the_same(size: int, tmp_path: Path) -> None:
+    ended = started(size, "checks", tmp_path)
+    assert (tmp_path / "found0.json").exists(), ended.told
+    equal_to_one_process(found(tmp_path, size))
+    assert ended.codes == (*[1] * (size - 1), -signal.SIGKILL)
+    assert all(LINE.fullmatch(told) for told in ended.told[:-1])
+
+
+@pytest.mark.slow
+def test_a_run_resumed_in_other_worlds_never_stopped(tmp_path: Path) -> None:
+    """20 updates in one process, and the same on 2 ranks, then 3, then 1."""
+    losses = []
+    for name, plan in {"whole": [(1, 0, 20)], "pieces": [(2, 0, 7), (3, 7, 13), (1, 13, 20)]}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for size, first, last in plan:
+            ended = started(size, "piece", folder, first, last, "float64")
+            assert ended.codes == (0,) * size, ended.told
+        losses.append([float(line) for line in (folder / "losses").read_text().split()])
+    whole, pieces = losses
+    assert len(whole) == len(pieces) == 20
+    assert len(set(whole)) == 20
+    assert max(abs(a - b) / abs(b) for a, b in zip(pieces, whole, strict=True)) < AGAIN
