@@ -1,4 +1,4 @@
-"""The command line: `purestep train|evaluate|explain|chat|resume|plot|replay`, and the commands that other packages add.
+"""The command line: `purestep train|evaluate|explain|chat|resume|plot|host|replay`, and the commands that other packages add.
 
 Exit codes: 0; 1 for an error, told in one line on stderr; 2 for words that are no command line; 130 after Ctrl-C.
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
@@ -21,6 +21,7 @@ from .commands import (
     resume_command,
     train_command,
 )
+from .host_commands import host_command
 from .words import say
 
 GROUP = "purestep.commands"
@@ -41,6 +42,7 @@ COMMANDS: Mapping[str, Command] = {
     "chat": Command("try tasks with a trained language model and see the turns", chat_command),
     "resume": Command("go on with a run that was stopped", resume_command),
     "plot": Command("draw the learning curve of one run, or of several seeds", plot_command),
+    "host": Command("have workers of others' clusters on this machine", host_command),
     "replay": Command("go again through what generators and trainer of a run did, and check it", replay_command),
 }
 

@@ -7,7 +7,7 @@ A host that is not heard for `silence` seconds is lost with all its members, and
 code on the hosts, and a host of that key can run code here: pickles go both ways.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from .processes_cluster import GRACE as GRACE
 from .processes_cluster import State
 from .processes_here import Place, here
 from .processes_link import shared_key
-from .processes_there import SILENCE, there
+from .processes_there import SILENCE, hosting, kept, there
 
 LOCAL = "local"
 
@@ -49,6 +49,11 @@ def clustered(hosts: tuple[str, ...] = (), *, key: Path | None = None, silence: 
         )
     finally:
         state.stop(timeout=GRACE)
+
+
+def serve(address: str, *, key: Path | None = None, ready: Callable[[str], None]) -> None:
+    """A host, until Ctrl-C or SIGTERM; `ready` is told its address. Raises: EngineError, ChoiceError."""
+    kept(hosting(address, shared_key(key)), ready)
 
 
 def _added(state: State, address: str, key: bytes, timeout: float, silence: float) -> str:

@@ -3,10 +3,11 @@
 The host ends a cluster's members when that cannot be heard any more. It knows nothing of actors: it passes bytes on.
 """
 
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from ....core.errors import message
 from . import processes_link as link
@@ -63,6 +64,18 @@ def hosting(
         yield f"{shown}:{listener.getsockname()[1]}"
     finally:
         reception.close()
+
+
+def kept(host: AbstractContextManager[str], ready: Callable[[str], None]) -> None:
+    """Keeps a host until this process gets SIGTERM or Ctrl-C; `ready` is told its address. For the main thread."""
+    ended = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    try:
+        with host as address:
+            ready(address)
+            ended.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Reception:
