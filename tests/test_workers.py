@@ -292,6 +292,17 @@ def test_a_worker_that_does_not_read_blocks_nobody(bodies: Any) -> None:
         assert len(until(workers, Lost).work) == 20
 
 
+def test_what_cannot_be_sent_is_refused_and_the_worker_goes_on(bodies: Any) -> None:
+    with working(bodies.echo, size=1, patience=0.5) as workers:
+        until(workers, Joined)
+        with pytest.raises(WorkersError, match=r"workers: task 1 is not to be sent \(.*lock.*\), wanted") as error:
+            workers.send(0, 1, threading.Lock())
+        assert "\n" not in str(error.value)
+        assert workers.receive(0.8) == ()  # it has nothing to do, so that its silence is no fault
+        workers.send(0, 1, "word")
+        assert until(workers, Answer) == Answer(0, 1, "WORD")
+
+
 def test_large_answers_come_whole(bodies: Any) -> None:
     with working(bodies.echo, size=1, patience=20.0) as workers:
         until(workers, Joined)

@@ -18,7 +18,7 @@ from attrs import frozen
 from ...core.errors import message
 from . import workers_rules as rules
 from .workers_engines import UNREADABLE, Body, Engine, Hand, Inbox, WorkersError, in_process
-from .workers_process import ANSWER, NOTE, READY
+from .workers_process import ANSWER, NOTE, READY, described
 
 
 @frozen
@@ -61,7 +61,8 @@ Report = Joined | Answer | Note | Lost
 class Workers:
     """The calls, for one thread. `stop` is called at the end of the block as well."""
 
-    send: Callable[[int, int, Any], None]  # (worker, task, payload); task numbers are the caller's
+    # (worker, task, payload); task numbers are the caller's. Raises: WorkersError for what cannot be sent, and was not given.
+    send: Callable[[int, int, Any], None]
     receive: Callable[[float], Report | tuple[()]]  # (seconds)
     alive: Callable[[], tuple[int, ...]]  # those that have begun
     stop: Callable[[], tuple[int, ...]]  # gives those that could not be ended: threads that hang
@@ -139,7 +140,9 @@ class _Watch:
         return counts
 
     def send(self, worker: int, task: int, payload: Any) -> None:
-        """Gives a task; where the worker is gone it comes back as Lost."""
+        """Gives a task; where the worker is gone it comes back as Lost. What cannot be sent was never given."""
+        hand = self.hands.get(worker)
+        letter = _packed(hand, task, payload) if hand else ()
         kept = self.payloads.get(task)
         self.payloads[task] = payload
         try:
@@ -147,8 +150,8 @@ class _Watch:
         except BaseException:
             self.payloads[task] = kept
             raise
-        if worker in self.hands:
-            self.hands[worker].send(task, payload)
+        if hand:
+            hand.send(letter)
 
     def receive(self, seconds: float) -> Report | tuple[()]:
         """The next report; what a lost worker had said before counts, what it says later does not."""
@@ -212,3 +215,12 @@ class _Watch:
             self.ended.append((number, hand))
             del self.hands[number]
         return tuple(number for number, hand in self.ended if not hand.joined(0.0))
+
+
+def _packed(hand: Hand, task: int, payload: Any) -> Any:
+    try:
+        return hand.packed(task, payload)
+    except Exception as error:
+        got, remedy = f"not to be sent ({described(error)})", "send what it is made from"
+        wanted = "values that pickle knows"
+        raise WorkersError(message(f"workers: task {task}", got=got, wanted=wanted, remedy=remedy)) from error

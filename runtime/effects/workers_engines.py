@@ -31,7 +31,7 @@ LOOK = 0.2  # seconds between two looks at a process whose pipe stays open
 
 
 class WorkersError(PurestepError, RuntimeError):
-    """Workers cannot be had: their body cannot be sent, or they do not stay alive."""
+    """Workers cannot be had or given a task: a body or payload cannot be sent, or they do not stay alive."""
 
 
 class Mailbox(Protocol):
@@ -58,7 +58,8 @@ Inbox = SimpleQueue[tuple[Any, ...]]  # (number, word, ...)
 class Hand:
     """One worker that was started. None of these waits but `joined`."""
 
-    send: Callable[[int, Any], None]  # (task, payload)
+    packed: Callable[[int, Any], Any]  # (task, payload): as it is sent; raises where it cannot be
+    send: Callable[[Any], None]  # what `packed` gave
     stop: Callable[[], None]  # asks it to end
     end: Callable[[], None]  # ends it, as far as that can be done
     joined: Callable[[float], bool]  # (seconds): whether it has ended
@@ -101,7 +102,8 @@ def in_process(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox
     for task in (speak, listen):
         threading.Thread(target=task, name=f"purestep-worker-{number}", daemon=True).start()
     return Hand(
-        send=lambda task, payload: outbox.put(pickle.dumps((WORK, task, payload))),
+        packed=lambda task, payload: pickle.dumps((WORK, task, payload)),
+        send=outbox.put,
         stop=lambda: outbox.put(pickle.dumps((STOP,))),
         end=lambda: _killed(process),
         joined=lambda seconds: bool(_left(process, seconds)),
@@ -215,4 +217,4 @@ def in_thread(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox)
     def stop() -> None:
         mailbox.outbox.put((STOP,))
 
-    return Hand(lambda task, payload: mailbox.outbox.put((WORK, task, payload)), stop, stop, joined)
+    return Hand(lambda task, payload: (WORK, task, payload), mailbox.outbox.put, stop, stop, joined)
