@@ -1,0 +1,89 @@
+"""Members on one node of Ray, each an actor of its own: started, called, heard and ended.
+
+Ray is never asked to start one again: who is told of a death decides. A death is seen by a call that never comes back, which
+Ray ends a few hundredths of a second after the process.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import processes_member, ray_member
+from .processes_here import ENDED, SAID, Place, Tell
+from .processes_rules import Seat
+
+PROGRAM = Path(processes_member.__file__).read_text()
+OPTIONS: dict[str, Any] = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "concurrency_groups": {"watch": 1}}
+LONGEST = 200  # letters of why a member has ended
+Bury = Callable[[int, Callable[[], None]], None]  # (process, what to do once it is gone); does not wait
+
+
+def on_node(ray: Any, node: str, tell: Tell, *, path: tuple[str, ...], bury: Bury) -> Place:
+    """Actors on the node of that number, which look for modules in `path` first."""
+    crew = _Crew(ray, node, tell, [*path], bury)
+    return Place(crew.start, crew.send, crew.end, crew.close)
+
+
+class _Crew:
+    """The actors that are there."""
+
+    def __init__(self, ray: Any, node: str, tell: Tell, path: list[str], bury: Bury) -> None:
+        self.ray, self.tell, self.path, self.bury = ray, tell, path, bury
+        ray.cloudpickle.register_pickle_by_value(ray_member)
+        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        self.actor = ray.remote(**OPTIONS)(ray_member.Member).options(scheduling_strategy=strategy)
+        self.actors: dict[Seat, Any] = {}
+        self.pids: dict[Seat, int] = {}
+
+    def start(self, seat: Seat) -> None:
+        actor = self.actors[seat] = self.actor.remote(self.path, PROGRAM)
+        actor.pid.remote().future().add_done_callback(lambda future: self._began(seat, future))
+        watch = actor.watch.options(concurrency_group="watch").remote()
+        watch.future().add_done_callback(lambda future: self._ended(seat, future))
+
+    def _began(self, seat: Seat, future: Any) -> None:
+        if not future.exception():
+            self.pids[seat] = future.result()
+
+    def send(self, seat: Seat, letter: bytes) -> None:
+        actor = self.actors.get(seat)
+        if actor is not None:
+            actor.perform.remote(letter).future().add_done_callback(lambda future: self._said(seat, letter, future))
+
+    def _said(self, seat: Seat, letter: bytes, future: Any) -> None:
+        error = future.exception()
+        if error is None:
+            self.tell(SAID, seat, future.result())
+        elif not isinstance(error, self.ray.exceptions.RayActorError):  # one who has died is told of by `watch`
+            call, _ = processes_member.HEAD.unpack_from(letter)
+            self.tell(SAID, seat, processes_member.answered(call, False, processes_member.described(error)))
+
+    def _ended(self, seat: Seat, future: Any) -> None:
+        self.actors.pop(seat, None)
+        pid = self.pids.pop(seat, 0)
+        why = _why(future.exception()).encode()
+        if pid:
+            self.bury(pid, lambda: self.tell(ENDED, seat, why))
+        else:
+            self.tell(ENDED, seat, why)
+
+    def end(self, seat: Seat) -> None:
+        actor = self.actors.get(seat)
+        if actor is not None:
+            self.ray.kill(actor)
+
+    def close(self) -> None:
+        for seat in [*self.actors]:
+            self.end(seat)
+
+
+def _why(error: BaseException | None) -> str:
+    """What Ray says of a death, in one line.
+
+    >>> _why(RuntimeError("It died.\\n\\tpid: 3\\nThe actor is dead because its worker process has died. Exit code 1"))
+    'its process ended (its worker process has died. Exit code 1)'
+    """
+    lines = str(error).splitlines() if error else []
+    told = [line.partition(" because ")[2] for line in lines if line.startswith("The actor is dead because ")]
+    first = (told or lines or ["no reason is known"])[0].partition(" Some common causes")[0]
+    return f"its process ended ({first[:LONGEST]})"
