@@ -1,4 +1,4 @@
-"""Laws of a bounded queue (Q1 to Q4): order, room, age, and that nobody waits who could be served.
+"""Laws of a bounded queue (Q1 to Q4): order, room, age, that nobody waits who could be served, and what comes back.
 
 The subject is a `step(line, event) -> (line, answers)` as in `runtime.effects.queue_rules`.
 """
@@ -27,6 +27,7 @@ from ..runtime.effects.queue_rules import (
     Put,
     Take,
     line,
+    too_old,
 )
 from . import queue_mutants as mutants
 from .compare import require
@@ -110,7 +111,9 @@ def played(step: Step, scene: Scene) -> Course:
 
 def queue_laws() -> Suite:
     """The laws of a queue's rules."""
-    return Suite("queue_laws", (_order(), _room(), _age(), _progress(), _accounts(), _turns(), _closing()))
+    return Suite(
+        "queue_laws", (_order(), _room(), _age(), _progress(), _accounts(), _turns(), _closing(), _coming_back())
+    )
 
 
 def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Scene, Course, Seen], None], *needs: str) -> Law:
@@ -251,3 +254,42 @@ def _closing() -> Law:
     claim = "Closing answers everybody who waits; nothing more comes in, and what is there can be taken."
     mutant = Mutant("throws away what is there when it closes", mutants.throws_away)
     return _law("closing_loses_nothing", claim, mutant, check, "a close with somebody waiting")
+
+
+def _coming_back() -> Law:
+    def check(step: Step, scene: Scene, seen: Seen) -> None:
+        course = played(step, scene)
+        before = course.states[-1]
+        entries = {event.entry.ticket: event.entry for event in course.events if isinstance(event, Put)}
+        given = next((answer for _, answer in course.answers if isinstance(answer, Given) and answer.tickets), None)
+        if given is None:
+            return
+        back = tuple(entries[ticket] for ticket in given.tickets)
+        after, answers = step(before, Leave(given.caller, back))
+        fresh = {entry.ticket for entry in (*before.entries, *back) if not too_old(before, entry)}
+        seen("something came back before what is there", fresh & {*given.tickets} and before.entries)
+        seen("something too old came back", len(fresh) < len(before.entries) + len(back))
+        told = Course(answers=[(before, answer) for answer in answers])
+        there = [*told.given(), *(entry.ticket for entry in after.entries)]
+        wanted = [*sorted(fresh), *told.accepted()]
+        require(there == wanted, f"given or there are {there}, wanted {wanted}")
+        old = sorted(entry.ticket for entry in back if entry.ticket not in fresh)
+        require(told.expired() == old, f"expired {told.expired()}, too old {old}")
+        numbers = (after.taken, after.expired, after.accepted)
+        counted = (
+            before.taken - len(back) + len(told.given()),
+            before.expired + len(old),
+            before.accepted + len(told.accepted()),
+        )
+        require(numbers == counted, f"(taken, expired, accepted) are {numbers}, wanted {counted}")
+
+    return Law(
+        name="what_comes_back_has_its_place",
+        claim="What a caller was given and never had is in its old place again, and counts as not taken.",
+        source=SOURCE,
+        inputs=always(scenes()),
+        check=check,
+        mutant=Mutant("puts what comes back at the end", mutants.back_at_the_end),
+        needs=("something came back before what is there", "something too old came back"),
+        most=500,
+    )

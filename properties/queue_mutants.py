@@ -5,7 +5,19 @@ from typing import Any
 
 from attrs import evolve
 
-from ..runtime.effects.queue_rules import ACCEPTED, Advance, Answered, Close, Event, Expired, Given, Line, Put, Take
+from ..runtime.effects.queue_rules import (
+    ACCEPTED,
+    Advance,
+    Answered,
+    Close,
+    Event,
+    Expired,
+    Given,
+    Leave,
+    Line,
+    Put,
+    Take,
+)
 
 Step = Callable[[Line, Event], Any]
 
@@ -123,8 +135,32 @@ def reports_again(step: Step) -> Step:
     return double
 
 
+def back_at_the_end(step: Step) -> Step:
+    """Puts in again what comes back."""
+
+    def behind(state: Line, event: Event) -> Any:
+        after, answers = step(state, event)
+        if not isinstance(event, Leave):
+            return after, answers
+        back = tuple(entry for entry in after.entries if entry in event.back)
+        others = tuple(entry for entry in after.entries if entry not in event.back)
+        return evolve(after, entries=(*others, *back)), answers
+
+    return behind
+
+
+def loses_back(step: Step) -> Step:
+    """Lets callers go with what they were given."""
+
+    def losing(state: Line, event: Event) -> Any:
+        return step(state, Leave(event.caller) if isinstance(event, Leave) else event)
+
+    return losing
+
+
 MUTANTS: dict[str, Callable[[Any], Any]] = {
     "hands a sample out twice": hands_out_twice,
     "answers a caller twice": answers_twice,
     "counts what expired as refused as well": reports_again,
+    "loses what comes back": loses_back,
 }

@@ -1,5 +1,6 @@
 """Queues and replays in use: threads that wait, time that runs out, files, and what a checkpoint takes along."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -140,6 +141,69 @@ def test_a_thread_that_gave_up_waiting_is_not_served_later() -> None:
     assert given == [()]
     samples.put("b", 0, 0.0)
     assert samples.take(2, 0.0) == ("a", "b")
+
+
+class Interrupted(float):
+    """Seconds; when they begin to be waited for, something happens and Ctrl-C is pressed."""
+
+    def __new__(cls, happens: Callable[[], Any] = tuple) -> "Interrupted":
+        made = super().__new__(cls, 5.0)
+        made.happens = happens
+        return made
+
+    happens: Callable[[], Any]
+
+    def __radd__(self, other: float) -> float:
+        self.happens()
+        raise KeyboardInterrupt
+
+
+def test_a_wait_without_end_is_no_error() -> None:
+    samples = queue(1)
+    waiting, given = started(lambda: samples.take(1, float("inf")))
+    assert samples.put("a", 0, float("inf")) == "accepted"
+    waiting.join(10.0)
+    assert samples.put("b", 0, 1e300) == "accepted"
+    assert (given, samples.take(1, float("inf"))) == ([("a",)], ("b",))
+
+
+def test_ctrl_c_leaves_nobody_waiting() -> None:
+    samples, main = queue(1), threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        samples.take(1, 60.0)
+    assert samples.put("a", 0, 0.0) == "accepted"
+    with pytest.raises(KeyboardInterrupt):
+        samples.put("b", 0, Interrupted())
+    assert samples.take(1, 0.0) == ("a",)
+    assert samples.take(1, 0.0) == ()  # "b" is not in the queue
+    state = samples.state()
+    assert (state.accepted, state.taken, state.refused) == (1, 1, 1)
+
+
+def test_what_an_interrupted_take_was_given_is_in_its_place() -> None:
+    samples, taken = queue(3), list[Any]()
+    for name in "abc":
+        samples.put(name, 0, 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        samples.take(2, Interrupted(lambda: taken.extend([samples.put("d", 0, 0.0), *samples.take(1, 0.0)])))
+    assert taken == ["accepted", "c"]
+    assert (samples.state().taken, samples.state().accepted) == (1, 4)
+    waiting = samples.snapshot()
+    assert samples.take(3, 0.0) == restored(waiting).take(3, 0.0) == ("a", "b", "d")
+    assert samples.take(1, 0.0) == ()
+
+
+def test_what_comes_back_too_old_is_told_by_the_next_advance() -> None:
+    samples = queue(2, max_lag=0)
+    samples.put("a", 0, 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        samples.take(1, Interrupted(lambda: samples.advance(1)))
+    assert samples.take(1, 0.0) == ()
+    assert (samples.advance(1), samples.advance(1)) == (("a",), ())
+    assert (samples.state().accepted, samples.state().taken, samples.state().expired) == (1, 0, 1)
 
 
 def test_the_rules_are_values() -> None:

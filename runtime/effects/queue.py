@@ -6,14 +6,18 @@ them puts them in here.
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from attrs import evolve, frozen
 
 from ...core.errors import StructureError, message
-from .queue_rules import Advance, Answered, Close, Entry, Event, Expired, Given, Leave, Line, Put, Take, line, step
+from .queue_rules import ACCEPTED, Advance, Answered, Close, Entry, Event, Given, Leave, Line, Put, Take, line, step
+
+LONGEST = 3600.0  # seconds of one look; how long a lock can be waited for has a bound that is the platform's
 
 
 @frozen
@@ -26,7 +30,11 @@ class Snapshot:
 
 @frozen
 class Queue:
-    """The calls. Any thread may make them; none waits longer than its seconds."""
+    """The calls. Any thread may make them; none waits longer than its seconds, which may be infinite.
+
+    A call that is interrupted waits for nothing any more: what a `take` was given is in its place again, a sample whose
+    `put` had waited is not in the queue.
+    """
 
     put: Callable[
         [Any, int, float], str
@@ -74,17 +82,17 @@ def restored(snapshot: Snapshot) -> Queue:
     keeper = _Keeper(snapshot)
 
     def put(sample: Any, version: int, seconds: float) -> str:
-        outcome: str = keeper.ask(lambda caller, ticket: Put(caller, Entry(ticket, version)), seconds, (sample,))
+        outcome: str = keeper.ask(lambda ticket: Put(ticket, Entry(ticket, version)), seconds, (sample,))
         return outcome
 
     def take(count: int, seconds: float) -> tuple[Any, ...]:
-        given: tuple[Any, ...] = keeper.ask(lambda caller, _: Take(caller, count), seconds)
-        return given
+        given: tuple[tuple[Entry, Any], ...] = keeper.ask(lambda caller: Take(caller, count), seconds)
+        return tuple(sample for _, sample in given)
 
     return Queue(
         put,
         take,
-        lambda version: keeper.tell(Advance(version)),
+        keeper.advance,
         lambda: _ignore(keeper.tell(Close())),
         keeper.state,
         keeper.snapshot,
@@ -96,13 +104,15 @@ def _ignore(value: object) -> None:
 
 
 class _Keeper:
-    """The state, the samples, and a box for the answer to each caller who waits."""
+    """The state, the samples with their entries, and a box for the answer to each caller who waits."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.lock = threading.Lock()
         self.line = snapshot.line
-        self.samples = dict(snapshot.samples)
+        self.samples = {entry.ticket: (entry, snapshot.samples[entry.ticket]) for entry in self.line.entries}
         self.boxes: dict[int, SimpleQueue[Any]] = {}
+        self.answers: dict[int, Any] = {}  # what is in a box, and stays here until its caller has it
+        self.late: tuple[Any, ...] = ()  # samples that came back too old, for the next who asks what expired
         self.tickets = itertools.count(1 + max(self.samples, default=-1))
 
     def tell(self, event: Event) -> tuple[Any, ...]:
@@ -115,35 +125,65 @@ class _Keeper:
         gone: tuple[Any, ...] = ()
         for answer in answers:
             if isinstance(answer, Answered):
-                self.boxes[answer.caller].put(answer.outcome)
+                self._answer(answer.caller, answer.outcome)
             elif isinstance(answer, Given):
-                self.boxes[answer.caller].put(tuple(self.samples.pop(ticket) for ticket in answer.tickets))
-            elif isinstance(answer, Expired):
-                gone = tuple(self.samples.pop(ticket) for ticket in answer.tickets)
+                self._answer(answer.caller, tuple(self.samples.pop(ticket) for ticket in answer.tickets))
+            else:
+                gone = tuple(self.samples.pop(ticket)[1] for ticket in answer.tickets)
         return gone
 
-    def ask(self, event: Callable[[int, int], Event], seconds: float, sample: tuple[Any, ...] = ()) -> Any:
+    def _answer(self, caller: int, answer: Any) -> None:
+        self.answers[caller] = answer
+        self.boxes[caller].put(answer)
+
+    def advance(self, version: int) -> tuple[Any, ...]:
+        """Feeds the version; gives all that expired."""
+        with self.lock:
+            gone, self.late = (*self.late, *self._tell(Advance(version))), ()
+            return gone
+
+    def ask(self, event: Callable[[int], Event], seconds: float, sample: tuple[Any, ...] = ()) -> Any:
         """Feeds an event in the name of a new caller and waits for the answer."""
-        box: SimpleQueue[Any] = SimpleQueue()
-        with self.lock:
-            ticket = next(self.tickets)  # of the sample, if there is one, and of the caller
-            self.boxes[ticket] = box
-            self.samples.update(dict.fromkeys([ticket] if sample else [], *sample))
-            try:
-                self._tell(event(ticket, ticket))
-            except BaseException:
-                del self.boxes[ticket]
-                raise
+        ticket, answer = -1, None
         try:
-            answer = box.get(timeout=seconds) if seconds > 0 else box.get_nowait()
-        except Empty:
-            self.tell(Leave(ticket))
-            answer = box.get_nowait()
+            with self.lock:  # tickets rise in the order of the events
+                ticket = next(self.tickets)  # of the sample, if there is one, and of the caller
+                asked = event(ticket)
+                self.boxes[ticket] = SimpleQueue()
+                if isinstance(asked, Put):
+                    self.samples[ticket] = (asked.entry, *sample)
+                self._tell(asked)
+            answer = self._heard(ticket, seconds)
+            with self.lock:
+                self._forget(ticket)
+            return answer
+        except BaseException:  # Ctrl-C too: nobody would hear the answer
+            self._withdraw(ticket, answer)
+            raise
+
+    def _heard(self, ticket: int, seconds: float) -> Any:
+        """The answer to a caller, who leaves when the seconds are over."""
+        box, until = self.boxes[ticket], time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            with suppress(Empty):
+                return box.get(timeout=min(left, LONGEST))
+        self.tell(Leave(ticket))
+        return box.get_nowait()
+
+    def _withdraw(self, ticket: int, answer: Any) -> None:
+        """Lets a caller go: nobody waits in its name, and what it was given has its old place."""
         with self.lock:
-            del self.boxes[ticket]
-            if sample and answer != "accepted":
-                del self.samples[ticket]
-        return answer
+            found = self.answers.setdefault(ticket, answer)
+            back = {entry.ticket: (entry, sample) for entry, sample in (found if isinstance(found, tuple) else ())}
+            self.samples.update(back)
+            gone = self._tell(Leave(ticket, tuple(entry for entry, _ in back.values())))
+            self.late = (*self.late, *gone)
+            self._forget(ticket)
+
+    def _forget(self, ticket: int) -> None:
+        self.boxes.pop(ticket, None)
+        if self.answers.pop(ticket, None) != ACCEPTED:
+            self.samples.pop(ticket, None)
 
     def state(self) -> Line:
         """The line without those who wait."""
@@ -154,4 +194,4 @@ class _Keeper:
         """The line without those who wait, and its samples."""
         with self.lock:
             kept = evolve(self.line, putting=(), taking=())
-            return Snapshot(kept, {entry.ticket: self.samples[entry.ticket] for entry in kept.entries})
+            return Snapshot(kept, {entry.ticket: self.samples[entry.ticket][1] for entry in kept.entries})

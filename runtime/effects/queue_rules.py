@@ -13,7 +13,10 @@ ACCEPTED, FULL, OLD, CLOSED = "accepted", "full", "old", "closed"  # what came o
 
 @frozen
 class Entry:
-    """A sample: the ticket it is kept under and the version that made it, the oldest one where there are several."""
+    """A sample: the ticket it is kept under, and the version that made it, the oldest one where there are several.
+
+    Tickets rise in the order in which samples are put in.
+    """
 
     ticket: int
     version: int
@@ -54,9 +57,10 @@ class Take:
 
 @frozen
 class Leave:
-    """A caller's time is out."""
+    """A caller's time is out, or it is no more; `back` is what it was given and never had."""
 
     caller: int
+    back: tuple[Entry, ...] = ()
 
 
 @frozen
@@ -116,7 +120,8 @@ def step(state: Line, event: Event) -> tuple[Line, tuple[Answer, ...]]:
     """The next state and the answers, in the order in which they are due.
 
     A full queue lets a Put wait; a sample that is too old when its turn comes is refused. Takes are served in order, each
-    whole. Raises: ChoiceError for a Take of less than one, or of more than the capacity: it could never be served.
+    whole. What comes back has its old place, also where its room is taken; what is too old by now expires.
+    Raises: ChoiceError for a Take of less than one, or of more than the capacity: it could never be served.
 
     >>> state, _ = step(line(2), Take(1, 2))
     >>> state, answers = step(state, Put(2, Entry(7, 0)))
@@ -133,6 +138,8 @@ def step(state: Line, event: Event) -> tuple[Line, tuple[Answer, ...]]:
         state = evolve(state, taking=(*state.taking, (event.caller, event.count)))
     elif isinstance(event, Leave):
         state, answers = _left(state, event.caller)
+        state, gone = _back(state, event.back)
+        answers = (*answers, *gone)
     elif isinstance(event, Advance):
         state, answers = _expired(evolve(state, version=max(state.version, event.version)))
     else:
@@ -157,6 +164,11 @@ def _left(state: Line, caller: int) -> tuple[Line, tuple[Answer, ...]]:
         answers = (*answers, Given(caller, ()))
         state = evolve(state, taking=tuple(one for one in state.taking if one[0] != caller))
     return state, answers
+
+
+def _back(state: Line, back: tuple[Entry, ...]) -> tuple[Line, tuple[Answer, ...]]:
+    entries = tuple(sorted((*state.entries, *back), key=lambda entry: entry.ticket))
+    return _expired(evolve(state, entries=entries, taken=state.taken - len(back))) if back else (state, ())
 
 
 def too_old(state: Line, entry: Entry) -> bool:
