@@ -10,6 +10,7 @@ from . import (
     queue_mutants,
     ring_mutants,
     service_mutants,
+    transfer_mutants,
     weights_mutants,
     workers_mutants,
 )
@@ -18,6 +19,7 @@ from .law import Subject, Suite
 from .queue_laws import queue_laws
 from .ring_laws import ring_laws
 from .service_laws import own_serving, service_laws
+from .transfer_laws import own_pulling, transfer_laws
 from .weights_laws import own_transfer, weights_laws
 from .workers_laws import workers_laws
 
@@ -25,10 +27,11 @@ Edits = Mapping[str, Callable[[Any], Any]]
 
 
 def moving_families() -> list[tuple[Suite, Subject, Edits]]:
-    """Weights, queues, replays, workers and services."""
+    """Weights, in shared memory and over links, queues, replays, workers and services."""
     return [
         (ring_laws(), RING, ring_mutants.MUTANTS),
         (weights_laws(), own_transfer(), weights_mutants.MUTANTS),
+        (transfer_laws(), own_pulling(), transfer_mutants.MUTANTS),
         (queue_laws(), queue_rules.step, queue_mutants.MUTANTS),
         (experience_laws(), own_replaying(), experience_mutants.MUTANTS),
         (workers_laws(), workers_rules.step, workers_mutants.MUTANTS),

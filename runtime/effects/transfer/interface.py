@@ -1,0 +1,81 @@
+"""One interface for every way by which weights go from who learns to who plays: an outlet publishes, inlets fetch.
+
+    with outlet("tcp", params, key=key, host="10.0.0.7") as weights:     # where params are learned
+        weights.publish(0, params)
+        ...                                                              # weights.address goes to the others, in whatever way
+    with inlet(address, params, key=key) as reader:                      # where they are used
+        found = reader.fetch(version)                                    # () or (version, params), all of one publication
+
+An address is short and goes through a call, a file or a command line; weights never do.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any
+
+from attrs import frozen
+
+from ....core.errors import choose
+
+
+@frozen
+class Outlet:
+    """Where weights are published."""
+
+    way: str  # "shared", "tcp", "broadcast" or "monarch"
+    address: Any  # what an inlet is opened by: text, but for "monarch", where it is an actor's handle
+    publish: Callable[[int, Any], None]  # (version, params); versions go up, from 0 or more
+
+
+@frozen
+class Inlet:
+    """Where they are fetched.
+
+    `fetch(newer_than=-1, into=(), seconds=60.0)` gives (version, params), all of one publication, or () where none is newer.
+    Params are new tensors unless `into` is a tree to write them to, which nobody else uses; where an error is raised that
+    tree holds no weights. Raises: WeightsError where the weights cannot be had within `seconds`, or never.
+    """
+
+    way: str
+    fetch: Callable[..., tuple[Any, ...]]
+    closed: Callable[[], bool]  # nothing more will be published
+
+
+WAYS: Mapping[str, tuple[str, str]] = {  # the outlet and the inlet, each behind its module
+    "shared": ("shared:shared_outlet", "shared:shared_inlet"),
+    "tcp": ("tcp_outlet:tcp_outlet", "tcp_inlet:tcp_inlet"),
+    "broadcast": ("broadcast:broadcast_outlet", "broadcast:broadcast_inlet"),
+    "monarch": ("monarch:monarch_outlet", "monarch:monarch_inlet"),
+}
+
+
+def outlet(way: str, params: Any, **options: Any) -> AbstractContextManager[Outlet]:
+    """The outlet of a way, for weights like `params`; the options are those of the way. Raises: ChoiceError, WeightsError.
+
+    >>> import torch
+    >>> with outlet("shared", {"w": torch.zeros(1)}) as weights, inlet(weights.address, {"w": torch.zeros(1)}) as reader:
+    ...     weights.publish(0, {"w": torch.ones(1)})
+    ...     reader.fetch(), reader.fetch(0)
+    ((0, {'w': tensor([1.])}), ())
+    """
+    made: AbstractContextManager[Outlet] = _named(choose("outlet: way", way, WAYS)[0])(params, **options)
+    return made
+
+
+def inlet(address: Any, like: Any, **options: Any) -> AbstractContextManager[Inlet]:
+    """The inlet for an address; `like` is a tree of the architecture, on the devices to fetch to.
+
+    Raises: ChoiceError for an address of no way, WeightsError for another architecture or where nobody publishes.
+    """
+    way = address.partition("://")[0] if isinstance(address, str) else "monarch"
+    made: AbstractContextManager[Inlet] = _named(choose("inlet: way of the address", way, WAYS)[1])(
+        address, like, **options
+    )
+    return made
+
+
+def _named(place: str) -> Any:
+    """What is called so; its module is imported now, since some ways need libraries that not everybody has."""
+    module, name = place.split(":")
+    return getattr(import_module(f".{module}", __package__), name)
