@@ -1,0 +1,20 @@
+"""The suites about engines, each beside a subject that obeys it and edits beyond those of its laws."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import engine_mutants, wire_mutants
+from .engine_laws import engine_laws
+from .engine_world import own_clustering
+from .law import Subject, Suite
+from .wire_laws import own_wire, wire_laws
+
+Edits = Mapping[str, Callable[[Any], Any]]
+
+
+def engine_families() -> list[tuple[Suite, Subject, Edits]]:
+    """Clusters, and what they say to their hosts."""
+    return [
+        (engine_laws(), own_clustering(), engine_mutants.MUTANTS),
+        (wire_laws(), own_wire(), wire_mutants.MUTANTS),
+    ]

@@ -1,0 +1,16 @@
+"""Engines obey their laws: the ledger of a cluster, and what it says to its hosts."""
+
+import pytest
+
+from purestep.properties import check, engine_laws, own_clustering, own_wire, verify, wire_laws
+from purestep.properties.profiles import named_profile
+
+test_engine = check(engine_laws(), own_clustering())
+test_wire = check(wire_laws(), own_wire())
+
+
+@pytest.mark.slow
+def test_many_stories() -> None:
+    """More of them than any other test can afford: most of these mistakes need a rare order of events."""
+    report = verify(engine_laws(), own_clustering(), profile=named_profile("ci"))
+    assert report, str(report)
