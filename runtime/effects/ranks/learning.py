@@ -34,7 +34,7 @@ from ...language_layout import Part
 from ...ranks.dealing import Deal, by_tokens, piece, unread_piece
 from ...ranks.putting import as_row, from_row, in_order, united
 from .spread import spread_state, whole
-from .workspace import Workspace, desk_model, inside, load, slopes, within, workspace
+from .workspace import Workspace, descend, desk_model, inside, load, slopes, within, workspace
 from .world import Ranks, gathered, same_on_all, summed
 
 Absent = tuple[()]
@@ -59,13 +59,16 @@ def ranked_learner(
     packed: int | Absent = (),
     deal: Deal | Absent = (),
     precision: torch.dtype | Absent = (),
+    reduction: torch.dtype | Absent = (),
 ) -> LanguageAlgorithm:
     """The algorithm that `make` gives of a model, computed by all processes together on a Hugging Face `module`.
 
     Its state is one in shards, see `spread_state`; `init` takes whole parameters, the same on all processes, or shards. The
     module's own numbers are not looked at, and it is left as it is. `budget` is the most tokens, padding included, that go
     through the model of one process at once, `packed` the capacity of rows that several sequences are packed into; a `deal`
-    takes the place of both. `precision` is that in which the model computes, where it is not its parameters' own.
+    takes the place of both. `precision` is that in which the model computes, where it is not its parameters' own. `reduction`
+    is the dtype in which gradients of parts are added up, see `workspace`: with float64, and `by_parts` as the deal, what comes
+    out does not depend on the number of processes beyond the rounding of norms. Figures are added in float64 always.
     All functions must be called on all processes alike. They raise RankError where one is gone, StructureError where
     processes hold different batches; `loss` is refused, since no process has one of its own.
     Raises: ChoiceError, StructureError.
@@ -73,7 +76,7 @@ def ranked_learner(
     policy, model = desk_model(module)
     algorithm = make(model)
     critic = "values" in algorithm.reads
-    space = workspace(policy, ranks, width=model.width, critic=critic, precision=precision)
+    space = workspace(policy, ranks, width=model.width, critic=critic, precision=precision, reduction=reduction)
     chosen = by_tokens(budget, ranks=ranks.size, packed=packed) if isinstance(deal, tuple) else deal
     parts = _Parts(algorithm=algorithm, space=space, deal=chosen)
     own = evolve(
@@ -105,18 +108,19 @@ def _gradient(
     space = parts.space
     same_on_all("gradient: the batch", space.ranks, (batch, counts), OTHERS)
     load(space, params)
-    found = []
-    for part in _own(parts, batch.length):
+    own, found = _own(parts, batch.length), []
+    for number, part in enumerate(own, 1):
         given = (*piece(batch, part), counts)
 
         def work(given: tuple[TokenBatch, Layout, Counts] = given) -> tuple[Tensor, Sums]:
-            some, own, whole_counts = given
-            return parts.algorithm.loss(inside(space), some, whole_counts, own)
+            some, layout, whole_counts = given
+            return parts.algorithm.loss(inside(space), some, whole_counts, layout)
 
         loss, sums = within(space, work)
-        loss.backward()  # type: ignore[no-untyped-call]
-        found.append(tree_map(torch.detach, sums))
-    return slopes(space, params), united([from_row(row) for row in gathered(space.ranks, as_row(united(found)))])
+        descend(space, loss, last=number == len(own))
+        found.append(tree_map(lambda leaf: leaf.detach().double(), sums))
+    rows = gathered(space.ranks, as_row(united(found)))
+    return slopes(space, params), united([from_row(row) for row in rows])
 
 
 def _read(parts: _Parts, state: LanguageState, transcripts: Transcript, layout: Layout | Absent = ()) -> Reading:

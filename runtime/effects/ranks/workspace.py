@@ -48,6 +48,7 @@ class Workspace:
     ranks: Ranks
     desk: Any  # a Desk that is sharded
     critic: bool
+    at_once: bool  # whether gradients are added up over parts on each process, and over processes at the end
 
 
 def desk_model(module: Any) -> tuple[nn.Module, CausalModel]:
@@ -101,12 +102,19 @@ def _refuses(name: str) -> Callable[..., NoReturn]:
 
 
 def workspace(
-    policy: nn.Module, ranks: Ranks, *, width: int, critic: bool = False, precision: torch.dtype | Absent = ()
+    policy: nn.Module,
+    ranks: Ranks,
+    *,
+    width: int,
+    critic: bool = False,
+    precision: torch.dtype | Absent = (),
+    reduction: torch.dtype | Absent = (),
 ) -> Workspace:
     """A workspace of what `desk_model` copied, which is used up. `width` is the model's, for the head of a critic.
 
     Each layer is gathered for itself. `precision` is that of gathered weights and so of what is computed with them, bfloat16
-    say; shards and sums of gradients keep the dtype of the parameters, and float32.
+    say; shards keep the dtype of the parameters. With a `reduction` gradients are added up in that dtype, whole on each
+    process until the last part, and only then sent and rounded; without, in float32 and sent after every part.
     """
     like = next(policy.parameters())
     head = nn.Module()
@@ -114,7 +122,10 @@ def workspace(
         head.weight = nn.Parameter(torch.empty(width, 1, dtype=like.dtype, device="meta"))
         head.bias = nn.Parameter(torch.empty(1, dtype=like.dtype, device="meta"))
     desk = Desk(policy, head)
-    mixed = {} if isinstance(precision, tuple) else {"param_dtype": precision, "reduce_dtype": torch.float32}
+    at_once = not isinstance(reduction, tuple)
+    wide = reduction if at_once else torch.float32
+    mixed = {} if isinstance(precision, tuple) else {"param_dtype": precision, "reduce_dtype": wide}
+    mixed |= {"reduce_dtype": wide} if at_once else {}
     given: dict[str, Any] = {"mesh": ranks.mesh, "mp_policy": MixedPrecisionPolicy(**mixed)}
     for layer in _layers(policy):
         fully_shard(layer, **given)
@@ -124,7 +135,7 @@ def workspace(
         # Losses are divided by counts of the whole batch, so that gradients are to be added, not averaged.
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)
-    return Workspace(ranks=ranks, desk=desk, critic=critic)
+    return Workspace(ranks=ranks, desk=desk, critic=critic, at_once=at_once)
 
 
 def _layers(policy: Any) -> list[nn.Module]:
@@ -164,6 +175,13 @@ def load(space: Workspace, params: LearnerParams) -> None:
             mine.copy_(leaf)
     for value in space.desk.parameters():
         value.grad = None
+
+
+def descend(space: Workspace, loss: Tensor, *, last: bool) -> None:
+    """Adds the gradient of a part's loss to what there is; `last` says that no other part comes before `slopes`."""
+    if space.at_once:
+        space.desk.set_requires_gradient_sync(last)
+    loss.backward()  # type: ignore[no-untyped-call]
 
 
 def slopes(space: Workspace, params: LearnerParams) -> LearnerParams:

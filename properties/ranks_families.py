@@ -1,0 +1,21 @@
+"""The suites about learning on several ranks, each beside a subject that obeys it and further edits."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..runtime.ranks.simulated import simulated_ranks
+from . import ranks_mutants
+from .law import Subject, Suite
+from .ranks_laws import ranks_laws
+from .ranks_part_laws import dealing_laws, own_dealing, own_putting, putting_laws
+
+Edits = Mapping[str, Callable[[Any], Any]]
+
+
+def ranks_families() -> list[tuple[Suite, Subject, Edits]]:
+    """One subject for each suite."""
+    return [
+        (ranks_laws(), simulated_ranks, ranks_mutants.MUTANTS),
+        (dealing_laws(), own_dealing(), ranks_mutants.DEALS),
+        (putting_laws(), own_putting(), {}),
+    ]
