@@ -32,8 +32,8 @@ class Snapshot:
 class Queue:
     """The calls. Any thread may make them; none waits longer than its seconds, which may be infinite.
 
-    A call that is interrupted waits for nothing any more: what a `take` was given is in its place again, a sample whose
-    `put` had waited is not in the queue.
+    A call that is interrupted waits for nothing any more: what a `take` was given is in its place again, and the sample of
+    a `put` is in the queue only if it had been accepted.
     """
 
     put: Callable[
