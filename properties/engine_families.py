@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import engine_mutants, wire_mutants
+from . import engine_mutants, hands_mutants, wire_mutants
 from .engine_laws import engine_laws
 from .engine_world import own_clustering
+from .hands_laws import hands_laws, own_posting
 from .law import Subject, Suite
 from .wire_laws import own_wire, wire_laws
 
@@ -13,8 +14,9 @@ Edits = Mapping[str, Callable[[Any], Any]]
 
 
 def engine_families() -> list[tuple[Suite, Subject, Edits]]:
-    """Clusters, and what they say to their hosts."""
+    """Clusters, what they say to their hosts, and letters through calls."""
     return [
         (engine_laws(), own_clustering(), engine_mutants.MUTANTS),
         (wire_laws(), own_wire(), wire_mutants.MUTANTS),
+        (hands_laws(), own_posting(), hands_mutants.MUTANTS),
     ]

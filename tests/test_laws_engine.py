@@ -1,12 +1,22 @@
-"""Engines obey their laws: the ledger of a cluster, and what it says to its hosts."""
+"""Engines obey their laws: the ledger of a cluster, what it says to its hosts, and letters through calls."""
 
 import pytest
 
-from purestep.properties import check, engine_laws, own_clustering, own_wire, verify, wire_laws
+from purestep.properties import (
+    check,
+    engine_laws,
+    hands_laws,
+    own_clustering,
+    own_posting,
+    own_wire,
+    verify,
+    wire_laws,
+)
 from purestep.properties.profiles import named_profile
 
 test_engine = check(engine_laws(), own_clustering())
 test_wire = check(wire_laws(), own_wire())
+test_hands = check(hands_laws(), own_posting())
 
 
 @pytest.mark.slow

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from ....core.errors import message
 from .interface import Cluster, EngineError, timely
-from .processes_cluster import GRACE as GRACE
-from .processes_cluster import State
+from .processes_cluster import GRACE, State
 from .processes_here import Place, here
 from .processes_link import shared_key
 from .processes_there import SILENCE, hosting, kept, there
@@ -73,7 +72,3 @@ def _added(state: State, address: str, key: bytes, timeout: float, silence: floa
         remedy = "see whether it runs still"
         raise EngineError(message(f"host {address}", got=f"lost ({gone[0]})", wanted="there", remedy=remedy))
     return address
-
-
-def _Cluster(key: Path | None, silence: float) -> State:
-    return State()

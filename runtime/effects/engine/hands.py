@@ -1,0 +1,153 @@
+"""Workers of a crew as members of a cluster: an engine for `workers.working`, on any hosts.
+
+    with opened("processes", hosts=addresses) as cluster, working(body, size=4, patience=30.0, engine=on(cluster)) as crew: ...
+
+Each worker is a mesh of one member. A lost host's workers are lost with it, and come again on the hosts that are left.
+"""
+
+import pickle
+import threading
+from typing import Any
+
+from ....core.errors import PurestepError, message
+from ..workers_engines import DIED, UNREADABLE, Body, Engine, Hand, Inbox, WorkersError
+from ..workers_process import ANSWER, NOTE, READY, STOP, WORK, described
+from . import hands_rules as rules
+from .hands_actor import Post
+from .interface import LATE, Cluster, EngineError, Failed, Mesh
+
+POLL = 0.5  # seconds that a worker may have nothing to say before it is asked again
+PACES = (0.01, 0.1)  # seconds before it is asked again where it has nothing to do: at first, and at most
+SLACK = 10.0  # seconds more that an exchange may take
+GOES_ON = (READY, NOTE, ANSWER)  # words after which others may come
+KILL = 10.0  # seconds in which a member must be gone
+WAIT = 1.0  # seconds that `end` waits for that
+
+
+def on(cluster: Cluster, *, hosts: tuple[str, ...] = (), start: float = 60.0) -> Engine:
+    """Workers on the cluster's hosts, or on these of them; worker i on host i modulo the number of those that are there.
+
+    A worker that has not begun within `start` seconds is lost. Bodies are found by their module's name. The engine raises
+    WorkersError for a body that cannot be sent.
+    """
+
+    def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> Hand:
+        try:
+            letter = pickle.dumps((body, arguments))
+        except Exception as error:
+            wanted, remedy = "a function of a module and values that pickle knows", "move it to a module"
+            got = f"not to be sent ({described(error)})"
+            raise WorkersError(message("on: body", got=got, wanted=wanted, remedy=remedy)) from error
+        worker = _Worker(cluster, hosts, start, number, letter, inbox)
+        worker.thread.start()
+        return Hand(
+            packed=lambda task, payload: pickle.dumps((WORK, task, payload)),
+            send=worker.put,
+            stop=lambda: worker.put(pickle.dumps((STOP,))),
+            end=worker.end,
+            joined=worker.gone.wait,
+        )
+
+    return engine
+
+
+class _Worker:
+    """Our end of a worker, and the thread that exchanges letters with it."""
+
+    def __init__(
+        self, cluster: Cluster, hosts: tuple[str, ...], start: float, number: int, letter: bytes, inbox: Inbox
+    ) -> None:
+        self.cluster, self.hosts, self.start = cluster, hosts, start
+        self.number, self.letter, self.inbox = number, letter, inbox
+        self.changed = threading.Condition()
+        self.box = rules.Box()
+        self.mesh: Mesh | None = None
+        self.ending, self.gone = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self.run, name=f"purestep-hand-{number}", daemon=True)
+
+    def put(self, letter: bytes) -> None:
+        """Has a letter sent."""
+        with self.changed:
+            self.box = rules.put(self.box, letter)
+            self.changed.notify_all()
+
+    def end(self) -> None:
+        """Ends the member, and waits a little for that."""
+        with self.changed:
+            self.ending.set()
+            self.changed.notify_all()
+            mesh = self.mesh
+        if mesh is not None and not self.gone.is_set():
+            threading.Thread(target=self.kill, args=(mesh,), name="purestep-end", daemon=True).start()
+        self.gone.wait(WAIT)
+
+    def kill(self, mesh: Mesh) -> None:
+        """Ends the member. One that is still there in the end is told by `joined`."""
+        try:
+            mesh.stop(timeout=KILL)
+        except EngineError:
+            return
+        self.gone.set()
+
+    def run(self) -> None:
+        """The worker's life, as it is told to the crew."""
+        try:
+            mesh = self.begun()
+        except PurestepError as error:
+            self.gone.set()
+            self.inbox.put((self.number, DIED, " ".join(str(error).split())))
+            return
+        with self.changed:
+            self.mesh = mesh
+        try:
+            why = self.served(mesh)
+        except PurestepError as error:
+            why = " ".join(str(error).split())
+        self.kill(mesh)
+        if why:
+            self.inbox.put((self.number, DIED, why))
+
+    def begun(self) -> Mesh:
+        """The worker's mesh, on the host whose turn it is."""
+        there = [host for host in self.cluster.hosts() if not self.hosts or host in self.hosts]
+        if not there:
+            got, remedy = "none that is left", "add one"
+            raise EngineError(message("on: hosts", got=got, wanted="at least 1", remedy=remedy))
+        host = there[self.number % len(there)]
+        return self.cluster.spawn(Post, (self.letter,), size=1, hosts=(host,), timeout=self.start)
+
+    def served(self, mesh: Mesh) -> str:
+        """Exchanges letters until the worker ends; gives why, where it has not said so itself."""
+        pace = PACES[0]
+        while not self.ending.is_set():
+            answer = mesh.call("exchange", (rules.parcel(self.box), POLL), timeout=POLL + SLACK)[0]
+            if isinstance(answer, Failed):
+                if answer.lost or not answer.why.startswith(LATE):
+                    return answer.why
+                continue
+            come, hungry = answer.value
+            with self.changed:
+                self.box, new = rules.opened(self.box, come)
+            for letter in new:
+                words = read(letter)
+                self.inbox.put((self.number, *words))
+                if words[0] not in GOES_ON:
+                    return ""
+            pace = PACES[0] if new else min(PACES[1], 2.0 * pace)
+            with self.changed:
+                if hungry and not new and not self.box.kept and not self.ending.is_set():
+                    self.changed.wait(pace)
+        return ""
+
+
+def read(letter: bytes) -> tuple[Any, ...]:
+    """The words of a letter.
+
+    >>> read(pickle.dumps((NOTE, 7))), read(b"no pickle")[0]
+    (('note', 7), 'unreadable')
+    """
+    try:
+        words: tuple[Any, ...] = pickle.loads(letter)
+    except Exception as error:
+        return UNREADABLE, f"{len(letter)} bytes that are no message ({described(error)})"
+    return words

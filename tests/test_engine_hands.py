@@ -1,0 +1,145 @@
+"""Crews of workers on a cluster: the same bodies as anywhere, on other hosts too; who is lost is replaced."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from purestep.runtime.effects.engine import opened
+from purestep.runtime.effects.engine.hands import on
+from purestep.runtime.effects.engine.interface import Cluster
+from purestep.runtime.effects.engine.processes_there import hosting
+from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Workers, working
+from purestep.runtime.effects.workers_engines import WorkersError
+
+from .engine_contract import left
+
+KEY = "0123456789abcdef" * 2
+BODIES = '''
+import os
+import time
+
+def echo(mailbox):
+    """Says who it is, then answers in capitals."""
+    mailbox.note(os.getpid())
+    while True:
+        given = mailbox.receive(0.5)
+        if given:
+            task, what = given
+            if what == "raise":
+                raise KeyError("dosk")
+            if what == "hang":
+                time.sleep(60.0)
+            mailbox.answer(task, what.upper())
+
+def slots(mailbox):
+    """Has up to three tasks under way, and looks for more while it has room."""
+    under_way = []
+    while True:
+        given = mailbox.receive(0.0 if under_way else 0.5) if len(under_way) < 3 else ()
+        if given:
+            under_way.append([*given, 3])
+        time.sleep(0.002)
+        for one in under_way:
+            one[2] -= 1
+        for task, what, left in [*under_way]:
+            if left <= 0:
+                mailbox.answer(task, what.upper())
+        under_way = [one for one in under_way if one[2] > 0]
+'''
+
+
+@pytest.fixture(scope="module")
+def bodies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("bodies")
+    (folder / "hand_bodies.py").write_text(BODIES)
+    sys.path.insert(0, str(folder))
+    try:
+        import hand_bodies  # type: ignore[import-not-found]
+
+        yield hand_bodies
+    finally:
+        sys.path.remove(str(folder))
+
+
+@pytest.fixture(scope="module")
+def cluster(bodies: Any) -> Iterator[Cluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PURESTEP_KEY", KEY)
+        with opened("processes") as cluster:
+            yield cluster
+
+
+def until(workers: Workers, kind: type, seconds: float = 60.0) -> Any:
+    """The next report of a kind."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        report = workers.receive(end - time.monotonic())
+        if isinstance(report, kind):
+            return report
+    raise AssertionError(f"no {kind.__name__} within {seconds} s")
+
+
+def test_a_crew_goes_on_when_its_workers_raise_hang_or_are_killed(bodies: Any, cluster: Cluster) -> None:
+    with working(bodies.echo, size=1, patience=1.5, engine=on(cluster)) as workers:
+        pids = []
+        for number, what in enumerate(("kill", "raise", "hang")):
+            assert until(workers, Joined).worker == number
+            pids.append(until(workers, Note).payload)
+            workers.send(number, 10 * number, "word")
+            assert until(workers, Answer) == Answer(number, 10 * number, "WORD")
+            workers.send(number, 10 * number + 1, "hang" if what == "kill" else what)
+            if what == "kill":
+                os.kill(pids[0], signal.SIGKILL)
+            lost = until(workers, Lost)
+            why = {"kill": "died: its process ended (SIGKILL)", "raise": "raised: KeyError: 'dosk'"}
+            assert lost.why == why.get(what, lost.why)
+            assert ("hung: silent" in lost.why) == (what == "hang")
+            assert [task for task, _ in lost.work] == [10 * number + 1]
+            assert left({pids[-1]}) == set()
+        last = until(workers, Joined).worker
+        pids.append(until(workers, Note).payload)
+        workers.send(last, 21, "not this time")
+        assert until(workers, Answer) == Answer(last, 21, "NOT THIS TIME")
+        assert workers.stop() == ()
+    assert left({*pids}) == set()
+
+
+def test_a_body_with_room_gets_its_tasks_while_it_works(bodies: Any, cluster: Cluster) -> None:
+    with hosting("127.0.0.1:0", KEY.encode()) as address:
+        name = cluster.add_host(address, timeout=10.0)
+        with working(bodies.slots, size=1, patience=20.0, engine=on(cluster, hosts=(name,))) as workers:
+            until(workers, Joined)
+            words = {task: f"word {task}" for task in range(60)}
+            for task in range(3):
+                workers.send(0, task, words[task])
+            got = {}
+            for task in range(3, 63):
+                answer = until(workers, Answer)
+                got[answer.task] = answer.payload
+                if task in words:
+                    workers.send(0, task, words[task])
+            assert got == {task: word.upper() for task, word in words.items()}
+    assert cluster.hosts() == ("local",) or until_gone(cluster, name)
+
+
+def until_gone(cluster: Cluster, name: str) -> bool:
+    """Whether the host is missed soon after it has ended."""
+    end = time.monotonic() + 10.0
+    while name in cluster.hosts() and time.monotonic() < end:
+        time.sleep(0.02)
+    return name not in cluster.hosts()
+
+
+def test_what_cannot_be_had_is_said(bodies: Any, cluster: Cluster) -> None:
+    with (
+        pytest.raises(WorkersError, match="body is not to be sent"),
+        working(lambda mailbox: None, size=1, patience=1.0, engine=on(cluster)),
+    ):
+        pass
+    with working(bodies.echo, size=1, patience=1.0, engine=on(cluster, hosts=("nowhere",)), tries=1) as workers:
+        assert "on: hosts is none that is left" in until(workers, Lost).why
