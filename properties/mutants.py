@@ -65,6 +65,7 @@ from .corrupt_laws import corrupt_laws
 from .corruptions_laws import corruptions_laws
 from .decoupled_update_laws import decoupled_update_laws
 from .derive_laws import derive_laws
+from .engine_families import engine_families
 from .env_laws import env_laws
 from .estimator_laws import estimator_laws
 from .game_laws import game_laws
@@ -90,12 +91,14 @@ from .order_laws import order_laws
 from .policy_laws import policy_laws
 from .probe_laws import probe_laws
 from .proof_policy_laws import proof_policy_laws
+from .ranks_families import ranks_families
 from .recycle_laws import recycle_laws
 from .recycle_mutants import Recycling
 from .reporting_families import reporting_families
 from .return_laws import lambda_return_laws, vtrace_laws
 from .scan_laws import scan_laws
 from .scheduling_families import scheduling_families
+from .sharded_families import sharded_families
 from .step_laws import step_laws
 from .step_mutants import running_total, totals
 from .strategies import dyadic, smooth
@@ -239,9 +242,12 @@ def _effects() -> list[Family]:
         Family(checkpoint_laws(), own_store(), _edits(checkpoint_mutants.MUTANTS)),
         Family(machine_laws(), fetcher()),
         *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in moving_families()),
+        *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in engine_families()),
+        *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in sharded_families()),
         *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in generating_families()),
         *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in scheduling_families()),
         *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in reporting_families()),
+        *(Family(suite, subject, _edits(dict(edits))) for suite, subject, edits in ranks_families()),
     ]
 
 

@@ -8,7 +8,6 @@ A folder is written beside, synced, renamed, and only then are older ones remove
 gets a second folder, step_000123-2: nothing is ever overwritten, and the manifest's `sequence` says which is newer.
 """
 
-import errno
 import hashlib
 import platform
 import sys
@@ -26,7 +25,7 @@ from torch import Tensor
 
 from ...core.errors import CheckpointError, ChoiceError, message
 from ..values import decode, encode
-from .files import DISK, Files, write_whole
+from .files import DISK, Files
 from .manifest import (
     MANIFEST,
     TENSORS,
@@ -39,10 +38,10 @@ from .manifest import (
     tensor_bytes,
     written,
 )
+from .step_folders import begin, free_name, prune, publish, sweep, unwritten
 
 T = TypeVar("T")
 
-LATEST, PARTIAL = "latest", ".partial-"
 CHUNK = 1 << 24
 INTEGERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -103,7 +102,7 @@ def save(
         remedy = "keep at least the newest, and count steps from 0"
         raise ChoiceError(message("save: (step, keep)", got=(step, keep), wanted="step >= 0, keep >= 1", remedy=remedy))
     tensors = named("save", tree)
-    data = safetensors.torch.save({name: _storable(leaf) for name, leaf in tensors.items()})
+    data = safetensors.torch.save({name: storable(leaf) for name, leaf in tensors.items()})
     with _saving:
         root = run / "checkpoints"
         manifest = Manifest(
@@ -117,66 +116,32 @@ def save(
         )
         text = written(manifest)
         try:
-            return _write(root, _free_name(root, step), data, text, keep, files)
+            return _write(root, free_name(root, step), data, text, keep, files)
         except OSError as cause:
-            raise CheckpointError(_unwritten(root, len(data) + len(text), cause)) from cause
+            raise CheckpointError(unwritten(root, len(data) + len(text), cause)) from cause
 
 
-def _storable(leaf: Tensor) -> Tensor:
+def storable(leaf: Tensor) -> Tensor:
     """A copy on the CPU that shares no storage; of a dtype the format knows, or bytes."""
     copy = leaf.detach().cpu().clone(memory_format=torch.contiguous_format)
     return copy if copy.dtype in STORED else copy.reshape(-1).view(torch.uint8)
 
 
 def _write(root: Path, name: str, data: bytes, text: bytes, keep: int, files: Files) -> Path:
-    partial, folder = root / f"{PARTIAL}{name}", root / name
-    absent = [path for path in (root, *root.parents) if not path.exists()]
     try:
-        files.make_folder(root)
-        for path in reversed(absent):
-            files.sync(path.parent)
-        _sweep(root, files)
-        files.make_folder(partial)
+        partial = begin(root, name, files)
         for start in range(0, len(data), CHUNK):
             files.append(partial / TENSORS, data[start : start + CHUNK])
         files.sync(partial / TENSORS)
         files.append(partial / MANIFEST, text)
         files.sync(partial / MANIFEST)
-        files.sync(partial)
-        files.rename(partial, folder)
-        files.sync(root)
-        write_whole(root / LATEST, f"{name}\n".encode(), files=files)
-        for _, old in _ordered(root, _ignore)[keep:]:
-            files.rename(old, root / f"{PARTIAL}{old.name}")  # a removal cut short must not look like a checkpoint
-        files.sync(root)
-        _sweep(root, files)
+        folder = publish(root, name, files)
+        prune(root, [old for _, old in _ordered(root, _ignore)[keep:]], files)
     except BaseException:
         with suppress(OSError):
-            _sweep(root, files)
+            sweep(root, files)
         raise
     return folder
-
-
-def _sweep(root: Path, files: Files) -> None:
-    """Removes what a save, or a removal, left behind when it was cut short."""
-    for path in sorted(root.glob(f"{PARTIAL}*")):
-        files.remove(path)
-
-
-def _free_name(root: Path, step: int) -> str:
-    name, count = f"step_{step:06d}", 1
-    while (root / name).exists():
-        count += 1
-        name = f"step_{step:06d}-{count}"
-    return name
-
-
-def _unwritten(root: Path, size: int, cause: OSError) -> str:
-    full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
-    got = "a full disk" if full else f"not writable ({cause.strerror or cause})"
-    wanted = f"room for {size:,} bytes" if full else "a folder on a sound disk"
-    remedy = "free some space" if full else "check the folder and the disk"
-    return message(f"save: {root}", got=got, wanted=wanted, remedy=f"{remedy}; the older checkpoints are untouched")
 
 
 def _ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tuple[int, Path]]:
@@ -243,14 +208,15 @@ def load(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
     wanted = named("load", like)
     same_leaves(f"load: {path.name}", manifest.leaves, describe_leaves(wanted))
     stored = safetensors.torch.load(tensor_bytes(path, manifest))
-    restored = [_restored(stored[name], leaf) for name, leaf in wanted.items()]
+    tensors = [restored(stored[name], leaf) for name, leaf in wanted.items()]
     return Checkpoint(
         step=manifest.step,
-        tree=pytree.tree_unflatten(restored, pytree.tree_structure(like)),
+        tree=pytree.tree_unflatten(tensors, pytree.tree_structure(like)),
         machine=decode(manifest.machine, classes, "machine"),
         manifest=manifest,
     )
 
 
-def _restored(stored: Tensor, like: Tensor) -> Tensor:
+def restored(stored: Tensor, like: Tensor) -> Tensor:
+    """What `storable` was given, as it was stored, on the device of `like`, whose shape and dtype it has."""
     return stored.view(like.dtype).reshape(like.shape).to(like.device)

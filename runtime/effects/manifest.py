@@ -93,10 +93,11 @@ def written(manifest: Manifest) -> bytes:
         **{name: encode(value, name) for name, value in plain.items()},
         "leaves": leaf_rows,
     }
-    return json.dumps({**body, "checksum": _checksum(body)}, indent=1, allow_nan=False).encode()
+    return json.dumps({**body, "checksum": checksum_of(body)}, indent=1, allow_nan=False).encode()
 
 
-def _checksum(body: Json) -> str:
+def checksum_of(body: Json) -> str:
+    """Over all of a manifest but this."""
     return hashlib.sha256(line(body).encode()).hexdigest()
 
 
@@ -105,20 +106,30 @@ def describe(path: Path) -> Manifest:
 
     Raises: CheckpointError for another schema, DamagedError for a manifest that is absent, torn or changed.
     """
+    return manifest_of(body_of(path), path)
+
+
+def body_of(path: Path) -> Json:
+    """The JSON value in the manifest of folder `path`. Raises: DamagedError."""
     try:
-        body = json.loads((path / MANIFEST).read_bytes())
+        return json.loads((path / MANIFEST).read_bytes())
     except (OSError, ValueError) as cause:
         got = f"unreadable ({type(cause).__name__})"
-        raise DamagedError(_damaged(path / MANIFEST, got, "a JSON manifest")) from cause
+        raise DamagedError(damaged(path / MANIFEST, got, "a JSON manifest")) from cause
+
+
+def manifest_of(body: Json, path: Path) -> Manifest:
+    """What a manifest's JSON value says; `path` is for errors, which are those of `describe`."""
     schema = body.get("schema") if isinstance(body, dict) else type(body).__name__
     if schema != SCHEMA:
         remedy = "read it with the version of purestep that wrote it"
         raise CheckpointError(
             message(f"describe: schema of {path}", got=repr(schema), wanted=repr(SCHEMA), remedy=remedy)
         )
+    body = dict(body)
     checksum = body.pop("checksum", None)
-    if checksum != _checksum(body):
-        raise DamagedError(_damaged(path / MANIFEST, f"of checksum {checksum}", _checksum(body)))
+    if checksum != checksum_of(body):
+        raise DamagedError(damaged(path / MANIFEST, f"of checksum {checksum}", checksum_of(body)))
     del body["schema"]
     fields = {field.name for field in attrs.fields(Manifest)}
     if body.keys() != fields:
@@ -135,14 +146,15 @@ def tensor_bytes(path: Path, manifest: Manifest) -> bytes:
         data = (path / TENSORS).read_bytes()
     except OSError as cause:
         got = f"unreadable ({type(cause).__name__})"
-        raise DamagedError(_damaged(path / TENSORS, got, f"sha256 {manifest.sha256}")) from cause
+        raise DamagedError(damaged(path / TENSORS, got, f"sha256 {manifest.sha256}")) from cause
     digest = hashlib.sha256(data).hexdigest()
     if digest != manifest.sha256:
-        raise DamagedError(_damaged(path / TENSORS, f"{len(data)} bytes of sha256 {digest[:12]}", manifest.sha256[:12]))
+        raise DamagedError(damaged(path / TENSORS, f"{len(data)} bytes of sha256 {digest[:12]}", manifest.sha256[:12]))
     return data
 
 
-def _damaged(path: Path, got: str, wanted: str) -> str:
+def damaged(path: Path, got: str, wanted: str) -> str:
+    """The line that a `DamagedError` carries."""
     return message(f"checkpoint {path}", got=got, wanted=wanted, remedy="use an older checkpoint")
 
 

@@ -1,0 +1,115 @@
+"""The processes that save and load together, as one of them sees it: what one of them cannot do, none of them has done."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch.distributed
+from attrs import frozen
+
+from ....core.errors import CheckpointError, message
+from ..files import lock
+from .placing import first_fault
+
+T = TypeVar("T")
+
+
+@frozen
+class Group:
+    """Ranks 0 to size - 1. Rank 0 makes folders and manifests; each rank writes what it holds."""
+
+    rank: int
+    size: int
+    handle: Any = ()  # torch.distributed's own, for objects and tensors on the CPU; () for a process alone
+
+
+ALONE = Group(rank=0, size=1)
+
+
+def joined(*, seconds: float = 600.0) -> Group:
+    """The group of all ranks of torch.distributed, with a channel of its own; `ALONE` where that was never started.
+
+    Every rank calls it, once. The channel is gloo's whatever training uses, so that a thread can save while training goes
+    on. A rank that says nothing for `seconds` is taken for lost.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return ALONE
+    handle = torch.distributed.new_group(backend="gloo", timeout=timedelta(seconds=seconds))
+    return Group(torch.distributed.get_rank(), torch.distributed.get_world_size(), handle)
+
+
+def gathered(group: Group, value: T) -> list[T]:
+    """The values of all ranks, in their order, on each. They are pickled. Raises: CheckpointError when a rank is lost."""
+    if group.size == 1:
+        return [value]
+    values: list[Any] = [()] * group.size
+    try:
+        torch.distributed.all_gather_object(values, value, group=group.handle)
+    except RuntimeError as cause:
+        raise lost(cause) from cause
+    return values
+
+
+def lost(cause: RuntimeError) -> CheckpointError:
+    """What to raise where the others cannot be reached.
+
+    >>> str(lost(RuntimeError("Connection closed by peer")))
+    'a rank is lost (Connection closed by peer), wanted all of them; start them again from the newest checkpoint'
+    """
+    got, remedy = f"lost ({_said(cause)})", "start them again from the newest checkpoint"
+    return CheckpointError(message("a rank", got=got, wanted="all of them", remedy=remedy))
+
+
+def all_or_none(group: Group, work: Callable[[], T]) -> T:
+    """What `work()` gave here, once it has ended well on every rank.
+
+    Raises: what it raised here, or CheckpointError with what it raised elsewhere: on every rank, or on none.
+
+    >>> all_or_none(ALONE, lambda: 7)
+    7
+    """
+    try:
+        value = work()
+    except Exception as error:
+        gathered(group, _said(error))
+        raise
+    fault = first_fault(gathered(group, ""))
+    if fault:
+        raise CheckpointError(fault)
+    return value
+
+
+def together(group: Group, work: Callable[[], T]) -> list[T]:
+    """What `work()` gave on each rank, on every rank. Raises as `all_or_none` does.
+
+    >>> together(ALONE, lambda: 7)
+    [7]
+    """
+    return gathered(group, all_or_none(group, work))
+
+
+def by_first(group: Group, work: Callable[[], T]) -> T:
+    """What `work()` gave on rank 0, the only one that does it, on every rank. Raises as `together` does.
+
+    >>> by_first(ALONE, lambda: "done")
+    'done'
+    """
+    value: Any = together(group, work if group.rank == 0 else lambda: ())[0]
+    return value  # type: ignore[no-any-return]
+
+
+@contextmanager
+def locked(run: Path, group: Group) -> Iterator[None]:
+    """Holds the run's folder, made if absent, until the block or the processes end, however they end.
+
+    Raises, on every rank: CheckpointError, with the holder's process id, when another run holds it.
+    """
+    with ExitStack() as held:
+        by_first(group, lambda: held.enter_context(lock(run)))
+        yield
+
+
+def _said(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,0 +1,108 @@
+"""Where each part of a checkpoint lies: decided from names, shapes and whether ranks hold parts of a tensor, not from data."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from attrs import frozen
+
+from ....core.errors import CheckpointError, message
+
+STATE, SHARDS, MODEL = "state", "shards", "model"  # one file; a folder by ranks; a folder that other libraries open
+FULL, SHARDED, HUGGING_FACE = "full", "sharded", "hugging_face"
+FORMATS = (SHARDED, FULL, HUGGING_FACE)
+
+
+def placed(names: Iterable[str], divided: Iterable[str], form: str, at: str = "") -> dict[str, str]:
+    """Which place each leaf has: `divided` are those of which each rank holds a part, `at` is where the model's lie.
+
+    A full checkpoint holds everything in one file. Else what is divided goes by shards, and what every rank has lies in the
+    file once. In Hugging Face's form the leaves below `at` are the model's.
+
+    >>> placed(["params.w", "moment.w", "step"], ["params.w", "moment.w"], "hugging_face", at="params")
+    {'params.w': 'model', 'moment.w': 'shards', 'step': 'state'}
+    """
+    parts = frozenset(divided)
+
+    def place(name: str) -> str:
+        if form == FULL:
+            return STATE
+        if form == HUGGING_FACE and name.startswith(f"{at}."):
+            return MODEL
+        return SHARDS if name in parts else STATE
+
+    return {name: place(name) for name in names}
+
+
+def numbered(sizes: Mapping[str, int], largest: int) -> dict[str, int]:
+    """The number of the file that each tensor goes into, 1 and up: in order, as many as fit into `largest` bytes each.
+
+    A tensor that is larger has a file alone.
+
+    >>> numbered({"a": 3, "b": 2, "c": 9, "d": 1}, largest=5)
+    {'a': 1, 'b': 1, 'c': 2, 'd': 3}
+    """
+    numbers: dict[str, int] = {}
+    number, room = 0, -1
+    for name, size in sizes.items():
+        if size > room:
+            number, room = number + 1, max(largest, size)
+        numbers[name] = number
+        room -= size
+    return numbers
+
+
+@frozen
+class File:
+    """A file of a checkpoint, as it was when it was finished."""
+
+    name: str  # below the checkpoint's folder, with /
+    size: int  # bytes
+    sha256: str
+
+
+def mine(files: Iterable[File], rank: int, size: int) -> tuple[File, ...]:
+    """Those that this rank reads again to look for damage; each file is some rank's, and large ones are spread.
+
+    >>> [file.name for file in mine([File("a", 5, ""), File("b", 9, ""), File("c", 1, "")], 0, 2)]
+    ['b', 'c']
+    """
+    ordered = sorted(files, key=lambda file: (-file.size, file.name))
+    return tuple(ordered[rank::size])
+
+
+def folders(names: Iterable[str]) -> tuple[str, ...]:
+    """The folders that files lie in, innermost first, without the checkpoint's own.
+
+    >>> folders(["manifest.json", "model/a.json", "model/b/c"])
+    ('model/b', 'model')
+    """
+    found = {parent.as_posix() for name in names for parent in PurePosixPath(name).parents} - {"."}
+    return tuple(sorted(found, key=lambda name: (-name.count("/"), name)))
+
+
+def one_tree(trees: Iterable[Mapping[str, str]]) -> None:
+    """Raises CheckpointError, naming the first leaf, unless all ranks say the same of each leaf.
+
+    >>> one_tree([{"step": "[] int64 6b"}, {"step": "[] int64 7c"}])
+    Traceback (most recent call last):
+    purestep.core.errors.CheckpointError: save: step is [] int64 7c on rank 1, wanted [] int64 6b as on rank 0; \
+gather what ranks have of their own into one tensor that all of them hold
+    """
+    first, *rest = trees
+    for rank, tree in enumerate(rest, start=1):
+        for name in dict.fromkeys((*first, *tree)):
+            if first.get(name) != tree.get(name):
+                remedy = "gather what ranks have of their own into one tensor that all of them hold"
+                got, wanted = f"{tree.get(name, 'absent')} on rank {rank}", f"{first.get(name, 'no leaf')} as on rank 0"
+                raise CheckpointError(message(f"save: {name}", got=got, wanted=wanted, remedy=remedy))
+
+
+def first_fault(said: Sequence[str]) -> str:
+    """What the first rank with a fault says, with the rank's number and how many others have one; "" without any.
+
+    >>> first_fault(["", "the disk is full", "the disk is full"])
+    'rank 1: the disk is full (and 1 more)'
+    """
+    faults = [f"rank {rank}: {text}" for rank, text in enumerate(said) if text]
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{faults[0]}{more}" if faults else ""

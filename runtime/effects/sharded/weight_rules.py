@@ -1,0 +1,97 @@
+"""Which files of a folder hold a model's weights, and whether they are the weights that are wanted; reads nothing itself."""
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import PurePosixPath
+
+from ....core.errors import CheckpointError, message
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+OLD_WHOLE, OLD_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+ORDER = (WHOLE, INDEX, OLD_WHOLE, OLD_INDEX)  # behind them: the one file that ends in .pt
+PICKLED = (".bin", ".pt")
+FOLLOWS = ".inv_freq"  # the end of the name of what older libraries stored though it follows from the configuration
+
+
+def chosen(names: Collection[str], where: str) -> str:
+    """The file that says where weights are: the first of `ORDER` that is there, then a file that ends in .pt.
+
+    Raises: CheckpointError where there is none, or more than one .pt.
+
+    >>> chosen(["pytorch_model.bin", "model.safetensors.index.json", "config.json"], "folder")
+    'model.safetensors.index.json'
+    """
+    found = [name for name in ORDER if name in names]
+    if found:
+        return found[0]
+    last = sorted(name for name in names if name.endswith(".pt"))
+    if len(last) == 1:
+        return last[0]
+    got = f"a folder with {', '.join(last)}" if last else "a folder without weights"
+    wanted = "one .pt" if last else ", ".join((*ORDER, "a .pt"))
+    remedy = "name the file itself" if last else "check the path"
+    raise CheckpointError(message(f"weights: {where}", got=got, wanted=f"{wanted}", remedy=remedy))
+
+
+def files_of(weight_map: object, there: Collection[str], where: str) -> dict[str, tuple[str, ...]]:
+    """The names in each file that an index speaks of, in the index's order.
+
+    Raises: CheckpointError for an index without a map of names to files beside it, or, naming them, for absent files.
+
+    >>> files_of({"a": "1.safetensors", "b": "2.safetensors", "c": "1.safetensors"}, ["1.safetensors", "2.safetensors"], "i")
+    {'1.safetensors': ('a', 'c'), '2.safetensors': ('b',)}
+    """
+    if not isinstance(weight_map, Mapping) or not all(_is_plain(file) for file in weight_map.values()):
+        remedy = "write the index again, with the library that made it"
+        wanted = "a weight_map of names to files beside it"
+        raise CheckpointError(message(f"weights: {where}", got="another index", wanted=wanted, remedy=remedy))
+    files: dict[str, tuple[str, ...]] = {}
+    for name, file in weight_map.items():
+        files[file] = (*files.get(file, ()), str(name))
+    absent = sorted(set(files) - set(there))
+    if absent:
+        got, remedy = f"without {_some(absent)}", "fetch the whole folder again"
+        raise CheckpointError(message(f"weights: {where}", got=got, wanted=f"all {len(files)} files", remedy=remedy))
+    return files
+
+
+def _is_plain(file: object) -> bool:
+    return isinstance(file, str) and file not in ("", "..") and PurePosixPath(file).name == file
+
+
+def _some(names: Iterable[str], most: int = 3) -> str:
+    """The first few names, and how many more there are.
+
+    >>> _some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    listed = list(names)
+    rest = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def check_weights(got: Shapes, wanted: Shapes, twins: Collection[str], where: str) -> None:
+    """Raises CheckpointError, naming the first, for weights that are absent, of another shape or of another model.
+
+    `twins` are names in `got` whose tensor is bit for bit one that is wanted: a tied weight that was written twice.
+
+    >>> check_weights({"a": (2,), "b": (3,)}, {"a": (2,)}, (), "folder")
+    Traceback (most recent call last):
+    purestep.core.errors.CheckpointError: weights: folder is with b [3], wanted no such weight; \
+build the model that the folder's configuration names
+    """
+    remedy = "build the model that the folder's configuration names"
+    absent = [name for name in wanted if name not in got]
+    if absent:
+        text = f"all {len(wanted)} weights"
+        raise CheckpointError(message(f"weights: {where}", got=f"without {_some(absent)}", wanted=text, remedy=remedy))
+    for name, shape in wanted.items():
+        if got[name] != shape:
+            at = f"weights: {where}: {name}"
+            raise CheckpointError(message(at, got=list(got[name]), wanted=list(shape), remedy=remedy))
+    for name in got:
+        if name not in wanted and name not in twins and not name.endswith(FOLLOWS):
+            said = f"with {name} {list(got[name])}"
+            raise CheckpointError(message(f"weights: {where}", got=said, wanted="no such weight", remedy=remedy))
