@@ -1,0 +1,136 @@
+"""Monarch in this process: set up once, told of every death, and with a thread that waits for answers.
+
+Monarch's client is one for a process and cannot be had anew: the address at which it listens is that of the first cluster.
+"""
+
+import asyncio
+import atexit
+import importlib
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from ....core.errors import message
+from . import monarch_member
+from .interface import EngineError
+from .monarch_version import installed
+from .processes_member import described
+
+SETTINGS = {
+    "HYPERACTOR_MESH_SUPERVISION_POLL_FREQUENCY": "1s",  # ten, unless it is set: so late it is known why a process has ended
+    # a member that computes without letting go of Python's lock does not answer Monarch, and yet is alive: we have others who
+    # see whether processes and hosts are there
+    "HYPERACTOR_MESH_GET_ACTOR_STATE_MAX_IDLE": "10m",
+    "HYPERACTOR_MESH_GET_PROC_STATE_MAX_IDLE": "10m",
+    "HYPERACTOR_MESSAGE_DELIVERY_TIMEOUT": "10m",
+    "HYPERACTOR_MESH_SUPERVISION_WATCHDOG_TIMEOUT": "30m",  # must be more than the polls and both of those
+}
+LEAVE = 5.0  # seconds in which Monarch's client ends with this process
+Tell = Callable[[str], None]
+
+
+class Home:
+    """Monarch's modules, the class of members, and whom it concerns when an actor of that name has failed."""
+
+    def __init__(self, ip: str) -> None:
+        installed()
+        for name, value in SETTINGS.items():
+            os.environ.setdefault(name, value)
+        self.ip = ip
+        self.actor: Any = importlib.import_module("monarch.actor")
+        self.errors = importlib.import_module("monarch._rust_bindings.monarch_hyperactor.supervision").SupervisionError
+        importlib.import_module("monarch._rust_bindings.monarch_hyperactor.config").reload_config_from_env()
+        importlib.import_module("cloudpickle").register_pickle_by_value(monarch_member)
+        self.member = monarch_member.member(self.actor)
+        self.count, self.lock = 0, threading.Lock()
+        self.concerned: dict[str, Tell] = {}
+        self.others = self.actor.unhandled_fault_hook
+        self.listen()
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="purestep-monarch", daemon=True).start()
+
+    def listen(self) -> None:
+        """Starts Monarch's client at the address of this machine. Raises: EngineError."""
+        at = f"tcp://[{self.ip}]:0" if ":" in self.ip else f"tcp://{self.ip}:0"
+        try:
+            self.actor.enable_transport(at)
+            self.actor.unhandled_fault_hook = self.failed
+            self.actor.context()
+        except Exception as error:
+            remedy = (
+                "open the cluster before anything else uses Monarch, and see that the address is one of this machine"
+            )
+            got = f"not to be had at {at} ({described(error)})"
+            raise EngineError(message("engine monarch: Monarch", got=got, wanted="listening", remedy=remedy)) from error
+        atexit.register(self.leave)
+
+    def leave(self) -> None:
+        """Ends Monarch's client; by itself it would do so with a complaint where a host is gone."""
+        with suppress(Exception):
+            self.actor.shutdown_context(host_timeout=0.3).get(timeout=LEAVE)
+
+    def failed(self, failure: Any) -> None:
+        """What Monarch calls when something has failed: were this to raise, as its own does, this process ended.
+
+        What is none of ours goes to whom it went before, but for Monarch's own: a stray message ends nobody here.
+        """
+        name = str(failure.mesh_name)
+        tell = self.concerned.get(name.rpartition("-")[0])
+        if tell is not None:
+            tell(str(failure.report()))
+        elif self.others.__module__.partition(".")[0] != "monarch":
+            self.others(failure)
+
+    def named(self, tell: Tell) -> str:
+        """A name that no actor has had; `tell(report)` is called when the actor fails that bears it."""
+        with self.lock:
+            self.count += 1
+            name = f"purestep-{self.count}"
+            self.concerned[name] = tell
+            return name
+
+    def forget(self, name: str) -> None:
+        """Nobody is concerned any more."""
+        self.concerned[name] = _nobody
+
+    def wait(self, awaited: Coroutine[Any, Any, None]) -> None:
+        """Has the thread wait for it; it must not raise."""
+        asyncio.run_coroutine_threadsafe(awaited, self.loop)
+
+
+def _nobody(report: str) -> None:
+    pass
+
+
+class _Shared:
+    """The home, once there is one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.home: Home | None = None
+
+    def at(self, ip: str) -> Home:
+        """The home, made to listen at that address if it is new."""
+        with self.lock:
+            if self.home is None:
+                self.home = Home(ip)
+            return self.home
+
+
+shared = _Shared()
+
+
+def reached(home: Home, ip: str, host: str) -> None:
+    """Raises: EngineError where a host to which this machine has the address `ip` cannot reach our client.
+
+    >>> reached(type("Home", (), {"ip": "127.0.0.1"}), "127.0.0.1", "127.0.0.1:7000")
+    """
+    if home.ip.startswith("127.") and not ip.startswith("127."):
+        got, wanted = (
+            f"unable to reach us at {home.ip}",
+            "a host on this machine, as for the first cluster of this process",
+        )
+        remedy = "open a cluster with this host first, in a new process"
+        raise EngineError(message(f"host {host}", got=got, wanted=wanted, remedy=remedy))

@@ -1,0 +1,34 @@
+"""A member as an actor of Monarch. This module is sent by value: a member's process need not import the package for it."""
+
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+
+def member(actor: Any) -> Any:
+    """The class of members; `actor` is the module monarch.actor. All its methods are plain ones, as Monarch wants it."""
+    methods = {"__init__": _made, "pid": actor.endpoint(_pid), "perform": actor.endpoint(_perform)}
+    return type("Member", (actor.Actor,), methods)
+
+
+def _made(self: Any, path: list[str], program: str) -> None:
+    """The stage of `processes_member`, whose text comes along."""
+    sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
+    self.program = ModuleType("purestep_member")
+    exec(compile(program, "processes_member.py", "exec"), vars(self.program))
+    self.stage = self.program.Stage()
+
+
+def _pid(self: Any) -> int:
+    """The process, which leads a group of its own."""
+    if os.getpgid(0) != os.getpid():
+        os.setpgid(0, 0)
+    return os.getpid()
+
+
+def _perform(self: Any, letter: bytes) -> bytes:
+    """Makes a call; gives the message of its answer."""
+    head = self.program.HEAD
+    answer: bytes = self.stage.perform(*head.unpack_from(letter), letter[head.size :])
+    return answer

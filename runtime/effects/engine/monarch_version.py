@@ -1,0 +1,37 @@
+"""Which Monarch there is, and whether the engine has been tried with it."""
+
+import re
+from importlib import metadata
+
+from ....core.errors import message
+from .interface import EngineError
+
+TRIED = "0.7"  # minor versions move what is relied on here
+REMEDY = "pip install 'purestep[monarch]'"
+
+
+def installed() -> str:
+    """The version of Monarch that is installed; it is not imported. Raises: EngineError for none, or one that was not tried."""
+    try:
+        return tried(metadata.version("torchmonarch"))
+    except metadata.PackageNotFoundError:
+        where = "engine monarch: torchmonarch"
+        raise EngineError(message(where, got="not installed", wanted="installed", remedy=REMEDY)) from None
+
+
+def tried(version: str) -> str:
+    """The version, where it is one that was tried.
+
+    Raises: EngineError.
+
+    >>> tried("0.7.0")
+    '0.7.0'
+    >>> tried("0.70.1")
+    Traceback (most recent call last):
+    purestep.runtime.effects.engine.interface.EngineError: engine monarch: the version of torchmonarch is 0.70.1, wanted \
+0.7.x; pip install 'purestep[monarch]'
+    """
+    if re.match(rf"{re.escape(TRIED)}(?![0-9])", version):
+        return version
+    where = "engine monarch: the version of torchmonarch"
+    raise EngineError(message(where, got=version, wanted=f"{TRIED}.x", remedy=REMEDY))
