@@ -65,13 +65,13 @@ def left(pids: set[int], seconds: float = 5.0) -> set[int]:
     return still
 
 
-def descendants() -> set[int]:
-    """What this process has started, and what that has."""
+def descendants(root: int = 0) -> set[int]:
+    """What a process, or this one, has started, and what that has."""
     parents = {}
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-    found, more = set[int](), {os.getpid()}
+    found, more = set[int](), {root or os.getpid()}
     while more:
         more = {pid for pid, parent in parents.items() if parent in more} - found
         found |= more

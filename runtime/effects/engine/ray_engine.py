@@ -22,9 +22,9 @@ from .processes import LOCAL
 from .processes_cluster import GRACE, State
 from .processes_here import Place
 from .processes_link import shared_key
-from .processes_there import SILENCE
+from .processes_there import SILENCE, kept
 from .ray_home import START, Home, shared
-from .ray_hosts import Visit
+from .ray_hosts import Visit, hosted
 from .ray_place import on_node
 
 
@@ -38,7 +38,8 @@ def clustered(
     Raises: EngineError for Ray that is not installed, was not tried or is in use, for a host that is unreachable or refuses;
     ChoiceError for what is no address.
     """
-    engine = _Engine(shared.take(hosts), key, silence)
+    engine = _Engine(key, silence)
+    engine.home = shared.take(hosts, engine.lost)
     try:
         if not hosts:
             engine.take_in_local()
@@ -56,13 +57,20 @@ def clustered(
         engine.stop(timeout=GRACE)
 
 
+def serve(address: str, *, key: Path | None = None, ready: Callable[[str], None]) -> None:
+    """A host, until Ctrl-C or SIGTERM; `ready` is told its address. Raises: EngineError, ChoiceError."""
+    kept(hosted(address, shared_key(key)), ready)
+
+
 class _Engine:
     """A cluster, and the home that it shares."""
 
-    def __init__(self, home: Home, key: Path | None, silence: float) -> None:
-        self.home, self.key, self.silence = home, key, silence
+    home: Home
+
+    def __init__(self, key: Path | None, silence: float) -> None:
+        self.key, self.silence = key, silence
         self.state = State()
-        self.lock, self.released = threading.Lock(), False
+        self.visits: list[Visit] = []
 
     def take_in_local(self) -> None:
         """This machine."""
@@ -83,6 +91,8 @@ class _Engine:
         """See `AddHost`."""
         until = time.monotonic() + timely("add_host", timeout)
         self.state.refuse_known("add_host", address)
+        if not self.home.node.running():
+            raise EngineError(message("engine ray: Ray", got="no more", wanted="there", remedy="open another cluster"))
         known: list[Place] = []
         gone: list[str] = []
 
@@ -93,6 +103,7 @@ class _Engine:
                 place.close()
 
         visit = Visit(address, shared_key(self.key), lost, timeout=timeout, silence=self.silence)
+        self.visits.append(visit)
         try:
             node, path = visit.join(self.home.node.gcs, self.home.token, max(0.001, until - time.monotonic()))
             actors = on_node(self.home.ray, node, self.state.heard, path=path, bury=visit.bury)
@@ -118,7 +129,11 @@ class _Engine:
         try:
             self.state.stop(timeout=timeout)
         finally:
-            with self.lock:
-                late, self.released = self.released, True
-            if not late:
-                shared.release()
+            shared.leave(self.home, self.lost)
+
+    def lost(self, why: str) -> None:
+        """Ray is no more, so nobody is: on this machine they have ended with it, on hosts they do now."""
+        for host, place in [*self.state.places.items()]:
+            self.state.lost(host, [place], why)
+        for visit in self.visits:
+            visit.close()

@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import select
+import shutil
 import sys
 from typing import Any
 
@@ -45,6 +46,7 @@ def main() -> None:
         raise SystemExit(1) from error
     print(json.dumps(answer), file=answers, flush=True)
     keep(node)
+    shutil.rmtree(order["parameters"]["temp_dir"], ignore_errors=True)
 
 
 if __name__ == "__main__":

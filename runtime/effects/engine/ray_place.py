@@ -14,6 +14,11 @@ from .processes_rules import Seat
 
 PROGRAM = Path(processes_member.__file__).read_text()
 OPTIONS: dict[str, Any] = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "concurrency_groups": {"watch": 1}}
+BECAUSE, DETAIL, CAUSES = (
+    "The actor is dead because ",
+    "Worker exit detail: ",
+    " Some common causes",
+)  # in what Ray says
 LONGEST = 200  # letters of why a member has ended
 Bury = Callable[[int, Callable[[], None]], None]  # (process, what to do once it is gone); does not wait
 
@@ -80,10 +85,10 @@ class _Crew:
 def _why(error: BaseException | None) -> str:
     """What Ray says of a death, in one line.
 
-    >>> _why(RuntimeError("It died.\\n\\tpid: 3\\nThe actor is dead because its worker process has died. Exit code 1"))
-    'its process ended (its worker process has died. Exit code 1)'
+    >>> _why(RuntimeError("It died.\\n\\tpid: 3\\nThe actor is dead because it was killed by `ray.kill`."))
+    'its process ended (it was killed by `ray.kill`)'
     """
-    lines = str(error).splitlines() if error else []
-    told = [line.partition(" because ")[2] for line in lines if line.startswith("The actor is dead because ")]
-    first = (told or lines or ["no reason is known"])[0].partition(" Some common causes")[0]
-    return f"its process ended ({first[:LONGEST]})"
+    lines = str(error).splitlines() or ["no reason is known"]
+    told = [line for line in lines if BECAUSE in line] or lines
+    first = told[0].rpartition(BECAUSE)[2].rpartition(DETAIL)[2].partition(CAUSES)[0]
+    return f"its process ended ({first.rstrip('.')[:LONGEST]})"
