@@ -23,6 +23,7 @@ from .check import check as check
 from .check import verify as verify
 from .checkpoint_laws import Store as Store
 from .checkpoint_laws import checkpoint_laws as checkpoint_laws
+from .choice_laws import choice_laws as choice_laws
 from .classify import classify as classify
 from .codec_laws import codec_laws as codec_laws
 from .column_laws import column_laws as column_laws

@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..runtime.effects import queue_rules, workers_rules
+from ..runtime.effects.transfer.choice import choice
 from ..runtime.effects.weights_ring import RING
 from . import (
+    choice_mutants,
     experience_mutants,
     queue_mutants,
     ring_mutants,
@@ -14,6 +16,7 @@ from . import (
     weights_mutants,
     workers_mutants,
 )
+from .choice_laws import choice_laws
 from .experience_laws import experience_laws, own_replaying
 from .law import Subject, Suite
 from .queue_laws import queue_laws
@@ -32,6 +35,7 @@ def moving_families() -> list[tuple[Suite, Subject, Edits]]:
         (ring_laws(), RING, ring_mutants.MUTANTS),
         (weights_laws(), own_transfer(), weights_mutants.MUTANTS),
         (transfer_laws(), own_pulling(), transfer_mutants.MUTANTS),
+        (choice_laws(), choice, choice_mutants.MUTANTS),
         (queue_laws(), queue_rules.step, queue_mutants.MUTANTS),
         (experience_laws(), own_replaying(), experience_mutants.MUTANTS),
         (workers_laws(), workers_rules.step, workers_mutants.MUTANTS),

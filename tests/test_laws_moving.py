@@ -4,6 +4,7 @@ import pytest
 
 from purestep.properties import (
     check,
+    choice_laws,
     experience_laws,
     queue_laws,
     ring_laws,
@@ -19,11 +20,13 @@ from purestep.properties.service_laws import own_serving
 from purestep.properties.transfer_laws import own_pulling
 from purestep.properties.weights_laws import own_transfer
 from purestep.runtime.effects import queue_rules, workers_rules
+from purestep.runtime.effects.transfer.choice import choice
 from purestep.runtime.effects.weights_ring import RING
 
 test_ring = check(ring_laws(), RING)
 test_weights = check(weights_laws(), own_transfer())
 test_transfer = check(transfer_laws(), own_pulling())
+test_choice = check(choice_laws(), choice)
 test_queue = check(queue_laws(), queue_rules.step)
 test_experience = check(experience_laws(), own_replaying())
 test_workers = check(workers_laws(), workers_rules.step)

@@ -1,5 +1,9 @@
 """Weights between processes and machines, by whichever way its hosts have: see `interface`."""
 
+from .choice import Choice as Choice
+from .choice import Host as Host
+from .hosts import chosen as chosen
+from .hosts import this_host as this_host
 from .interface import Inlet as Inlet
 from .interface import Outlet as Outlet
 from .interface import inlet as inlet

@@ -19,6 +19,10 @@ from attrs import frozen
 from ....core.errors import choose
 
 
+def _nobody(readers: int) -> None:
+    """For ways whose readers come and go."""
+
+
 @frozen
 class Outlet:
     """Where weights are published."""
@@ -26,6 +30,7 @@ class Outlet:
     way: str  # "shared", "tcp", "broadcast" or "monarch"
     address: Any  # what an inlet is opened by: text, but for "monarch", where it is an actor's handle
     publish: Callable[[int, Any], None]  # (version, params); versions go up, from 0 or more
+    renew: Callable[[int], None] = _nobody  # (readers): forms their group anew, where a way has one
 
 
 @frozen

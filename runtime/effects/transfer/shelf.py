@@ -61,7 +61,8 @@ class Shelf:
         with self.writing:
             with self.lock:
                 stay = {each.version for each in shelved(self._order(""), Publication(version, "", 0), self.keep)}
-                room = self.free.pop() if self.free else torch.empty(self.own.size, dtype=torch.uint8)
+                # zeros between the leaves: equal weights are to be equal bytes, whoever publishes them
+                room = self.free.pop() if self.free else torch.zeros(self.own.size, dtype=torch.uint8)
             try:
                 with torch.no_grad():
                     for target, source in zip(views(self.own, room), tensors, strict=True):

@@ -4,6 +4,7 @@ Readers come and go; each has a thread. A reader that has no key gets nothing bu
 or does not take what it asked for within `patience`, is cut off, and may come back for what it is missing.
 """
 
+import os
 import socket
 import threading
 import time
@@ -97,7 +98,9 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server(found[4][:2], family=found[0], backlog=128)
     except (OSError, OverflowError) as cause:
         remedy = "name this machine as others reach it, and a port that nobody has"
-        got = f"not to be had ({getattr(cause, 'strerror', None) or cause})"
+        number = getattr(cause, "errno", None)
+        why = os.strerror(number) if isinstance(number, int) and number > 0 else cause
+        got = f"not to be had ({why})"
         raise WeightsError(message(f"tcp: {host}:{port}", got=got, wanted="a free port", remedy=remedy)) from cause
 
 
