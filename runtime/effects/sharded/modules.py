@@ -34,8 +34,9 @@ def state_of(module: nn.Module, optimizers: Optimizer | Iterable[Optimizer]) -> 
     >>> sorted(state.tree["params"]), sorted(state.tree["optimizer"]), state.settings["param_groups.weight.lr"]
     (['weight'], ['state.weight.momentum_buffer'], 0.5)
     """
-    params, numbers = get_state_dict(module, _several(optimizers), options=OPTIONS)
-    tensors = {name: value for name, value in numbers.items() if isinstance(value, Tensor)}
+    found: Any = get_state_dict(module, _several(optimizers), options=OPTIONS)
+    params, numbers = found
+    tensors: dict[str, Tensor] = {name: value for name, value in numbers.items() if isinstance(value, Tensor)}
     tree = {
         "params": {name: value for name, value in params.items() if isinstance(value, Tensor)},
         "optimizer": tensors,

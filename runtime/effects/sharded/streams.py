@@ -42,15 +42,18 @@ class Stream:
         return len(piece)
 
     def tell(self) -> int:
+        """Bytes written so far."""
         return self.appended + len(self.waiting)
 
     def flush(self) -> None:
+        """Appends what was written."""
         if self.waiting:
             self.files.append(self.path, bytes(self.waiting))
             self.appended += len(self.waiting)
             self.waiting = bytearray()
 
     def close(self) -> None:
+        """Whoever closes it may do so before the file is synced."""
         self.flush()
 
 
@@ -62,27 +65,34 @@ class FilesBelow:
 
     @contextmanager
     def create_stream(self, path: str | Path, mode: str) -> Iterator[Stream]:
+        """A stream that is synced at the end of the block."""
         stream = Stream(Path(path), self.files)
         yield stream
         stream.flush()
         self.files.sync(stream.path)
 
     def concat_path(self, path: str | Path, suffix: str) -> Path:
+        """A path below another."""
         return Path(path) / suffix
 
     def init_path(self, path: str | Path) -> Path:
+        """A path."""
         return Path(path)
 
     def rename(self, path: str | Path, new_path: str | Path) -> None:
+        """Moves a file."""
         self.files.rename(Path(path), Path(new_path))
 
     def mkdir(self, path: str | Path) -> None:
+        """Makes a folder with its parents."""
         self.files.make_folder(Path(path))
 
     def exists(self, path: str | Path) -> bool:
+        """Whether there is such a file."""
         return Path(path).exists()
 
     def rm_file(self, path: str | Path) -> None:
+        """Removes a file."""
         self.files.remove(Path(path))
 
 
