@@ -86,10 +86,18 @@ def _law(
     check: Callable[[Ranking, Split, Seen], None],
     *needs: str,
     source: str = SPLIT,
+    most: int = 10,
 ) -> Law:
     inputs = always(splits())
     return Law(
-        name=name, claim=claim, source=source, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs, most=20
+        name=name,
+        claim=claim,
+        source=source,
+        inputs=inputs,
+        check=check,
+        mutant=Mutant(*mutant),
+        needs=needs,
+        most=most,
     )
 
 
@@ -124,7 +132,7 @@ def _gradient() -> Law:
     mutant = ("divides on each rank by what counts there", mutants.local_denominators)
     claim = "Whatever the partition into ranks and micro-batches, with ranks that have nothing, the gradient is the whole's."
     needs = ("ranks of different token counts", "a rank without a sequence", "several micro-batches of a rank")
-    return _law("gradient_of_the_whole", claim, mutant, check, *needs)
+    return _law("gradient_of_the_whole", claim, mutant, check, *needs, most=100)
 
 
 def _means() -> Law:
@@ -160,9 +168,12 @@ def _clipped() -> Law:
 
 def _sums() -> Law:
     def check(ranking: Ranking, split: Split, seen: Seen) -> None:
-        got, wanted, batch, _ = _both(ranking, split)
+        got, wanted, batch, state = _both(ranking, split)
         seen("several ranks with tokens that count", sum(count > 0 for count in _counts_of_ranks(split, batch)) > 1)
         same("the sums on ranks", got[1], wanted[1], DOUBLE)
+        one = split.algorithm()
+        loss, _ = ranking(one, split.deal).loss(state.params, batch, one.counts(batch))
+        same("the loss on ranks", loss, wanted[1].loss, DOUBLE)
 
     mutant = ("tells the loss of the first rank", mutants.tells_its_own_loss)
     claim = "Losses and figures are those of the whole batch."

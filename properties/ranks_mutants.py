@@ -11,7 +11,7 @@ from torch import Tensor
 from ..algorithms.language import LanguageAlgorithm
 from ..algorithms.token_batch import TokenBatch
 from ..algorithms.token_policy import LearnerParams
-from ..core.optim import global_norm
+from ..core.optim import Optimizer, clip_by_global_norm, global_norm
 from ..core.record import replace, take
 from ..core.tree import tree_map
 from ..runtime.language_layout import Part
@@ -42,6 +42,7 @@ class Putting:
     in_order: Callable[..., Any]
     share_of: Callable[..., tuple[int, int]]
     fingerprint: Callable[[Any], Tensor]
+    clip: Callable[[float], Optimizer]
 
 
 def _gradient(
@@ -271,3 +272,8 @@ def swaps_two(subject: Putting) -> Putting:
         return subject.from_row(torch.cat([row[:2].flip(0), row[2:]]))
 
     return attrs.evolve(subject, from_row=from_row)
+
+
+def in_the_dtype_of_leaves(subject: Putting) -> Putting:
+    """Adds squares in the dtype of the gradient."""
+    return attrs.evolve(subject, clip=clip_by_global_norm)

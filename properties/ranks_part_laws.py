@@ -11,18 +11,20 @@ from torch import Tensor
 
 from ..algorithms.language_loss import Sums, combined
 from ..algorithms.token_batch import token_batch
+from ..core import keys
 from ..core.errors import ChoiceError
+from ..core.optim import clip_by_global_norm
 from ..core.record import replace, take
 from ..core.transcript import empty
 from ..core.tree import leaves, tree_map
 from ..runtime.language_layout import Part
 from ..runtime.ranks import dealing, putting
+from ..runtime.ranks.clipping import clip_by_whole_norm
 from . import ranks_mutants as mutants
-from .compare import DOUBLE, require, same
+from .compare import DOUBLE, ROUNDING, require, same
 from .law import Broken, Law, Mutant, Seen, Suite, always
-from .learner_strategies import talks
 from .ranks_mutants import Dealing, Putting
-from .strategies import dyadic, integers
+from .strategies import dyadic, flags, integers
 
 LONGEST = 9
 WAITS = (
@@ -38,7 +40,13 @@ def own_dealing() -> Dealing:
 def own_putting() -> Putting:
     """Our own ways to put together."""
     return Putting(
-        putting.united, putting.as_row, putting.from_row, putting.in_order, putting.share_of, putting.fingerprint
+        united=putting.united,
+        as_row=putting.as_row,
+        from_row=putting.from_row,
+        in_order=putting.in_order,
+        share_of=putting.share_of,
+        fingerprint=putting.fingerprint,
+        clip=clip_by_whole_norm,
     )
 
 
@@ -56,7 +64,7 @@ class Load:
 def _loads(draw: DrawFn) -> Load:
     lengths = tuple(draw(st.lists(st.integers(0, LONGEST), min_size=1, max_size=6)))
     budget = LONGEST + draw(st.integers(0, 12))
-    return Load(lengths, budget, draw(st.sampled_from(((), (), LONGEST))), draw(st.integers(1, 4)))
+    return Load(lengths, budget, draw(st.one_of(st.just(()), st.just(LONGEST))), draw(st.integers(1, 4)))
 
 
 def dealing_laws() -> Suite:
@@ -203,11 +211,14 @@ class Found:
 def _finds(draw: DrawFn) -> Found:
     def one() -> Sums:
         numbers = draw(dyadic((11,), limit=4, dtype=torch.float64)).abs()
-        return Sums(**dict(zip(Sums.__record_fields__, numbers.unbind(), strict=True)))
+        return Sums(**dict(zip(putting.NAMES, numbers.unbind(), strict=True)))
 
     number = draw(st.integers(2, 5))
-    talk = draw(talks((2,))).transcripts
-    tree = {"number": draw(dyadic((number, 3))), "whole": draw(integers((number,), -4, 5)), "flag": talk.is_action}
+    tree = {
+        "number": draw(dyadic((number, 3))),
+        "whole": draw(integers((number,), -4, 5)),
+        "flag": draw(flags((number,))),
+    }
     order = tuple(draw(st.permutations(range(number))))
     sizes = draw(st.integers(0, 9)), draw(st.integers(1, 5))
     return Found(
@@ -216,8 +227,8 @@ def _finds(draw: DrawFn) -> Found:
 
 
 def putting_laws() -> Suite:
-    """The laws of `Putting(united, as_row, from_row, in_order, share_of, fingerprint)`."""
-    return Suite("putting_laws", (_united(), _row(), _in_order(), _shares(), _fingerprint()))
+    """The laws of `Putting(united, as_row, from_row, in_order, share_of, fingerprint, clip)`."""
+    return Suite("putting_laws", (_united(), _row(), _in_order(), _shares(), _fingerprint(), _clip()))
 
 
 def _of_finds(
@@ -314,3 +325,24 @@ def _fingerprint() -> Law:
     mutant = ("forgets where a number stands", mutants.adds_bits)
     claim = "Trees that differ in a number, in its place or in a shape have different fingerprints; copies have one."
     return _of_finds("fingerprint", claim, mutant, check, "rows in another order")
+
+
+def _clip() -> Law:
+    def check(subject: Putting, found: Found, seen: Seen) -> None:
+        gradient = keys.normal(keys.fold_in(keys.key(found.size), found.cut), (257,)) * (found.ranks - 1)
+
+        def shortened(pieces: tuple[Tensor, ...], make: Callable[[float], Any]) -> Tensor:
+            clip = make(1.0)
+            return torch.cat(clip.update(pieces, clip.init(pieces), pieces)[0])
+
+        whole = shortened((gradient,), subject.clip)
+        seen("a gradient that is shortened", found.ranks > 1)
+        seen("one that is short enough", found.ranks == 1)
+        same("a gradient shortened by its norm", whole, shortened((gradient,), clip_by_global_norm), ROUNDING)
+        for parts in (2, 3, 4, 7):
+            same(f"the same in {parts} shards", shortened(gradient.chunk(parts), subject.clip), whole)
+
+    mutant = ("adds squares in the gradient's dtype", mutants.in_the_dtype_of_leaves)
+    claim = "What a shortened gradient is does not depend on how it is cut, to the last bit."
+    needs = ("a gradient that is shortened", "one that is short enough")
+    return _of_finds("shortened_alike", claim, mutant, check, *needs)

@@ -202,15 +202,37 @@ def test_more_ranks_than_are_even_do_the_same(size: int, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_a_rank_that_says_nothing_is_taken_for_gone(tmp_path: Path) -> None:
+    ended = started(2, "late", tmp_path)
+    assert ended.codes == (1, 1)
+    assert all(LINE.fullmatch(told) for told in ended.told), ended.told
+    assert not list(tmp_path.iterdir())
+
+
+def by_torchrun(size: int, *words: object) -> None:
+    """The program as its users start it; raises where it does not end with 0."""
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(size),
+        str(PROGRAM),
+    ]
+    usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    subprocess.run([*command, *map(str, words)], env=usual, check=True, capture_output=True, timeout=600)
+
+
+@pytest.mark.slow
 def test_a_run_resumed_in_other_worlds_never_stopped(tmp_path: Path) -> None:
-    """20 updates in one process, and the same on 2 ranks, then 3, then 1."""
+    """20 updates in one process, and the same on 2 ranks, then 3, then 1, from sharded checkpoints."""
     losses = []
     for name, plan in {"whole": [(1, 0, 20)], "pieces": [(2, 0, 7), (3, 7, 13), (1, 13, 20)]}.items():
         folder = tmp_path / name
         folder.mkdir()
         for size, first, last in plan:
-            ended = started(size, "piece", folder, first, last, "float64")
-            assert ended.codes == (0,) * size, ended.told
+            by_torchrun(size, "piece", folder, first, last, "float64")
         losses.append([float(line) for line in (folder / "losses").read_text().split()])
     whole, pieces = losses
     assert len(whole) == len(pieces) == 20

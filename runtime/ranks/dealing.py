@@ -9,6 +9,7 @@ of the batch whatever the deal, because all are divided by the counts of the who
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
@@ -45,10 +46,10 @@ def by_tokens(budget: int, *, ranks: int, packed: int | tuple[()] = ()) -> Deal:
         own = [max(1, length) for length in lengths]
         return placed(own, shards(own, budget, ranks=ranks))
 
-    def in_rows(lengths: Sequence[int]) -> tuple[tuple[Part, ...], ...]:
-        return _in_turn(packed_parts(lengths, range(len(lengths)), budget, packed) if lengths else [], ranks)
+    def in_rows(lengths: Sequence[int], capacity: int) -> tuple[tuple[Part, ...], ...]:
+        return _in_turn(packed_parts(lengths, range(len(lengths)), budget, capacity) if lengths else [], ranks)
 
-    return padded if isinstance(packed, tuple) else in_rows
+    return padded if isinstance(packed, tuple) else partial(in_rows, capacity=packed)
 
 
 def by_parts(budget: int, *, ranks: int) -> Deal:

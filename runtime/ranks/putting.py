@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import torch
+from attrs import fields
 from torch import Tensor
 
 from ...algorithms.language_loss import Sums, combined
@@ -12,6 +13,7 @@ from ...core.errors import ChoiceError, message
 from ...core.tree import leaves, tree_map
 from ..language_layout import Part
 
+NAMES = tuple(field.name for field in fields(cast(Any, Sums)))
 MULTIPLIER = 6364136223846793005  # of a linear congruential generator modulo 2^64
 
 
@@ -31,7 +33,7 @@ def as_row(sums: Sums) -> Tensor:
     >>> as_row(Sums(**{name: torch.tensor(2.0) for name in Sums.__record_fields__})).shape
     torch.Size([11])
     """
-    return torch.stack([getattr(sums, name) for name in Sums.__record_fields__])
+    return torch.stack([getattr(sums, name) for name in NAMES])
 
 
 def from_row(row: Tensor) -> Sums:
@@ -40,7 +42,7 @@ def from_row(row: Tensor) -> Sums:
     >>> from_row(torch.arange(11.0)).policy_loss
     tensor(1.)
     """
-    return Sums(**dict(zip(Sums.__record_fields__, row.unbind(), strict=True)))
+    return Sums(**dict(zip(NAMES, row.unbind(), strict=True)))
 
 
 def in_order(found: Sequence[Any], parts: Sequence[Part], number: int, width: int) -> Any:

@@ -122,20 +122,23 @@ def workspace(
         head.weight = nn.Parameter(torch.empty(width, 1, dtype=like.dtype, device="meta"))
         head.bias = nn.Parameter(torch.empty(1, dtype=like.dtype, device="meta"))
     desk = Desk(policy, head)
-    at_once = not isinstance(reduction, tuple)
-    wide = reduction if at_once else torch.float32
-    mixed = {} if isinstance(precision, tuple) else {"param_dtype": precision, "reduce_dtype": wide}
-    mixed |= {"reduce_dtype": wide} if at_once else {}
-    given: dict[str, Any] = {"mesh": ranks.mesh, "mp_policy": MixedPrecisionPolicy(**mixed)}
+    given: dict[str, Any] = {"mesh": ranks.mesh, "mp_policy": _mixed(precision, reduction)}
     for layer in _layers(policy):
         fully_shard(layer, **given)
     fully_shard(desk, **given)
-    desk._apply(lambda leaf: torch.empty_like(leaf, device=ranks.device) if leaf.is_meta else leaf.to(ranks.device))
+    made: Any = desk
+    made._apply(lambda leaf: torch.empty_like(leaf, device=ranks.device) if leaf.is_meta else leaf.to(ranks.device))
     for part in _sharded(desk):
         # Losses are divided by counts of the whole batch, so that gradients are to be added, not averaged.
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)
-    return Workspace(ranks=ranks, desk=desk, critic=critic, at_once=at_once)
+    return Workspace(ranks=ranks, desk=desk, critic=critic, at_once=not isinstance(reduction, tuple))
+
+
+def _mixed(precision: torch.dtype | Absent, reduction: torch.dtype | Absent) -> MixedPrecisionPolicy:
+    own = () if isinstance(precision, tuple) else precision
+    wide = reduction if not isinstance(reduction, tuple) else torch.float32 if own else ()
+    return MixedPrecisionPolicy(param_dtype=own or None, reduce_dtype=wide or None)
 
 
 def _layers(policy: Any) -> list[nn.Module]:

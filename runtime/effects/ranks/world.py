@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from attrs import frozen
 from torch import Tensor
+from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ....core.errors import ChoiceError, PurestepError, StructureError, choose, message
@@ -76,7 +77,7 @@ def _launched() -> tuple[int, int, dict[str, Any]]:
     """Number, size and meeting place as a launcher has set them, or those of a process alone. Raises: ChoiceError."""
     missing = [name for name in SET if not os.environ.get(name)]
     if len(missing) == len(SET):
-        return 0, 1, {"store": dist.HashStore()}
+        return 0, 1, {"store": HashStore()}
     if missing:
         remedy = "start it with torchrun, or set all of " + ", ".join(SET)
         raise ChoiceError(message(f"joined: {missing[0]}", got="not set", wanted="set", remedy=remedy))
@@ -108,13 +109,13 @@ def _first_words(error: Exception) -> str:
 def on_ranks(body: Callable[[Ranks], None], *, timeout: float = 600.0, device: str = "auto") -> int:
     """Runs `body` in the world this process was launched into; the exit code of its program.
 
-    A process that has lost another says so in one line on its standard error and ends with 1, without waiting for the rest.
-    Whatever else goes wrong is raised, and ends the others so.
+    What purestep refuses, and the loss of another process, is told in one line on standard error, and the process ends with 1
+    without waiting for the rest. Whatever else goes wrong is raised. Either ends the others so.
     """
     try:
         with joined(timeout=timeout, device=device) as ranks:
             body(ranks)
-    except RankError as error:
+    except PurestepError as error:
         print(error, file=sys.stderr, flush=True)
         return 1
     return 0
