@@ -57,7 +57,8 @@ CASES: dict[str, tuple[Objective, dict[str, Any]]] = {
         {"kl_in_loss": 0.1, "proximal": "recomputed", "correction": partial(truncated_weights, high=1.1)},
     ),
 }
-WAYS = dict.fromkeys(("token_grpo", "ppo"), ("even", "packed", "first", "last", "ragged"))  # to deal, "even" elsewhere
+ALL = ("even", "packed", "first", "last", "ragged")  # ways to deal; elsewhere "even" alone
+WAYS: dict[str, tuple[str, ...]] = {"token_grpo": ALL, "ppo": ALL}
 QUICK = {"token_grpo": ("ragged", "last"), "ppo": ("packed",), "divergence": ("even",)}
 
 

@@ -23,6 +23,7 @@ from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ....core.errors import ChoiceError, PurestepError, StructureError, choose, message
+from ....core.tree import tree_map
 from ...ranks.putting import fingerprint
 
 SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -148,9 +149,7 @@ def shared(ranks: Ranks, tree: Any = ()) -> Any:
     box = [tree if ranks.rank == 0 else ()]
     if ranks.size > 1:
         dist.broadcast_object_list(box, src=0, device=ranks.device)
-    return torch.utils._pytree.tree_map(
-        lambda leaf: leaf.to(ranks.device) if isinstance(leaf, Tensor) else leaf, box[0]
-    )
+    return tree_map(lambda leaf: leaf.to(ranks.device) if isinstance(leaf, Tensor) else leaf, box[0])
 
 
 def same_on_all(where: str, ranks: Ranks, tree: Any, remedy: str) -> None:
