@@ -17,9 +17,9 @@ import pytest
 from engine_actors import Counter  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.engine.interface import Cluster, EngineError, Failed, Failure
+from purestep.runtime.effects.engine.interface import Cluster, Done, EngineError, Failed, Failure
 from purestep.runtime.effects.engine.processes import clustered
-from purestep.runtime.effects.engine.processes_link import shared_key
+from purestep.runtime.effects.engine.processes_link import PIECE, shared_key
 from purestep.runtime.effects.engine.processes_there import hosting
 
 from .engine_contract import left, running, values
@@ -165,6 +165,15 @@ def test_strangers_do_not_disturb_a_host(key: Path) -> None:
             assert values(cluster.spawn(Counter, size=1, timeout=SOON), "add", 1) == [1]
         for stranger in strangers:
             stranger.close()
+
+
+def test_long_letters_come_whole_and_in_order(key: Path) -> None:
+    with hosting(HERE, KEY) as address, clustered((address,), key=key) as cluster:
+        mesh = cluster.spawn(Counter, size=2, timeout=SOON)
+        long = [os.urandom(size) for size in (0, PIECE - 1, PIECE, 3 * PIECE + 5)]
+        asked = [mesh.ask("echo", ((n, one),), timeout=SOON) for n, one in enumerate(long)]
+        assert [waiting() for waiting in asked] == [(Done((n, one)),) * 2 for n, one in enumerate(long)]
+        mesh.stop(timeout=SOON)
 
 
 def test_a_member_ends_with_what_it_has_started(key: Path) -> None:

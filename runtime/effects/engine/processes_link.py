@@ -1,7 +1,7 @@
 """A connection between a cluster and a host: greeted, sealed, never silent for long, and lost once.
 
-A letter is a word (one byte), a seat, and bytes. Both sides say ALIVE when they have nothing else to say; who hears nothing for
-`silence` seconds takes the other one for lost.
+A letter is a word (one byte), a seat, and bytes; a long one goes in several frames. Both sides say ALIVE when they have nothing
+else to say; who hears nothing for `silence` seconds takes the other one for lost.
 """
 
 import os
@@ -23,9 +23,9 @@ from .processes_rules import Seat
 VARIABLE = "PURESTEP_KEY"
 ALIVE = 0  # a word without meaning; the others are those of `processes_here`, and those below
 START, SEND, END = 3, 4, 5  # from a cluster to a host
-LETTER = struct.Struct(">BQQ")
+LETTER = struct.Struct(">B?QQ")  # word, whether more of this letter follows, seat
 BEATS = 5  # ALIVE is said so often within the other one's silence
-PIECE = 1 << 20  # bytes written at a time: each may take as long as the silence
+PIECE = 1 << 20  # bytes of a letter in one frame: each frame may take as long as the silence
 Heard = Callable[[int, Seat, bytes], None]
 
 
@@ -107,7 +107,8 @@ class Link:
     ) -> None:
         self.connection, self.silence, self.heard, self.lost = connection, silence, heard, lost
         self.out, self.into = ways
-        self.outbox: SimpleQueue[tuple[bytes, ...]] = SimpleQueue()
+        self.outbox: SimpleQueue[tuple[int, Seat, bytes] | tuple[()]] = SimpleQueue()
+        self.parts: list[bytes] = []  # of a letter of which more follows
 
     def begin(self) -> None:
         """Starts the threads."""
@@ -118,7 +119,7 @@ class Link:
 
     def say(self, word: int, seat: Seat = (0, 0), rest: bytes = b"") -> None:
         """Has a letter sent."""
-        self.outbox.put((LETTER.pack(word, *seat), rest))
+        self.outbox.put((word, seat, rest))
 
     def close(self) -> None:
         """Ends the connection once all that was to be said has been."""
@@ -131,15 +132,18 @@ class Link:
                 try:
                     letter = self.outbox.get(timeout=self.silence / BEATS)
                 except Empty:
-                    letter = (LETTER.pack(ALIVE, 0, 0),)
+                    letter = (ALIVE, (0, 0), b"")
                 if not letter:
                     break
-                body = b"".join(letter)
-                self.out, header = wire.sealed(self.out, body)
-                for at in range(0, len(body), PIECE):
-                    self.connection.sendall(header + body[:PIECE] if at == 0 else body[at : at + PIECE])
+                self._write(*letter)
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)  # who listens sees it
+
+    def _write(self, word: int, seat: Seat, rest: bytes) -> None:
+        for at in range(0, max(1, len(rest)), PIECE):
+            body = LETTER.pack(word, at + PIECE < len(rest), *seat) + rest[at : at + PIECE]
+            self.out, header = wire.sealed(self.out, body)
+            self.connection.sendall(header + body)
 
     def listen(self) -> None:
         """Hears letters until none can come any more."""
@@ -159,6 +163,9 @@ class Link:
         header = exactly(self.connection, wire.HEADER.size)
         body = exactly(self.connection, wire.length(header))
         self.into = wire.unsealed(self.into, header, body)
-        word, mesh, member = LETTER.unpack_from(body)
-        if word != ALIVE:
-            self.heard(word, (mesh, member), body[LETTER.size :])
+        word, more, mesh, member = LETTER.unpack_from(body)
+        self.parts.append(body[LETTER.size :])
+        if not more:
+            letter, self.parts = b"".join(self.parts), []
+            if word != ALIVE:
+                self.heard(word, (mesh, member), letter)

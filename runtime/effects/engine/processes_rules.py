@@ -30,6 +30,7 @@ class Member:
     host: str
     begun: bool = False
     out: tuple[Out, ...] = ()
+    due: float = float("inf")  # no deadline of these is before
 
 
 @frozen
@@ -197,8 +198,9 @@ def _asked(state: Ledger, event: Asked) -> tuple[Ledger, Actions]:
     for member in event.members:
         seat = (event.mesh, member)
         if seat in there:
-            there[seat] = evolve(there[seat], out=(*there[seat].out, out))
-            actions = (*actions, Send(seat, there[seat].host, event.call))
+            one = there[seat]
+            there[seat] = evolve(one, out=(*one.out, out), due=min(one.due, out.deadline))
+            actions = (*actions, Send(seat, one.host, event.call))
         else:
             actions = (*actions, Settle(seat, event.call, Failed(GONE, True)))
     return evolve(state, members=tuple(there.values())), actions
@@ -206,19 +208,27 @@ def _asked(state: Ledger, event: Asked) -> tuple[Ledger, Actions]:
 
 def _answered(state: Ledger, event: Answered) -> tuple[Ledger, Actions]:
     for at, member in enumerate(state.members):
-        rest = tuple(out for out in member.out if out.call != event.call)
-        if member.seat == event.seat and rest != member.out:
-            members = (*state.members[:at], evolve(member, out=rest), *state.members[at + 1 :])
+        if member.seat == event.seat:
+            which = next((i for i, out in enumerate(member.out) if out.call == event.call), -1)
+            if which < 0:
+                break
+            changed = evolve(member, out=(*member.out[:which], *member.out[which + 1 :]))
+            members = (*state.members[:at], changed, *state.members[at + 1 :])
             return evolve(state, members=members), (Deliver(event.seat, event.call),)
     return state, ()
 
 
 def _looked(state: Ledger, now: float) -> tuple[Ledger, Actions]:
-    overdue = [(one.seat, out) for one in state.members for out in one.out if out.deadline <= now]
-    if not overdue:
+    if all(now < one.due for one in state.members):
         return state, ()
-    members = tuple(evolve(one, out=tuple(out for out in one.out if out.deadline > now)) for one in state.members)
+    overdue = [(one.seat, out) for one in state.members for out in one.out if out.deadline <= now]
+    members = tuple(_in_time(one, now) for one in state.members)
     return evolve(state, members=members), tuple(Settle(seat, out.call, late(out.seconds)) for seat, out in overdue)
+
+
+def _in_time(member: Member, now: float) -> Member:
+    out = tuple(one for one in member.out if one.deadline > now)
+    return evolve(member, out=out, due=min((one.deadline for one in out), default=float("inf")))
 
 
 def _without(state: Ledger, seats: set[Seat], why: str, *, told: bool) -> tuple[Ledger, Actions]:

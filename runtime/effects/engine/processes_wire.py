@@ -26,7 +26,7 @@ MAGIC = b"purestep host 1\n"
 NONCE, SEAL = 32, 32  # bytes
 HEADER = struct.Struct(f">Q{SEAL}s")
 COUNT = struct.Struct(">QQ")
-LONGEST = 1 << 31  # bytes of a frame
+LONGEST = 1 << 21  # bytes of a frame
 SHORTEST = 16  # letters of a key
 GREETING = len(MAGIC) + NONCE  # bytes of the host's first word
 REPLY = NONCE + SEAL  # of the caller's
@@ -155,7 +155,7 @@ def _next(way: Way) -> Way:
 
 def _fitting(size: int) -> int:
     if size > LONGEST:
-        remedy = "send large values through effects.weights"
+        remedy = "send them in several frames"
         raise WireError(message("frame: bytes", got=size, wanted=f"at most {LONGEST}", remedy=remedy))
     return size
 
