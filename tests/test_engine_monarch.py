@@ -1,19 +1,30 @@
-"""The engine on Monarch keeps the contract of engines, on this machine and on hosts that join."""
+"""The engine on Monarch keeps the contract of engines, here and on hosts that join; without Monarch it says what to install."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from engine_actors import Counter  # type: ignore[import-not-found]
 
 from purestep.runtime.effects.engine import opened
+from purestep.runtime.effects.engine.interface import EngineError, Failure, late
+from purestep.runtime.effects.engine.monarch_hosts import hosted
+from purestep.runtime.effects.engine.monarch_version import tried
+from purestep.runtime.effects.engine.processes_there import hosting
 
-from .engine_contract import CONTRACT, Bench, Claim, name_of
+from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, values
 
-pytest.importorskip("monarch")
-
-from purestep.runtime.effects.engine.monarch_engine import hosted
-
+HERE = Path(__file__).parent
 KEY = "0123456789abcdef" * 2
+INSTALLED = find_spec("monarch") is not None
+needs_monarch = pytest.mark.skipif(not INSTALLED, reason="Monarch is an extra")
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +37,156 @@ def bench() -> Iterator[Bench]:
                 host=lambda: hosted("127.0.0.1:0", KEY.encode()),
                 opened=lambda: opened("monarch"),
                 nowhere="127.0.0.1:1",
-                start=2.0,
+                start=4.0,
                 quiet=1.0,
             )
 
 
+@pytest.mark.slow
+@needs_monarch
 @pytest.mark.parametrize("claim", CONTRACT, ids=name_of)
 def test_the_contract(claim: Claim, bench: Bench, tmp_path: Path) -> None:
     claim(bench, tmp_path)
+
+
+@pytest.mark.skipif(INSTALLED, reason="it is there")
+def test_without_monarch_it_says_what_to_install() -> None:
+    why = r"torchmonarch is not installed, wanted installed; pip install 'purestep\[monarch\]'"
+    for there in (opened("monarch"), hosted("127.0.0.1:0", KEY.encode())):
+        with pytest.raises(EngineError, match=why), there:
+            pass
+
+
+@pytest.mark.parametrize("version", ["0.6.9", "0.8.0", "0.70.0", "1.0.7", "10.7", "dev", ""])
+def test_a_version_that_was_not_tried_is_refused(version: str) -> None:
+    assert tried("0.7.1") == "0.7.1"
+    assert tried("0.7.0rc2") == "0.7.0rc2"
+    with pytest.raises(EngineError, match=f"version of torchmonarch is {version}, wanted 0.7.x; pip install"):
+        tried(version)
+
+
+# --- beyond the contract ---
+
+
+@contextmanager
+def said(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process in a session of its own, and the first line it prints; killed after the block."""
+    environment = {**os.environ, "PURESTEP_KEY": KEY, "PYTHONPATH": str(HERE)}
+    process = subprocess.Popen([*command], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def host(listen: str = "127.0.0.1:0", *before: str) -> AbstractContextManager[tuple[subprocess.Popen[str], str]]:
+    """A host as a process of its own, and its address."""
+    return said(
+        *before, sys.executable, "-m", "purestep.runtime.cli", "host", "--engine", "monarch", "--listen", listen
+    )
+
+
+def node_of(pid: int) -> int:
+    """The host of Monarch that a process has started."""
+    (found,) = (one for one in descendants(pid) if b"monarch_node.py" in Path(f"/proc/{one}/cmdline").read_bytes())
+    return found
+
+
+@pytest.mark.slow
+@needs_monarch
+def test_hosts_are_lost_and_others_take_their_place(bench: Bench) -> None:
+    with host() as (one, a), host() as (two, b), opened("monarch", hosts=(a, b)) as cluster:
+        assert cluster.hosts() == (a, b)
+        mesh = cluster.spawn(Counter, size=2, timeout=SOON)
+        other = cluster.spawn(Counter, size=1, hosts=(b,), timeout=SOON)
+        pids, children = values(mesh, "pid"), values(mesh, "child")
+        assert pids[0] in descendants(one.pid)
+        assert {pids[1], children[1]} <= descendants(two.pid)
+        waiting = mesh.ask("nap", (SOON,), timeout=2 * FOUND)
+        one.kill()
+        assert_lost(cluster.failure(FOUND), (a, mesh.number, 0))
+        assert cluster.hosts() == (b,)
+        assert [getattr(answer, "lost", None) for answer in waiting()] == [True, False]
+        assert values(other, "add", 1) == [1]
+        assert left({pids[0], children[0]}, SOON) == set()
+        with host(a) as (three, c):
+            assert cluster.add_host(c, timeout=SOON) == a  # the same address, and another host
+            again = cluster.spawn(Counter, size=2, timeout=SOON)
+            assert again.hosts == (b, c)
+            assert values(again, "add", 1) == [1, 1]
+            os.kill(node_of(three.pid), signal.SIGKILL)  # the host is there, Monarch's is not
+            assert_lost(cluster.failure(FOUND), (c, again.number, 1))
+            assert cluster.failure(bench.quiet) == ()
+            assert cluster.hosts() == (b,)
+            cluster.add_host(c, timeout=SOON)  # it takes part again
+            assert values(cluster.spawn(Counter, size=1, hosts=(c,), timeout=SOON), "add", 1) == [1]
+            there = descendants(two.pid) | descendants(three.pid)
+            assert {pids[1], children[1]} <= there
+            cluster.stop(timeout=SOON)
+            assert left(there, SOON) == set()  # the hosts are there and have nothing left
+            assert (two.poll(), three.poll()) == (None, None)
+            three.terminate()
+            assert three.wait(SOON) == 0
+
+
+def assert_lost(told: Failure | tuple[()], whom: tuple[str, int, int]) -> None:
+    assert isinstance(told, Failure)
+    assert (told.host, told.mesh, told.member) == whom
+    assert "its host is lost" in told.why
+
+
+@pytest.mark.slow
+@needs_monarch
+def test_stop_ends_what_cannot_hear_and_what_was_started(bench: Bench) -> None:
+    mesh = bench.cluster.spawn(Counter, size=2, timeout=SOON)
+    pids, children = values(mesh, "pid"), values(mesh, "child")
+    os.kill(pids[0], signal.SIGSTOP)
+    assert mesh.slice((0,)).call("add", timeout=0.5) == (late(0.5),)
+    mesh.stop(timeout=SOON)
+    assert left({*pids, *children}, 0.0) == set()
+    killed = bench.cluster.spawn(Counter, size=1, timeout=SOON)
+    pids, children = values(killed, "pid"), values(killed, "child")
+    os.kill(pids[0], signal.SIGKILL)
+    told = bench.cluster.failure(FOUND)
+    assert isinstance(told, Failure)
+    assert told.why == "its process ended (SIGKILL)"
+    assert left({*children}) == set()
+
+
+@pytest.mark.slow
+@needs_monarch
+def test_a_process_survives_its_actors_and_leaves_nothing() -> None:
+    with said(sys.executable, str(HERE / "engine_monarch_alone.py")) as (process, line):
+        found = json.loads(line)
+        assert sorted(why[:16] for why in found["told"]) == ["0 its host is lo", "1 its host is lo"]
+        assert found["lost"] == [[True, True], []]
+        assert found["after"] == 0
+        assert "mine" in found["heard"]  # what concerns others reaches them
+        assert "purestep" not in found["heard"]
+        assert found["changed"] == []  # in the environment
+        assert len(found["processes"]) >= 5
+        assert left({*found["processes"]}, 0.0) == {*found["processes"]}
+        process.kill()
+        assert left({*found["processes"]}, SOON) == set()
+
+
+@pytest.mark.slow
+@needs_monarch
+def test_a_host_for_something_else_is_refused(bench: Bench) -> None:
+    with (
+        hosting("127.0.0.1:0", KEY.encode()) as address,
+        pytest.raises(EngineError, match=r"not begun \(.*--engine monarch"),
+    ):
+        bench.cluster.add_host(address, timeout=SOON)
+    with hosted("127.0.0.1:0", KEY.encode()) as address, opened("processes") as cluster:
+        cluster.add_host(address, timeout=SOON)
+        with pytest.raises(EngineError, match="it has hosts of Monarch"):
+            cluster.spawn(Counter, size=1, hosts=(address,), timeout=SOON)
+    with (
+        pytest.raises(EngineError, match="is any address of this machine, wanted one address"),
+        hosted("0.0.0.0:0", KEY.encode()),
+    ):
+        pass

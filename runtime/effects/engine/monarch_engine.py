@@ -11,24 +11,25 @@ The key keeps strangers from the hosts, not from Monarch: who can reach its port
 
 import json
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from ....core.errors import message
 from .interface import Cluster, EngineError, timely
 from .monarch_home import Home, reached, shared
-from .monarch_nodes import LOOPBACK, NODE, START, node, nodes, outward
+from .monarch_hosts import ENDS, NODE, Visit, hosted, outward
+from .monarch_nodes import START, node
 from .monarch_place import Crew
 from .processes import LOCAL
 from .processes_cluster import GRACE, State
-from .processes_here import SAID, Place
+from .processes_here import Place
 from .processes_link import shared_key
-from .processes_rules import Seat
-from .processes_there import SILENCE, hosting, there
+from .processes_there import SILENCE, kept, there
+
+LOOPBACK = "127.0.0.1"
 
 
 @contextmanager
@@ -57,11 +58,9 @@ def clustered(hosts: tuple[str, ...] = (), *, key: Path | None = None, silence: 
         engine.state.stop(timeout=GRACE)
 
 
-@contextmanager
-def hosted(address: str, key: bytes, *, silence: float = SILENCE) -> Iterator[str]:
-    """A host for this engine that listens at this address, for the block; see `processes_there.hosting`."""
-    with hosting(address, key, silence=silence, place=lambda tell: nodes(tell, address)) as listening:
-        yield listening
+def serve(address: str, *, key: Path | None = None, ready: Callable[[str], None]) -> None:
+    """A host, until Ctrl-C or SIGTERM; `ready` is told its address. Raises: EngineError, ChoiceError."""
+    kept(hosted(address, shared_key(key)), ready)
 
 
 class _Engine:
@@ -74,101 +73,61 @@ class _Engine:
     def take_in_local(self) -> None:
         """This machine."""
         arrival = _Arrival(self.state, LOCAL)
-        made = node(LOOPBACK, arrival.heard, lambda: arrival.lost("its host of Monarch has ended"))
-        self.attach(arrival, {"at": made.at, "path": sys.path}, made.order, made.end, START)
+        made = node(LOOPBACK, arrival.visit.heard, lambda: arrival.visit.gone(ENDS))
+        try:
+            crew = Crew(self.home, made.at, made.order, self.state.heard, [*sys.path], START)
+        except BaseException:
+            made.end()
+            raise
+        arrival.take_in(crew, made.end)
 
     def add_host(self, address: str, /, *, timeout: float) -> str:
         """See `AddHost`."""
-        timely("add_host", timeout)
+        until = time.monotonic() + timely("add_host", timeout)
         self.state.refuse_known("add_host", address)
         reached(self.home, outward(address), address)
         arrival = _Arrival(self.state, address)
-        line = there(address, shared_key(self.key), arrival.said, arrival.lost, timeout=timeout, silence=self.silence)
+        visit = arrival.visit
+        line = there(address, shared_key(self.key), visit.said, visit.gone, timeout=timeout, silence=self.silence)
+
+        def order(words: dict[str, Any]) -> None:
+            line.send(NODE, json.dumps(words).encode())
+
         try:
             line.start(NODE)
-            words = arrival.first(timeout)
+            order({"begin": True})
+            at, path = visit.found(max(0.001, until - time.monotonic()))
+            crew = Crew(self.home, at, order, self.state.heard, path, max(0.001, until - time.monotonic()))
         except BaseException:
             line.close()
             raise
-
-        def order(words: dict[str, int]) -> None:
-            line.send(NODE, json.dumps(words).encode())
-
-        self.attach(arrival, words, order, line.close, timeout)
+        arrival.take_in(crew, line.close)
         return address
-
-    def attach(
-        self,
-        arrival: "_Arrival",
-        words: dict[str, Any],
-        order: Callable[[dict[str, int]], None],
-        end: Callable[[], None],
-        timeout: float,
-    ) -> None:
-        """Takes in a host of Monarch, by what it says of itself."""
-        try:
-            at, path = str(words["at"]), [str(entry) for entry in words["path"]]
-            arrival.crew = Crew(self.home, at, order, self.state.heard, path, timeout)
-            arrival.take_in(arrival.crew.place(end))
-        except BaseException:
-            end()
-            raise
 
 
 class _Arrival:
-    """A host on its way into a cluster, and what is heard of it."""
+    """A host on its way into a cluster."""
 
     def __init__(self, state: State, host: str) -> None:
         self.state, self.host = state, host
-        self.crew: Crew | None = None
+        self.visit = Visit(host, self.lost)
         self.known: list[Place] = []
         self.gone: list[str] = []
-        self.words: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        self.lock = threading.Lock()
 
-    def said(self, word: int, _: Seat, rest: bytes) -> None:
-        """What comes over the connection to a host."""
-        if word == SAID:
-            self.heard(json.loads(rest))
-        else:
-            self.lost(rest.decode(errors="replace"))
-
-    def heard(self, words: dict[str, Any]) -> None:
-        """What its node tells."""
-        if "gone" in words and self.crew is not None:
-            self.crew.heard(words)
-        else:
-            self.words.put(words)
-
-    def first(self, timeout: float) -> dict[str, Any]:
-        """Where Monarch listens there, and the path for imports. Raises: EngineError where it does not."""
-        try:
-            words = self.words.get(timeout=timeout)
-        except Empty:
-            words = {"why": f"timed out after {timeout:.1f} s"}
-        if {"at", "path"} <= words.keys():
-            return words
-        remedy = "see that it runs purestep host --engine monarch, and what it says"
-        got = f"not begun ({words.get('why', 'it speaks of something else')})"
-        raise EngineError(message(f"host {self.host}", got=got, wanted="running Monarch", remedy=remedy))
+    def take_in(self, crew: Crew, end: Callable[[], None]) -> None:
+        """Members may be there from now on; `end` ends them all. Raises: EngineError where the host is lost already."""
+        self.visit.left = crew.left
+        place = crew.place(end)
+        self.state.take_in(self.host, place)
+        self.known.append(place)
+        if self.gone:
+            self.lost(self.gone[0])
+            remedy = "see whether it runs still"
+            raise EngineError(message(f"host {self.host}", got=f"lost ({self.gone[0]})", wanted="there", remedy=remedy))
 
     def lost(self, why: str) -> None:
-        """The host is no more."""
-        with self.lock:
-            self.gone.append(why)
-            known = [*self.known]
-        self.words.put({"why": why})
-        if known:
-            self.state.lost(self.host, known, why)
-            known[0].close()
-
-    def take_in(self, place: Place) -> None:
-        """Members may be there from now on. Raises: EngineError where it is lost already."""
-        self.state.take_in(self.host, place)
-        with self.lock:
-            self.known.append(place)
-            gone = [*self.gone]
-        if gone:
-            self.lost(gone[0])
-            remedy = "see whether it runs still"
-            raise EngineError(message(f"host {self.host}", got=f"lost ({gone[0]})", wanted="there", remedy=remedy))
+        """The host is no more: nobody on it is."""
+        self.gone.append(why)
+        for place in self.known:
+            self.state.lost(self.host, self.known, why)
+            place.close()

@@ -8,8 +8,9 @@ import atexit
 import importlib
 import os
 import threading
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ....core.errors import message
@@ -27,6 +28,8 @@ SETTINGS = {
     "HYPERACTOR_MESSAGE_DELIVERY_TIMEOUT": "10m",
     "HYPERACTOR_MESH_SUPERVISION_WATCHDOG_TIMEOUT": "30m",  # must be more than the polls and both of those
 }
+BINDINGS = "monarch._rust_bindings.monarch_hyperactor"
+PREFIX = "purestep-"  # of the names of our actors
 LEAVE = 5.0  # seconds in which Monarch's client ends with this process
 Tell = Callable[[str], None]
 
@@ -36,12 +39,11 @@ class Home:
 
     def __init__(self, ip: str) -> None:
         installed()
-        for name, value in SETTINGS.items():
-            os.environ.setdefault(name, value)
         self.ip = ip
-        self.actor: Any = importlib.import_module("monarch.actor")
-        self.errors = importlib.import_module("monarch._rust_bindings.monarch_hyperactor.supervision").SupervisionError
-        importlib.import_module("monarch._rust_bindings.monarch_hyperactor.config").reload_config_from_env()
+        with _environment():
+            self.actor: Any = importlib.import_module("monarch.actor")
+            importlib.import_module(f"{BINDINGS}.config").reload_config_from_env()
+        self.errors = importlib.import_module(f"{BINDINGS}.supervision").SupervisionError
         importlib.import_module("cloudpickle").register_pickle_by_value(monarch_member)
         self.member = monarch_member.member(self.actor)
         self.count, self.lock = 0, threading.Lock()
@@ -76,10 +78,9 @@ class Home:
 
         What is none of ours goes to whom it went before, but for Monarch's own: a stray message ends nobody here.
         """
-        name = str(failure.mesh_name)
-        tell = self.concerned.get(name.rpartition("-")[0])
-        if tell is not None:
-            tell(str(failure.report()))
+        name = str(failure.mesh_name).rpartition("-")[0]
+        if name.startswith(PREFIX):
+            self.concerned.get(name, _nobody)(str(failure.report()))
         elif self.others.__module__.partition(".")[0] != "monarch":
             self.others(failure)
 
@@ -87,21 +88,33 @@ class Home:
         """A name that no actor has had; `tell(report)` is called when the actor fails that bears it."""
         with self.lock:
             self.count += 1
-            name = f"purestep-{self.count}"
+            name = f"{PREFIX}{self.count}"
             self.concerned[name] = tell
             return name
 
     def forget(self, name: str) -> None:
         """Nobody is concerned any more."""
-        self.concerned[name] = _nobody
+        self.concerned.pop(name, None)
 
-    def wait(self, awaited: Coroutine[Any, Any, None]) -> None:
+    def wait(self, awaited: Coroutine[Any, Any, None]) -> Future[None]:
         """Has the thread wait for it; it must not raise."""
-        asyncio.run_coroutine_threadsafe(awaited, self.loop)
+        return asyncio.run_coroutine_threadsafe(awaited, self.loop)
 
 
 def _nobody(report: str) -> None:
     pass
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """The settings, where nobody has made them, for as long as Monarch reads them."""
+    ours = {name: value for name, value in SETTINGS.items() if name not in os.environ}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            del os.environ[name]
 
 
 class _Shared:

@@ -8,14 +8,15 @@ takes seconds where the member is busy, and a call to what it has stopped may ha
 import re
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent import futures
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ....core.errors import message
 from . import processes_member
-from .interface import EngineError
+from .interface import STOPPED, EngineError
 from .monarch_home import Home
 from .processes_here import ENDED, SAID, Place, Tell
 from .processes_member import answered, described
@@ -24,6 +25,7 @@ from .processes_rules import Seat
 PROGRAM = Path(processes_member.__file__).read_text()
 REASON = 1.5  # seconds for Monarch to say why a process has ended
 LONGEST = 200  # letters of that
+FORGET = 1.0  # seconds for Monarch to take note of who has ended
 Order = Callable[[dict[str, int]], None]
 
 
@@ -43,9 +45,10 @@ class Crew:
     def __init__(self, home: Home, at: str, order: Order, tell: Tell, path: list[str], timeout: float) -> None:
         self.home, self.order, self.tell = home, order, tell
         self.path = path  # for imports there
-        self.lock = threading.Lock()
+        self.lock, self.closed = threading.Lock(), False
         self.members: dict[Seat, _Member] = {}
         self.seats: dict[int, Seat] = {}
+        self.waits: set[futures.Future[None]] = set()
         self.host = home.actor.attach_to_workers(ca="trust_all_connections", workers=[at])
         try:
             self.host.initialized.get(timeout=timeout)
@@ -64,7 +67,7 @@ class Crew:
         try:
             one.procs = self.host.spawn_procs(name=one.name)
             one.actor = one.procs.spawn(one.name, self.home.member, self.path, PROGRAM)
-            self.home.wait(self.begin(seat, one, one.actor.pid.call_one()))
+            self.wait(self.begin(seat, one, one.actor.pid.call_one()))
         except Exception as error:
             self.died(seat, f"not begun ({described(error)[:LONGEST]})")
 
@@ -91,7 +94,7 @@ class Crew:
         except Exception as error:
             self.doubt(seat, f"its actor cannot be called ({described(error)[:LONGEST]})")
         else:
-            self.home.wait(self.hear(seat, letter[: processes_member.HEAD.size], future))
+            self.wait(self.hear(seat, letter[: processes_member.HEAD.size], future))
 
     async def hear(self, seat: Seat, head: bytes, future: Any) -> None:
         """Waits for an answer."""
@@ -105,15 +108,16 @@ class Crew:
         else:
             self.tell(SAID, seat, said)
 
-    def heard(self, words: dict[str, int]) -> None:
-        """What the node tells: a process is no more."""
+    def left(self, pid: int) -> None:
+        """A process is no more."""
         with self.lock:
-            seat = self.seats.pop(words["gone"])
-            ended = self.members[seat].ended if seat in self.members else True
-        if ended:
-            self.died(seat, "stopped")
-        else:
-            self.doubt(seat, "its process ended")
+            seat = self.seats.pop(pid, None)
+            one = self.members.get(seat) if seat else None
+        if seat and one:
+            if one.ended:
+                self.died(seat, STOPPED)
+            else:
+                self.doubt(seat, "its process ended")
 
     def doubt(self, seat: Seat, why: str) -> None:
         """A member is no more, and soon it may be known why."""
@@ -131,8 +135,8 @@ class Crew:
         if one.pid:
             self.order({"kill": one.pid})
         self.tell(ENDED, seat, why.encode())
-        if one.procs is not None:
-            self.home.wait(_forgotten(one.procs.stop()))
+        if one.procs is not None and not self.closed:
+            self.wait(_forgotten(one.procs.stop()))
 
     def end(self, seat: Seat) -> None:
         with self.lock:
@@ -145,9 +149,20 @@ class Crew:
 
     def close(self, close: Callable[[], None]) -> None:
         """Ends all, with the host."""
+        self.closed = True
+        if not self.members:  # else the host is lost, and who is gone answers never
+            futures.wait([*self.waits], FORGET)
         close()
         for seat in [*self.members]:
-            self.died(seat, "stopped")
+            self.died(seat, STOPPED)
+        for wait in [*self.waits]:
+            wait.cancel()
+
+    def wait(self, awaited: Coroutine[Any, Any, None]) -> None:
+        """Has it waited for as long as the host is there."""
+        wait = self.home.wait(awaited)
+        self.waits.add(wait)
+        wait.add_done_callback(self.waits.discard)
 
 
 async def _forgotten(stop: Any) -> None:
