@@ -122,6 +122,9 @@ CHECKS: dict[str, Callable[[str], Sum]] = {
 }
 
 
+FASTEST = ("xxh3", "crc32")
+
+
 def known() -> tuple[str, ...]:
     """The names of the checksums that can be made here.
 
@@ -129,6 +132,16 @@ def known() -> tuple[str, ...]:
     True
     """
     return tuple(name for name in CHECKS if name != "xxh3" or importlib.util.find_spec("xxhash"))
+
+
+def agreed(chosen: str, has: Sequence[str]) -> str:
+    """The checksum for two sides: the one that was chosen, or else the fastest that both have.
+
+    >>> agreed("", ("crc32",)), agreed("blake2b", ("crc32",))
+    ('crc32', 'blake2b')
+    """
+    here = known()
+    return chosen or next((name for name in FASTEST if name in here and name in has), FASTEST[-1])
 
 
 def summing(checks: str, where: str = "weights") -> Sum:

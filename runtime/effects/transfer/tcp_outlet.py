@@ -29,8 +29,8 @@ from .frames import (
     Head,
     LinkError,
     Sum,
+    agreed,
     head,
-    known,
     packed,
     said,
     summing,
@@ -42,7 +42,6 @@ from .trees import same
 from .words import Inquire, Offered
 
 CHUNK_BYTES = 1 << 22
-FASTEST = ("xxh3", "crc32")
 GREETING_SECONDS = 10.0  # to prove that one has the key
 GOODBYE_SECONDS = 2.0  # for readers that are in the middle of a chunk at the end
 ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}  # a reader whose machine vanished is found out
@@ -167,7 +166,8 @@ class _Server:
             reader.close()
 
     def _served(self, wire: Wire) -> None:
-        shelf, checks = self.shelf, self._agreed(wire)
+        shelf, has = self.shelf, heard(wire, HELLO).get("checks")
+        checks = agreed(self.checks, has if isinstance(has, list) else ())
         what = {"layout": shelf.letters, "size": shelf.own.size, "chunk": shelf.chunk, "checks": checks}
         send(wire, packed(WELCOME, said(what)))
         how = summing(checks)
@@ -181,12 +181,6 @@ class _Server:
         finally:
             if self.closed:
                 send(wire, packed(BYE))
-
-    def _agreed(self, wire: Wire) -> str:
-        """The checksums to use with a reader: those that were chosen here, or the fastest that both sides have."""
-        has = heard(wire, HELLO).get("checks")
-        shared = [name for name in FASTEST if name in known() and isinstance(has, list) and name in has]
-        return self.checks or next(iter(shared), FASTEST[-1])
 
     def _answer(self, wire: Wire, asked: Head, checks: str, how: Sum) -> None:
         if asked.kind != INQUIRE:

@@ -1,0 +1,129 @@
+"""Weights by Monarch's buffers: every byte between processes, lapped readers, the end, and a publisher that is killed."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+here = importlib.util.find_spec("monarch") is not None  # an import would start Monarch's threads in this process
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not here, reason="the extra monarch is not installed")]
+
+PROGRAM = '''
+import json
+import os
+import signal
+import time
+
+import monarch.actor
+import torch
+from monarch.actor import Actor, endpoint, this_host
+
+from purestep.core.errors import PurestepError
+from purestep.runtime.effects.transfer import inlet, outlet
+
+
+def of(version):
+    return {"a": torch.arange(500_000.0) + version, "b": torch.full((7,), version, dtype=torch.uint8)}
+
+
+def right(found):
+    return all(torch.equal(found[1][name], leaf) for name, leaf in of(found[0]).items())
+
+
+class Reader(Actor):
+    @endpoint
+    def fetched(self, address, last, lends):
+        """The versions fetched up to this one, and whether every byte of each was right."""
+        versions, good, into = [], True, ()
+        with inlet(address, of(0)) as reader:
+            while not versions or versions[-1] < last:
+                found = reader.fetch(versions[-1] if versions else -1, into)
+                if found:
+                    versions.append(found[0])
+                    good = good and right(found)
+                    into = found[1] if lends else ()
+        return versions, good
+
+    @endpoint
+    def asked(self, address):
+        """What there is for a reader that knows nothing, and whether more may come."""
+        with inlet(address, of(0)) as reader:
+            return len(reader.fetch()), reader.closed()
+
+
+class Trainer(Actor):
+    @endpoint
+    def published(self):
+        """Publishes, and goes on to live."""
+        self.opened = outlet("monarch", of(0))
+        weights = self.opened.__enter__()
+        weights.publish(0, of(0))
+        return weights.address, os.getpid()
+
+
+def fetched_as(address, like):
+    with inlet(address, like) as reader:
+        return reader.fetch()
+
+
+def said(act):
+    try:
+        return repr(act())
+    except PurestepError as error:
+        return str(error)
+
+
+if __name__ == "__main__":
+    monarch.actor.unhandled_fault_hook = lambda failure: None
+    told = {}
+    procs = this_host().spawn_procs(per_host={"gpus": 1})
+    reader = procs.spawn("reader", Reader)
+    with outlet("monarch", of(0), slots=2, chunk=1 << 18) as weights:
+        told["nothing yet"] = reader.asked.call_one(weights.address).get(timeout=60)
+        weights.publish(0, of(0))
+        told["one"] = reader.fetched.call_one(weights.address, 0, False).get(timeout=60)
+        for lends in (False, True):
+            first = 1 if not lends else told["lapped"][0][-1] + 1
+            waiting, version = reader.fetched.call_one(weights.address, first + 19, lends), first
+            while version < first + 20:
+                weights.publish(version, of(version))
+                version += 1
+                time.sleep(0.01)
+            told["lent" if lends else "lapped"] = waiting.get(timeout=120)
+        told["another"] = said(lambda: fetched_as(weights.address, {"a": torch.zeros(3), "b": of(0)["b"]}))
+        told["goes back"] = said(lambda: weights.publish(3, of(3)))
+    told["ended"] = reader.asked.call_one(weights.address).get(timeout=60)
+    other = this_host().spawn_procs(per_host={"gpus": 1})
+    address, pid = other.spawn("trainer", Trainer).published.call_one().get(timeout=60)
+    with inlet(address, of(0)) as weights:
+        told["of another process"] = right(weights.fetch())
+        os.kill(pid, signal.SIGKILL)
+        told["killed"] = said(lambda: weights.fetch(-1, (), 20.0))
+        told["closed"] = weights.closed()
+    print(json.dumps(told), flush=True)
+    os._exit(0)
+'''
+
+
+def test_every_byte_comes_whatever_happens_to_the_publisher(tmp_path: Path) -> None:
+    """One program for all, since Monarch's client is one for a process and cannot be had anew."""
+    path = tmp_path / "transfers.py"
+    path.write_text(PROGRAM)
+    run = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr[-2000:]
+    told = json.loads(run.stdout.splitlines()[-1])
+    assert told["nothing yet"] == [0, False]
+    assert told["one"] == [[0], True]
+    for name in ("lapped", "lent"):
+        versions, good = told[name]
+        assert good
+        assert versions == sorted(set(versions))
+    assert "a is [500000] float32, wanted [3] float32" in told["another"]
+    assert told["goes back"].startswith("publish: version is 3, wanted at least")
+    assert told["ended"] == [0, True]
+    assert told["of another process"] is True
+    assert told["killed"].startswith("fetch: monarch is not to be had (")
+    assert told["closed"] is True
