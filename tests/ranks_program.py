@@ -40,7 +40,8 @@ from purestep.runtime.effects.sharded import loading as sharded_loading
 from purestep.runtime.effects.sharded import saving as sharded_saving
 from purestep.runtime.effects.sharded.group import joined as grouped
 from purestep.runtime.language_train import language_trainer
-from purestep.runtime.ranks.dealing import Deal, by_tokens, placed
+from purestep.runtime.ranks.clipping import clip_by_whole_norm
+from purestep.runtime.ranks.dealing import Deal, by_parts, by_tokens, placed
 
 VOCABULARY, ROWS, WIDTH, BUDGET = 11, 7, 14, 32
 LENGTHS = (14, 5, 9, 3, 12, 7, 6)
@@ -132,6 +133,9 @@ def checks(ranks: Ranks, folder: Path, *, quick: bool) -> None:
     found["updates"] = updates_apart(ranks, module, model, params, CLIPPED)
     torchs = torch_optimizer(partial(torch.optim.AdamW, lr=1e-2, weight_decay=0.1))
     found["updates with torch"] = updates_apart(ranks, module, model, params, chain(clip_by_global_norm(0.05), torchs))
+    if not quick:
+        short = {"deal": by_tokens(BUDGET, ranks=ranks.size), "precision": torch.bfloat16}
+        found["bfloat16"] = gradients_apart(ranks, module, model, params, made(TOKEN_GRPO, {}, CLIPPED), **short)
     found |= refusals(ranks)
     found["restored"] = restored(ranks, params, folder)
     (folder / f"found{ranks.rank}.json").write_text(json.dumps(found))
@@ -150,9 +154,10 @@ def gradients_apart(
     params: Any,
     make: Callable[[CausalModel], LanguageAlgorithm],
     deal: Deal,
+    **choices: Any,
 ) -> float:
     """(gradient, sums, distance) of the ranks against those of the algorithm itself."""
-    alone, own = make(model), ranked_learner(make, module, ranks, deal=deal)
+    alone, own = make(model), ranked_learner(make, module, ranks, deal=deal, **choices)
     state, said = alone.init(params), transcripts(0)
     state = replace(state, params=tree_map(lambda leaf: leaf + 0.01, state.params))  # away from the reference
     sharded = spread_state(ranks, state)
@@ -230,20 +235,21 @@ def newest(folder: Path, like: Any) -> Any:
     return load(path, like).tree
 
 
-def piece(ranks: Ranks, folder: Path, first: int, last: int, dtype: torch.dtype) -> None:
-    """Updates from `first` up to `last` of a run that may have begun in other worlds; losses go to a file."""
-    module, params = llama(dtype)
-    make = made(TOKEN_GRPO, {}, chain(clip_by_global_norm(0.5), adamw(3e-3)))
-    own = ranked_learner(make, module, ranks, budget=BUDGET)
+def piece(ranks: Ranks, folder: Path, first: int, last: int) -> None:
+    """Updates from `first` up to `last` of a run in float32 that may have begun in other worlds; losses go to a file."""
+    module, params = llama(torch.float32)
+    make = made(TOKEN_GRPO, {}, chain(clip_by_whole_norm(0.5), adamw(3e-3)))
+    own = ranked_learner(make, module, ranks, deal=by_parts(BUDGET, ranks=ranks.size), reduction=torch.float64)
     state: LanguageState = own.init(params)
     group = grouped(seconds=400.0)
     if first:
         path = sharded_loading.latest(folder, group=group)
         assert path is not None
         state = sharded_loading.load(path, state, group=group).tree
-    train, losses = language_trainer(own, budget=ranks.size * BUDGET), []
+    train, losses = language_trainer(own), []
     for step in range(first, last):
-        learned = train(state, transcripts(step % 4))
+        said = tree_map(lambda leaf: leaf.float() if leaf.is_floating_point() else leaf, transcripts(step % 4))
+        learned = train(state, said)
         state = learned.state
         losses.append(learned.figures["loss"])
     sharded_saving.save(folder, last, state, group=group)
@@ -259,8 +265,8 @@ def main(words: list[str]) -> int:
         return on_ranks(lambda ranks: checks(ranks, folder, quick=quick), timeout=400.0, device="cpu")
     if words[0] == "late":
         return on_ranks(lambda ranks: late(ranks, folder), timeout=3.0, device="cpu")
-    first, last, dtype = int(words[2]), int(words[3]), getattr(torch, words[4])
-    return on_ranks(lambda ranks: piece(ranks, folder, first, last, dtype), timeout=400.0, device="cpu")
+    first, last = int(words[2]), int(words[3])
+    return on_ranks(lambda ranks: piece(ranks, folder, first, last), timeout=400.0, device="cpu")
 
 
 if __name__ == "__main__":
