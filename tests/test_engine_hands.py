@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from purestep.runtime.effects.engine import opened
+from purestep.runtime.effects.engine import opened, replicas
 from purestep.runtime.effects.engine.hands import on
 from purestep.runtime.effects.engine.interface import Cluster
 from purestep.runtime.effects.engine.processes_there import hosting
+from purestep.runtime.effects.service import serving
+from purestep.runtime.effects.service_rules import HEALTHY
+from purestep.runtime.effects.tool_calls import RAISED, TIMED_OUT, Failure, Returned, ToolError
 from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Workers, working
 from purestep.runtime.effects.workers_engines import WorkersError
 
@@ -84,6 +87,7 @@ def until(workers: Workers, kind: type, seconds: float = 60.0) -> Any:
     raise AssertionError(f"no {kind.__name__} within {seconds} s")
 
 
+@pytest.mark.slow
 def test_a_crew_goes_on_when_its_workers_raise_hang_or_are_killed(bodies: Any, cluster: Cluster) -> None:
     with working(bodies.echo, size=1, patience=1.5, engine=on(cluster)) as workers:
         pids = []
@@ -143,3 +147,27 @@ def test_what_cannot_be_had_is_said(bodies: Any, cluster: Cluster) -> None:
         pass
     with working(bodies.echo, size=1, patience=1.0, engine=on(cluster, hosts=("nowhere",)), tries=1) as workers:
         assert "on: hosts is none that is left" in until(workers, Lost).why
+
+
+@pytest.mark.slow
+def test_replicas_of_a_service_are_members_too(cluster: Cluster) -> None:
+    with serving(replicas.on(cluster), 2, pause=0.1) as service:
+        assert [service.perform(divmod, (7, n), 20.0) for n in (2, 3)] == [Returned((3, 1)), Returned((2, 1))]
+        raised = service.perform(divmod, (7, 0), 20.0)
+        assert isinstance(raised, Failure)
+        assert (raised.kind, raised.error.partition(":")[0]) == (RAISED, "ZeroDivisionError")
+        with pytest.raises(ToolError, match="not to be sent"):
+            service.perform(lambda: 7, (), 20.0)
+        first = service.perform(os.getpid, (), 20.0)
+        assert isinstance(first, Returned)
+        os.kill(first.value, signal.SIGKILL)
+        pids = {first.value}
+        for _ in range(4):  # whoever is asked, a living one answers
+            answer = service.perform(os.getpid, (), 20.0)
+            assert isinstance(answer, Returned)
+            pids.add(answer.value)
+        end = time.monotonic() + 60.0
+        while {one.state for one in service.health()} != {HEALTHY} and time.monotonic() < end:
+            time.sleep(0.05)
+        assert service.perform(time.sleep, (60.0,), 0.5) == Failure(TIMED_OUT)
+    assert left({*pids}) == set()
