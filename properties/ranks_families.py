@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..runtime.ranks.simulated import simulated_ranks
-from . import ranks_mutants
+from . import ranks_mutants, ranks_part_mutants
 from .law import Subject, Suite
+from .ranks_dealing_laws import dealing_laws, own_dealing
 from .ranks_laws import ranks_laws
-from .ranks_part_laws import dealing_laws, own_dealing, own_putting, putting_laws
+from .ranks_putting_laws import own_putting, putting_laws
 
 Edits = Mapping[str, Callable[[Any], Any]]
 
@@ -16,6 +17,6 @@ def ranks_families() -> list[tuple[Suite, Subject, Edits]]:
     """One subject for each suite."""
     return [
         (ranks_laws(), simulated_ranks, ranks_mutants.MUTANTS),
-        (dealing_laws(), own_dealing(), ranks_mutants.DEALS),
+        (dealing_laws(), own_dealing(), ranks_part_mutants.DEALS),
         (putting_laws(), own_putting(), {}),
     ]
