@@ -18,8 +18,11 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
+from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError
+from purestep.core.machine import Started
 from purestep.core.optim import adamw
+from purestep.core.transcript import SYSTEM, append_context, empty
 from purestep.core.tree import leaves, tree_map
 from purestep.properties import check, checkpoint_laws, filing_laws, later_laws
 from purestep.properties.checkpoint_laws import Store
@@ -33,6 +36,8 @@ from purestep.runtime.effects.sharded.forms import FULL, SHARDED, Form
 from purestep.runtime.effects.sharded.group import ALONE, Group, joined, locked
 from purestep.runtime.effects.sharded.later import saving as saving_later
 from purestep.runtime.effects.sharded.modules import ModuleState, restore, state_of
+from purestep.runtime.scheduler import begin, scheduler
+from purestep.runtime.scheduling.state import CLASSES, Rules
 
 
 def own_store() -> Store:
@@ -54,7 +59,7 @@ class Progress:
     queue: tuple[int, ...] = ()
 
 
-def config(folder: Path) -> None:
+def config(folder: Path, leaves: Any) -> None:
     (folder / "config.json").write_text("{}")
 
 
@@ -140,6 +145,25 @@ def test_what_is_saved_comes_back_divided_or_not(mesh: DeviceMesh, group: Group,
         kinds = [(type(a), a.requires_grad) for a in leaves(back.tree)]
         assert kinds == [(type(b), False) for b in leaves(like)]
     assert same(kept, tree(1.0))
+
+
+@each_form
+def test_a_whole_run_goes_along(mesh: DeviceMesh, group: Group, tmp_path: Path, form: Form) -> None:
+    """What is no tensor, and tensors that nobody divides, are the same whoever reads them."""
+    rules = Rules(batch=2, group=2, concurrency=4, staleness=1, updates=9)
+    state = begin(rules, prompts=9, workers=2)
+    state, commands = scheduler(rules).step(state, Started())
+    assert commands
+    rows = empty(5, 2, id=torch.tensor([7, 8]))
+    rows = append_context(rows, torch.tensor([[1, 2, 3], [4, 5, 6]]), torch.tensor([3, 2]), SYSTEM)
+    whole = {**tree(1.0), "transcripts": rows, "key": keys.key(3)}
+    divided = {**on(mesh, tree(1.0)), "transcripts": rows, "key": keys.key(3)}
+    path = saving.save(tmp_path, 1, divided, form=form, machine=state, group=group)
+    like = {**tree(0.0), "transcripts": empty(5, 2, id=torch.tensor([0, 0])), "key": keys.key(0)}
+    back = loading.load(path, like, classes=CLASSES)
+    assert back.machine == state
+    assert same(back.tree, whole)
+    assert scheduler(rules).step(back.machine, Started()) == scheduler(rules).step(state, Started())
 
 
 @each_form
@@ -500,3 +524,20 @@ def test_modules_and_their_optimisers_go_on_where_they_were(tmp_path: Path) -> N
         stepped(module, optimizer)
     assert same(state_of(second, other).tree, state_of(first, its).tree)
     assert described(path).manifest.machine["param_groups.0.weight.lr"] == 0.25
+
+
+# --- the page ---
+
+
+def test_the_page_says_what_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "checkpoints.md").read_text()
+    (code,) = (part.partition("```")[0] for part in text.split("```python\n")[1:])
+    monkeypatch.chdir(tmp_path)
+    world: dict[str, Any] = {}
+    exec(code, world)  # as its readers do
+    assert world["path"].relative_to(tmp_path if world["path"].is_absolute() else "").parts[0] == "runs"
+    assert int(world["checkpoint"].tree["step"]) == world["checkpoint"].machine["version"] == 3
+    found = {one.relative_to(world["path"]).parts[0] for one in world["path"].rglob("*")}
+    assert found == {"manifest.json", "state.safetensors"}
+    for name in ("step_000123", "manifest.json", "state.safetensors", "shards/", "model/", "latest"):
+        assert name in text

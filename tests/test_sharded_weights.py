@@ -59,6 +59,7 @@ def test_a_checkpoint_holds_a_model_that_anybody_opens(tmp_path: Path, tied: boo
     assert len(list((path / "model").glob("*.safetensors"))) > 3
     assert opened.generation.eos_token_id == [3, 5]
     assert opened.config.architectures == ["LlamaForCausalLM"]
+    assert json.loads((path / "model" / "config.json").read_text())["dtype"] == "float32"
     again = transformers.AutoTokenizer.from_pretrained(str(path / "model"))
     assert again.get_vocab() == {"a": 0}
     tokens = torch.tensor([[1, 2, 3]])

@@ -15,7 +15,10 @@ from . import placing
 LARGEST = 5_000_000_000  # bytes of a file, as Hugging Face's own libraries cut them
 
 
-def _nothing(given: Any) -> None:
+Leaves = Mapping[str, Leaf]  # the model's, by the names that its library has for them
+
+
+def _nothing(*given: Any) -> None:
     """What the other forms check and add."""
 
 
@@ -26,8 +29,8 @@ class Form:
     name: str
     at: str = ""  # what the names of the model's leaves begin with, before a dot
     largest: int = LARGEST  # bytes of one of the model's files
-    check: Callable[[Mapping[str, Leaf]], None] = _nothing  # raises where these are no parameters of the model
-    furnish: Callable[[Path], None] = _nothing  # writes what else a folder needs to be opened
+    check: Callable[[Leaves], None] = _nothing  # raises where these are no parameters of the model
+    furnish: Callable[[Path, Leaves], None] = _nothing  # writes what else a folder needs to be opened
 
 
 SHARDED = Form(placing.SHARDED)
@@ -43,46 +46,52 @@ def hugging_face(
     parameters are the leaves below `at`, under the names that the library has for them; all else, the optimiser's state
     too, lies by shards beside that folder.
 
-    Raises, as soon as a checkpoint is asked for: StructureError for parameters of another model, or of a kind that this
-    form would lose.
+    Raises: ModuleNotFoundError; and, as soon as a checkpoint is asked for, StructureError for parameters of another model,
+    or of a kind that this form would lose.
     """
     text = config.to_dict()
+    with torch.device(
+        "meta"
+    ):  # here, and not beside training: the library changes settings of the process for a moment
+        module = library().AutoModelForCausalLM.from_config(type(config).from_dict(text))
+    needed = {name: tuple(value.shape) for name, value in module.named_parameters()}
+    known = {name: tuple(value.shape) for name, value in module.state_dict().items()}
 
-    def check(leaves: Mapping[str, Leaf]) -> None:
-        check_parameters(text, config, leaves)
-
-    def furnish(folder: Path) -> None:
+    def furnish(folder: Path, leaves: Leaves) -> None:
         made = type(config).from_dict(text)
-        made.architectures = [type(_hollow(config)).__name__]
+        made.architectures = [type(module).__name__]
+        made.dtype = getattr(torch, next(iter(leaves.values())).dtype)
         for part in (made, tokenizer, generation):
             if not isinstance(part, tuple):
                 part.save_pretrained(str(folder))
 
+    def check(leaves: Leaves) -> None:
+        check_parameters(leaves, needed, known)
+
     return Form(placing.HUGGING_FACE, at=at, largest=largest, check=check, furnish=furnish)
 
 
-def check_parameters(text: Mapping[str, Any], config: Any, leaves: Mapping[str, Leaf]) -> None:
-    """Raises StructureError, naming the first difference, unless the leaves are the parameters of the config's model."""
-    module = _hollow(type(config).from_dict(dict(text)))
-    wanted = {name: tuple(value.shape) for name, value in module.named_parameters()}
-    known = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def check_parameters(leaves: Leaves, needed: Shapes, known: Shapes) -> None:
+    """Raises StructureError, naming the first difference, unless the leaves are a model's parameters, which are `needed`.
+
+    What else the model knows by name, such as a tied weight's second name, may be there, in the right shape.
+
+    >>> check_parameters({"w": Leaf("w", (3,), "float32")}, {"w": (2,)}, {})
+    Traceback (most recent call last):
+    purestep.core.errors.StructureError: save: w is [3], wanted [2]; save a model with the configuration it was made with
+    """
     remedy = "save a model with the configuration it was made with"
-    for name in dict.fromkeys((*wanted, *leaves)):
-        got = leaves[name].shape if name in leaves else "absent"
-        if got != wanted.get(name, known.get(name, "no such parameter")):
-            right = wanted.get(name, known.get(name, "no such parameter"))
-            raise StructureError(message(f"save: {name}", got=_plain(got), wanted=_plain(right), remedy=remedy))
+    for name in dict.fromkeys((*needed, *leaves)):
+        got = list(leaves[name].shape) if name in leaves else "absent"
+        shape = needed.get(name, known.get(name))
+        wanted = "no such parameter" if shape is None else list(shape)
+        if got != wanted:
+            raise StructureError(message(f"save: {name}", got=got, wanted=wanted, remedy=remedy))
     for name, leaf in leaves.items():
         # Merging the ranks' files, the writer leaves tensors without dimensions empty, and knows floating point alone.
         if not leaf.shape or not getattr(torch, leaf.dtype).is_floating_point:
-            wanted_kind, other = "floating point with a dimension or more", "save sharded or full checkpoints"
-            raise StructureError(message(f"save: {name}", got=str(leaf), wanted=wanted_kind, remedy=other))
-
-
-def _plain(shape: Any) -> Any:
-    return list(shape) if isinstance(shape, tuple) else shape
-
-
-def _hollow(config: Any) -> Any:
-    with torch.device("meta"):
-        return library().AutoModelForCausalLM.from_config(config)
+            kind, other = "floating point with a dimension or more", "save sharded or full checkpoints"
+            raise StructureError(message(f"save: {name}", got=str(leaf), wanted=kind, remedy=other))

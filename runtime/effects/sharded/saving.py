@@ -184,7 +184,8 @@ def _write_parts(partial: Path, given: Staged, group: Group, files: Files) -> No
     model = {name: leaf for name, leaf in given.parts.items() if given.places[name] == MODEL}
     if model:
         cut = len(given.form.at) + 1
-        sizes = {leaf.name[cut:]: _bytes(leaf) for leaf in given.leaves if leaf.name in model}
+        leaves = {leaf.name[cut:]: leaf for leaf in given.leaves if leaf.name in model}
+        sizes = {name: _bytes(leaf) for name, leaf in leaves.items()}
         hugging = HuggingFaceStorageWriter(
             str(partial / MODEL),
             fqn_to_index_mapping=numbered(sizes, given.form.largest),
@@ -193,17 +194,17 @@ def _write_parts(partial: Path, given: Staged, group: Group, files: Files) -> No
         )
         hugging.sync_files = False
         streams.write(group, {name[cut:]: leaf for name, leaf in model.items()}, hugging, files)
-        by_first(group, lambda: _furnish(partial / MODEL, given.form, files))
+        by_first(group, lambda: _furnish(partial / MODEL, given.form, leaves, files))
 
 
 def _bytes(leaf: Leaf) -> int:
     return int(torch.Size(leaf.shape).numel() * getattr(torch, leaf.dtype).itemsize)
 
 
-def _furnish(folder: Path, form: Form, files: Files) -> None:
+def _furnish(folder: Path, form: Form, leaves: Mapping[str, Leaf], files: Files) -> None:
     """Removes the ranks' pieces, which are merged, and adds what the folder still needs; none of it went through `files`."""
     files.remove(folder / PIECES)
-    form.furnish(folder)
+    form.furnish(folder, leaves)
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             files.sync(path)
