@@ -140,6 +140,8 @@ class State:
             answers = self.asked(number, tuple(range(size)), letter, True, max(0.001, until - time.monotonic()))()
             self.refuse_unbegun(number, where, answers)
         except BaseException:
+            for seat, place in zip(seats, places, strict=True):
+                place.end(seat)  # where somebody has stopped it before it was started
             self.end(seats, GRACE)
             raise
         return mesh_of(self, number, tuple(range(size)), where)
