@@ -134,7 +134,7 @@ def checks(ranks: Ranks, folder: Path, *, quick: bool) -> None:
     torchs = torch_optimizer(partial(torch.optim.AdamW, lr=1e-2, weight_decay=0.1))
     found["updates with torch"] = updates_apart(ranks, module, model, params, chain(clip_by_global_norm(0.05), torchs))
     if not quick:
-        short = {"deal": by_tokens(BUDGET, ranks=ranks.size), "precision": torch.bfloat16}
+        short: dict[str, Any] = {"deal": by_tokens(BUDGET, ranks=ranks.size), "precision": torch.bfloat16}
         found["bfloat16"] = gradients_apart(ranks, module, model, params, made(TOKEN_GRPO, {}, CLIPPED), **short)
     found |= refusals(ranks)
     found["restored"] = restored(ranks, params, folder)
