@@ -7,6 +7,10 @@ Ray's first node is started here, and a host that is taken in starts one that jo
 must be able to reach any port of each other. When the cluster is stopped, or cannot be heard any more, so do its nodes. Calls,
 time-outs and deaths are those of `processes_cluster`; Ray places members, starts their processes and carries what is said.
 Ray can be used once in a process: clusters that are open at the same time share it.
+Whoever has the key, or Ray's token, which goes to the hosts and is said by Ray as it is, can run code on all of them.
+
+Without hosts, and with RAY_ADDRESS set as Ray has it ("10.0.0.1:6379", "auto"), that cluster is used: its nodes, one of which
+is on this machine, are the hosts, named as in Ray.
 """
 
 import sys
@@ -23,6 +27,7 @@ from .processes_cluster import GRACE, State
 from .processes_here import Place
 from .processes_link import shared_key
 from .processes_there import SILENCE, kept
+from .ray_given import Given
 from .ray_home import START, Home, shared
 from .ray_hosts import Visit, hosted
 from .ray_place import on_node
@@ -42,7 +47,7 @@ def clustered(
     engine.home = shared.take(hosts, engine.lost)
     try:
         if not hosts:
-            engine.take_in_local()
+            engine.take_in_first()
         for address in hosts:
             engine.add_host(address, timeout=start)
         yield Cluster(
@@ -71,10 +76,15 @@ class _Engine:
         self.key, self.silence = key, silence
         self.state = State()
         self.visits: list[Visit] = []
+        self.given: Given | None = None
 
-    def take_in_local(self) -> None:
-        """This machine."""
+    def take_in_first(self) -> None:
+        """This machine, or the nodes of the cluster that is given."""
         home = self.home
+        if home.given:
+            self.given = Given(home.ray, self.state)
+            self.given.begin()
+            return
         place = on_node(home.ray, home.node.number, self.state.heard, path=(*sys.path,), bury=self.bury)
         self.state.take_in(LOCAL, place)
 
@@ -89,6 +99,8 @@ class _Engine:
 
     def add_host(self, address: str, /, *, timeout: float) -> str:
         """See `AddHost`."""
+        if self.given is not None:
+            return self.given.add_host(address, timeout=timeout)
         until = time.monotonic() + timely("add_host", timeout)
         self.state.refuse_known("add_host", address)
         if not self.home.node.running():
@@ -129,6 +141,8 @@ class _Engine:
         try:
             self.state.stop(timeout=timeout)
         finally:
+            if self.given is not None:
+                self.given.stop()
             shared.leave(self.home, self.lost)
 
     def lost(self, why: str) -> None:

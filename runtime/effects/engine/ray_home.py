@@ -4,6 +4,7 @@ import importlib
 import os
 import secrets
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +16,13 @@ from attrs import frozen
 from ....core.errors import message
 from .interface import EngineError
 from .processes_member import described
+from .processes_wire import parted
 from .ray_nodes import Node, environment, head, outward
 from .ray_version import installed
 
 LOOK = 0.2  # seconds between two looks at the first node
+VARIABLE = "RAY_ADDRESS"
+REACH = 10.0  # seconds in which a cluster that is given must be reached
 START = 120.0  # seconds in which Ray's processes must be there
 
 
@@ -27,8 +31,9 @@ class Home:
     """Ray, connected."""
 
     ray: Any  # the module
-    node: Node  # the head, on this machine
-    token: str  # without which nobody can speak to this Ray
+    node: Node  # the head, on this machine; where `given`, nothing but what stands for it
+    given: bool  # RAY_ADDRESS names a cluster that somebody else looks after
+    token: str  # without which nobody can speak to this Ray, where it is ours
     prints: Callable[..., None]  # how Ray prints what it tells of by itself
 
 
@@ -44,10 +49,17 @@ class _Shared:
         self.home: Home | None = None
 
     def take(self, hosts: tuple[str, ...], lost: Lost) -> Home:
-        """The home, opened where there is none; its address is one that the hosts can reach. Raises: EngineError."""
+        """The home, opened where there is none; its address is one that the hosts can reach.
+
+        Without hosts it is the cluster that RAY_ADDRESS names, where that is set. Raises: EngineError.
+        """
         with self.lock:
+            given = "" if hosts else os.environ.get(VARIABLE, "").removeprefix("local")  # one's own, as Ray has it
+            if self.home is not None and self.home.given != bool(given):
+                got, remedy = "in use by another cluster", f"stop that first, or let {VARIABLE} be for both as it is"
+                raise EngineError(message("engine ray: Ray", got=got, wanted="that of this one", remedy=remedy))
             if self.home is None:
-                self.home = _opened(hosts)
+                self.home = _opened(hosts, given)
                 threading.Thread(target=self.watch, args=(self.home,), name="purestep-ray-home", daemon=True).start()
             self.guests.append(lost)
             return self.home
@@ -76,37 +88,48 @@ class _Shared:
 shared = _Shared()
 
 
-def _opened(hosts: tuple[str, ...]) -> Home:
-    """Starts Ray here and connects to it. Raises: EngineError."""
+def _opened(hosts: tuple[str, ...], given: str) -> Home:
+    """Starts Ray here, where none is given, and connects to it. Raises: EngineError."""
     installed()
-    token = secrets.token_hex(32)
+    token = "" if given else secrets.token_hex(32)
     with _terminated_as_before():
         ray = importlib.import_module("ray")
         importlib.import_module("ray.util.scheduling_strategies")
         if ray.is_initialized():
             got, remedy = "in use by this process", "end it first, by ray.shutdown()"
             raise EngineError(message("engine ray: Ray", got=got, wanted="not yet in use", remedy=remedy))
-        node = head(outward(hosts[0]) if hosts else "", token, timeout=START)
-        prints = ray._private.worker.print_to_stdstream
+        node = _visited(given) if given else head(outward(hosts[0]) if hosts else "", token, timeout=START)
+        own = {} if given else {"_node_ip_address": node.ip, "_temp_dir": node.folder}
+        home = Home(ray, node, bool(given), token, ray._private.worker.print_to_stdstream)
         ray._private.worker.print_to_stdstream = _silent  # it tells of deaths where commands print their results
         try:
             with _environment(ray, token):
-                ray.init(
-                    address=node.gcs,
-                    _node_ip_address=node.ip,
-                    _temp_dir=node.folder,
-                    configure_logging=False,
-                    log_to_driver=False,
-                )
+                ray.init(address=node.gcs, configure_logging=False, log_to_driver=False, **own)
         except BaseException as error:
-            node.end()
-            ray._private.worker.print_to_stdstream = prints
-            _reads_again(ray)
+            _closed(home)
             if not isinstance(error, Exception):
                 raise
-            got, remedy = f"not to be had ({described(error)})", "see that no other Ray disturbs it"
-            raise EngineError(message("engine ray: Ray", got=got, wanted="connected", remedy=remedy)) from error
-    return Home(ray, node, token, prints)
+            remedy = f"see that there is a node of it on this machine, or unset {VARIABLE}" if given else "try again"
+            got = f"not to be had ({described(error)})"
+            raise EngineError(
+                message(f"engine ray: {given or 'Ray'}", got=got, wanted="there", remedy=remedy)
+            ) from error
+    return home
+
+
+def _visited(address: str) -> Node:
+    """What stands for a node that is not ours: it runs as long as we are connected.
+
+    Raises: EngineError where nobody listens: Ray would go on trying for minutes. ChoiceError for what is no address.
+    """
+    if address != "auto":
+        try:
+            socket.create_connection(parted(address), REACH).close()
+        except OSError as error:
+            got, remedy = f"unreachable ({error.strerror or error})", f"see that it runs, or unset {VARIABLE}"
+            raise EngineError(message(f"engine ray: {address}", got=got, wanted="a Ray", remedy=remedy)) from error
+    ended = threading.Event()
+    return Node(address, "", "", "", lambda: not ended.is_set(), lambda process: None, ended.set)
 
 
 def _silent(*_: Any, **__: Any) -> None:

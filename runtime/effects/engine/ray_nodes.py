@@ -107,8 +107,8 @@ def _started(first: bool, own: dict[str, Any], ip: str, token: str, timeout: flo
 
 
 def environment(token: str) -> dict[str, str]:
-    """What Ray's processes read at their start."""
-    return {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+    """What Ray's processes read at their start, and who speaks to them; nothing of ours without a token."""
+    return {} if not token else {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
 
 
 def _told(process: subprocess.Popen[bytes], order: dict[str, Any], timeout: float) -> dict[str, str]:

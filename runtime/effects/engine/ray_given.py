@@ -1,0 +1,85 @@
+"""The nodes of a cluster of Ray that somebody else looks after, as hosts: those that come are taken in, those that go are lost.
+
+Ray sees to it that members which are stopped end. How soon a node that cannot be reached is lost is set where Ray was started.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Container, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ....core.errors import message
+from .interface import EngineError, timely
+from .processes_cluster import State
+from .ray_place import on_node
+
+LOOK = 1.0  # seconds between two looks at the nodes
+
+
+def name_of(node: Mapping[str, Any], taken: Container[str]) -> str:
+    """What a node is called as a host: its name in Ray, which is its address where it was given none; with its port where
+    another one is called so.
+
+    >>> name_of({"NodeName": "10.0.0.1", "NodeManagerPort": 71}, ("gpu",))
+    '10.0.0.1'
+    >>> name_of({"NodeName": "gpu", "NodeManagerPort": 71}, ("gpu",))
+    'gpu:71'
+    """
+    name = str(node["NodeName"])
+    return f"{name}:{node['NodeManagerPort']}" if name in taken else name
+
+
+class Given:
+    """Looks after the hosts of one of our clusters."""
+
+    def __init__(self, ray: Any, state: State) -> None:
+        self.ray, self.state = ray, state
+        self.numbers: dict[str, str] = {}
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.watch, name="purestep-ray-nodes", daemon=True)
+
+    def begin(self) -> None:
+        """Takes in the nodes that are there, and looks again from time to time."""
+        self.look()
+        self.thread.start()
+
+    def look(self) -> None:
+        """Compares the nodes with our hosts. Raises: EngineError where our cluster was stopped meanwhile."""
+        there = {str(node["NodeID"]): node for node in self.ray.nodes() if node["Alive"]}
+        for name in [name for name, number in self.numbers.items() if number not in there]:
+            del self.numbers[name]
+            self.state.lost(name, [self.state.places[name]], "its node of Ray has ended")
+        for number in [number for number in there if number not in self.numbers.values()]:
+            path = (*sys.path,) if number == self.ray.get_runtime_context().get_node_id() else ()
+            place = on_node(self.ray, number, self.state.heard, path=path, bury=lambda _, then: then())
+            name = name_of(there[number], self.numbers)
+            self.state.take_in(name, place)
+            self.numbers[name] = number
+
+    def watch(self) -> None:
+        """Looks until it is over."""
+        while not self.over.wait(LOOK):
+            with suppress(EngineError):
+                self.look()
+
+    def add_host(self, address: str, /, *, timeout: float) -> str:
+        """Waits for a node of that name. Raises: EngineError where there is none in time."""
+        until = time.monotonic() + timely("add_host", timeout)
+        self.state.refuse_closed("add_host")
+        while address not in self.state.hosts():
+            if time.monotonic() > until:
+                got, remedy = (
+                    f"none of {', '.join(self.state.hosts())}",
+                    "let it join that cluster by ray start --address",
+                )
+                raise EngineError(message(f"host {address}", got=got, wanted="a node of Ray", remedy=remedy))
+            time.sleep(LOOK / 10)
+        return address
+
+    def stop(self) -> None:
+        """Looks no more."""
+        self.over.set()
+        if self.thread.is_alive():
+            self.thread.join()
