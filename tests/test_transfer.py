@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -35,6 +36,17 @@ with outlet("tcp", of(0, numbers), key=b"the key of the tests", port=port, chunk
     for line in sys.stdin:
         weights.publish(int(line), of(int(line), numbers))
         print("published", flush=True)
+"""
+
+
+READER = """
+import sys, torch
+from purestep.runtime.effects.transfer import inlet
+
+like = {"a": torch.zeros(1 << 16), "b": torch.zeros(7, dtype=torch.uint8)}
+with inlet(sys.argv[1], like, key=b"the key of the tests") as weights:
+    weights.fetch()
+    print("not killed")
 """
 
 
@@ -177,6 +189,27 @@ def test_a_publisher_that_is_killed_and_started_again_goes_on_with_what_was_bein
             weights.fetch(4, seconds=0.2)
 
 
+@pytest.mark.slow
+def test_a_reader_that_is_killed_in_the_middle_holds_nothing() -> None:
+    with published(0, keep=1) as weights, linked(weights.address) as wire, reader(weights.address) as pulling:
+        words = [sys.executable, "-c", READER, wire.address]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+            wire.touch = slowly(wire, process.kill, 4 * CHUNK)
+            assert process.communicate()[0] == ""
+        for version in range(1, 4):
+            weights.publish(version, of(version))
+            assert equal(pulling.fetch(version - 1), version)
+        until = time.monotonic() + 30.0
+        while serving() > 1:
+            assert time.monotonic() < until, "the thread of the one that was killed lives on"
+            time.sleep(0.01)
+
+
+def serving() -> int:
+    """Threads that serve a reader."""
+    return sum(thread.name == "purestep-weights-reader" for thread in threading.enumerate())
+
+
 def slowly(wire: Wire, then: Callable[[], object], after: int) -> Callable[[bytes], bytes]:
     """Lets data through as it is; does something once so much went through."""
     todo = [then]
@@ -213,7 +246,7 @@ def test_a_version_published_in_the_middle_gives_all_old_or_all_new() -> None:
             linked(weights.address) as wire,
             reader(wire.address, window=1) as pulling,
         ):
-            wire.touch = slowly(wire, lambda weights=weights: weights.publish(1, of(1)), 4 * (1 << 16) // 2)
+            wire.touch = slowly(wire, partial(weights.publish, 1, of(1)), 4 * (1 << 16) // 2)
             assert equal(pulling.fetch(), wanted)
             assert equal(pulling.fetch(), 1)
 
@@ -276,11 +309,16 @@ def test_silence_ends_the_link_and_a_slow_one_is_waited_for() -> None:
         assert equal(pulling.fetch(), 2)
         assert wire.links > 1
         stop.set()
-        wire.touch = lambda data: (time.sleep(0.02), data)[1]
+        wire.touch = lately
         weights.publish(3, of(3))
         links = wire.links
         assert equal(pulling.fetch(2), 3)
         assert wire.links == links
+
+
+def lately(data: bytes) -> bytes:
+    time.sleep(0.02)
+    return data
 
 
 def test_a_reader_that_does_not_read_holds_up_nobody() -> None:
@@ -311,7 +349,7 @@ def test_another_key_is_refused_in_one_line_and_strangers_get_nothing() -> None:
             with socket.create_connection(place_of(weights.address), timeout=5.0) as stranger:
                 stranger.sendall(said)
                 stranger.shutdown(socket.SHUT_WR)
-                heard = b"".join(iter(lambda link=stranger: calmly(link), b""))
+                heard = b"".join(iter(partial(calmly, stranger), b""))
             assert heard.startswith(GREETING)
             assert heard[len(GREETING) + NONCE :].strip(b"n\0") == b""
         with reader(weights.address) as pulling:
@@ -366,6 +404,8 @@ def test_the_end_of_a_publisher_is_known_and_another_may_follow() -> None:
         assert not pulling.closed()
     assert pulling.fetch(0) == ()
     assert pulling.closed()
+    with pytest.raises(WeightsError, match="publish: the outlet is closed, wanted open"):
+        weights.publish(1, of(1))
     with published(0, port=port) as weights:
         assert pulling.fetch(0) == ()
         weights.publish(1, of(1))

@@ -70,7 +70,8 @@ class _Source:
 
     def __init__(self, store: Any, own: Layout, bucket: int, form: Any) -> None:
         self.store, self.own, self.bucket, self.form = store, own, bucket, form
-        self.lock, self.group, self.room = threading.Lock(), (), torch.zeros(0, dtype=torch.uint8)
+        self.lock, self.room = threading.Lock(), torch.zeros(0, dtype=torch.uint8)
+        self.group: tuple[Group, ...] = ()
         self.generation = self.number = self.readers = 0
         self.version, self.whole = -1, True
 

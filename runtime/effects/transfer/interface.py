@@ -16,7 +16,8 @@ from typing import Any
 
 from attrs import frozen
 
-from ....core.errors import choose
+from ....core.errors import choose, message
+from ..weights_layout import WeightsError
 
 
 def _nobody(readers: int) -> None:
@@ -45,6 +46,13 @@ class Inlet:
     way: str
     fetch: Callable[..., tuple[Any, ...]]
     closed: Callable[[], bool]  # nothing more will be published
+
+
+def refuse_closed(closed: bool) -> None:
+    """Raises: WeightsError, where the outlet has ended."""
+    if closed:
+        remedy = "publish inside its with block, and keep the context manager, not only what it gave"
+        raise WeightsError(message("publish: the outlet", got="closed", wanted="open", remedy=remedy))
 
 
 WAYS: Mapping[str, tuple[str, str]] = {  # the outlet and the inlet, each behind its module

@@ -23,7 +23,7 @@ from ....core.tree import leaves
 from ..engine.monarch_version import installed
 from ..weights_layout import Layout, WeightsError, layout, same_architecture, text, views
 from .frames import agreed, digest, summing, sums
-from .interface import Inlet, Outlet
+from .interface import Inlet, Outlet, refuse_closed
 from .trees import handed, room_of, same
 
 CHUNK_BYTES = 1 << 23
@@ -67,6 +67,7 @@ class _Desk:
     def put(self, version: int, tensors: list[Tensor]) -> None:
         """Copies the leaves into the slot that was written longest ago."""
         with self.writing:
+            refuse_closed(self.closed)
             last = self.slots[self.newest].version if self.newest >= 0 else -1
             if version <= last:
                 remedy = "versions never go back: count on from the last one, from 0 at first"

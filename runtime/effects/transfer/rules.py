@@ -137,7 +137,8 @@ def _offered(state: Pull, publication: Publication) -> Stepped:
         return _nothing(state, publication.version)
     if publication.version < state.last:
         return _refused(state, publication.version)
-    state, begin = evolve(state, inquired=False, offered=True), ()
+    begin: tuple[Action, ...] = ()
+    state = evolve(state, inquired=False, offered=True)
     if publication != state.goal:
         state = evolve(state, goal=publication, have=0, asked=(), coming=-1)
         begin = (Begin(publication),)

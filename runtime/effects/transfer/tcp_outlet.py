@@ -35,7 +35,7 @@ from .frames import (
     said,
     summing,
 )
-from .interface import Outlet
+from .interface import Outlet, refuse_closed
 from .shelf import Shelf
 from .sockets import FOREVER, Wire, address_of, admit, body_of, heard, key_of, next_head, send
 from .trees import same
@@ -82,11 +82,12 @@ def tcp_outlet(
     try:
         threading.Thread(target=server.accept, name="purestep-weights", daemon=True).start()
         tensors = same(params)
-        yield Outlet(
-            "tcp",
-            address_of(host, listener.getsockname()[1]),
-            lambda version, tree: shelf.put(version, tensors("publish", tree)),
-        )
+
+        def publish(version: int, tree: Any) -> None:
+            refuse_closed(server.closed)
+            shelf.put(version, tensors("publish", tree))
+
+        yield Outlet("tcp", address_of(host, listener.getsockname()[1]), publish)
     finally:
         server.close()
 
