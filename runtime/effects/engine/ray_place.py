@@ -41,6 +41,9 @@ class _Crew:
         self.pids: dict[Seat, int] = {}
 
     def start(self, seat: Seat) -> None:
+        if not self.ray.is_initialized():  # it would start another Ray by itself
+            self.tell(ENDED, seat, b"Ray has ended")
+            return
         actor = self.actors[seat] = self.actor.remote(self.path, PROGRAM)
         actor.pid.remote().future().add_done_callback(lambda future: self._began(seat, future))
         watch = actor.watch.options(concurrency_group="watch").remote()
