@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
+from ..core.errors import ChoiceError
 from ..runtime.effects.engine import interface
 from ..runtime.effects.engine.processes_rules import (
     Answered,
@@ -20,6 +21,7 @@ from ..runtime.effects.engine.processes_rules import (
     Seat,
     Send,
     Settle,
+    Started,
     Stopped,
     Tell,
 )
@@ -33,7 +35,7 @@ SOURCE = "runtime.effects.engine.processes_rules: a cluster as a pure machine"
 
 def engine_laws() -> Suite:
     """The laws of a cluster."""
-    laws = (_settled(), _in_time(), _told(), _own(), _at_once(), _hosts(), _turns())
+    laws = (_settled(), _in_time(), _told(), _own(), _at_once(), _hosts(), _whole(), _turns(), _slices())
     return Suite("engine_laws", laws)
 
 
@@ -190,4 +192,57 @@ def _turns() -> Law:
         check=check,
         mutant=Mutant("fills one host after the other", mutants.fills_hosts),
         needs=("more members than hosts",),
+    )
+
+
+def _whole() -> Law:
+    def check(cluster: Clustering, story: Acts, seen: Seen) -> None:
+        sizes: dict[int, int] = {}
+        ended: set[int] = set()
+        for moment in played(cluster, story).moments:
+            if isinstance(moment.event, Started):
+                sizes[moment.event.mesh] = len(moment.event.hosts)
+            ended |= {one.seat[0] for one in moment.these(End)}
+            for mesh, size in sizes.items():
+                there = sum(one.seat[0] == mesh for one in moment.after.members)
+                seen("a mesh of which some are left", 0 < there < size)
+                said = cluster.whole(moment.after, mesh, size)
+                require(said == (mesh not in ended), f"mesh {mesh} with {there} of {size} members: whole is {said}")
+
+    return Law(
+        name="a_mesh_is_whole_until_one_ends",
+        claim="A mesh is whole from its start until the first of its members ends.",
+        source="runtime.effects.engine.processes_rules.whole",
+        inputs=always(stories()),
+        check=check,
+        mutant=Mutant("asks whether anybody is there", mutants.asks_for_anybody),
+        needs=("a mesh of which some are left",),
+        most=500,
+    )
+
+
+def _slices() -> Law:
+    def check(cluster: Clustering, drawn: tuple[tuple[int, ...], tuple[int, ...]], seen: Seen) -> None:
+        members, wanted = drawn
+        wrong = not wanted or len({*wanted}) < len(wanted) or bool({*wanted} - {*members})
+        seen("what is no slice", wrong)
+        seen("a slice in another order", not wrong and tuple(sorted(wanted)) != wanted)
+        try:
+            places = cluster.sliced(members, wanted)
+        except ChoiceError:
+            require(wrong, f"{wanted} of {members} was refused")
+            return
+        require(not wrong, f"{wanted} of {members} gave {places}")
+        found = tuple(members[at] for at in places)
+        require(found == wanted, f"{wanted} of {members} gave {found}")
+
+    few = st.lists(st.integers(0, 4), max_size=3).map(tuple)
+    return Law(
+        name="slices_are_of_members",
+        claim="A slice has the members that were named, in that order; another one is refused.",
+        source="runtime.effects.engine.interface.sliced",
+        inputs=always(st.tuples(st.permutations(range(4)).map(tuple), few)),
+        check=check,
+        mutant=Mutant("gives them in the order of the whole", mutants.sorts_slices),
+        needs=("what is no slice", "a slice in another order"),
     )

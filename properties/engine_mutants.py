@@ -114,6 +114,16 @@ def fills_hosts(cluster: Any) -> Any:
     return evolve(cluster, placed=placed)
 
 
+def asks_for_anybody(cluster: Any) -> Any:
+    """Takes one member for all."""
+    return evolve(cluster, whole=lambda state, mesh, size: any(one.seat[0] == mesh for one in state.members))
+
+
+def sorts_slices(cluster: Any) -> Any:
+    """Thinks of a slice as of a set."""
+    return evolve(cluster, sliced=lambda members, wanted: tuple(sorted(cluster.sliced(members, wanted))))
+
+
 def _tells_twice(step: Step) -> Step:
     """Answers each sign of a death, as the pipe and the host both give one."""
 

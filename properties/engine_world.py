@@ -29,15 +29,17 @@ Acts = tuple[tuple[str, int, int], ...]
 
 @frozen
 class Clustering:
-    """The machine, and how members are given hosts."""
+    """The machine, and what is asked of it: who is there, who is where, which members a slice has."""
 
     step: Callable[[rules.Ledger, rules.Event], tuple[rules.Ledger, rules.Actions]]
+    whole: Callable[[rules.Ledger, int, int], bool]
     placed: Callable[[int, tuple[str, ...]], tuple[str, ...]]
+    sliced: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]]
 
 
 def own_clustering() -> Clustering:
     """Our own."""
-    return Clustering(rules.step, interface.placed)
+    return Clustering(rules.step, rules.whole, interface.placed, interface.sliced)
 
 
 @frozen

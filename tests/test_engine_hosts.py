@@ -200,6 +200,28 @@ def test_a_member_that_says_what_is_no_answer_is_ended() -> None:
         assert values(mesh.slice((0,)), "add", 1) == [1]
 
 
+def test_what_starts_while_its_cluster_is_stopped_is_ended_too(tmp_path: Path) -> None:
+    raised = list[str]()
+    with clustered() as cluster:
+
+        def spawn() -> None:
+            try:
+                cluster.spawn(Counter, (0, str(tmp_path), "hangs"), size=2, timeout=SOON)
+            except EngineError as error:
+                raised.append(str(error))
+
+        thread = threading.Thread(target=spawn)
+        thread.start()
+        until = time.monotonic() + SOON
+        while len([*tmp_path.iterdir()]) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        cluster.stop(timeout=SOON)
+        thread.join(SOON)
+        assert len(raised) == 1
+        assert "stopped" in raised[0]
+    assert left({int(path.name) for path in tmp_path.iterdir()}) == set()
+
+
 PROGRAM = """
 import sys, time
 from engine_actors import Counter
