@@ -95,7 +95,7 @@ def staged(
     copies: bool = True,
 ) -> Staged:
     """What `write` takes: with `copies`, nothing that happens to the tree's tensors afterwards shows in it."""
-    tensors, places, plain = all_or_none(group, lambda: _sorted_out(step, tree, form))
+    tensors, places, plain = all_or_none(group, lambda: _sorted_out(step, tree, form, group))
     leaves = describe_leaves(tensors)
     if group.size > 1:
         sums = {name: _digest(leaf) for name, leaf in plain.items()}
@@ -119,8 +119,10 @@ def staged(
     )
 
 
-def _sorted_out(step: int, tree: Any, form: Form) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Tensor]]:
-    """(all leaves, the place of each, copies of those that are not divided)"""
+def _sorted_out(
+    step: int, tree: Any, form: Form, group: Group
+) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Tensor]]:
+    """(all leaves, the place of each, copies of those that are not divided and are written whole or compared)"""
     if step < 0:
         raise ChoiceError(message("save: step", got=step, wanted="0 or more", remedy="count steps from 0"))
     tensors = named("save", tree)
@@ -128,7 +130,8 @@ def _sorted_out(step: int, tree: Any, form: Form) -> tuple[dict[str, Tensor], di
     places = placed(tensors, tensors.keys() - plain.keys(), form.name, form.at)
     cut = len(form.at) + 1
     form.check({leaf.name[cut:]: leaf for leaf in describe_leaves(tensors) if places[leaf.name] == MODEL})
-    return tensors, places, {name: storable(leaf) for name, leaf in plain.items()}
+    wanted = [name for name in plain if group.size > 1 or places[name] == STATE]
+    return tensors, places, {name: storable(plain[name]) for name in wanted}
 
 
 def _digest(leaf: Tensor) -> str:
