@@ -254,9 +254,9 @@ def test_the_program_of_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [3, 4])
-def test_more_ranks_than_are_even_do_the_same(size: int, tmp_path: Path) -> None:
-    ended = started(size, "checks", tmp_path)
+@pytest.mark.parametrize(("size", "much"), [(3, "checks"), (4, "quick")])
+def test_more_ranks_than_are_even_do_the_same(size: int, much: str, tmp_path: Path) -> None:
+    ended = started(size, much, tmp_path)
     assert (tmp_path / "found0.json").exists(), ended.told
     equal_to_one_process(found(tmp_path, size))
     assert ended.codes == (*[1] * (size - 1), -signal.SIGKILL)
