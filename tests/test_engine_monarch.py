@@ -15,8 +15,9 @@ from engine_actors import Counter  # type: ignore[import-not-found]
 
 from purestep.runtime.effects.engine import opened
 from purestep.runtime.effects.engine.interface import EngineError, Failure, late
+from purestep.runtime.effects.engine.monarch_home import reached
 from purestep.runtime.effects.engine.monarch_hosts import hosted
-from purestep.runtime.effects.engine.monarch_version import tried
+from purestep.runtime.effects.engine.monarch_version import installed, tried
 from purestep.runtime.effects.engine.processes_there import hosting
 
 from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, values
@@ -63,6 +64,17 @@ def test_a_version_that_was_not_tried_is_refused(version: str) -> None:
     assert tried("0.7.0rc2") == "0.7.0rc2"
     with pytest.raises(EngineError, match=f"version of torchmonarch is {version}, wanted 0.7.x; pip install"):
         tried(version)
+
+
+def test_a_host_that_cannot_reach_us_is_refused() -> None:
+    with pytest.raises(EngineError, match=r"host 10.0.0.2:7000 is unable to reach us at 127.0.0.1, .* new process"):
+        reached("127.0.0.1", "10.0.0.1", "10.0.0.2:7000")
+
+
+def test_another_system_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(EngineError, match="the system is darwin, wanted linux"):
+        installed()
 
 
 # --- beyond the contract ---

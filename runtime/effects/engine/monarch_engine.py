@@ -85,7 +85,7 @@ class _Engine:
         """See `AddHost`."""
         until = time.monotonic() + timely("add_host", timeout)
         self.state.refuse_known("add_host", address)
-        reached(self.home, outward(address), address)
+        reached(self.home.ip, outward(address), address)
         arrival = _Arrival(self.state, address)
         visit = arrival.visit
         line = there(address, shared_key(self.key), visit.said, visit.gone, timeout=timeout, silence=self.silence)

@@ -58,7 +58,6 @@ class Home:
         at = f"tcp://[{self.ip}]:0" if ":" in self.ip else f"tcp://{self.ip}:0"
         try:
             self.actor.enable_transport(at)
-            self.actor.unhandled_fault_hook = self.failed
             self.actor.context()
         except Exception as error:
             remedy = (
@@ -66,6 +65,7 @@ class Home:
             )
             got = f"not to be had at {at} ({described(error)})"
             raise EngineError(message("engine monarch: Monarch", got=got, wanted="listening", remedy=remedy)) from error
+        self.actor.unhandled_fault_hook = self.failed
         atexit.register(self.leave)
 
     def leave(self) -> None:
@@ -135,15 +135,15 @@ class _Shared:
 shared = _Shared()
 
 
-def reached(home: Home, ip: str, host: str) -> None:
-    """Raises: EngineError where a host to which this machine has the address `ip` cannot reach our client.
+def reached(ours: str, theirs: str, host: str) -> None:
+    """Whether a host can reach our client at the address `ours`, where this machine is `theirs` to it.
 
-    >>> reached(type("Home", (), {"ip": "127.0.0.1"}), "127.0.0.1", "127.0.0.1:7000")
+    Raises: EngineError where it cannot.
+
+    >>> reached("10.0.0.1", "10.0.0.1", "10.0.0.2:7000"), reached("10.0.0.1", "127.0.0.1", "127.0.0.1:7000")
+    (None, None)
     """
-    if home.ip.startswith("127.") and not ip.startswith("127."):
-        got, wanted = (
-            f"unable to reach us at {home.ip}",
-            "a host on this machine, as for the first cluster of this process",
-        )
+    if ours.startswith("127.") and not theirs.startswith("127."):
+        got, wanted = f"unable to reach us at {ours}", "one on this machine, as in the first cluster of this process"
         remedy = "open a cluster with this host first, in a new process"
         raise EngineError(message(f"host {host}", got=got, wanted=wanted, remedy=remedy))

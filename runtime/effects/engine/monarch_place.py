@@ -62,6 +62,7 @@ class Crew:
         return Place(self.start, self.send, self.end, lambda: self.close(close))
 
     def start(self, seat: Seat) -> None:
+        """Has a member started."""
         one = _Member(self.home.named(lambda report: self.died(seat, _why(report))))
         self.members[seat] = one
         try:
@@ -86,6 +87,7 @@ class Crew:
             self.order({"kill": pid})
 
     def send(self, seat: Seat, letter: bytes) -> None:
+        """Has a call made."""
         one = self.members.get(seat)
         if one is None:
             return
@@ -139,6 +141,7 @@ class Crew:
             self.wait(_forgotten(one.procs.stop()))
 
     def end(self, seat: Seat) -> None:
+        """Has a member killed, with what it has started."""
         with self.lock:
             one = self.members.get(seat)
             if one is None:

@@ -1,6 +1,7 @@
 """Which Monarch there is, and whether the engine has been tried with it."""
 
 import re
+import sys
 from importlib import metadata
 
 from ....core.errors import message
@@ -11,7 +12,13 @@ REMEDY = "pip install 'purestep[monarch]'"
 
 
 def installed() -> str:
-    """The version of Monarch that is installed; it is not imported. Raises: EngineError for none, or one that was not tried."""
+    """The version of Monarch that is installed; it is not imported.
+
+    Raises: EngineError for none, or one that was not tried, and elsewhere than on Linux.
+    """
+    if sys.platform != "linux":
+        remedy = "use another engine"
+        raise EngineError(message("engine monarch: the system", got=sys.platform, wanted="linux", remedy=remedy))
     try:
         return tried(metadata.version("torchmonarch"))
     except metadata.PackageNotFoundError:
