@@ -14,8 +14,8 @@ from attrs import define, field, frozen
 from torch import Tensor
 
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.checkpoint import LATEST, PARTIAL
 from purestep.runtime.effects.manifest import TENSORS, describe
+from purestep.runtime.effects.step_folders import LATEST, PARTIAL
 from purestep.runtime.recipes import session
 from purestep.runtime.recipes.machine import Loop
 from purestep.runtime.values import decode
