@@ -158,8 +158,8 @@ def test_what_cannot_be_had_is_said(bodies: Any, cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_replicas_of_a_service_are_members_too(cluster: Cluster) -> None:
-    with serving(replicas.on(cluster), 2, pause=0.1) as service:
+def test_replicas_of_a_service_are_members_too(any_cluster: Cluster) -> None:
+    with serving(replicas.on(any_cluster), 2, pause=0.1) as service:
         assert [service.perform(divmod, (7, n), 20.0) for n in (2, 3)] == [Returned((3, 1)), Returned((2, 1))]
         raised = service.perform(divmod, (7, 0), 20.0)
         assert isinstance(raised, Failure)
