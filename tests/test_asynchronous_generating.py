@@ -147,7 +147,7 @@ def at_work(
     with publishing(like or weights(0)) as publisher:
         if version >= 0:
             publisher.publish(version, like or weights(version))
-        spec = Spec(arguments=arguments, tokenizer=(), weights=publisher.path)
+        spec = Spec(arguments=arguments, tokenizer={}, weights=f"shared://{publisher.path}")
         refuse = refusing(arguments, PARTS)
         run = stepped if stepping else body
         with working(run, (spec,), size=1, patience=SECONDS, engine=engine, refuse=refuse, tries=tries) as workers:

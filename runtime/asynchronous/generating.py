@@ -1,8 +1,7 @@
 """A generator: the body of a worker that samples attempts side by side and takes new weights when there are some."""
 
 from collections import deque
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -12,8 +11,9 @@ from ...core.language.requests import Request
 from ...core.tree import tree_map
 from ..effects.clock import seconds
 from ..effects.generate import Generator, generator
+from ..effects.tokenizer import unfolded
 from ..effects.tools import Failed
-from ..effects.weights import Reader, reading
+from ..effects.transfer import Inlet, inlet
 from ..effects.workers_engines import Mailbox
 from ..language.parts import Parts, attempts_at, parts_of
 from ..recipes.zorplex import Zorplex
@@ -67,9 +67,10 @@ class Spec:
     """What a generator is told at its start."""
 
     arguments: Zorplex
-    tokenizer: Path | tuple[()]
-    weights: Path
+    tokenizer: Mapping[str, bytes]  # the files of its folder; none where the model's folder has one
+    weights: str  # their address
     device: str = "cpu"
+    key: bytes = b""  # of their publisher; none where they are in shared memory
 
 
 def refusing(arguments: Zorplex, parts: Parts) -> Callable[[int, Any], str]:
@@ -95,7 +96,7 @@ class At:
     arguments: Zorplex
     parts: Parts
     generator: Generator
-    reader: Reader
+    reader: Inlet
     params: Any
     version: int
     desk: Desk
@@ -170,16 +171,20 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
     Raises: WeightsError for weights of another architecture, ChoiceError for a request that leaves no room to answer.
     """
     torch.set_num_threads(spec.arguments.machine.threads)
-    whole = parts_of(spec.arguments, spec.tokenizer)
+    with unfolded(spec.tokenizer) as folder:
+        whole = parts_of(spec.arguments, folder if spec.tokenizer else ())
     like = tree_map(lambda leaf: leaf.to(spec.device), whole.whole(whole.begin()))
     sampling = whole.sampling
-    reader = reading(spec.weights, like)
+    keyed = {"key": spec.key} if spec.key else {}
 
     def failed(call: Failed) -> None:
         del call
         mailbox.note(Progress(tool_failures=1))  # at once: whoever waits for tools, one after the other, is alive
 
-    with served_tools(whole, spec.arguments.asynchronous, failed) as parts:
+    with (
+        inlet(spec.weights, like, **keyed) as reader,
+        served_tools(whole, spec.arguments.asynchronous, failed) as parts,
+    ):
         made = generator(
             parts.speaker,
             parts.rules,

@@ -13,7 +13,7 @@ from ...core.machine import Event
 from ..effects.clock import seconds
 from ..effects.lines import Lines
 from ..effects.tensor_file import write_tensors
-from ..effects.weights import Publisher
+from ..effects.transfer import Outlet
 from ..language.parts import Parts
 from ..language.world import DIVERGED, Notice
 from ..recipes.zorplex import Zorplex
@@ -46,7 +46,7 @@ class Phase:
 
     setting: Setting
     learning: Learning
-    publisher: Publisher
+    publisher: Outlet
     meter: Meter
     ledger: Lines
     timeline: Lines

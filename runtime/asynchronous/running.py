@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 from attrs import asdict, evolve
@@ -12,11 +13,8 @@ from ...core.machine import Event
 from ..drive import Effects, Entry, Inbox, Session, Told, drive
 from ..effects import folder
 from ..effects.lines import Lines, lines
-from ..effects.weights import publishing
+from ..effects.tokenizer import tokenizer_files
 from ..effects.workers import working
-from ..effects.workers_engines import Body, Engine, Hand, in_process, in_thread
-from ..effects.workers_engines import Inbox as Box
-from ..recipes.asynchronous import Asynchronous
 from ..recipes.zorplex import Zorplex
 from ..replay import to_lines
 from ..scheduler import begin, scheduler
@@ -30,9 +28,8 @@ from .keeping import EVENTS, LEDGER, TIMELINE, TOTALS, Kept, Standing
 from .learning import learning_of, segment_wise
 from .metering import metering
 from .phase import Phase, Setting
+from .placing import placed
 from .prompts import remembered
-
-ENGINES = {"process": in_process, "thread": in_thread}
 
 
 def rules_of(arguments: Zorplex) -> Rules:
@@ -51,17 +48,6 @@ def rules_of(arguments: Zorplex) -> Rules:
         stale=given.stale,
         proximal=RECOMPUTE if segment_wise(arguments) else KEEP,
     )
-
-
-def placed(given: Asynchronous) -> Engine:
-    """The engine of a phase's generators, each on its device."""
-    start, devices = ENGINES[given.generator_engine], given.named_devices()
-
-    def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Box) -> Hand:
-        (spec,) = arguments
-        return start(number, body, (evolve(spec, device=devices[number % len(devices)]),), inbox)
-
-    return engine
 
 
 def run_phase(setting: Setting, begun: LanguageState) -> Schedule:
@@ -122,7 +108,8 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
     version, home, number = kept.schedule.version, setting.folder, arguments.generators()
     learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past))
     with ExitStack() as stack:
-        publisher = stack.enter_context(publishing(learning.whole()))
+        place = stack.enter_context(placed(given, setting.notice))
+        publisher = stack.enter_context(place.publishing(learning.whole()))
         publisher.publish(version, learning.whole())
         log = stack.enter_context(lines(home / EVENTS, kept.events))
         session = {"session": kept.sessions + 1, "version": version, "generators": number}
@@ -138,14 +125,15 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
             samples=dict(standing.samples),
             states={version: (standing.learner, dict(standing.past))},
         )
-        spec = Spec(arguments=arguments, tokenizer=setting.tokenizer, weights=publisher.path, device="cpu")
+        files = tokenizer_files(setting.tokenizer) if isinstance(setting.tokenizer, Path) else {}
+        spec = Spec(arguments=arguments, tokenizer=files, weights=publisher.address, key=place.key)
         workers = stack.enter_context(
             working(
                 generate,
                 (spec,),
                 size=number,
                 patience=given.patience,
-                engine=placed(given),
+                engine=place.engine,
                 refuse=refusing(arguments, setting.parts),
             )
         )

@@ -4,8 +4,10 @@ Every text can be spelled, since all bytes are tokens; digits stand alone, so th
 role has a token of its own that begins its message, and `<|end|>` ends what the model says.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...core.errors import ChoiceError, message
@@ -63,6 +65,25 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
     """Writes a tokenizer into a folder, as transformers does, where `AutoTokenizer` finds it beside a model."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(str(folder))
+
+
+def tokenizer_files(folder: Path) -> dict[str, bytes]:
+    """The files of a tokenizer's folder, to be sent to who has no such folder."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+@contextmanager
+def unfolded(files: Mapping[str, bytes]) -> Iterator[Path]:
+    """A folder with these files, for a block.
+
+    >>> with unfolded({"a.txt": b"a"}) as folder:
+    ...     tokenizer_files(folder)
+    {'a.txt': b'a'}
+    """
+    with TemporaryDirectory(prefix="purestep-") as name:
+        for file, content in files.items():
+            (Path(name) / Path(file).name).write_bytes(content)
+        yield Path(name)
 
 
 def load_tokenizer(folder: Path) -> Any:

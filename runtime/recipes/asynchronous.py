@@ -18,6 +18,10 @@ class Asynchronous:
     generators: int = -1  # workers that sample beside the trainer; -1 means none in turns, and 2 at once
     compare: bool = True  # at once: first the same in turns, from the same warm start
     generator_engine: Literal["process", "thread"] = "process"  # what a generator is
+    engine: Literal["processes", "monarch", "ray"] = "processes"  # what starts generators on hosts
+    hosts: str = ""  # where they work, 10.0.0.2:7000,10.0.0.3:7000, each with `purestep host`; without it this machine
+    key: str = ""  # a file with the secret of the hosts; without it PURESTEP_KEY
+    weights: str = ""  # HOST:PORT where hosts fetch weights here; without it an address they can reach and any port
     generator_slots: int = 64  # attempts that a generator samples side by side
     staleness: int = 1  # updates by which a sample may be older than the weights it changes; in turns it never is
     # leave samples that are too old out, or also begin them anew, or wait for them
@@ -41,6 +45,14 @@ class Asynchronous:
         named = tuple(name.strip() for name in self.devices.split(",") if name.strip())
         return named or ("cpu",)
 
+    def named_hosts(self) -> tuple[str, ...]:
+        """The hosts of the generators; none where they are on this machine.
+
+        >>> Asynchronous(hosts="10.0.0.2:7000, 10.0.0.3:7000").named_hosts(), Asynchronous().named_hosts()
+        (('10.0.0.2:7000', '10.0.0.3:7000'), ())
+        """
+        return tuple(name.strip() for name in self.hosts.split(",") if name.strip())
+
 
 def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) -> None:
     """Refuses numbers with which nothing could be sampled or learned from, by the name of their flag. Raises: ChoiceError.
@@ -54,8 +66,9 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
     for name in ("patience", "tool_timeout"):
         check_number(flag(name), getattr(given, name), 1e-3)
     for device in given.named_devices():
-        _check_device(device)
-    beside = generators > 0
+        _check_device(device, here=not given.hosts)
+    beside, elsewhere = generators > 0, bool(given.hosts) or given.engine != "processes"
+    port = given.weights.rpartition(":")[2]
     faults = (
         (
             given.mode == "sync" and given.staleness > Asynchronous().staleness,
@@ -72,6 +85,27 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
             "let somebody sample beside the trainer",
         ),
         (
+            elsewhere and not beside,
+            "--engine and --hosts",
+            "given without generators",
+            "--generators as well, or --mode async",
+            "let somebody work there",
+        ),
+        (
+            elsewhere and given.generator_engine == "thread",
+            "--generator-engine",
+            "'thread' with --engine or --hosts",
+            "process",
+            "a thread is of this process",
+        ),
+        (
+            bool(given.weights) and not (":" in given.weights and port.isdigit() and int(port) < 1 << 16),
+            "--weights",
+            repr(given.weights),
+            "HOST:PORT",
+            "e.g. 10.0.0.1:7100",
+        ),
+        (
             beside and server,
             "--server",
             "given with generators",
@@ -84,9 +118,11 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
             raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
 
 
-def _check_device(name: str) -> None:
-    """Refuses a device on which this machine can hold nothing. Raises: ChoiceError."""
+def _check_device(name: str, *, here: bool) -> None:
+    """Refuses a device that there is not, or on which this machine can hold nothing where it is `here`. Raises: ChoiceError."""
     try:
+        if torch.device(name).type != "cpu" and not here:
+            return
         fault = "" if torch.empty(0, device=name).device.type != "meta" else "it holds no numbers"
     except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without that kind
         fault = (str(error).splitlines() or ["?"])[0]

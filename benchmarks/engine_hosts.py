@@ -1,0 +1,141 @@
+"""Hosts for `engine_zorplex`: `purestep host` in network namespaces, with addresses and shared memory of their own.
+
+Where namespaces are not allowed they are processes of this machine at distinct addresses, which see its shared memory.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from attrs import define, field
+
+from .async_outside import PURESTEP
+
+PORT = 7000
+START = 60.0  # seconds in which a host has to listen
+DEAD = 10.0  # seconds in which a killed host has to be gone
+PRIVATE = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'  # `ip netns exec` has given it mounts of its own
+
+
+@define
+class Host:
+    """A host: where it is, and its process while it is there."""
+
+    engine: str
+    key: Path
+    address: str
+    space: str  # its namespace; "" for none
+    log: Path
+    process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Starts `purestep host`, and waits until it listens. Raises: RuntimeError."""
+        inside = ["ip", "netns", "exec", self.space, "sh", "-c", PRIVATE, "sh"] if self.space else []
+        program = [str(PURESTEP), "host", "--engine", self.engine, "--key", str(self.key), "--listen", self.address]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*inside, *program], stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            )
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        until = time.perf_counter() + START
+        while not (self.process.stdout.read() or b"").strip():
+            if self.process.poll() is not None or time.perf_counter() > until:
+                raise RuntimeError(f"no host at {self.address}: {self.log.read_text()[-2000:]}")
+            time.sleep(0.1)
+
+    def kill(self) -> int:
+        """Kills all that runs on the host, as where its machine is gone; gives how many processes that were."""
+        killed, until = set[int](), time.perf_counter() + DEAD
+        while (there := self.running()) and time.perf_counter() < until:
+            for pid in there:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            killed |= there
+            time.sleep(0.05)
+        self.close()
+        return len(killed)
+
+    def running(self) -> set[int]:
+        """The processes on the host."""
+        if self.space:
+            told = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True, check=True)
+            return {int(word) for word in told.stdout.split()}
+        return {self.process.pid} if self.process is not None and self.process.poll() is None else set()
+
+    def close(self) -> None:
+        """Ends its process where it is there."""
+        if self.process is not None and self.process.stdout is not None:
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(DEAD)
+            self.process.kill()
+            self.process.wait()
+            self.process.stdout.close()
+            self.process = None
+
+
+@contextmanager
+def hosts(engine: str, count: int, folder: Path) -> Iterator[list[Host]]:
+    """So many hosts that listen, for a block."""
+    key = folder / "key"
+    key.write_text(secrets.token_hex(32))
+    key.chmod(0o600)
+    with _network(count) as places:
+        made = [
+            Host(engine, key, f"{address}:{PORT}", space, folder / f"host-{number}.log")
+            for number, (address, space) in enumerate(places)
+        ]
+        try:
+            for host in made:
+                host.start()
+            yield made
+        finally:
+            for host in made:
+                host.kill()
+
+
+@contextmanager
+def _network(count: int) -> Iterator[list[tuple[str, str]]]:
+    """(address, namespace) of so many places on one bridge."""
+    mark = os.getpid() % 10000
+    bridge, net = f"pb{mark}", f"10.{200 + mark % 50}.{mark // 50}"
+    places = [(f"{net}.{2 + number}", f"pn{mark}-{number}") for number in range(count)]
+    try:
+        try:
+            _ip("link", "add", bridge, "type", "bridge")
+            _ip("addr", "add", f"{net}.1/24", "dev", bridge)
+            _ip("link", "set", bridge, "up")
+            for address, space in places:
+                _joined(bridge, address, space)
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"no network namespaces ({error}): hosts are processes at distinct addresses", flush=True)
+            places = [(f"127.0.0.{2 + number}", "") for number in range(count)]
+        yield places
+    finally:
+        if shutil.which("ip"):
+            for words in (*(("netns", "del", space) for _, space in places if space), ("link", "del", bridge)):
+                subprocess.run(["ip", *words], check=False, capture_output=True)
+
+
+def _joined(bridge: str, address: str, space: str) -> None:
+    """Makes a namespace with that address on the bridge."""
+    outer, inner = f"{space}a", f"{space}b"
+    _ip("netns", "add", space)
+    _ip("link", "add", outer, "type", "veth", "peer", "name", inner)
+    _ip("link", "set", inner, "netns", space)
+    _ip("link", "set", outer, "master", bridge)
+    _ip("link", "set", outer, "up")
+    _ip("-n", space, "addr", "add", f"{address}/24", "dev", inner)
+    _ip("-n", space, "link", "set", inner, "up")
+    _ip("-n", space, "link", "set", "lo", "up")
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
