@@ -19,7 +19,7 @@ from .async_outside import PURESTEP
 
 PORT = 7000
 START = 60.0  # seconds in which a host has to listen
-DEAD = 10.0  # seconds in which a killed host has to be gone
+DEAD = 10.0  # seconds in which what was killed or is over has to be gone
 PRIVATE = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'  # `ip netns exec` has given it mounts of its own
 
 
@@ -68,6 +68,14 @@ class Host:
             told = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True, check=True)
             return {int(word) for word in told.stdout.split()}
         return {self.process.pid} if self.process is not None and self.process.poll() is None else set()
+
+    def left(self) -> int:
+        """How many processes are there beside its own, a while after the last run that used it."""
+        own = {self.process.pid} if self.process is not None else set[int]()
+        until = time.perf_counter() + DEAD
+        while (others := self.running() - own) and time.perf_counter() < until:
+            time.sleep(0.05)
+        return len(others)
 
     def close(self) -> None:
         """Ends its process where it is there."""

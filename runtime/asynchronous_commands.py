@@ -1,6 +1,6 @@
 """What the commands of `purestep` do with runs whose samples come from generators: train, resume, evaluate, plot, replay."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,9 +40,9 @@ def train(run: Path, arguments: Zorplex, *, overwrite: bool) -> int:
     return _through(run, lambda: session.start(run, arguments, overwrite=overwrite, notice=say))
 
 
-def resume(run: Path) -> int:
-    """`purestep resume RUN`."""
-    return _through(run, lambda: session.resume(run, notice=say))
+def resume(run: Path, moved: Mapping[str, Any]) -> int:
+    """`purestep resume RUN`; `moved` says where its generators work from now on."""
+    return _through(run, lambda: session.resume(run, notice=say, moved=moved))
 
 
 def _through(run: Path, work: Callable[[], session.Outcome]) -> int:

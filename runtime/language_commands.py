@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 import tyro
 from attrs import frozen
 
-from ..core.errors import ChoiceError
+from ..core.errors import ChoiceError, message
 from . import asynchronous_commands as asynchronous
 from .effects import folder
 from .recipes import zorplex_report as report
 from .recipes import zorplex_session as session
-from .recipes.arguments import check_whole
+from .recipes.arguments import check_whole, flag
 from .recipes.zorplex import NAME, Zorplex, check, zorplex_defaults
 from .words import FLAGS, option, run_folder, say
 
@@ -54,14 +54,33 @@ def train(words: list[str]) -> int:
 def resume(words: list[str]) -> int:
     """`purestep resume RUN`."""
 
-    def go_on(run: tyro.conf.Positional[Path], /) -> int:
-        """Go on with a run from its newest checkpoint, with the arguments it was begun with.
+    def go_on(
+        run: tyro.conf.Positional[Path],
+        /,
+        *,
+        engine: Literal["processes", "monarch", "ray"] | None = None,
+        hosts: str | None = None,
+        key: str | None = None,
+        weights: str | None = None,
+        devices: str | None = None,
+    ) -> int:
+        """Go on with a run from its newest checkpoint, with the arguments it was begun with, generators maybe elsewhere.
 
         Args:
             run: the run's folder
+            engine: what starts generators from now on; as it was, unless given, and so are the others
+            hosts: where they work from now on, each with `purestep host`; "" is this machine
+            key: a file with the secret of the hosts; "" is PURESTEP_KEY
+            weights: HOST:PORT where hosts fetch weights here; "" is an address they can reach and any port
+            devices: of the generators in turn
         """
+        given = {"engine": engine, "hosts": hosts, "key": key, "weights": weights, "devices": devices}
+        moved = {name: value for name, value in given.items() if value is not None}
         if asynchronous.with_generators(run):
-            return asynchronous.resume(run)
+            return asynchronous.resume(run, moved)
+        for name in moved:
+            remedy = f"leave it out, or train anew with generators: purestep train {NAME} --mode async"
+            raise ChoiceError(message(flag(name), got="given", wanted="a run with generators", remedy=remedy))
         return _through(run, lambda: session.resume(run, notice=say))
 
     return tyro.cli(go_on, args=words, prog="purestep resume")

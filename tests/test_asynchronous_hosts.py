@@ -1,27 +1,33 @@
-"""Generators on hosts of an engine: what is refused, how weights reach them, and a host that is killed and comes again."""
+"""Generators on hosts of an engine: what is refused, how weights reach them, a host that is killed, a run that moves."""
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from purestep.core.errors import ChoiceError
-from purestep.runtime.asynchronous import session
-from purestep.runtime.asynchronous.placing import placed
+from purestep.core.errors import CheckpointError, ChoiceError
+from purestep.runtime import language_commands
+from purestep.runtime.asynchronous import placing, session
+from purestep.runtime.asynchronous.generating import Spec, generate
+from purestep.runtime.asynchronous.placing import placed, seen, served_at
 from purestep.runtime.asynchronous.replaying import replayed
 from purestep.runtime.asynchronous.report import audit
+from purestep.runtime.effects.engine import opened
 from purestep.runtime.effects.engine.interface import EngineError
 from purestep.runtime.effects.engine.processes import clustered
+from purestep.runtime.effects.engine.processes_there import hosting
 from purestep.runtime.effects.engine.rejoining import rejoining
 from purestep.runtime.effects.transfer import inlet
 from purestep.runtime.effects.transfer.hosts import own_address
@@ -31,9 +37,12 @@ from purestep.runtime.recipes.asynchronous import Asynchronous
 from purestep.runtime.recipes.zorplex import check, zorplex_defaults
 
 from .engine_spaces import Space, spaces
-from .test_asynchronous import tiny
+from .test_asynchronous import silent, tiny
 
 PRIVATE = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'
+SOON = 60.0
+SECRET = "0123456789abcdef" * 2
+ANY = "127.0.0.1:0"
 
 
 @contextmanager
@@ -46,14 +55,25 @@ def host(key: Path, listen: str, within: Callable[..., list[str]] = lambda *word
         yield process, process.stdout.readline().strip()
     finally:
         process.terminate()
-        process.wait(30.0)
+        process.wait(SOON)
         process.stdout.close()
+
+
+def until(ready: Callable[[], bool], seconds: float = 240.0) -> None:
+    """Waits until it is so."""
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end, "it has never been so"
+        time.sleep(0.05)
 
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    (tmp_path / "key").write_text("0123456789abcdef" * 2)
+    (tmp_path / "key").write_text(SECRET)
     return tmp_path / "key"
+
+
+# --- what is refused ---
 
 
 @pytest.mark.parametrize(
@@ -62,8 +82,12 @@ def key(tmp_path: Path) -> Path:
         ({"hosts": "10.0.0.2:7000"}, "--engine and --hosts is given without generators"),
         ({"engine": "ray"}, "--engine and --hosts is given without generators"),
         ({"mode": "async", "hosts": "a:1", "generator_engine": "thread"}, "--generator-engine is 'thread' with"),
+        ({"mode": "async", "hosts": "a:1,10.0.0.2"}, "--hosts is '10.0.0.2', wanted HOST:PORT"),
+        ({"mode": "async", "hosts": "a:1,b:1,a:1"}, "--hosts is a:1,b:1,a:1, wanted each host once"),
         ({"mode": "async", "hosts": "a:1", "weights": "7100"}, "--weights is '7100', wanted HOST:PORT"),
         ({"mode": "async", "hosts": "a:1", "weights": "a:70000"}, "--weights is 'a:70000', wanted HOST:PORT"),
+        ({"mode": "async", "weights": "a:7100"}, "--weights is given without --hosts"),
+        ({"mode": "async", "key": "key"}, "--key is given without --hosts"),
     ],
 )
 def test_what_leads_nowhere_is_refused(given: dict[str, Any], said: str) -> None:
@@ -71,21 +95,78 @@ def test_what_leads_nowhere_is_refused(given: dict[str, Any], said: str) -> None
         check(changed(zorplex_defaults(), given))
 
 
-def test_a_host_that_is_not_there_and_a_missing_key_are_told_in_one_line(
-    key: Path, monkeypatch: pytest.MonkeyPatch
+def test_hosts_that_cannot_be_had_are_told_in_one_line_before_anything_is_done(
+    key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PURESTEP_KEY", raising=False)
-    for given in (Asynchronous(hosts="127.0.0.1:9", key=str(key)), Asynchronous(hosts="127.0.0.1:9")):
-        with pytest.raises(EngineError) as raised, placed(given, lambda text: None):
-            pass
-        assert "\n" not in str(raised.value)
+    other = tmp_path / "other"
+    other.write_text(SECRET[::-1])
+    with hosting(ANY, SECRET.encode()) as address:
+        for given, said in (
+            ({"hosts": "127.0.0.1:9"}, "PURESTEP_KEY is 0 bytes long"),
+            ({"hosts": address, "key": str(other)}, "is not to be had .* has the same key"),
+        ):
+            with pytest.raises(EngineError, match=said) as raised, placed(Asynchronous(**given), silent):
+                pass
+            assert "\n" not in str(raised.value)
+    gone = tiny(generator_engine="process", hosts=address, key=str(key))
+    with pytest.raises(EngineError, match=f"host {address} is unreachable .*purestep host --listen"):
+        session.start(tmp_path / "run", gone, overwrite=False, notice=silent)
+    assert not (tmp_path / "run" / "arguments.json").exists()
+
+
+def test_where_weights_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WeightsError, match="host nowhere is without a way to it"):
         own_address("nowhere")
+    with pytest.raises(WeightsError, match="--weights is not given, wanted HOST:PORT"):
+        served_at(Asynchronous(engine="ray"))
+    with socket.create_server(("127.0.0.1", 0)) as taken, hosting(ANY, SECRET.encode()) as address:
+        monkeypatch.setenv("PURESTEP_KEY", SECRET)
+        monkeypatch.setattr(placing, "seen", lambda cluster: [placing.this_host(), elsewhere()])
+        port = taken.getsockname()[1]
+        refused = pytest.raises(WeightsError, match=rf"127.0.0.1:{port} is not to be had .*Address already in use")
+        with refused, placed(Asynchronous(hosts=address, weights=f"127.0.0.1:{port}"), silent):
+            pass
+        with placed(Asynchronous(hosts=address), silent) as place, place.publishing({"w": torch.ones(2)}) as weights:
+            weights.publish(3, {"w": torch.ones(2)})
+            with inlet(weights.address, {"w": torch.zeros(2)}, key=place.key) as reader:
+                assert reader.fetch(-1)[0] == 3
+            assert weights.address.startswith("tcp://127.0.0.1:")
+
+
+def elsewhere() -> Any:
+    """A host with memory of its own."""
+    return placing.evolve(placing.this_host(), name="elsewhere", memory="its own")
+
+
+def test_a_host_with_other_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    has = placing.packages()
+    with opened("processes") as cluster:
+        assert [one.name for one in seen(cluster)] == ["local"]
+        monkeypatch.setattr(placing, "packages", lambda: {**has, "torch": "0.1"})
+        with pytest.raises(ChoiceError, match=rf"host local: torch is {has['torch']}, wanted 0.1 as where it trains"):
+            seen(cluster)
+    spec = Spec(arguments=tiny(), tokenizer={}, weights="shared://nowhere", packages={**has, "purestep": "0.0"})
+    with pytest.raises(ChoiceError, match=f"purestep is {has['purestep']}, wanted 0.0"):
+        generate(None, spec)  # type: ignore[arg-type]
+
+
+def test_only_where_it_works_may_be_another_where_a_run_is_resumed(tmp_path: Path) -> None:
+    (tmp_path / "arguments.json").write_text('{"recipe": "zorplex", "mode": "sync", "generators": -1}')
+    with pytest.raises(ChoiceError, match="--hosts is given, wanted a run with generators"):
+        language_commands.resume([str(tmp_path), "--hosts", "10.0.0.2:7000"])
+    with pytest.raises(ChoiceError, match="resume: argument is 'steps'"):
+        session.resume(tmp_path, notice=silent, moved={"steps": 3})
+    with pytest.raises(CheckpointError):
+        session.resume(tmp_path / "absent", notice=silent, moved={"hosts": ""})
+
+
+# --- weights, and hosts that come again ---
 
 
 def test_generators_of_this_machine_read_shared_memory() -> None:
     params = {"w": torch.arange(3.0)}
-    with placed(Asynchronous(), lambda text: None) as place, place.publishing(params) as weights:
+    with placed(Asynchronous(), silent) as place, place.publishing(params) as weights:
         weights.publish(0, params)
         with inlet(weights.address, params) as reader:
             version, found = reader.fetch(-1)
@@ -93,60 +174,70 @@ def test_generators_of_this_machine_read_shared_memory() -> None:
 
 
 def test_a_lost_host_is_taken_in_again(key: Path) -> None:
-    said, back = list[str](), threading.Event()
+    """A stranger listens in its place at first; its neighbour has never been away."""
+    said = list[str]()
+    with hosting(ANY, SECRET.encode()) as neighbour, ExitStack() as first:
+        address = first.enter_context(hosting(ANY, SECRET.encode()))
+        both = (address, neighbour)
+        with clustered(both, key=key, silence=1.0) as cluster, rejoining(cluster, both, said.append):
+            first.close()
+            until(lambda: len(said) == 1)
+            assert cluster.hosts() == (neighbour,)
+            with hosting(address, SECRET[::-1].encode()):
+                until(lambda: len(said) == 2)
+            with hosting(address, SECRET.encode()):
+                until(lambda: len(said) == 3)
+                assert {*cluster.hosts()} == {*both}
+    assert said[0] == f"host {address} is lost; it is taken in again when it is there"
+    assert said[1].startswith(f"host {address} listens and cannot be taken in again: host {address} is not to be had (")
+    assert said[2] == f"host {address} is there again"
 
-    def report(text: str) -> None:
-        said.append(text)
-        if "again" in text.split(";")[0]:
-            back.set()
 
-    with host(key, "127.0.0.1:0") as (process, address):
-        with clustered((address,), key=key, silence=1.0) as cluster, rejoining(cluster, (address,), report):
-            process.kill()
-            process.wait()
-            with host(key, address):
-                assert back.wait(30.0)
-                assert cluster.hosts() == (address,)
-    assert said[:2] == [f"host {address} is lost; it is taken in again when it is there", f"host {address} is there again"]
+# --- a whole run ---
 
 
 @pytest.mark.slow
-def test_a_run_on_a_host_of_its_own_outlives_it(key: Path, tmp_path: Path) -> None:
-    """The host is a namespace with memory of its own, so that weights go over TCP; it is killed and started again."""
-    run, said = tmp_path / "run", list[str]()
+def test_a_run_outlives_its_host_and_goes_on_elsewhere(key: Path, tmp_path: Path) -> None:
+    """The host is a namespace with memory of its own, so that weights go over TCP; it is killed and started again.
 
-    def inside(space: Space) -> Callable[..., list[str]]:
+    Then comes Ctrl-C, and the run is resumed on this machine.
+    """
+    run, said, over = tmp_path / "run", list[str](), threading.Event()
+    arguments = tiny(compare=False, steps=40, generators=2, generator_engine="process", patience=SOON)
+
+    def updates() -> int:
+        path = run / "async" / "ledger.jsonl"
+        return path.read_text().count("\n") if path.exists() else 0
+
+    def within(space: Space) -> Callable[..., list[str]]:
         return lambda *words: space.command("sh", "-c", PRIVATE, "sh", *words)
 
-    def killed(process: "subprocess.Popen[str]", again: threading.Event) -> None:
-        until = time.monotonic() + 240.0
-        ledger = run / "async" / "ledger.jsonl"
-        while not (ledger.exists() and ledger.read_text().count("\n") > 2) and time.monotonic() < until:
-            time.sleep(0.05)
-        os.kill(process.pid, signal.SIGKILL)
-        again.set()
+    def meddle(space: Space, first: "subprocess.Popen[str]", address: str) -> int:
+        until(lambda: updates() > 2)
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        with host(key, address, within(space)):
+            until(lambda: f"host {address} is there again" in said)
+            made = updates()
+            until(lambda: updates() > made + 1)
+            os.kill(os.getpid(), signal.SIGINT)
+            over.wait(SOON)
+        return made
 
-    with spaces(1) as (space,), host(key, f"{space.address}:7000", inside(space)) as (first, address):
-        again = threading.Event()
-        threading.Thread(target=killed, args=(first, again), daemon=True).start()
-        arguments = tiny(
-            compare=False, steps=20, generators=2, generator_engine="process", hosts=address, key=str(key), patience=60.0
-        )
-
-        def restart() -> None:
-            again.wait(300.0)
-            first.wait()
-            with host(key, address, inside(space)):
-                done.wait(300.0)
-
-        done = threading.Event()
-        other = threading.Thread(target=restart, daemon=True)
-        other.start()
-        outcome = session.start(run, arguments, overwrite=False, notice=said.append)
-        done.set()
-        other.join(60.0)
-    assert outcome.phases == ("async",)
-    assert any(line.startswith("weights go by tcp: ") for line in said)
-    assert f"host {address} is there again" in said
+    with (
+        spaces(1) as (space,),
+        host(key, f"{space.address}:7000", within(space)) as (first, address),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        meddling = pool.submit(meddle, space, first, address)
+        try:
+            given = changed(arguments, {"hosts": address, "key": str(key)})
+            assert session.start(run, given, overwrite=False, notice=said.append).interrupted
+        finally:
+            over.set()
+        assert 2 < meddling.result() < 40
+    assert session.resume(run, notice=said.append, moved={"hosts": "", "key": ""}).phases == ("async",)
+    assert [line.partition(":")[0] for line in said if "weights go by" in line] == ["weights go by tcp"]
+    assert session.arguments_in(run).asynchronous.hosts == ""
     assert json.loads((run / "async" / "totals.json").read_text())["lost_generators"] >= 2
     assert audit(run, "async").wrong == replayed(run, "async").wrong == ()

@@ -178,10 +178,10 @@ def test_ray_is_left_as_it_was_found() -> None:
         }  # in the environment, by the import of Ray
         assert len(found["processes"]) >= 8
         assert left({*found["processes"]}, 0.0) == {*found["processes"]}
-        assert len([*Path(folder).glob("purestep-ray-*")]) == 1
+        assert len([*Path(folder).glob("purestep-node-*")]) == 1
         process.kill()
         assert left({*found["processes"]}, SOON) == set()
-        assert [*Path(folder).glob("purestep-ray-*")] == []
+        assert [*Path(folder).glob("purestep-node-*")] == []
 
 
 @pytest.mark.slow

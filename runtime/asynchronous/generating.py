@@ -13,10 +13,11 @@ from ..effects.clock import seconds
 from ..effects.generate import Generator, generator
 from ..effects.tokenizer import unfolded
 from ..effects.tools import Failed
-from ..effects.transfer import Inlet, inlet
+from ..effects.transfer import Inlet, inlet, this_host
 from ..effects.workers_engines import Mailbox
 from ..language.parts import Parts, attempts_at, parts_of
 from ..recipes.zorplex import Zorplex
+from .alike import Packages, packages, refuse_others
 from .desk import Desk, added, chunks, given_up, taken
 from .samples import Sample, fault, samples_of
 from .tools import served_tools
@@ -71,6 +72,7 @@ class Spec:
     weights: str  # their address
     device: str = "cpu"
     key: bytes = b""  # of their publisher; none where they are in shared memory
+    packages: Packages = field(factory=dict)  # versions that it must have
 
 
 def refusing(arguments: Zorplex, parts: Parts) -> Callable[[int, Any], str]:
@@ -168,8 +170,10 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
     Between two chunks of tokens it hears messages and takes the newest weights, the first ones too: what is under way goes on
     with them, and each token carries the version that made it. Where it may not be interrupted it takes them when nothing is
     under way, and begins nothing that asks for newer ones before.
-    Raises: WeightsError for weights of another architecture, ChoiceError for a request that leaves no room to answer.
+    Raises: WeightsError for weights of another architecture, ChoiceError for a request that leaves no room to answer, or where
+    its packages are not those of the machine that trains.
     """
+    refuse_others(spec.packages, packages(), this_host().name)
     torch.set_num_threads(spec.arguments.machine.threads)
     with unfolded(spec.tokenizer) as folder:
         whole = parts_of(spec.arguments, folder if spec.tokenizer else ())

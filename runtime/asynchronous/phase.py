@@ -24,6 +24,7 @@ from . import keeping
 from .keeping import Kept, Standing, live
 from .learning import Anchored, Learning, segment_wise
 from .metering import Meter
+from .placing import Place
 from .samples import Sample, stacked
 
 
@@ -38,6 +39,7 @@ class Setting:
     facts: Mapping[str, Any]
     metadata: Mapping[str, Any]
     notice: Notice
+    place: Place  # of its generators
 
 
 @define

@@ -1,8 +1,8 @@
 """Where generators work, and how weights reach them: threads or processes of this machine, or members on an engine's hosts."""
 
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,20 @@ from attrs import evolve, frozen
 from ...core.errors import message
 from ..effects.engine import hands, opened
 from ..effects.engine.interface import Cluster, Done, EngineError
+from ..effects.engine.processes_wire import parted
 from ..effects.engine.rejoining import rejoining
 from ..effects.transfer import Host, Outlet, chosen, outlet, this_host
-from ..effects.transfer.hosts import Look, own_address
+from ..effects.transfer.hosts import fresh_key, own_address
+from ..effects.transfer.tcp_outlet import listening
+from ..effects.weights_layout import WeightsError
 from ..effects.workers_engines import Body, Engine, Hand, in_process, in_thread
 from ..effects.workers_engines import Inbox as Box
 from ..language.world import Notice
 from ..recipes.asynchronous import Asynchronous
+from .alike import Packages, packages, refuse_others
 
 HERE = {"process": in_process, "thread": in_thread}
 WAIT = 60.0  # seconds for hosts to say what they have
-KEY = 32  # bytes
 
 
 @frozen
@@ -33,46 +36,75 @@ class Place:
     key: bytes = b""  # of those who fetch; none where they see the same memory
 
 
+class Look:
+    """An actor that says what its host has."""
+
+    def look(self) -> tuple[Host, Packages]:
+        """For moving weights, and for working with us."""
+        return this_host(), packages()
+
+
 @contextmanager
 def placed(given: Asynchronous, notice: Notice) -> Iterator[Place]:
-    """The place for a phase's generators, each on its device; a lost host is taken in again when it is there.
+    """The place of generators, each on its device; a lost host is taken in again when it is there.
 
-    Weights go by shared memory where all hosts have the same, else over TCP; `notice` is told which. Raises: EngineError,
-    WeightsError.
+    Weights go by shared memory where all hosts have the same, else over TCP; `notice` is told which. Raises: EngineError for an
+    engine or a host that cannot be had, ChoiceError for a host with other packages, WeightsError where no host can reach us.
     """
     hosts = given.named_hosts()
     if given.engine == "processes" and not hosts:
         engine = on_devices(HERE[given.generator_engine], given.named_devices())
-        yield Place(engine, lambda params: outlet("shared", params))
+        yield Place(engine, partial(outlet, "shared"))
         return
     with (
         opened(given.engine, hosts=hosts, key=Path(given.key) if given.key else None) as cluster,
         rejoining(cluster, hosts, notice),
     ):
         engine = on_devices(hands.on(cluster), given.named_devices())
-        way = chosen([this_host(), *_seen(cluster)], report=notice).way
+        way = chosen([this_host(), *seen(cluster)], report=notice).way
         if way == "shared":
-            yield Place(engine, lambda params: outlet("shared", params))
+            yield Place(engine, partial(outlet, "shared"))
             return
-        key = secrets.token_bytes(KEY)
-        name, _, port = given.weights.rpartition(":")
-        here = {"host": name or own_address(hosts[0]), "port": int(port or 0)}
-        yield Place(engine, lambda params: outlet("tcp", params, key=key, **here), key)
+        key = fresh_key()
+        host, port = served_at(given)
+        listening(host, port).close()  # what cannot be had is told before anything is learned
+        yield Place(engine, partial(outlet, "tcp", key=key, host=host, port=port), key)
 
 
-def _seen(cluster: Cluster) -> list[Host]:
-    """What each host has for moving weights. Raises: EngineError where one does not say."""
+def served_at(given: Asynchronous) -> tuple[str, int]:
+    """The address at which hosts fetch weights here, --weights or one that the first of them can reach; port 0 is any.
+
+    Raises: WeightsError where there is no way to it, or it has no address.
+
+    >>> served_at(Asynchronous(hosts="127.0.0.1:7000")), served_at(Asynchronous(weights="10.0.0.1:7100"))
+    (('127.0.0.1', 0), ('10.0.0.1', 7100))
+    """
+    if given.weights:
+        return parted(given.weights)
+    if not given.hosts:
+        remedy = "name an address of this machine that all of them can reach"
+        raise WeightsError(message("--weights", got="not given", wanted="HOST:PORT without --hosts", remedy=remedy))
+    return own_address(given.named_hosts()[0]), 0
+
+
+def seen(cluster: Cluster) -> list[Host]:
+    """What each host has for moving weights; RDMA is left out, which the recipe does not use.
+
+    Raises: EngineError where one does not say, ChoiceError where one has other packages than we have.
+    """
     names = cluster.hosts()
     mesh = cluster.spawn(Look, size=len(names), hosts=names, timeout=WAIT)
     answers = mesh.call("look", timeout=WAIT)
     mesh.stop(timeout=WAIT)
+    found = list[Host]()
     for name, answer in zip(names, answers, strict=True):
         if not isinstance(answer, Done):
             remedy = "see that it has the packages that are here"
             raise EngineError(message(f"host {name}", got=answer.why, wanted="what it has", remedy=remedy))
-    return [
-        evolve(answer.value, verbs=False) for answer in answers if isinstance(answer, Done)
-    ]  # no RDMA in this recipe
+        host, has = answer.value
+        refuse_others(packages(), has, name)
+        found.append(evolve(host, name=name, verbs=False))
+    return found
 
 
 def on_devices(start: Engine, devices: tuple[str, ...]) -> Engine:

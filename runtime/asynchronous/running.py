@@ -22,13 +22,13 @@ from ..scheduling import messages as say
 from ..scheduling.state import KEEP, PUBLISH, RECOMPUTE, Rules, Schedule, with_workers
 from ..values import line
 from . import keeping
+from .alike import packages
 from .crew import Hands, crew
 from .generating import Spec, generate, refusing
 from .keeping import EVENTS, LEDGER, TIMELINE, TOTALS, Kept, Standing
 from .learning import learning_of, segment_wise
 from .metering import metering
 from .phase import Phase, Setting
-from .placing import placed
 from .prompts import remembered
 
 
@@ -108,8 +108,7 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
     version, home, number = kept.schedule.version, setting.folder, arguments.generators()
     learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past))
     with ExitStack() as stack:
-        place = stack.enter_context(placed(given, setting.notice))
-        publisher = stack.enter_context(place.publishing(learning.whole()))
+        publisher = stack.enter_context(setting.place.publishing(learning.whole()))
         publisher.publish(version, learning.whole())
         log = stack.enter_context(lines(home / EVENTS, kept.events))
         session = {"session": kept.sessions + 1, "version": version, "generators": number}
@@ -126,14 +125,20 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
             states={version: (standing.learner, dict(standing.past))},
         )
         files = tokenizer_files(setting.tokenizer) if isinstance(setting.tokenizer, Path) else {}
-        spec = Spec(arguments=arguments, tokenizer=files, weights=publisher.address, key=place.key)
+        spec = Spec(
+            arguments=arguments,
+            tokenizer=files,
+            weights=publisher.address,
+            key=setting.place.key,
+            packages=packages(),
+        )
         workers = stack.enter_context(
             working(
                 generate,
                 (spec,),
                 size=number,
                 patience=given.patience,
-                engine=place.engine,
+                engine=setting.place.engine,
                 refuse=refusing(arguments, setting.parts),
             )
         )

@@ -5,6 +5,7 @@ RUN/sync/      in turns: generators wait for weights, the trainer for samples
 RUN/async/     at once
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from attrs import frozen
 
 from ...algorithms.language import LanguageState
-from ...core.errors import CheckpointError, ChoiceError, message
+from ...core.errors import CheckpointError, ChoiceError, choose, message
 from ..effects import checkpoint, folder
 from ..effects.clock import seconds
 from ..effects.files import lock
@@ -21,15 +22,18 @@ from ..language.parts import Parts, parts_of
 from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
 from ..recipes import zorplex_session as turns
 from ..recipes.arguments import changed
+from ..recipes.asynchronous import Asynchronous
 from ..recipes.zorplex import Zorplex, check
 from ..recipes.zorplex_report import BEFORE, evaluation, write_before
 from ..values import decode, encode
 from . import keeping
 from .keeping import TOTALS
 from .phase import Setting
+from .placing import Place, placed
 from .running import run_phase
 
 WARM, SYNC, ASYNC = "warm", "sync", "async"
+MOVABLE = ("engine", "hosts", "key", "weights", "devices")  # arguments that say where generators work
 
 
 @frozen
@@ -66,33 +70,56 @@ def arguments_in(run: Path) -> Zorplex:
 def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> Outcome:
     """A new run in the folder, which must hold none unless it may be overwritten; what is refused removes none.
 
-    Raises: CheckpointError, ChoiceError, StructureError.
+    Raises: CheckpointError, ChoiceError, StructureError, EngineError for hosts that cannot be had.
     """
     check(arguments)
     if arguments.generators() < 1:
         where, remedy = "--generators", "give it some, or train without `--mode async`"
         raise ChoiceError(message(where, got=arguments.generators(), wanted="at least 1", remedy=remedy))
-    if arguments.model.model and Path(arguments.model.model).is_dir():
-        arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
+    arguments = _absolute(arguments)
     with lock(run):
         if (run / folder.ARGUMENTS).exists() and not overwrite:
             remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
             raise CheckpointError(message(str(run), got="with a run", wanted="a new folder", remedy=remedy))
         torch.set_num_threads(arguments.machine.threads)
         parts = turns.parts_for(run, arguments)
-        folder.clear(run)
-        folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
-        if not arguments.model.model:
-            save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
-        return _go_on(run, arguments, parts, notice)
+        with placed(arguments.asynchronous, notice) as place:
+            folder.clear(run)
+            folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
+            if not arguments.model.model:
+                save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
+            return _go_on(run, arguments, parts, place, notice)
 
 
-def resume(run: Path, *, notice: Notice) -> Outcome:
-    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments. Raises: CheckpointError."""
+def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}) -> Outcome:
+    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments.
+
+    `moved` are arguments that say where its generators work, in place of its own from now on: see `MOVABLE`.
+    Raises: CheckpointError, ChoiceError, EngineError.
+    """
     with lock(folder.existing(run)):
+        for name in moved:
+            choose("resume: argument", name, dict.fromkeys(MOVABLE))
         arguments = arguments_in(run)
+        if moved:
+            arguments = _absolute(changed(arguments, moved))
+            check(arguments)
         torch.set_num_threads(arguments.machine.threads)
-        return _go_on(run, arguments, parts_of(arguments, run / turns.TOKENIZER), notice)
+        parts = parts_of(arguments, run / turns.TOKENIZER)
+        left = [phase for phase in phases_of(arguments) if not (run / phase / TOTALS).exists()]
+        with placed(arguments.asynchronous if left else Asynchronous(), notice) as place:
+            if moved:
+                folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
+            return _go_on(run, arguments, parts, place, notice)
+
+
+def _absolute(arguments: Zorplex) -> Zorplex:
+    """The same arguments, whose paths say the same wherever the run is resumed from."""
+    key, model = arguments.asynchronous.key, arguments.model.model
+    changes = {"key": str(Path(key).absolute())} if key else {}
+    if model and Path(model).is_dir():
+        changes["model"] = str(Path(model).absolute())
+    return changed(arguments, changes)
 
 
 def phase_policy(run: Path, phase: str) -> tuple[Parts, Any]:
@@ -107,7 +134,7 @@ def phase_policy(run: Path, phase: str) -> tuple[Parts, Any]:
     return parts, keeping.load(where, arguments, algorithm.init(parts.begin())).learner.params.policy
 
 
-def _go_on(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Outcome:
+def _go_on(run: Path, arguments: Zorplex, parts: Parts, place: Place, notice: Notice) -> Outcome:
     """What is left of a run."""
     spent, ended, since = dict[str, float](), list[str](), seconds()
     begun = _warmed(run, arguments, parts, notice)
@@ -120,7 +147,7 @@ def _go_on(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Outco
     for phase in phases_of(arguments):
         since = seconds()
         if not (run / phase / TOTALS).exists():
-            setting = _setting(run, phase, arguments, parts, notice)
+            setting = _setting(run, phase, arguments, parts, place, notice)
             last = run_phase(setting, begun)
             spent[phase] = seconds() - since
             if last.version < setting.arguments.tasks.steps:
@@ -136,7 +163,7 @@ def _go_on(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Outco
     return Outcome(tuple(ended), False, spent)
 
 
-def _setting(run: Path, phase: str, arguments: Zorplex, parts: Parts, notice: Notice) -> Setting:
+def _setting(run: Path, phase: str, arguments: Zorplex, parts: Parts, place: Place, notice: Notice) -> Setting:
     own = changed(arguments, {"mode": phase, "generators": arguments.generators()})
     own = changed(own, {"staleness": 0}) if phase == SYNC else own
     number = f"{own.generators()} generators" if own.generators() > 1 else "a generator"
@@ -149,6 +176,7 @@ def _setting(run: Path, phase: str, arguments: Zorplex, parts: Parts, notice: No
         facts=turns.facts(parts),
         metadata=turns.described(own),
         notice=notice,
+        place=place,
     )
 
 

@@ -21,7 +21,7 @@ class Asynchronous:
     engine: Literal["processes", "monarch", "ray"] = "processes"  # what starts generators on hosts
     hosts: str = ""  # where they work, 10.0.0.2:7000,10.0.0.3:7000, each with `purestep host`; without it this machine
     key: str = ""  # a file with the secret of the hosts; without it PURESTEP_KEY
-    weights: str = ""  # HOST:PORT where hosts fetch weights here; without it an address they can reach and any port
+    weights: str = ""  # HOST:PORT where hosts fetch weights here, port 0 for any; without it an address they can reach
     generator_slots: int = 64  # attempts that a generator samples side by side
     staleness: int = 1  # updates by which a sample may be older than the weights it changes; in turns it never is
     # leave samples that are too old out, or also begin them anew, or wait for them
@@ -66,9 +66,8 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
     for name in ("patience", "tool_timeout"):
         check_number(flag(name), getattr(given, name), 1e-3)
     for device in given.named_devices():
-        _check_device(device, here=not given.hosts)
-    beside, elsewhere = generators > 0, bool(given.hosts) or given.engine != "processes"
-    port = given.weights.rpartition(":")[2]
+        _check_device(device, here=not given.hosts and given.engine != "ray")
+    beside = generators > 0
     faults = (
         (
             given.mode == "sync" and given.staleness > Asynchronous().staleness,
@@ -85,6 +84,27 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
             "let somebody sample beside the trainer",
         ),
         (
+            beside and server,
+            "--server",
+            "given with generators",
+            "one of the two",
+            "a server samples for --mode sync --generators 0",
+        ),
+    )
+    for fault, where, got, wanted, remedy in (*faults, *_faults_of_places(given, beside=beside)):
+        if fault:
+            raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
+
+
+def _faults_of_places(given: Asynchronous, *, beside: bool) -> tuple[tuple[bool, str, object, str, str], ...]:
+    """What may be wrong with where generators work: whether it is, and what to say."""
+    hosts, places = given.named_hosts(), [("--hosts", name) for name in given.named_hosts()]
+    elsewhere = bool(hosts) or given.engine != "processes"
+    places += [("--weights", given.weights)] if given.weights else []
+    return (
+        *((not _is_place(name), where, repr(name), "HOST:PORT", "e.g. 10.0.0.2:7000") for where, name in places),
+        (len({*hosts}) < len(hosts), "--hosts", given.hosts, "each host once", "leave the second one out"),
+        (
             elsewhere and not beside,
             "--engine and --hosts",
             "given without generators",
@@ -99,23 +119,30 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
             "a thread is of this process",
         ),
         (
-            bool(given.weights) and not (":" in given.weights and port.isdigit() and int(port) < 1 << 16),
-            "--weights",
-            repr(given.weights),
-            "HOST:PORT",
-            "e.g. 10.0.0.1:7100",
+            bool(given.key) and not hosts,
+            "--key",
+            "given without --hosts",
+            "both",
+            "name the hosts that have it, or leave it out",
         ),
         (
-            beside and server,
-            "--server",
-            "given with generators",
-            "one of the two",
-            "a server samples for --mode sync --generators 0",
+            bool(given.weights) and not elsewhere,
+            "--weights",
+            "given without --hosts",
+            "both",
+            "leave it out: on this machine weights go by shared memory",
         ),
     )
-    for fault, where, got, wanted, remedy in faults:
-        if fault:
-            raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
+
+
+def _is_place(name: str) -> bool:
+    """Whether it is HOST:PORT.
+
+    >>> _is_place("10.0.0.2:7000"), _is_place("[::1]:7000"), _is_place("10.0.0.2"), _is_place("host:port")
+    (True, True, False, False)
+    """
+    host, _, port = name.rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and int(port) < 1 << 16
 
 
 def _check_device(name: str, *, here: bool) -> None:

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from ....core.errors import message
 from . import ray_node
 from .interface import EngineError
 from .processes_wire import parted
+from .ray_folders import made
 
 PROGRAM = Path(ray_node.__file__)
 STORE = 80 << 20  # bytes of the object store, near the least that Ray takes: nothing large goes through it
@@ -65,7 +65,7 @@ def joining(gcs: str, ip: str, token: str, *, timeout: float) -> Node:
 
 
 def _started(first: bool, own: dict[str, Any], ip: str, token: str, timeout: float) -> Node:
-    folder = tempfile.mkdtemp(prefix="purestep-ray-")
+    folder, hold = made()
     common = {
         "num_cpus": max(1, os.cpu_count() or 1),  # so many processes are started at a time
         "object_store_memory": STORE,
@@ -79,9 +79,11 @@ def _started(first: bool, own: dict[str, Any], ip: str, token: str, timeout: flo
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        pass_fds=(hold,),
         env={**os.environ, **environment(token)},
         start_new_session=True,
     )
+    os.close(hold)
 
     lock = threading.Lock()
 

@@ -1,39 +1,68 @@
 """Hosts that were lost are taken in again when they are there."""
 
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ....core.errors import PurestepError
 from .interface import Cluster
+from .processes_wire import parted
 
-EVERY = 2.0  # seconds between two looks, and for an attempt
+EVERY = 1.0  # seconds between two looks at a host
+REACH = 2.0  # seconds in which a host that is there lets itself be reached
+JOIN = 60.0  # seconds in which a host that listens must be taken in: engines start processes on it
+LEAVE = 5.0  # seconds for an attempt that is under way at the end
 
 
 @contextmanager
 def rejoining(cluster: Cluster, hosts: Sequence[str], report: Callable[[str], object]) -> Iterator[None]:
-    """For a block, tries every few seconds to take in again those of `hosts` that the cluster has lost; says so in a line."""
+    """For a block, tries to take in again those of `hosts`, each at HOST:PORT, that the cluster has lost.
+
+    Each host has a thread, so that one that is slow to answer keeps no other waiting. `report` is told in one line, by these
+    threads, that a host is lost, that it is there again, and once why one that listens cannot be taken in.
+    """
     over = threading.Event()
 
-    def watch() -> None:
-        gone = set[str]()
+    def watch(host: str) -> None:
+        said = ""
         while not over.wait(EVERY):
-            there = set(cluster.hosts())
-            for host in (name for name in hosts if name not in there):
-                if host not in gone:
-                    report(f"host {host} is lost; it is taken in again when it is there")
-                    gone.add(host)
-                try:
-                    cluster.add_host(host, timeout=EVERY)
-                except PurestepError:
-                    continue
-                gone.discard(host)
+            if host in cluster.hosts():
+                continue
+            if not said:
+                said = "lost"
+                report(f"host {host} is lost; it is taken in again when it is there")
+            if not listens(host):
+                continue
+            try:
+                cluster.add_host(host, timeout=JOIN)
+            except PurestepError as error:
+                if said != str(error) and not over.is_set():
+                    said = str(error)
+                    report(f"host {host} listens and cannot be taken in again: {said}")
+            else:
+                said = ""
                 report(f"host {host} is there again")
 
-    watcher = threading.Thread(target=watch, name="purestep-rejoining", daemon=True)
-    watcher.start()
+    watchers = [
+        threading.Thread(target=watch, args=(host,), name=f"purestep-rejoining-{host}", daemon=True) for host in hosts
+    ]
+    for watcher in watchers:
+        watcher.start()
     try:
         yield
     finally:
         over.set()
-        watcher.join(2.0 * EVERY)
+        until = time.monotonic() + LEAVE
+        for watcher in watchers:
+            watcher.join(max(0.0, until - time.monotonic()))
+
+
+def listens(host: str) -> bool:
+    """Whether something takes connections at HOST:PORT, which is closed at once."""
+    try:
+        socket.create_connection(parted(host), REACH).close()
+    except OSError:
+        return False
+    return True

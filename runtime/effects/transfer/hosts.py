@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import platform
+import secrets
 import socket
 import uuid
 from collections.abc import Callable, Sequence
@@ -37,12 +38,9 @@ def _memory(boot: Path) -> str:
     return f"{uuid.getnode():x}/{folder}"
 
 
-class Look:
-    """An actor that says what its host has."""
-
-    def look(self) -> Host:
-        """See `this_host`."""
-        return this_host()
+def fresh_key() -> bytes:
+    """A secret that nobody has had, for one publisher and those who fetch from it."""
+    return secrets.token_bytes(32)
 
 
 def own_address(towards: str) -> str:

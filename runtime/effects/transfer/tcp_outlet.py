@@ -77,7 +77,7 @@ def tcp_outlet(
     if checks:
         summing(checks, "tcp")
     key = key_of(key, "tcp")
-    listener = _listening(host, port)
+    listener = listening(host, port)
     server = _Server(shelf, key, listener, checks, patience)
     try:
         threading.Thread(target=server.accept, name="purestep-weights", daemon=True).start()
@@ -92,7 +92,8 @@ def tcp_outlet(
         server.close()
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
+    """What listens there. Raises: WeightsError for a host or port that cannot be had."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(found[4][:2], family=found[0], backlog=128)
