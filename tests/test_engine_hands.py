@@ -139,6 +139,17 @@ def test_a_body_with_room_gets_its_tasks_while_it_works(bodies: Any, cluster: Cl
     assert cluster.hosts() == ("local",) or until_gone(cluster, name)
 
 
+def test_a_worker_waits_for_a_host(bodies: Any, cluster: Cluster) -> None:
+    with (
+        hosting("127.0.0.1:0", KEY.encode()) as name,
+        working(bodies.echo, size=1, patience=60.0, engine=on(cluster, hosts=(name,))) as workers,
+    ):
+        assert workers.receive(0.3) == ()
+        cluster.add_host(name, timeout=20.0)
+        assert until(workers, Joined).worker == 0
+    assert until_gone(cluster, name)
+
+
 def until_gone(cluster: Cluster, name: str) -> bool:
     """Whether the host is missed soon after it has ended."""
     end = time.monotonic() + 10.0
@@ -153,8 +164,10 @@ def test_what_cannot_be_had_is_said(bodies: Any, cluster: Cluster) -> None:
         working(lambda mailbox: None, size=1, patience=1.0, engine=on(cluster)),
     ):
         pass
-    with working(bodies.echo, size=1, patience=1.0, engine=on(cluster, hosts=("nowhere",)), tries=1) as workers:
-        assert "on: hosts is none that is left" in until(workers, Lost).why
+    with working(
+        bodies.echo, size=1, patience=1.0, engine=on(cluster, hosts=("nowhere",), start=0.2), tries=1
+    ) as workers:
+        assert "on: hosts is none for 0.2 s" in until(workers, Lost).why
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from .alike import Packages, packages, refuse_others
 
 HERE = {"process": in_process, "thread": in_thread}
 WAIT = 60.0  # seconds for hosts to say what they have
+START = 50.0  # seconds for a generator to begin: fewer than `working` gives it, so that it is told why one has not
 
 
 @frozen
@@ -60,7 +61,7 @@ def placed(given: Asynchronous, notice: Notice) -> Iterator[Place]:
         opened(given.engine, hosts=hosts, key=Path(given.key) if given.key else None) as cluster,
         rejoining(cluster, hosts, notice),
     ):
-        engine = on_devices(hands.on(cluster), given.named_devices())
+        engine = on_devices(hands.on(cluster, start=START), given.named_devices())
         way = chosen([this_host(), *seen(cluster)], report=notice).way
         if way == "shared":
             yield Place(engine, partial(outlet, "shared"))

@@ -140,6 +140,7 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
                 patience=given.patience,
                 engine=setting.place.engine,
                 refuse=refusing(arguments, setting.parts),
+                tries=2 * number + 3,  # all of them are lost at once where their host is
             )
         )
         hands = Hands(

@@ -7,6 +7,7 @@ Each worker is a mesh of one member. A lost host's workers are lost with it, and
 
 import pickle
 import threading
+import time
 from typing import Any
 
 from ....core.errors import PurestepError, message
@@ -22,13 +23,14 @@ SLACK = 10.0  # seconds more that an exchange may take
 GOES_ON = (READY, NOTE, ANSWER)  # words after which others may come
 KILL = 10.0  # seconds in which a member must be gone
 WAIT = 1.0  # seconds that `end` waits for that
+LOOK = 0.1  # seconds between two looks for a host
 
 
 def on(cluster: Cluster, *, hosts: tuple[str, ...] = (), start: float = 60.0) -> Engine:
     """Workers on the cluster's hosts, or on these of them; worker i on host i modulo the number of those that are there.
 
-    A worker that has not begun within `start` seconds is lost. Bodies are found by their module's name. The engine raises
-    WorkersError for a body that cannot be sent.
+    A worker that has not begun within `start` seconds is lost, as is one for which no host has been there for so long. Bodies
+    are found by their module's name. The engine raises WorkersError for a body that cannot be sent.
     """
 
     def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> Hand:
@@ -108,11 +110,12 @@ class _Worker:
             self.inbox.put((self.number, DIED, why))
 
     def begun(self) -> Mesh:
-        """The worker's mesh, on the host whose turn it is."""
-        there = [host for host in self.cluster.hosts() if not self.hosts or host in self.hosts]
-        if not there:
-            got, remedy = "none that is left", "add one"
-            raise EngineError(message("on: hosts", got=got, wanted="at least 1", remedy=remedy))
+        """The worker's mesh, on the host whose turn it is; where none is there, one is waited for."""
+        until = time.monotonic() + self.start
+        while not (there := [host for host in self.cluster.hosts() if not self.hosts or host in self.hosts]):
+            if self.ending.wait(LOOK) or time.monotonic() > until:
+                got, remedy = f"none for {self.start:.1f} s", "add one"
+                raise EngineError(message("on: hosts", got=got, wanted="at least 1", remedy=remedy))
         host = there[self.number % len(there)]
         return self.cluster.spawn(Post, (self.letter,), size=1, hosts=(host,), timeout=self.start)
 
