@@ -95,7 +95,7 @@ def hosts(engine: str, count: int, folder: Path) -> Iterator[list[Host]]:
     key = folder / "key"
     key.write_text(secrets.token_hex(32))
     key.chmod(0o600)
-    with _network(count) as places:
+    with namespaces(count) as places:
         made = [
             Host(engine, key, f"{address}:{PORT}", space, folder / f"host-{number}.log")
             for number, (address, space) in enumerate(places)
@@ -110,7 +110,7 @@ def hosts(engine: str, count: int, folder: Path) -> Iterator[list[Host]]:
 
 
 @contextmanager
-def _network(count: int) -> Iterator[list[tuple[str, str]]]:
+def namespaces(count: int) -> Iterator[list[tuple[str, str]]]:
     """(address, namespace) of so many places on one bridge."""
     mark = os.getpid() % 10000
     bridge, net = f"pb{mark}", f"10.{200 + mark % 50}.{mark // 50}"

@@ -154,14 +154,15 @@ def test_plot_of_one_run_goes_into_it_and_of_several_where_it_is_told(
     assert str(out) in capsys.readouterr().out
 
 
-def test_ctrl_c_saves_tells_how_to_go_on_and_resume_does(
-    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "ended_by_a_cluster"])
+def test_whoever_stops_it_it_saves_tells_how_to_go_on_and_resume_does(
+    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     inner, calls = world.World.train, iter(range(1, 100))
 
     def interrupted(self: world.World, command: Any) -> Any:
         if next(calls) == 2:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         return inner(self, command)
 
     run = tmp_path / "run"
@@ -169,6 +170,7 @@ def test_ctrl_c_saves_tells_how_to_go_on_and_resume_does(
         patched.setattr(world.World, "train", interrupted)
         assert train(run) == 130
     assert f"interrupted after 32 steps and saved; go on with: purestep resume {run}" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert not (run / "evaluation.json").exists()
     assert cli.main(["resume", str(run), "--episodes", "2"]) == 0
     assert "evaluation: 2 episodes:" in capsys.readouterr().out

@@ -1,0 +1,175 @@
+"""The job scripts of examples/cluster, on a Slurm of this machine: they train, are stopped, and go on on other nodes.
+
+`slurm_async.sh` begins with generators on two nodes and a trainer that two processes of a third one share; it is stopped as at the
+end of its time, goes on with one generator's node and a trainer of one process, is cancelled, and goes on as it began.
+`slurm_server.sh` does the same with a vLLM server on a node, where there is vLLM: VLLM_PYTHON names the python of its environment,
+else .peers/vllm is looked for (server_zorplex says how to make it). Afterwards what was learned from is gone through, and held-out
+accuracy is compared with that before. Writes results/scaling.json; ends with 1 where anything is not as asked. Root only.
+
+The nodes are network namespaces of one machine, with one file system. kubernetes.yaml is looked at as well, by its schema, where
+`kubernetes-validate` is installed; there is no cluster to run it on.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from purestep.runtime.effects import folder
+from purestep.runtime.effects.metrics import read
+
+from . import async_outside as outside
+from . import evidence
+from .slurm_cluster import Slurm, slurm
+
+SCRIPTS = evidence.ROOT / "examples" / "cluster"
+PYTHON = Path(os.environ.get("VLLM_PYTHON", evidence.ROOT / ".peers" / "vllm" / "bin" / "python"))
+LONGEST = 900.0  # seconds of a job
+LEAST = 0.1  # by which accuracy has to have risen
+Row = dict[str, Any]
+
+
+@frozen(kw_only=True)
+class Plan:
+    """A script, and the nodes and processes of its jobs, one after the other."""
+
+    script: str
+    phase: str  # the folder in RUN with what its updates leave
+    stages: tuple[tuple[int, int], ...]  # (nodes, processes of the trainer on its node)
+    stops: tuple[str, ...]  # how each job but the last ends
+    env: tuple[tuple[str, str], ...] = ()
+
+
+def jobs(cluster: Slurm, place: Path, plan: Plan, steps: int, words: Sequence[str]) -> Row:
+    """Runs the jobs of a plan on one RUN; gives its figures. Raises: RuntimeError."""
+    run, told, began = place / plan.phase, list[Row](), time.perf_counter()
+
+    def updates() -> int:
+        path = run / plan.phase / folder.METRICS if (run / plan.phase).is_dir() else run / folder.METRICS
+        return len(list(read(path))) if path.is_file() else 0
+
+    for number, (nodes, processes) in enumerate(plan.stages):
+        log = place / f"{plan.phase}-{number}.out"
+        options = (f"--nodes={nodes}", f"--output={log}", f"--chdir={place}")
+        env = {"RUN": str(run), "RANKS_PER_NODE": str(processes), "PATH": _path(), **dict(plan.env)}
+        job = cluster.submitted(SCRIPTS / plan.script, "--steps", str(steps), *words, options=options, env=env)
+        begun, last = updates(), number == len(plan.stages) - 1
+        aim = steps if last else (number + 1) * steps // len(plan.stages)
+        _until(lambda job=job, aim=aim, last=last: cluster.over(job) or (not last and updates() >= aim), log)
+        reached, stopped = updates(), time.perf_counter()
+        if not last:
+            if cluster.over(job):
+                raise RuntimeError(f"job {number} was over before it was stopped: {log.read_text()[-2000:]}")
+            cluster.says("scancel", *plan.stops[number].split(), job)
+            _until(lambda job=job: cluster.over(job), log)
+        row = {
+            "nodes": nodes,
+            "processes of the trainer": processes,
+            "updates at its begin": begun,
+            "at its end": updates(),
+        }
+        row |= {"stopped by": "" if last else f"scancel {plan.stops[number]}".strip(), "when at": reached}
+        told.append({**row, "state": cluster.state(job), "seconds to end": round(time.perf_counter() - stopped, 1)})
+        print(f"{plan.script}: {told[-1]}", flush=True)
+    return {"jobs": told, "seconds": round(time.perf_counter() - began, 1), **results(run, plan.phase)}
+
+
+def _path() -> str:
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def _until(ready: Callable[[], bool], log: Path) -> None:
+    until = time.perf_counter() + LONGEST
+    while not ready():
+        if time.perf_counter() > until:
+            raise RuntimeError(f"nothing more after {LONGEST:g} s: {log.read_text()[-2000:] if log.exists() else log}")
+        time.sleep(0.5)
+
+
+def results(run: Path, phase: str) -> Row:
+    """What a run that has ended left in its folder."""
+    before = json.loads((run / "before.json").read_text())["sampled"]
+    home = run / phase if (run / phase).is_dir() else run
+    after = json.loads((home / folder.EVALUATION).read_text())["after"]["sampled"]
+    through = outside.gone_through(run, phase) if home != run else {"wrong": []}
+    through.pop("counts", None)
+    return {"before": before, "after": after, **through}
+
+
+def faults(name: str, row: Row, steps: int, least: float) -> list[str]:
+    """What is not as it should be."""
+    rose = row["after"]["accuracy"] - row["before"]["accuracy"]
+    last = row["jobs"][-1]
+    return [
+        *(f"{name}: {text}" for text in row["wrong"]),
+        *([] if last["state"] == "COMPLETED" else [f"{name}: the last job is {last['state']}"]),
+        *([] if last["at its end"] == steps else [f"{name}: {last['at its end']} updates, wanted {steps}"]),
+        *([] if rose >= least else [f"{name}: accuracy rose by {rose:.3f}, wanted {least}"]),
+    ]
+
+
+def schema() -> str:
+    """What the schema of Kubernetes says of the manifest."""
+    program = shutil.which("kubernetes-validate", path=_path())
+    if not program:
+        return "not looked at: pip install kubernetes-validate"
+    told = subprocess.run(
+        [program, "--strict", str(SCRIPTS / "kubernetes.yaml")], capture_output=True, text=True, check=False
+    )
+    lines = (told.stdout + told.stderr).strip().splitlines()
+    return f"{'fits' if told.returncode == 0 else 'does not fit'}: {lines[-1] if lines else ''}"
+
+
+def plans() -> tuple[Plan, ...]:
+    """What is to be run: the second only where there is vLLM."""
+    at_once = Plan(
+        script="slurm_async.sh",
+        phase="async",
+        stages=((3, 2), (2, 1), (3, 2)),
+        stops=("--signal=USR1 --batch", ""),
+    )
+    in_turns = Plan(
+        script="slurm_server.sh",
+        phase="served",
+        stages=((2, 2), (2, 1)),
+        stops=("--signal=USR1 --batch",),
+        env=(("VLLM", str(PYTHON)),),
+    )
+    return (at_once, *([in_turns] if PYTHON.exists() else []))
+
+
+def main() -> int:
+    """Runs the scripts and writes the result file."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
+    parser.add_argument("--steps", type=int, default=45, help="updates of each run")
+    parser.add_argument("--only", default="", help="one script, slurm_async.sh say")
+    given, words = parser.parse_known_args()
+    began, rows = time.perf_counter(), dict[str, Row]()
+    with tempfile.TemporaryDirectory() as name, slurm(Path(name), 3) as cluster:
+        chosen = [plan for plan in plans() if given.only in ("", plan.script)]
+        for plan in chosen:
+            own = ("--generators", "2", "--no-compare") if plan.phase == "async" else ()
+            rows[plan.script] = jobs(cluster, Path(name), plan, given.steps, (*own, *words))
+        version = cluster.version
+    small = bool(words or given.only)
+    wrong = [
+        text for script, row in rows.items() for text in faults(script, row, given.steps, -1.0 if words else LEAST)
+    ]
+    figures = {"slurm": version, "vllm": PYTHON.exists(), "kubernetes.yaml": schema(), "runs": rows, "faults": wrong}
+    print("\n".join(wrong) or "as asked")
+    path = evidence.write("scaling_small" if small else "scaling", seconds=time.perf_counter() - began, figures=figures)
+    print(f"written: {path.relative_to(evidence.ROOT)}")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
