@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,15 @@ def test_hosts_that_cannot_be_had_are_told_in_one_line_before_anything_is_done(
     with pytest.raises(EngineError, match=f"host {address} is unreachable .*purestep host --listen"):
         session.start(tmp_path / "run", gone, overwrite=False, notice=silent)
     assert not (tmp_path / "run" / "arguments.json").exists()
+
+
+@pytest.mark.parametrize(("engine", "package"), [("monarch", "torchmonarch"), ("ray", "ray")])
+def test_an_engine_that_is_not_installed_says_what_to_install(engine: Any, package: str, key: Path) -> None:
+    if find_spec(engine):
+        pytest.skip("it is there")
+    given = Asynchronous(engine=engine, hosts="127.0.0.1:9", key=str(key))
+    with pytest.raises(EngineError, match=rf"{package} is not installed, .*pip install"), placed(given, silent):
+        pass
 
 
 def test_where_weights_are_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from engine_actors import Counter  # type: ignore[import-not-found]
 from purestep.runtime.effects.engine import opened
 from purestep.runtime.effects.engine.interface import EngineError, Failure, late
 from purestep.runtime.effects.engine.processes_there import hosting
+from purestep.runtime.effects.engine.ray_folders import PREFIX, made, sweep
 from purestep.runtime.effects.engine.ray_hosts import hosted
 from purestep.runtime.effects.engine.ray_version import tried
 
@@ -49,6 +50,19 @@ def bench() -> Iterator[Bench]:
 @pytest.mark.parametrize("claim", CONTRACT, ids=name_of)
 def test_the_contract(claim: Claim, bench: Bench, tmp_path: Path) -> None:
     claim(bench, tmp_path)
+
+
+def test_what_a_kill_has_left_behind_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder, hold = made()
+    old = tmp_path / f"{PREFIX}old"
+    old.mkdir()
+    (old / "log").write_text("")
+    assert sweep(tmp_path) == 0  # it may be about to be taken hold of
+    assert sweep(tmp_path, young=0.0) == 1
+    assert [*tmp_path.iterdir()] == [Path(folder)]
+    os.close(hold)
+    assert sweep(tmp_path, young=0.0) == 1
 
 
 @pytest.mark.skipif(INSTALLED, reason="it is there")
