@@ -88,7 +88,8 @@ def test_a_version_that_was_not_tried_is_refused(version: str) -> None:
 @contextmanager
 def said(*command: str, **more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process in a session of its own, and the first line it prints; killed after the block."""
-    environment = {**os.environ, "PURESTEP_KEY": KEY, "PYTHONPATH": str(HERE), "RAY_AUTH_MODE": "disabled", **more}
+    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PURESTEP_KEY": KEY, "PYTHONPATH": path, "RAY_AUTH_MODE": "disabled", **more}
     process = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
