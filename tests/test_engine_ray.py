@@ -22,7 +22,7 @@ from purestep.runtime.effects.engine.ray_folders import PREFIX, made, sweep
 from purestep.runtime.effects.engine.ray_hosts import hosted
 from purestep.runtime.effects.engine.ray_version import tried
 
-from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, values
+from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, path_with, values
 
 HERE = Path(__file__).parent
 KEY = "0123456789abcdef" * 2
@@ -88,8 +88,8 @@ def test_a_version_that_was_not_tried_is_refused(version: str) -> None:
 @contextmanager
 def said(*command: str, **more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process in a session of its own, and the first line it prints; killed after the block."""
-    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PURESTEP_KEY": KEY, "PYTHONPATH": path, "RAY_AUTH_MODE": "disabled", **more}
+    own = {"PURESTEP_KEY": KEY, "PYTHONPATH": path_with(HERE), "RAY_AUTH_MODE": "disabled"}
+    environment = {**os.environ, **own, **more}
     process = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
