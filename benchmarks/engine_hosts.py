@@ -47,6 +47,7 @@ class Host:
         until = time.perf_counter() + START
         while not (self.process.stdout.read() or b"").strip():
             if self.process.poll() is not None or time.perf_counter() > until:
+                self.close()
                 raise RuntimeError(f"no host at {self.address}: {self.log.read_text()[-2000:]}")
             time.sleep(0.1)
 

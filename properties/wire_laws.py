@@ -1,6 +1,7 @@
 """Laws of what two machines say to each other: only who has the key is let in, and only what was sent is taken, in order.
 
-The subject is a `Wire`: the greeting and the sealing of `runtime.effects.engine.processes_wire`.
+The subject is a `Wire`: the greeting and the sealing of `runtime.effects.engine.processes_wire`, and what that greeting and the
+one of weights are made of, `runtime.effects.greeting`.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 from attrs import frozen
 from hypothesis import strategies as st
 
+from ..runtime.effects import greeting
 from ..runtime.effects.engine import processes_wire as own
 from ..runtime.effects.engine.processes_wire import Way, Ways, WireError
 from . import wire_mutants as mutants
@@ -17,6 +19,7 @@ from .law import Law, Mutant, Seen, Suite, always
 
 SOURCE = "runtime.effects.engine.processes_wire: greeting and sealing with HMAC-SHA256"
 KEYS = (b"the key of this cluster", b"the key of another one")
+SPOKEN = (b"purestep host\n", b"purestep weights\n", b"purestep\n")
 EDITS = ("flip", "swap", "repeat", "leave out", "forge", "send back", "cut")
 
 
@@ -30,16 +33,20 @@ class Wire:
     ways: Callable[[bytes, bytes, bytes], Ways]  # (key, said, replied)
     sealed: Callable[[Way, bytes], tuple[Way, bytes]]
     unsealed: Callable[[Way, bytes, bytes], Way]  # (way, header, body)
+    replied: Callable[[bytes, bytes, bytes, bytes], bytes]  # (magic, key, said, nonce)
+    proved: Callable[[bytes, bytes, bytes, bytes], bytes]  # (magic, key, nonce, what the caller replied)
+    unproved: Callable[[bytes, bytes, bytes, bytes, bytes], None]  # (magic, key, said, replied, proved); raises
 
 
 def own_wire() -> Wire:
     """Our own."""
-    return Wire(own.reply, own.proof, own.accepted, own.ways, own.sealed, own.unsealed)
+    engine = own.reply, own.proof, own.accepted, own.ways, own.sealed, own.unsealed
+    return Wire(*engine, greeting.reply, greeting.proof, greeting.refuse_unproved)
 
 
 def wire_laws() -> Suite:
     """The laws of what two machines say to each other."""
-    return Suite("wire_laws", (_whole(), _changed(), _keys(), _again()))
+    return Suite("wire_laws", (_whole(), _changed(), _keys(), _again(), _spoken()))
 
 
 def _nonces() -> Any:
@@ -183,3 +190,29 @@ def _again() -> Law:
     mutant = Mutant("proves both sides in one way", mutants.proves_in_one_way)
     inputs = st.tuples(_nonces(), _nonces(), _nonces())
     return _law("nothing_is_said_twice", claim, inputs, mutant, check, "another greeting")
+
+
+def _spoken() -> Law:
+    def check(wire: Wire, drawn: tuple[bytes, bytes, bytes, bytes], seen: Seen) -> None:
+        ours, theirs, host, caller = drawn
+        key, alike = KEYS[0], ours == theirs
+        seen("one language", alike)
+        seen("two languages", not alike)
+        said = ours + host
+        replied = wire.replied(ours, key, said, caller)
+        require(
+            _refused(wire.replied, theirs, key, said, caller) != alike, f"a greeting in {ours!r} passes for {theirs!r}"
+        )
+        require(
+            _refused(wire.proved, theirs, key, host, replied) != alike, "a caller's proof serves in another language"
+        )
+        proved = wire.proved(ours, key, host, replied)
+        refused = _refused(wire.unproved, theirs, key, theirs + host, replied, proved)
+        require(refused != alike, "a host's proof serves in another language")
+
+    claim = (
+        "What proves a key where one thing is spoken proves nothing where another one is, though the key be the same."
+    )
+    mutant = Mutant("leaves out of its proofs what is spoken", mutants.leaves_out_what_is_spoken)
+    inputs = st.tuples(st.sampled_from(SPOKEN), st.sampled_from(SPOKEN), _nonces(), _nonces())
+    return _law("a_proof_is_for_one_language", claim, inputs, mutant, check, "one language", "two languages")

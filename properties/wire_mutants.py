@@ -70,6 +70,24 @@ def proves_in_one_way(wire: Any) -> Any:
     return evolve(wire, proof=proof, accepted=accepted)
 
 
+def leaves_out_what_is_spoken(wire: Any) -> Any:
+    """Proves the key over the nonces alone."""
+
+    def replied(magic: bytes, key: bytes, said: bytes, nonce: bytes) -> bytes:
+        wire.replied(magic, key, said, nonce)
+        made: bytes = wire.replied(b"", key, said[len(magic) :], nonce)
+        return made
+
+    def proved(magic: bytes, key: bytes, nonce: bytes, told: bytes) -> bytes:
+        made: bytes = wire.proved(b"", key, nonce, told)
+        return made
+
+    def unproved(magic: bytes, key: bytes, said: bytes, told: bytes, proof: bytes) -> None:
+        wire.unproved(b"", key, said[len(magic) :], told, proof)
+
+    return evolve(wire, replied=replied, proved=proved, unproved=unproved)
+
+
 def _sums(wire: Any) -> Any:
     """A checksum finds what the network does, and nothing that anybody does."""
     return _sealing(wire, lambda way, body: zlib.crc32(body, way.count).to_bytes(own.SEAL, "big"))

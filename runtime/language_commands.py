@@ -71,7 +71,7 @@ def resume(words: list[str]) -> int:
             engine: what starts generators from now on; as it was, unless given, and so are the others
             hosts: where they work from now on, each with `purestep host`; "" is this machine
             key: a file with the secret of the hosts; "" is PURESTEP_KEY
-            weights: HOST:PORT where hosts fetch weights here; "" is an address they can reach and any port
+            weights: HOST:PORT where hosts fetch weights here; "" is an address they can reach, and any port
             devices: of the generators in turn
         """
         given = {"engine": engine, "hosts": hosts, "key": key, "weights": weights, "devices": devices}

@@ -57,6 +57,11 @@ def running(pid: int) -> bool:
     return False
 
 
+def path_with(folder: Path) -> str:
+    """The path for imports of a process: this folder before those that ours has been told."""
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 def left(pids: set[int], seconds: float = 5.0) -> set[int]:
     """Those that still run after at most so many seconds; none is the sooner told."""
     until = time.monotonic() + seconds

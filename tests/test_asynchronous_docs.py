@@ -11,7 +11,7 @@ from attrs import fields
 pytest.importorskip("transformers")
 
 from purestep.core.machine import Started
-from purestep.runtime import asynchronous_commands, cli
+from purestep.runtime import asynchronous_commands, cli, host_commands
 from purestep.runtime.asynchronous import keeping, report, session
 from purestep.runtime.effects import folder
 from purestep.runtime.recipes import zorplex_session
@@ -52,12 +52,13 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
         return work
 
     monkeypatch.chdir(tmp_path)
-    for run in ("both", "four"):
+    for run in ("both", "four", "hosts"):
         (Path("runs") / run / "sync").mkdir(parents=True)
         (Path("runs") / run / "sync" / folder.METRICS).write_text("")
         folder.write_json(
             Path("runs") / run / "arguments.json", {"recipe": "zorplex", "mode": "async", "generators": -1}
         )
+    monkeypatch.setattr(host_commands, "served", note("host"))
     monkeypatch.setattr(session, "start", note("train"))
     monkeypatch.setattr(session, "resume", note("resume"))
     monkeypatch.setattr(session, "arguments_in", note("evaluate"))
@@ -65,7 +66,7 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(asynchronous_commands, "learning_curve", note("plot"))
     words = [shlex.split(line, comments=True)[1:] for block in blocks("bash") for line in block.splitlines()]
     assert {cli.main(one) for one in words} == {130}
-    assert noted == ["train", "train", "train", "resume", "replay", "evaluate", "plot"]
+    assert noted == ["train", "train", "train", "resume", "replay", "evaluate", "plot", "host", "train", "resume"]
 
 
 def test_the_files_are_those_that_are_written() -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -106,13 +107,22 @@ def test_hosts_that_cannot_be_had_are_told_in_one_line_before_anything_is_done(
             ({"hosts": "127.0.0.1:9"}, "PURESTEP_KEY is 0 bytes long"),
             ({"hosts": address, "key": str(other)}, "is not to be had .* has the same key"),
         ):
-            with pytest.raises(EngineError, match=said) as raised, placed(Asynchronous(**given), silent):
+            with pytest.raises(EngineError, match=said) as raised, placed(changed(Asynchronous(), given), silent):
                 pass
             assert "\n" not in str(raised.value)
     gone = tiny(generator_engine="process", hosts=address, key=str(key))
     with pytest.raises(EngineError, match=f"host {address} is unreachable .*purestep host --listen"):
         session.start(tmp_path / "run", gone, overwrite=False, notice=silent)
     assert not (tmp_path / "run" / "arguments.json").exists()
+
+
+@pytest.mark.parametrize(("engine", "package"), [("monarch", "torchmonarch"), ("ray", "ray")])
+def test_an_engine_that_is_not_installed_says_what_to_install(engine: Any, package: str, key: Path) -> None:
+    if find_spec(engine):
+        pytest.skip("it is there")
+    given = Asynchronous(engine=engine, hosts="127.0.0.1:9", key=str(key))
+    with pytest.raises(EngineError, match=rf"{package} is not installed, .*pip install"), placed(given, silent):
+        pass
 
 
 def test_where_weights_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +246,7 @@ def test_a_run_outlives_its_host_and_goes_on_elsewhere(key: Path, tmp_path: Path
         finally:
             over.set()
         assert 2 < meddling.result() < 40
-    assert session.resume(run, notice=said.append, moved={"hosts": "", "key": ""}).phases == ("async",)
+    assert session.resume(run, notice=said.append, moved={"hosts": ""}).phases == ("async",)
     assert [line.partition(":")[0] for line in said if "weights go by" in line] == ["weights go by tcp"]
     assert session.arguments_in(run).asynchronous.hosts == ""
     assert json.loads((run / "async" / "totals.json").read_text())["lost_generators"] >= 2

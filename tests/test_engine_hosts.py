@@ -22,7 +22,7 @@ from purestep.runtime.effects.engine.processes import clustered
 from purestep.runtime.effects.engine.processes_link import PIECE, shared_key
 from purestep.runtime.effects.engine.processes_there import hosting
 
-from .engine_contract import left, running, values
+from .engine_contract import left, path_with, running, values
 
 KEY = b"0123456789abcdef" * 2
 HERE = "127.0.0.1:0"
@@ -240,7 +240,7 @@ with clustered((sys.argv[1],)) as there, clustered() as here:
 def test_who_works_for_somebody_killed_ends() -> None:
     with hosting(HERE, KEY) as address:
         command = [sys.executable, "-c", textwrap.dedent(PROGRAM), address]
-        environment = {**os.environ, "PURESTEP_KEY": KEY.decode(), "PYTHONPATH": str(Path(__file__).parent)}
+        environment = {**os.environ, "PURESTEP_KEY": KEY.decode(), "PYTHONPATH": path_with(Path(__file__).parent)}
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as program:
             assert program.stdout is not None
             pids = {int(pid) for pid in program.stdout.readline().split()}

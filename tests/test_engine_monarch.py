@@ -20,7 +20,7 @@ from purestep.runtime.effects.engine.monarch_hosts import hosted
 from purestep.runtime.effects.engine.monarch_version import installed, tried
 from purestep.runtime.effects.engine.processes_there import hosting
 
-from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, values
+from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, path_with, values
 
 HERE = Path(__file__).parent
 KEY = "0123456789abcdef" * 2
@@ -83,7 +83,7 @@ def test_another_system_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def said(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process in a session of its own, and the first line it prints; killed after the block."""
-    environment = {**os.environ, "PURESTEP_KEY": KEY, "PYTHONPATH": str(HERE)}
+    environment = {**os.environ, "PURESTEP_KEY": KEY, "PYTHONPATH": path_with(HERE)}
     process = subprocess.Popen([*command], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
     assert process.stdout is not None
     try:

@@ -18,7 +18,7 @@ from purestep.runtime.effects.engine.hands import on
 from purestep.runtime.effects.engine.monarch_engine import clustered
 from purestep.runtime.effects.workers import working
 
-from .engine_contract import SOON, left, running
+from .engine_contract import SOON, left, path_with, running
 from .engine_spaces import Space, spaces
 from .test_engine_spaces import BODIES, Ward
 
@@ -44,7 +44,7 @@ def hosts(there: Sequence[Space], folder: Path) -> Iterator[list[tuple[str, subp
     for one in there:
         subprocess.run(["ip", "-n", one.name, "route", "add", "default", "via", one.ours], check=True)
         command = one.command(*program, "--listen", f"{one.address}:7000")
-        environment = {**os.environ, "PYTHONPATH": str(folder)}
+        environment = {**os.environ, "PYTHONPATH": path_with(folder)}
         processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
     try:
         yield [(process.stdout.readline().strip(), process) for process in processes if process.stdout]

@@ -18,10 +18,11 @@ from engine_actors import Counter  # type: ignore[import-not-found]
 from purestep.runtime.effects.engine import opened
 from purestep.runtime.effects.engine.interface import EngineError, Failure, late
 from purestep.runtime.effects.engine.processes_there import hosting
+from purestep.runtime.effects.engine.ray_folders import PREFIX, made, sweep
 from purestep.runtime.effects.engine.ray_hosts import hosted
 from purestep.runtime.effects.engine.ray_version import tried
 
-from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, values
+from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, path_with, values
 
 HERE = Path(__file__).parent
 KEY = "0123456789abcdef" * 2
@@ -51,6 +52,19 @@ def test_the_contract(claim: Claim, bench: Bench, tmp_path: Path) -> None:
     claim(bench, tmp_path)
 
 
+def test_what_a_kill_has_left_behind_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder, hold = made()
+    old = tmp_path / f"{PREFIX}old"
+    old.mkdir()
+    (old / "log").write_text("")
+    assert sweep(tmp_path) == 0  # it may be about to be taken hold of
+    assert sweep(tmp_path, young=0.0) == 1
+    assert [*tmp_path.iterdir()] == [Path(folder)]
+    os.close(hold)
+    assert sweep(tmp_path, young=0.0) == 1
+
+
 @pytest.mark.skipif(INSTALLED, reason="it is there")
 def test_without_ray_it_says_what_to_install() -> None:
     for there in (opened("ray"), hosted("127.0.0.1:0", KEY.encode())):
@@ -74,7 +88,8 @@ def test_a_version_that_was_not_tried_is_refused(version: str) -> None:
 @contextmanager
 def said(*command: str, **more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process in a session of its own, and the first line it prints; killed after the block."""
-    environment = {**os.environ, "PURESTEP_KEY": KEY, "PYTHONPATH": str(HERE), "RAY_AUTH_MODE": "disabled", **more}
+    own = {"PURESTEP_KEY": KEY, "PYTHONPATH": path_with(HERE), "RAY_AUTH_MODE": "disabled"}
+    environment = {**os.environ, **own, **more}
     process = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )

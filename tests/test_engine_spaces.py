@@ -16,7 +16,7 @@ from purestep.runtime.effects.engine.hands import on
 from purestep.runtime.effects.engine.processes import clustered
 from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Workers, working
 
-from .engine_contract import left, running
+from .engine_contract import left, path_with, running
 from .engine_spaces import Space, spaces
 
 BODIES = '''
@@ -38,7 +38,7 @@ def slow(mailbox):
 def hosts(there: Sequence[Space], folder: Path) -> Iterator[list[tuple[str, subprocess.Popen[str]]]]:
     """`purestep host` in each of the namespaces: its address and its process."""
     (folder / "key").write_text("0123456789abcdef" * 2)
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment = {**os.environ, "PYTHONPATH": path_with(folder)}
     program = [sys.executable, "-m", "purestep.runtime.cli", "host", "--key", str(folder / "key"), "--listen"]
     processes = [
         subprocess.Popen(

@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from purestep.core.errors import ChoiceError
+from purestep.runtime.effects.greeting import NONCE
 from purestep.runtime.effects.transfer import Inlet, Outlet, inlet, outlet
 from purestep.runtime.effects.transfer import frames as frame
-from purestep.runtime.effects.transfer.sockets import GREETING, NONCE, AdmissionError, place_of
+from purestep.runtime.effects.transfer.sockets import GREETING, AdmissionError, place_of
 from purestep.runtime.effects.weights_layout import WeightsError
 
 KEY, CHUNK = b"the key of the tests", 1 << 14

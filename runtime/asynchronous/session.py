@@ -94,7 +94,8 @@ def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> 
 def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}) -> Outcome:
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments.
 
-    `moved` are arguments that say where its generators work, in place of its own from now on: see `MOVABLE`.
+    `moved` are arguments that say where its generators work, in place of its own from now on: see `MOVABLE`. No hosts are this
+    machine, which needs no engine, key or address of weights unless they are given as well.
     Raises: CheckpointError, ChoiceError, EngineError.
     """
     with lock(folder.existing(run)):
@@ -102,7 +103,8 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}) -> Outco
             choose("resume: argument", name, dict.fromkeys(MOVABLE))
         arguments = arguments_in(run)
         if moved:
-            arguments = _absolute(changed(arguments, moved))
+            alone = {"engine": "processes", "key": "", "weights": ""} if moved.get("hosts") == "" else {}
+            arguments = _absolute(changed(arguments, {**alone, **moved}))
             check(arguments)
         torch.set_num_threads(arguments.machine.threads)
         parts = parts_of(arguments, run / turns.TOKENIZER)

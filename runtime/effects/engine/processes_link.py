@@ -53,7 +53,7 @@ def called(address: str, key: bytes, timeout: float) -> tuple[socket.socket, wir
     try:
         connection = socket.create_connection(place, timeout)
     except OSError as error:
-        remedy = f"start one there, purestep host --listen {address}, and see that the network lets us through"
+        remedy = f"start one there, purestep host --listen {address} of this engine, and see that we are let through"
         got = f"unreachable ({error.strerror or error})"
         raise EngineError(message(f"host {address}", got=got, wanted=wanted, remedy=remedy)) from error
     try:

@@ -1,39 +1,31 @@
 """What two machines say to each other, byte by byte, without a socket: how they greet, and how frames are sealed.
 
-**Greeting.** The host says MAGIC and a nonce; the caller says its nonce and proves that it has the key; the host proves it too.
-
-    host -> caller    MAGIC, n_h
-    caller -> host    n_c, HMAC(key, "caller" n_h n_c)
-    host -> caller    HMAC(key, "host" n_h n_c)
-
-The key itself is never sent, nonces are never used again, and each side's proof is of another kind, so that none can be sent
-back to whom it came from. Each way then has a key of its own, HMAC(key, "from caller" n_h n_c) or "from host".
+**Greeting.** See `effects.greeting`: both prove that they have the key, which is never sent. Each way then has a key of its
+own, HMAC(key, "from caller" n_h n_c) or "from host", n_h and n_c being the nonces of host and caller.
 **Frames.** Each is its length (8 bytes), a seal (32) and the bytes; the seal is HMAC(key of that way, count length bytes), and
 count is the number of the frame. So what is damaged, forged, repeated, left out or out of order is refused, never taken.
 Nothing is hidden: who can listen on the network can read it. Use a network of your own, or a tunnel.
-Source: Krawczyk, Bellare, Canetti 1997, HMAC, RFC 2104.
 """
 
-import hashlib
 import hmac
 import struct
 
 from attrs import evolve, frozen
 
-from ....core.errors import ChoiceError, PurestepError, message
+from ....core.errors import ChoiceError, message
+from .. import greeting as both
+from ..greeting import NONCE as NONCE
+from ..greeting import REPLY as REPLY
+from ..greeting import SEAL as SEAL
+from ..greeting import WireError as WireError
+from ..greeting import mac
 
-MAGIC = b"purestep host 1\n"
-NONCE, SEAL = 32, 32  # bytes
+MAGIC = b"purestep host 2\n"
 HEADER = struct.Struct(f">Q{SEAL}s")
 COUNT = struct.Struct(">QQ")
 LONGEST = 1 << 21  # bytes of a frame
 SHORTEST = 16  # letters of a key
 GREETING = len(MAGIC) + NONCE  # bytes of the host's first word
-REPLY = NONCE + SEAL  # of the caller's
-
-
-class WireError(PurestepError, ConnectionError):
-    """What came is not from somebody with the key, or is not what was sent."""
 
 
 @frozen
@@ -52,10 +44,6 @@ class Ways:
     host: Way
 
 
-def _mac(key: bytes, *parts: bytes) -> bytes:
-    return hmac.digest(key, b"".join(parts), hashlib.sha256)
-
-
 def greeting(nonce: bytes) -> bytes:
     """The host's first word.
 
@@ -67,30 +55,24 @@ def greeting(nonce: bytes) -> bytes:
 
 def reply(key: bytes, said: bytes, nonce: bytes) -> bytes:
     """What the caller answers to the host's first word. Raises: WireError for one that no host says."""
-    if len(said) != GREETING or not said.startswith(MAGIC):
-        got, remedy = f"{said[: len(MAGIC)]!r}", "see what listens at that address, and whether both have one version"
-        raise WireError(message("the greeting", got=got, wanted=f"{MAGIC!r}", remedy=remedy))
-    return nonce + _mac(key, b"caller", said[len(MAGIC) :], nonce)
+    return both.reply(MAGIC, key, said, nonce)
 
 
 def proof(key: bytes, nonce: bytes, replied: bytes) -> bytes:
     """What the host answers to the caller's reply, `nonce` being its own. Raises: WireError for a reply of another key."""
-    theirs = replied[:NONCE]
-    if not hmac.compare_digest(replied[NONCE:], _mac(key, b"caller", nonce, theirs)):
-        raise _another("the caller's key")
-    return _mac(key, b"host", nonce, theirs)
+    return both.proof(MAGIC, key, nonce, replied)
 
 
 def ways(key: bytes, said: bytes, replied: bytes) -> Ways:
     """Both directions after this greeting.
 
     >>> said, key = greeting(bytes(32)), b"a long enough key"
-    >>> both = ways(key, said, reply(key, said, bytes(32)))
-    >>> both.caller.key != both.host.key
+    >>> pair = ways(key, said, reply(key, said, bytes(32)))
+    >>> pair.caller.key != pair.host.key
     True
     """
     nonces = said[len(MAGIC) :] + replied[:NONCE]
-    return Ways(Way(_mac(key, b"from caller", nonces)), Way(_mac(key, b"from host", nonces)))
+    return Ways(Way(mac(key, b"from caller", nonces)), Way(mac(key, b"from host", nonces)))
 
 
 def accepted(key: bytes, said: bytes, replied: bytes, proved: bytes) -> Ways:
@@ -101,13 +83,8 @@ def accepted(key: bytes, said: bytes, replied: bytes, proved: bytes) -> Ways:
     >>> accepted(key, said, replied, proof(key, bytes(32), replied)) == ways(key, said, replied)
     True
     """
-    if not hmac.compare_digest(proved, _mac(key, b"host", said[len(MAGIC) :], replied[:NONCE])):
-        raise _another("the host's key")
+    both.refuse_unproved(MAGIC, key, said, replied, proved)
     return ways(key, said, replied)
-
-
-def _another(where: str) -> WireError:
-    return WireError(message(where, got="another one", wanted="ours", remedy="give both sides the same key"))
 
 
 def sealed(way: Way, body: bytes) -> tuple[Way, bytes]:
@@ -146,7 +123,7 @@ def unsealed(way: Way, header: bytes, body: bytes) -> Way:
 
 
 def _seal(way: Way, size: int, body: bytes) -> bytes:
-    return _mac(way.key, COUNT.pack(way.count, size), body)
+    return mac(way.key, COUNT.pack(way.count, size), body)
 
 
 def _next(way: Way) -> Way:

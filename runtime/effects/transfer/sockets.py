@@ -1,11 +1,10 @@
 """Sockets that know when to give up, and the proof that both ends of one know the same key.
 
-Each side sends a nonce and proves, by HMAC-SHA256 over both nonces, that it knows the key; a proof of one side is none of
-the other. Nothing else is read or sent before. The key keeps strangers out; what travels afterwards is neither secret nor
-signed, so the network is one's own, or a tunnel's.
+How they prove it is `effects.greeting`; before its proof the publisher says whether it admits the reader. Nothing else is read
+or sent before. The key keeps strangers out; what travels afterwards is neither secret nor signed, so the network is one's own,
+or a tunnel's.
 """
 
-import hmac
 import secrets
 import socket
 import time
@@ -15,10 +14,11 @@ from urllib.parse import urlsplit
 from attrs import frozen
 
 from ....core.errors import ChoiceError, message
+from ..greeting import NONCE, REPLY, SEAL, WireError, proof, refuse_unproved, reply
 from ..weights_layout import WeightsError
 from .frames import HEAD, Head, LinkError, read_head, understood
 
-GREETING, NONCE, PROOF = b"purestep weights 1\n", 32, 32
+GREETING = b"purestep weights 2\n"
 YES, NO = b"y", b"n"
 FOREVER = float("inf")
 SCHEME = "tcp"
@@ -105,34 +105,36 @@ def _tried(wire: Wire, act: Any) -> int:
         raise LinkError(f"the link broke ({cause.strerror or cause})") from cause
 
 
-def _proof(key: bytes, side: bytes, first: bytes, second: bytes) -> bytes:
-    return hmac.digest(key, GREETING + side + first + second, "sha256")
-
-
 def admit(wire: Wire, key: bytes) -> bool:
-    """The publisher's part of a greeting: whether the other side has the key. Raises: LinkError where it says anything else."""
+    """The publisher's part of a greeting: whether the other side has the key. Raises: LinkError where it says too little."""
     own = secrets.token_bytes(NONCE)
     send(wire, GREETING + own)
-    answer = received(wire, len(GREETING) + NONCE + PROOF)
-    greeting, other, proof = answer[: -NONCE - PROOF], answer[-NONCE - PROOF : -PROOF], answer[-PROOF:]
-    if greeting != GREETING or not hmac.compare_digest(proof, _proof(key, b"reader", own, other)):
-        send(wire, NO + bytes(PROOF))
+    replied = received(wire, REPLY)
+    try:
+        proved = proof(GREETING, key, own, replied)
+    except WireError:
+        send(wire, NO + bytes(SEAL))
         return False
-    send(wire, YES + _proof(key, b"publisher", other, own))
+    send(wire, YES + proved)
     return True
 
 
 def enter(wire: Wire, key: bytes, where: str) -> None:
     """The reader's part. Raises: AdmissionError, LinkError."""
-    start = received(wire, len(GREETING) + NONCE)
-    if start[: len(GREETING)] != GREETING:
-        raise LinkError("what answers is no publisher of weights")
-    own, other = secrets.token_bytes(NONCE), start[-NONCE:]
-    send(wire, GREETING + own + _proof(key, b"reader", other, own))
-    verdict = received(wire, 1 + PROOF)
-    if verdict[:1] != YES or not hmac.compare_digest(verdict[1:], _proof(key, b"publisher", own, other)):
-        remedy = "give both sides the same key"
-        raise AdmissionError(message(f"{where}: key", got="another", wanted="the publisher's", remedy=remedy))
+    said = received(wire, len(GREETING) + NONCE)
+    if not said.startswith(GREETING):
+        raise LinkError("what answers is no publisher of weights of this version")
+    replied = reply(GREETING, key, said, secrets.token_bytes(NONCE))
+    send(wire, replied)
+    verdict = received(wire, len(YES) + SEAL)
+    remedy = "give both sides the same key"
+    other = AdmissionError(message(f"{where}: key", got="another", wanted="the publisher's", remedy=remedy))
+    if not verdict.startswith(YES):
+        raise other
+    try:
+        refuse_unproved(GREETING, key, said, replied, verdict[len(YES) :])
+    except WireError:
+        raise other from None
 
 
 def key_of(key: bytes, where: str) -> bytes:
