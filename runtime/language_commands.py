@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import tyro
@@ -11,6 +11,8 @@ from attrs import frozen
 from ..core.errors import ChoiceError
 from . import asynchronous_commands as asynchronous
 from .effects import folder
+from .effects.ranks.world import several
+from .language.team import ALONE, Team, of_ranks
 from .recipes import zorplex_report as report
 from .recipes import zorplex_session as session
 from .recipes.arguments import check_whole
@@ -30,7 +32,20 @@ class Training:
 
 
 def train(words: list[str]) -> int:
-    """`purestep train zorplex`."""
+    """`purestep train zorplex`, on all ranks that a launcher has started."""
+    return _led(lambda team: _train(words, team))
+
+
+def _led(program: Callable[[Team], int]) -> int:
+    """The program's exit code: on this process, or on the first of several, which do what it says."""
+    if not several():
+        return program(ALONE)
+    from .language.ranked import in_world  # here: it takes torch a second to import
+
+    return in_world(program)
+
+
+def _train(words: list[str], team: Team) -> int:
     algorithm = option(words, "--algorithm", "grpo")
     defaults = zorplex_defaults(algorithm)
     world = f"{NAME}-{option(words, '--kind', defaults.tasks.kind)}"
@@ -44,27 +59,40 @@ def train(words: list[str]) -> int:
         config=FLAGS,
     )
     check(given.arguments)
-    steps = given.arguments.tasks.steps
-    say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps, into {given.run}")
+    team.check(given.arguments)
+    steps, ranks = given.arguments.tasks.steps, f" on {team.size} ranks" if team.size > 1 else ""
+    say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps{ranks}, into {given.run}")
+    start: dict[str, Any] = {"overwrite": given.overwrite, "team": team}
     if given.arguments.generators() > 0:
-        return asynchronous.train(given.run, given.arguments, overwrite=given.overwrite)
-    return _through(given.run, lambda: session.start(given.run, given.arguments, overwrite=given.overwrite, notice=say))
+        return asynchronous.train(given.run, given.arguments, **start)
+    return _through(given.run, lambda: session.start(given.run, given.arguments, **start, notice=say))
 
 
 def resume(words: list[str]) -> int:
-    """`purestep resume RUN`."""
+    """`purestep resume RUN`, on all ranks that a launcher has started."""
+    return _led(lambda team: _resume(words, team))
 
+
+def _resume(words: list[str], team: Team) -> int:
     def go_on(run: tyro.conf.Positional[Path], /) -> int:
         """Go on with a run from its newest checkpoint, with the arguments it was begun with.
 
         Args:
             run: the run's folder
         """
-        if asynchronous.with_generators(run):
-            return asynchronous.resume(run)
-        return _through(run, lambda: session.resume(run, notice=say))
+        if team is ALONE and of_ranks(run):
+            from .language.ranked import in_world
+
+            return in_world(lambda own: _resumed(run, own))
+        return _resumed(run, team)
 
     return tyro.cli(go_on, args=words, prog="purestep resume")
+
+
+def _resumed(run: Path, team: Team) -> int:
+    if asynchronous.with_generators(run):
+        return asynchronous.resume(run, team=team)
+    return _through(run, lambda: session.resume(run, notice=say, team=team))
 
 
 def _through(run: Path, work: Callable[[], session.Outcome]) -> int:

@@ -13,11 +13,12 @@ from attrs import frozen
 
 from ...algorithms.language import LanguageState
 from ...core.errors import CheckpointError, ChoiceError, message
-from ..effects import checkpoint, folder
+from ..effects import folder
 from ..effects.clock import seconds
 from ..effects.files import lock
 from ..effects.tokenizer import save_tokenizer
 from ..language.parts import Parts, parts_of
+from ..language.team import ALONE, Team
 from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
 from ..recipes import zorplex_session as turns
 from ..recipes.arguments import changed
@@ -63,12 +64,13 @@ def arguments_in(run: Path) -> Zorplex:
     return turns.arguments_of(decode(folder.read_json(folder.existing(run) / folder.ARGUMENTS)))
 
 
-def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> Outcome:
+def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
     """A new run in the folder, which must hold none unless it may be overwritten; what is refused removes none.
 
     Raises: CheckpointError, ChoiceError, StructureError.
     """
     check(arguments)
+    team.check(arguments)
     if arguments.generators() < 1:
         where, remedy = "--generators", "give it some, or train without `--mode async`"
         raise ChoiceError(message(where, got=arguments.generators(), wanted="at least 1", remedy=remedy))
@@ -84,15 +86,15 @@ def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> 
         folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
         if not arguments.model.model:
             save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
-        return _go_on(run, arguments, parts, notice)
+        return _go_on(run, arguments, team.parts(parts), notice, team)
 
 
-def resume(run: Path, *, notice: Notice) -> Outcome:
+def resume(run: Path, *, notice: Notice, team: Team = ALONE) -> Outcome:
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments. Raises: CheckpointError."""
     with lock(folder.existing(run)):
         arguments = arguments_in(run)
         torch.set_num_threads(arguments.machine.threads)
-        return _go_on(run, arguments, parts_of(arguments, run / turns.TOKENIZER), notice)
+        return _go_on(run, arguments, team.parts(parts_of(arguments, run / turns.TOKENIZER)), notice, team)
 
 
 def phase_policy(run: Path, phase: str) -> tuple[Parts, Any]:
@@ -107,10 +109,10 @@ def phase_policy(run: Path, phase: str) -> tuple[Parts, Any]:
     return parts, keeping.load(where, arguments, algorithm.init(parts.begin())).learner.params.policy
 
 
-def _go_on(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Outcome:
+def _go_on(run: Path, arguments: Zorplex, parts: Parts, notice: Notice, team: Team) -> Outcome:
     """What is left of a run."""
     spent, ended, since = dict[str, float](), list[str](), seconds()
-    begun = _warmed(run, arguments, parts, notice)
+    begun = _warmed(run, arguments, parts, notice, team)
     spent["warm start"] = seconds() - since
     if isinstance(begun, tuple):
         return Outcome((), True, spent)
@@ -120,7 +122,7 @@ def _go_on(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Outco
     for phase in phases_of(arguments):
         since = seconds()
         if not (run / phase / TOTALS).exists():
-            setting = _setting(run, phase, arguments, parts, notice)
+            setting = _setting(run, phase, arguments, parts, notice, team)
             last = run_phase(setting, begun)
             spent[phase] = seconds() - since
             if last.version < setting.arguments.tasks.steps:
@@ -136,7 +138,7 @@ def _go_on(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Outco
     return Outcome(tuple(ended), False, spent)
 
 
-def _setting(run: Path, phase: str, arguments: Zorplex, parts: Parts, notice: Notice) -> Setting:
+def _setting(run: Path, phase: str, arguments: Zorplex, parts: Parts, notice: Notice, team: Team) -> Setting:
     own = changed(arguments, {"mode": phase, "generators": arguments.generators()})
     own = changed(own, {"staleness": 0}) if phase == SYNC else own
     number = f"{own.generators()} generators" if own.generators() > 1 else "a generator"
@@ -149,24 +151,25 @@ def _setting(run: Path, phase: str, arguments: Zorplex, parts: Parts, notice: No
         facts=turns.facts(parts),
         metadata=turns.described(own),
         notice=notice,
+        team=team,
     )
 
 
-def _warmed(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> LanguageState | tuple[()]:
+def _warmed(run: Path, arguments: Zorplex, parts: Parts, notice: Notice, team: Team) -> LanguageState | tuple[()]:
     """The learner after the warm start, whose checkpoints are gone on from; () after Ctrl-C."""
-    algorithm, _ = learning_parts(arguments, parts)
+    algorithm, _ = learning_parts(arguments, parts, team)
     many = phases(arguments).warm
     if not many:
         return algorithm.init(parts.begin())
     home = run / WARM
-    where = checkpoint.latest(home) if home.is_dir() else None
+    where = team.newest(home) if home.is_dir() else None
     held: Held = held_at(arguments, parts, algorithm, 0)
     loop = turns.warm_loop(arguments)
     if where is not None:
-        kept: Any = checkpoint.load(where, held, classes=[type(loop)])
+        kept: Any = team.load(where, held, classes=[type(loop)])
         held, loop = kept.tree, kept.machine
     if loop.iteration < many:
-        outcome, held = turns.perform(home, arguments, parts, held, loop, notice)
+        outcome, held = turns.perform(home, arguments, parts, held, loop, notice, team)
         if outcome.loop.interrupted:
             return ()
     return algorithm.init(policy_of(held))
