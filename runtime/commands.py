@@ -81,7 +81,7 @@ def resume_command(words: list[str]) -> int:
     """`purestep resume RUN`: goes on with a run that was stopped."""
     if language.run_among(words):
         return language.resume(words)
-    on_one_rank("purestep resume: a run of another recipe")
+    on_one_rank("purestep resume: a folder without a run of zorplex")
     if reasoning.run_among(words):
         return reasoning.resume(words)
 

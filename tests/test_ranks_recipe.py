@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.run import get_args_parser
 
 pytest.importorskip("transformers")
 
@@ -20,6 +23,7 @@ from purestep.core.errors import ChoiceError
 from purestep.core.tree import leaves
 from purestep.runtime import cli, language_commands
 from purestep.runtime.asynchronous import session as phases
+from purestep.runtime.effects import folder
 from purestep.runtime.effects.causal_folder import open_model
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.sharded.description import described
@@ -30,6 +34,7 @@ from purestep.runtime.recipes.arguments import changed, flag
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 
 PROGRAM = Path(__file__).parent / "recipe_program.py"
+PAGE = (Path(__file__).parent.parent / "docs" / "ranks.md").read_text()
 AGAIN = 1e-6  # relative differences of losses
 SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 TINY: dict[str, Any] = {
@@ -214,6 +219,37 @@ def test_other_recipes_are_refused_on_ranks(
         launched(monkeypatch, 1)
         assert cli.main(words) == 1
         assert capsys.readouterr().err == ""
+
+
+# --- the page ---
+
+
+def test_the_commands_of_the_page_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    noted = []
+
+    def note(run: Path, *given: Any, **named: Any) -> Any:
+        noted.append(str(run))
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    for run in ("ranks", "both"):
+        place = Path("runs") / run
+        place.mkdir(parents=True)
+        mode = "async" if run == "both" else "sync"
+        folder.write_json(place / folder.ARGUMENTS, {"recipe": "zorplex", "mode": mode, "generators": -1})
+    for module in (session, phases):
+        monkeypatch.setattr(module, "start", note)
+        monkeypatch.setattr(module, "resume", note)
+    (block,) = [one for one in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) if "torchrun" in one]
+    for line in block.splitlines():
+        first, *rest = shlex.split(line, comments=True)
+        if first == "torchrun":
+            given = get_args_parser().parse_args(rest)
+            assert given.no_python
+            first, rest = given.training_script, given.training_script_args
+        assert first == "purestep"
+        assert cli.main(rest) == 130
+    assert noted == ["runs/ranks", "runs/both", "runs/ranks", "runs/both"]
 
 
 # --- several ranks ---

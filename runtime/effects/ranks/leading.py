@@ -147,7 +147,8 @@ def led(ranks: Ranks, handlers: Handlers, program: Callable[[Lead], int]) -> int
             with suppress(Exception):
                 lead.tell(END, _code(cause))
             raise
-        lead.tell(END, code)
+        if not lead.over:  # Ctrl-C in the middle of a word: then the others end without theirs
+            lead.tell(END, code)
     return code
 
 
