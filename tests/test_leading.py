@@ -137,7 +137,7 @@ def test_nothing_is_told_after_something_went_wrong() -> None:
         lead = Lead(ranks, {"fault": fault}, Channel(HashStore()), pool)
         with pytest.raises(OSError, match="gone"):
             lead.tell("fault")
-        with pytest.raises(RankError, match="ranks: rank 0 is at 'fault' after the end, wanted no more words"):
+        with pytest.raises(RankError, match="ranks: rank 0 is in the middle of 'fault', wanted no more words"):
             lead.tell("fault")
 
 

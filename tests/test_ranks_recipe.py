@@ -25,8 +25,11 @@ from purestep.runtime import cli, language_commands
 from purestep.runtime.asynchronous import session as phases
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.causal_folder import open_model
+from purestep.runtime.effects.generate import complete, generator
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.sharded.description import described
+from purestep.runtime.effects.vllm import lay_out
+from purestep.runtime.language import serving
 from purestep.runtime.language.ranked import check_ranks, in_world
 from purestep.runtime.language.team import ALONE, Team, of_ranks
 from purestep.runtime.recipes import zorplex_session as session
@@ -192,6 +195,30 @@ def test_phases_keep_shards_and_read_segments(tmp_path: Path) -> None:
     assert cli.main(["replay", str(run)]) == 0
     parts, found = phases.phase_policy(run, "async")
     assert all(bool(leaf.isfinite().all()) for leaf in leaves(parts.whole(found)))
+
+
+def test_a_server_samples_with_the_weights_of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of this process, which knows nothing but the folder it was pointed to."""
+    run, published = tmp_path / "run", list[int]()
+
+    def answer(where: Any, rules: Any, codec: Any, begun: Any, *, version: int, **choices: Any) -> Any:
+        opened = open_model(run / "served" / "served")
+        room = {"capacity": TINY["capacity"], "max_new_tokens": TINY["max_new_tokens"]}
+        made = generator(opened.model, rules, codec, slots=len(begun), **room, **choices)
+        return complete(made, opened.params, version, begun)
+
+    def take(where: Any, root: Path, save: Any, *, version: int, **told: Any) -> float:
+        lay_out(root, save, version=version)
+        published.append(version)
+        return 0.0
+
+    monkeypatch.setattr(serving, "served", answer)
+    monkeypatch.setattr(serving, "publish", take)
+    arguments = tiny(server="http://127.0.0.1:9/v1")
+    within(lambda team: session.start(run, arguments, overwrite=False, notice=silent, team=team))
+    assert published == [0, 1, 2]
+    assert all(row["log_prob_difference"] < 1e-4 for row in read(run / "metrics.jsonl")[1:])
+    assert forms(run) == ["sharded"] * 3
 
 
 # --- refusals ---

@@ -53,7 +53,7 @@ class Lead:
     known: set[int] = field(factory=set)  # numbers that the others have
     following: int = 0  # the number of the next leaf
     words: int = 0  # said so far
-    over: bool = False  # nothing more can be said
+    over: str = ""  # why nothing more can be said
     waiting: "tuple[Future[Any], ...]" = ()  # what `later` is about to tell
     lock: threading.Lock = field(factory=threading.Lock)
 
@@ -66,20 +66,30 @@ class Lead:
         handler = choose("tell: word", word, self.handlers) if word != END else _end
         with self.lock:
             if self.over:
-                where, got = "ranks: rank 0", f"at {word or 'the end'!r} after the end"
-                raise RankError(message(where, got=got, wanted="no more words", remedy=AGAIN))
+                raise RankError(self.over)
             held = dict(self.held.items())
             call = word, named(given, held, divided), tuple(sorted(self.known - held.keys()))
-            self.over = True  # unless all goes well
-            with one_line(self.ranks.rank, self.ranks.size, "in training"):
+            with self._until_all_have_done(word):
                 result, fault, new = _performed(self.ranks, word, handler, self._sent(call), held, self.following)
-            self.over = word == END
             self.known = {*held, *new}
             self.held.update(new)
             self.following += len(new)
         if fault is not None:
             raise fault
         return result
+
+    @contextmanager
+    def _until_all_have_done(self, word: str) -> Iterator[None]:
+        """Nothing can be said any more after the last word, or one that was not done well."""
+        got = f"in the middle of {word!r}" if word else "at its end"
+        self.over = message("ranks: rank 0", got=got, wanted="no more words", remedy=AGAIN)
+        try:
+            with one_line(self.ranks.rank, self.ranks.size, "in training"):
+                yield
+        except RankError as gone:
+            self.over = str(gone)
+            raise
+        self.over = "" if word else self.over
 
     def _sent(self, call: Call) -> Any:
         if self.ranks.size > 1:
