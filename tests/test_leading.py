@@ -32,9 +32,9 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[int, ...], Fo
     folder = tmp_path_factory.mktemp("three")
     with ExitStack() as stack:
         free = [stack.enter_context(socket.socket()) for _ in range(WORLDS)]
-        for one in free:
-            one.bind(("127.0.0.1", 0))
-        ports = [str(one.getsockname()[1]) for one in free]
+        for door in free:
+            door.bind(("127.0.0.1", 0))
+        ports = [str(door.getsockname()[1]) for door in free]
     words = [sys.executable, "-W", "error", str(PROGRAM)]
     usual = {**os.environ, "OMP_NUM_THREADS": "1"}
     each = [
@@ -158,7 +158,7 @@ def test_a_first_process_without_signs_of_life_is_given_up(monkeypatch: pytest.M
 def test_a_first_process_that_shows_signs_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "EVERY", 0.005)
     monkeypatch.setattr(channel, "MISSED", 3)
-    seen = []
+    seen: list[str] = []
 
     class Beating:
         """A store in which each look at the signs of life finds another one, and the word comes after ten."""
