@@ -22,10 +22,7 @@ from purestep.runtime.asynchronous.auditing import heard
 from purestep.runtime.asynchronous.replaying import replayed
 from purestep.runtime.asynchronous.report import audit
 from purestep.runtime.effects.lines import objects
-from purestep.runtime.effects.manifest import describe
 from purestep.runtime.effects.workers_engines import PROGRAM
-from purestep.runtime.scheduling.state import CLASSES
-from purestep.runtime.values import decode
 
 PURESTEP = Path(sys.executable).with_name("purestep")
 PROCESSES = Path("/proc")
@@ -162,9 +159,7 @@ def kept(phase: Path) -> keeping.Kept:
     where = keeping.newest(phase)
     if isinstance(where, tuple):
         raise RuntimeError(f"no checkpoint in {phase.name}")
-    held = decode(describe(where).machine, [*CLASSES, keeping.Kept, keeping.Waiting], "machine")
-    assert isinstance(held, keeping.Kept)
-    return held
+    return keeping.kept_in(where)[0]
 
 
 def counters(phase: Path) -> dict[str, int]:

@@ -1,13 +1,14 @@
 """The job scripts of examples/cluster, on a Slurm of this machine: they train, are stopped, and go on on other nodes.
 
-`slurm_async.sh` begins with generators on two nodes and a trainer that two processes of a third one share; it is stopped as at the
-end of its time, goes on with one generator's node and a trainer of one process, is cancelled, and goes on as it began.
-`slurm_server.sh` does the same with a vLLM server on a node, where there is vLLM: VLLM_PYTHON names the python of its environment,
-else .peers/vllm is looked for (server_zorplex says how to make it). Afterwards what was learned from is gone through, and held-out
-accuracy is compared with that before. Writes results/scaling.json; ends with 1 where anything is not as asked. Root only.
+`slurm_async.sh` begins with generators on two nodes and a trainer that two processes of a third one share; it is stopped as at
+the end of its time, goes on with one generator's node and a trainer of one process, is cancelled, and goes on as it began.
+`slurm_server.sh` does the same with a vLLM server on a node, where there is vLLM: VLLM_PYTHON names the python of its
+environment, else .peers/vllm is looked for (server_zorplex says how to make it). Afterwards what was learned from is gone
+through, and held-out accuracy is compared with that before. Writes results/scaling.json; ends with 1 where anything is not as
+asked. Root only.
 
-The nodes are network namespaces of one machine, with one file system. kubernetes.yaml is looked at as well, by its schema, where
-`kubernetes-validate` is installed; there is no cluster to run it on.
+The nodes are network namespaces of one machine, with one file system. kubernetes.yaml is looked at as well, by its schema,
+where `kubernetes-validate` is installed; there is no cluster to run it on.
 """
 
 import argparse

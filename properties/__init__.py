@@ -108,6 +108,9 @@ from .micro_batch_mutants import Batching as Batching
 from .module_laws import module_laws as module_laws
 from .muon_laws import muon_laws as muon_laws
 from .muon_mutants import Turning as Turning
+from .naming_laws import naming_laws as naming_laws
+from .naming_laws import own_naming as own_naming
+from .naming_mutants import Naming as Naming
 from .numbered_laws import numbered_laws as numbered_laws
 from .order_laws import order_laws as order_laws
 from .packing_laws import packing_laws as packing_laws

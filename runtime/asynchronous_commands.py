@@ -14,6 +14,7 @@ from .effects import folder
 from .effects.plot import learning_curve
 from .language.evaluate import table
 from .language.parts import Parts
+from .language.team import ALONE, Team
 from .recipes import zorplex_report
 from .recipes.arguments import check_whole
 from .recipes.zorplex import NAME, Zorplex
@@ -35,14 +36,14 @@ def run_among(words: Sequence[str]) -> bool:
     return any(with_generators(Path(word)) for word in words if not word.startswith("-"))
 
 
-def train(run: Path, arguments: Zorplex, *, overwrite: bool) -> int:
+def train(run: Path, arguments: Zorplex, *, overwrite: bool, team: Team = ALONE) -> int:
     """`purestep train zorplex` with generators."""
-    return _through(run, lambda: session.start(run, arguments, overwrite=overwrite, notice=say))
+    return _through(run, lambda: session.start(run, arguments, overwrite=overwrite, notice=say, team=team))
 
 
-def resume(run: Path, moved: Mapping[str, Any]) -> int:
+def resume(run: Path, moved: Mapping[str, Any], *, team: Team = ALONE) -> int:
     """`purestep resume RUN`; `moved` says where its generators work from now on."""
-    return _through(run, lambda: session.resume(run, notice=say, moved=moved))
+    return _through(run, lambda: session.resume(run, notice=say, moved=moved, team=team))
 
 
 def _through(run: Path, work: Callable[[], session.Outcome]) -> int:

@@ -91,7 +91,7 @@ def told(error: Exception) -> str:
 
 @contextmanager
 def _ended_as_interrupted() -> Iterator[None]:
-    """SIGTERM, by which clusters end jobs, is as Ctrl-C: a run saves and stops. A handler that somebody has set is left alone."""
+    """SIGTERM, by which clusters end jobs, is as Ctrl-C: a run saves and stops. A handler that is there is left alone."""
     main_thread = threading.current_thread() is threading.main_thread()
     if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

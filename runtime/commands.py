@@ -13,6 +13,7 @@ from ..core.errors import ChoiceError, ShapeError, choose, message
 from . import language_commands as language
 from . import reasoning_commands as reasoning
 from .effects import folder
+from .effects.ranks.world import on_one_rank
 from .recipes import RECIPES, cache, explain, pictures, report, session
 from .recipes.closing import Closing, Playing, Ranking, closing_of
 from .recipes.prove import USUAL
@@ -52,6 +53,8 @@ def train_command(words: list[str]) -> int:
     recipe, *words = words
     speaking = {NAME: language.train, cache.NAME: reasoning.train}
     choose("purestep train", recipe, {**RECIPES, **speaking})
+    if recipe != NAME:
+        on_one_rank(f"purestep train {recipe}")
     if recipe in speaking:
         return speaking[recipe](words)
     chosen = RECIPES[recipe]
@@ -78,6 +81,7 @@ def resume_command(words: list[str]) -> int:
     """`purestep resume RUN`: goes on with a run that was stopped."""
     if language.run_among(words):
         return language.resume(words)
+    on_one_rank("purestep resume: a folder without a run of zorplex")
     if reasoning.run_among(words):
         return reasoning.resume(words)
 

@@ -1,8 +1,8 @@
 """What the commands of `purestep` do with runs of language models: train, resume, evaluate, plot, chat."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import tyro
@@ -11,6 +11,8 @@ from attrs import frozen
 from ..core.errors import ChoiceError, message
 from . import asynchronous_commands as asynchronous
 from .effects import folder
+from .effects.ranks.world import several
+from .language.team import ALONE, Team, of_ranks
 from .recipes import zorplex_report as report
 from .recipes import zorplex_session as session
 from .recipes.arguments import check_whole, flag
@@ -30,7 +32,20 @@ class Training:
 
 
 def train(words: list[str]) -> int:
-    """`purestep train zorplex`."""
+    """`purestep train zorplex`, on all ranks that a launcher has started."""
+    return _led(lambda team: _train(words, team))
+
+
+def _led(program: Callable[[Team], int]) -> int:
+    """The program's exit code: on this process, or on the first of several, which do what it says."""
+    if not several():
+        return program(ALONE)
+    from .language.ranked import in_world  # here: it takes torch a second to import
+
+    return in_world(program)
+
+
+def _train(words: list[str], team: Team) -> int:
     algorithm = option(words, "--algorithm", "grpo")
     defaults = zorplex_defaults(algorithm)
     world = f"{NAME}-{option(words, '--kind', defaults.tasks.kind)}"
@@ -44,16 +59,21 @@ def train(words: list[str]) -> int:
         config=FLAGS,
     )
     check(given.arguments)
-    steps = given.arguments.tasks.steps
-    say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps, into {given.run}")
+    team.check(given.arguments)
+    steps, ranks = given.arguments.tasks.steps, f" on {team.size} ranks" if team.size > 1 else ""
+    say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps{ranks}, into {given.run}")
+    start: dict[str, Any] = {"overwrite": given.overwrite, "team": team}
     if given.arguments.generators() > 0:
-        return asynchronous.train(given.run, given.arguments, overwrite=given.overwrite)
-    return _through(given.run, lambda: session.start(given.run, given.arguments, overwrite=given.overwrite, notice=say))
+        return asynchronous.train(given.run, given.arguments, **start)
+    return _through(given.run, lambda: session.start(given.run, given.arguments, **start, notice=say))
 
 
 def resume(words: list[str]) -> int:
-    """`purestep resume RUN`."""
+    """`purestep resume RUN`, on all ranks that a launcher has started."""
+    return _led(lambda team: _resume(words, team))
 
+
+def _resume(words: list[str], team: Team) -> int:
     def go_on(
         run: tyro.conf.Positional[Path],
         /,
@@ -63,8 +83,9 @@ def resume(words: list[str]) -> int:
         key: str | None = None,
         weights: str | None = None,
         devices: str | None = None,
+        server: str | None = None,
     ) -> int:
-        """Go on with a run from its newest checkpoint, with the arguments it was begun with, generators maybe elsewhere.
+        """Go on with a run from its newest checkpoint, with the arguments it was begun with, what samples maybe elsewhere.
 
         Args:
             run: the run's folder
@@ -73,17 +94,34 @@ def resume(words: list[str]) -> int:
             key: a file with the secret of the hosts; "" is PURESTEP_KEY
             weights: HOST:PORT where hosts fetch weights here; "" is an address they can reach, and any port
             devices: of the generators in turn
+            server: the vLLM server that samples from now on, where one does
         """
-        given = {"engine": engine, "hosts": hosts, "key": key, "weights": weights, "devices": devices}
+        given = {"engine": engine, "hosts": hosts, "key": key, "weights": weights, "devices": devices, "server": server}
         moved = {name: value for name, value in given.items() if value is not None}
-        if asynchronous.with_generators(run):
-            return asynchronous.resume(run, moved)
-        for name in moved:
-            remedy = f"leave it out, or train anew with generators: purestep train {NAME} --mode async"
-            raise ChoiceError(message(flag(name), got="given", wanted="a run with generators", remedy=remedy))
-        return _through(run, lambda: session.resume(run, notice=say))
+        _check_moved(run, moved)
+        if team is ALONE and of_ranks(run):
+            from .language.ranked import in_world
+
+            return in_world(lambda own: _resumed(run, own, moved))
+        return _resumed(run, team, moved)
 
     return tyro.cli(go_on, args=words, prog="purestep resume")
+
+
+def _check_moved(run: Path, moved: Mapping[str, Any]) -> None:
+    """Refuses what does not say where this run samples. Raises: ChoiceError."""
+    generators = asynchronous.with_generators(run)
+    wanted = "a run with generators" if not generators else "a run that samples in turns"
+    for name in moved:
+        if (name == "server") is generators:
+            remedy = "leave it out, or train anew with it"
+            raise ChoiceError(message(flag(name), got="given", wanted=wanted, remedy=remedy))
+
+
+def _resumed(run: Path, team: Team, moved: Mapping[str, Any]) -> int:
+    if asynchronous.with_generators(run):
+        return asynchronous.resume(run, moved, team=team)
+    return _through(run, lambda: session.resume(run, notice=say, team=team, **moved))
 
 
 def _through(run: Path, work: Callable[[], session.Outcome]) -> int:

@@ -34,7 +34,7 @@ pytest.importorskip("transformers")
 
 PAGE = Path(__file__).parent.parent / "docs" / "ranks.md"
 NAMED = (
-    *("effects.ranks.spread", "effects.ranks.torch_optimizer", "effects.ranks.learning"),
+    *("effects.ranks.spread", "effects.ranks.torch_optimizer", "effects.ranks.learning", "effects.ranks.leading"),
     *("ranks.dealing", "ranks.clipping", "ranks.simulated"),
 )
 PROGRAM = Path(__file__).parent / "ranks_program.py"

@@ -19,8 +19,8 @@ from ...algorithms.language import LanguageState
 from ...core.errors import CheckpointError, message
 from ...core.transcript import Transcript, empty
 from ...core.tree import tree_map
-from ..effects import checkpoint
-from ..effects.manifest import describe
+from ..effects.sharded.description import described
+from ..language.team import ALONE, Team
 from ..recipes.zorplex import Zorplex
 from ..scheduling.messages import Name
 from ..scheduling.numbered import entries
@@ -81,7 +81,9 @@ def live(schedule: Schedule, names: Iterable[Name]) -> tuple[Name, ...]:
     return tuple(sorted(found.intersection(names)))
 
 
-def save(phase: Path, standing: Standing, *, facts: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+def save(
+    phase: Path, standing: Standing, *, facts: Mapping[str, Any], metadata: Mapping[str, Any], team: Team = ALONE
+) -> None:
     """Writes a checkpoint of the scheduler's version. Raises: CheckpointError."""
     names = tuple(sorted(standing.samples))
     waiting = tuple(_waiting(name, standing.samples[name]) for name in names)
@@ -89,7 +91,7 @@ def save(phase: Path, standing: Standing, *, facts: Mapping[str, Any], metadata:
     past = {str(version): standing.past[version] for version in sorted(standing.past)}
     kept = evolve(standing.kept, waiting=waiting, past=tuple(sorted(standing.past)))
     tree = {"learner": standing.learner, "rows": rows, "past": past}
-    checkpoint.save(phase, kept.schedule.version, tree, machine=kept, facts=facts, metadata=metadata)
+    team.save(phase, kept.schedule.version, tree, machine=kept, facts=facts, metadata=metadata)
 
 
 def _waiting(name: Name, held: Anchored) -> Waiting:
@@ -105,24 +107,30 @@ def _waiting(name: Name, held: Anchored) -> Waiting:
     )
 
 
-def newest(phase: Path) -> Path | tuple[()]:
+def newest(phase: Path, team: Team = ALONE) -> Path | tuple[()]:
     """The folder of the newest good checkpoint; () where there is none. Raises: CheckpointError."""
-    return checkpoint.latest(phase) or () if phase.is_dir() else ()
+    return team.newest(phase) or () if phase.is_dir() else ()
 
 
-def load(where: Path, arguments: Zorplex, begun: LanguageState) -> Standing:
-    """What a checkpoint holds; `begun` is a learner's state of the run's kind. Raises: CheckpointError."""
-    manifest = describe(where)
+def kept_in(where: Path) -> tuple[Kept, Mapping[str, Any]]:
+    """What a checkpoint holds beside tensors, and the arguments it was written with. Raises: CheckpointError."""
+    manifest = described(where).manifest
     kept = decode(manifest.machine, [*CLASSES, Kept, Waiting], "machine")
     if not isinstance(kept, Kept):
         remedy = "name the folder of a phase, RUN/sync or RUN/async"
         raise CheckpointError(message(str(where), got="of another kind", wanted="a phase's", remedy=remedy))
+    return kept, manifest.metadata
+
+
+def load(where: Path, arguments: Zorplex, begun: LanguageState, team: Team = ALONE) -> Standing:
+    """What a checkpoint holds; `begun` is a learner's state of the run's kind. Raises: CheckpointError."""
+    kept, _ = kept_in(where)
     like: dict[str, Any] = {
         "learner": begun,
         "rows": blank(arguments, len(kept.waiting)) if kept.waiting else (),
         "past": {str(version): begun.params.policy for version in kept.past},
     }
-    tree = checkpoint.load(where, like, classes=[*CLASSES, Kept, Waiting]).tree
+    tree = team.load(where, like, classes=[*CLASSES, Kept, Waiting]).tree
     samples = {one.name: _anchored(one, tree["rows"], place) for place, one in enumerate(kept.waiting)}
     past = {version: tree["past"][str(version)] for version in kept.past}
     return Standing(kept=kept, learner=tree["learner"], past=past, samples=samples)

@@ -1,27 +1,23 @@
 """What the trainer does with samples: proximal log-probs segment by segment, and updates, each of one version's weights."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from attrs import define, evolve, field, frozen
 
-from ...algorithms.language import LanguageAlgorithm, LanguageState, learner
-from ...algorithms.language_batch import Reading
+from ...algorithms.language import LanguageAlgorithm, LanguageState
 from ...core import keys
 from ...core.errors import StructureError, message
 from ...core.keys import Key
 from ...core.record import replace, take
-from ...core.transcript import Transcript
 from ...core.transcript_scores import with_proximal
-from ..language.learning import algorithm_of, objective_of, optimizer_of, trainer_of
 from ..language.parts import Parts
+from ..language.team import ALONE, Reader, Team
 from ..language.world import UPDATE
-from ..language_train import Learned, Trainer, language_reader
+from ..language_train import Learned, Trainer
 from ..recipes.zorplex import Zorplex
 from .samples import Sample, stacked
-
-Reader = Callable[[LanguageState, Transcript], Reading]
 
 
 def segment_wise(arguments: Zorplex) -> bool:
@@ -115,16 +111,17 @@ class Learning:
         return learned
 
 
-def learning_of(arguments: Zorplex, parts: Parts, version: int, state: LanguageState, past: dict[int, Any]) -> Learning:
+def learning_of(
+    arguments: Zorplex, parts: Parts, version: int, state: LanguageState, past: dict[int, Any], team: Team = ALONE
+) -> Learning:
     """The trainer of a run, with weights of a version. Raises: ChoiceError."""
-    algorithm = algorithm_of(arguments, parts.model)
-    reading = learner(parts.model, optimizer_of(arguments), objective_of(arguments), proximal="recomputed")
+    algorithm, trainer = team.learner(arguments, parts)
     return Learning(
         arguments=arguments,
         parts=parts,
         algorithm=algorithm,
-        trainer=trainer_of(arguments, algorithm),
-        read=language_reader(reading, budget=arguments.learning.budget),
+        trainer=trainer,
+        read=team.reader(arguments, parts),
         key=keys.key(arguments.tasks.seed),
         version=version,
         state=state,

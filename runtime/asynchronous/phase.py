@@ -15,6 +15,7 @@ from ..effects.lines import Lines
 from ..effects.tensor_file import write_tensors
 from ..effects.transfer import Outlet
 from ..language.parts import Parts
+from ..language.team import ALONE, Team
 from ..language.world import DIVERGED, Notice
 from ..recipes.zorplex import Zorplex
 from ..scheduling import messages as say
@@ -40,6 +41,7 @@ class Setting:
     metadata: Mapping[str, Any]
     notice: Notice
     place: Place  # of its generators
+    team: Team = ALONE
 
 
 @define
@@ -142,5 +144,6 @@ class Phase:
             spans = self.timeline.sync()
         kept = evolve(self.kept, schedule=schedule, events=events, spans=spans, seconds=self.now())
         standing = Standing(kept=kept, learner=state, past=past, samples=dict(self.samples))
-        keeping.save(self.setting.folder, standing, facts=self.setting.facts, metadata=self.setting.metadata)
+        about = {"facts": self.setting.facts, "metadata": self.setting.metadata}
+        keeping.save(self.setting.folder, standing, **about, team=self.setting.team)
         self.did("save", start, schedule.version)

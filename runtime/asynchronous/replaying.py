@@ -8,13 +8,11 @@ from attrs import frozen
 from ...core.errors import CheckpointError, message
 from ..effects import folder
 from ..effects.lines import objects
-from ..effects.manifest import describe
 from ..recipes.zorplex_session import arguments_of
-from ..scheduling.state import CLASSES, Schedule
-from ..values import decode
+from ..scheduling.state import Schedule
 from . import keeping
 from .folding import Course, differing, folded
-from .keeping import EVENTS, TOTALS, Kept, Waiting
+from .keeping import EVENTS, TOTALS
 from .running import rules_of
 
 COUNTS = (
@@ -56,9 +54,8 @@ def replayed(run: Path, phase: str) -> Replay:
     if isinstance(where, tuple):
         wanted, remedy = "a phase with one", f"go on with it: purestep resume {run}"
         raise CheckpointError(message(str(home), got="without a checkpoint", wanted=wanted, remedy=remedy))
-    manifest = describe(where)
-    kept: Kept = decode(manifest.machine, [*CLASSES, Kept, Waiting], "machine")
-    arguments = arguments_of(manifest.metadata)
+    kept, metadata = keeping.kept_in(where)
+    arguments = arguments_of(metadata)
     rows = objects(home / EVENTS)
     course = Course(rules=rules_of(arguments), prompts=arguments.tasks.groups)
     course = folded(course, islice(rows, kept.events))

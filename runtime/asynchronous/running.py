@@ -69,6 +69,7 @@ def run_phase(setting: Setting, begun: LanguageState) -> Schedule:
                 saved = state.version
             if state.fresh + len(state.again) < groups and not state.stopped:
                 told.append(say.Submitted(groups))
+        setting.team.settle()
         if state.version >= rules.updates:
             folder.write_json(setting.folder / TOTALS, totals(setting.arguments, state, phase))
     return state
@@ -92,9 +93,9 @@ def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
 
 def _standing(setting: Setting, begun: LanguageState) -> Standing:
     """Where the phase stands."""
-    where = keeping.newest(setting.folder)
+    where = keeping.newest(setting.folder, setting.team)
     if not isinstance(where, tuple):
-        return keeping.load(where, setting.arguments, begun)
+        return keeping.load(where, setting.arguments, begun, setting.team)
     given = setting.arguments.asynchronous
     rules, number = rules_of(setting.arguments), setting.arguments.generators()
     schedule = begin(rules, prompts=setting.arguments.tasks.groups, workers=number, slots=given.generator_slots)
@@ -106,7 +107,7 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
     """Generators at work, and all that a phase writes to."""
     arguments, given, kept = setting.arguments, setting.arguments.asynchronous, standing.kept
     version, home, number = kept.schedule.version, setting.folder, arguments.generators()
-    learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past))
+    learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past), setting.team)
     with ExitStack() as stack:
         publisher = stack.enter_context(setting.place.publishing(learning.whole()))
         publisher.publish(version, learning.whole())

@@ -14,11 +14,12 @@ from attrs import frozen
 
 from ...algorithms.language import LanguageState
 from ...core.errors import CheckpointError, ChoiceError, choose, message
-from ..effects import checkpoint, folder
+from ..effects import folder
 from ..effects.clock import seconds
 from ..effects.files import lock
 from ..effects.tokenizer import save_tokenizer
 from ..language.parts import Parts, parts_of
+from ..language.team import ALONE, Team
 from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
 from ..recipes import zorplex_session as turns
 from ..recipes.arguments import changed
@@ -67,12 +68,13 @@ def arguments_in(run: Path) -> Zorplex:
     return turns.arguments_of(decode(folder.read_json(folder.existing(run) / folder.ARGUMENTS)))
 
 
-def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> Outcome:
+def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
     """A new run in the folder, which must hold none unless it may be overwritten; what is refused removes none.
 
     Raises: CheckpointError, ChoiceError, StructureError, EngineError for hosts that cannot be had.
     """
     check(arguments)
+    team.check(arguments)
     if arguments.generators() < 1:
         where, remedy = "--generators", "give it some, or train without `--mode async`"
         raise ChoiceError(message(where, got=arguments.generators(), wanted="at least 1", remedy=remedy))
@@ -88,10 +90,10 @@ def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> 
             folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
             if not arguments.model.model:
                 save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
-            return _go_on(run, arguments, parts, place, notice)
+            return _go_on(run, arguments, team.parts(parts), place, notice, team)
 
 
-def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}) -> Outcome:
+def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Team = ALONE) -> Outcome:
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments.
 
     `moved` are arguments that say where its generators work, in place of its own from now on: see `MOVABLE`. No hosts are this
@@ -107,12 +109,12 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}) -> Outco
             arguments = _absolute(changed(arguments, {**alone, **moved}))
             check(arguments)
         torch.set_num_threads(arguments.machine.threads)
-        parts = parts_of(arguments, run / turns.TOKENIZER)
+        parts = team.parts(parts_of(arguments, run / turns.TOKENIZER))
         left = [phase for phase in phases_of(arguments) if not (run / phase / TOTALS).exists()]
         with placed(arguments.asynchronous if left else Asynchronous(), notice) as place:
             if moved:
                 folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
-            return _go_on(run, arguments, parts, place, notice)
+            return _go_on(run, arguments, parts, place, notice, team)
 
 
 def _absolute(arguments: Zorplex) -> Zorplex:
@@ -136,10 +138,10 @@ def phase_policy(run: Path, phase: str) -> tuple[Parts, Any]:
     return parts, keeping.load(where, arguments, algorithm.init(parts.begin())).learner.params.policy
 
 
-def _go_on(run: Path, arguments: Zorplex, parts: Parts, place: Place, notice: Notice) -> Outcome:
+def _go_on(run: Path, arguments: Zorplex, parts: Parts, place: Place, notice: Notice, team: Team) -> Outcome:
     """What is left of a run."""
     spent, ended, since = dict[str, float](), list[str](), seconds()
-    begun = _warmed(run, arguments, parts, notice)
+    begun = _warmed(run, arguments, parts, notice, team)
     spent["warm start"] = seconds() - since
     if isinstance(begun, tuple):
         return Outcome((), True, spent)
@@ -149,7 +151,7 @@ def _go_on(run: Path, arguments: Zorplex, parts: Parts, place: Place, notice: No
     for phase in phases_of(arguments):
         since = seconds()
         if not (run / phase / TOTALS).exists():
-            setting = _setting(run, phase, arguments, parts, place, notice)
+            setting = _setting(run, phase, arguments, parts, place, notice, team)
             last = run_phase(setting, begun)
             spent[phase] = seconds() - since
             if last.version < setting.arguments.tasks.steps:
@@ -165,7 +167,9 @@ def _go_on(run: Path, arguments: Zorplex, parts: Parts, place: Place, notice: No
     return Outcome(tuple(ended), False, spent)
 
 
-def _setting(run: Path, phase: str, arguments: Zorplex, parts: Parts, place: Place, notice: Notice) -> Setting:
+def _setting(
+    run: Path, phase: str, arguments: Zorplex, parts: Parts, place: Place, notice: Notice, team: Team
+) -> Setting:
     own = changed(arguments, {"mode": phase, "generators": arguments.generators()})
     own = changed(own, {"staleness": 0}) if phase == SYNC else own
     number = f"{own.generators()} generators" if own.generators() > 1 else "a generator"
@@ -179,24 +183,25 @@ def _setting(run: Path, phase: str, arguments: Zorplex, parts: Parts, place: Pla
         metadata=turns.described(own),
         notice=notice,
         place=place,
+        team=team,
     )
 
 
-def _warmed(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> LanguageState | tuple[()]:
+def _warmed(run: Path, arguments: Zorplex, parts: Parts, notice: Notice, team: Team) -> LanguageState | tuple[()]:
     """The learner after the warm start, whose checkpoints are gone on from; () after Ctrl-C."""
-    algorithm, _ = learning_parts(arguments, parts)
+    algorithm, _ = learning_parts(arguments, parts, team)
     many = phases(arguments).warm
     if not many:
         return algorithm.init(parts.begin())
     home = run / WARM
-    where = checkpoint.latest(home) if home.is_dir() else None
+    where = team.newest(home) if home.is_dir() else None
     held: Held = held_at(arguments, parts, algorithm, 0)
     loop = turns.warm_loop(arguments)
     if where is not None:
-        kept: Any = checkpoint.load(where, held, classes=[type(loop)])
+        kept: Any = team.load(where, held, classes=[type(loop)])
         held, loop = kept.tree, kept.machine
     if loop.iteration < many:
-        outcome, held = turns.perform(home, arguments, parts, held, loop, notice)
+        outcome, held = turns.perform(home, arguments, parts, held, loop, notice, team)
         if outcome.loop.interrupted:
             return ()
     return algorithm.init(policy_of(held))

@@ -45,11 +45,14 @@ def updates_of(arguments: Zorplex) -> int:
     return arguments.tasks.steps * arguments.learning.epochs * arguments.learning.minibatches
 
 
-def optimizer_of(arguments: Zorplex) -> Optimizer:
-    """AdamW on gradients of bounded norm; annealing takes its rate down by updates made, to 0 where none is left out."""
+def optimizer_of(arguments: Zorplex, *, clip: Callable[[float], Optimizer] = clip_by_global_norm) -> Optimizer:
+    """AdamW on gradients of bounded norm; annealing takes its rate down by updates made, to 0 where none is left out.
+
+    `clip` is what shortens gradients to a norm.
+    """
     learning = arguments.learning
     parts = (
-        clip_by_global_norm(learning.max_gradient_norm),
+        clip(learning.max_gradient_norm),
         adamw(learning.learning_rate, weight_decay=learning.weight_decay),
     )
     return (
@@ -75,13 +78,22 @@ def anchor_of(arguments: Zorplex) -> tuple[str, str]:
     return ("recorded" if correction == "none" else "recomputed"), correction
 
 
-def algorithm_of(arguments: Zorplex, model: CausalModel, objective: Objective | tuple[()] = ()) -> LanguageAlgorithm:
-    """The learner of a run, by the objective of its algorithm unless another is given. Raises: ChoiceError."""
+def algorithm_of(
+    arguments: Zorplex,
+    model: CausalModel,
+    objective: Objective | tuple[()] = (),
+    *,
+    clip: Callable[[float], Optimizer] = clip_by_global_norm,
+) -> LanguageAlgorithm:
+    """The learner of a run, by the objective of its algorithm unless another is given; `clip` as in `optimizer_of`.
+
+    Raises: ChoiceError.
+    """
     learning = arguments.learning
     proximal, correction = anchor_of(arguments)
     return learner(
         model,
-        optimizer_of(arguments),
+        optimizer_of(arguments, clip=clip),
         objective_of(arguments) if isinstance(objective, tuple) else objective,
         truncated=learning.truncated,
         proximal=proximal,
@@ -92,7 +104,8 @@ def algorithm_of(arguments: Zorplex, model: CausalModel, objective: Objective | 
     )
 
 
-def trainer_of(arguments: Zorplex, algorithm: LanguageAlgorithm) -> Trainer:
-    """What makes the updates of a step of training."""
+def trainer_of(arguments: Zorplex, algorithm: LanguageAlgorithm, *, budget: int = 0) -> Trainer:
+    """What makes the updates of a step of training, with so many tokens at once; with 0 those of the run."""
     learning = arguments.learning
-    return language_trainer(algorithm, budget=learning.budget, epochs=learning.epochs, minibatches=learning.minibatches)
+    epochs, minibatches = learning.epochs, learning.minibatches
+    return language_trainer(algorithm, budget=budget or learning.budget, epochs=epochs, minibatches=minibatches)

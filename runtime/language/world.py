@@ -22,8 +22,8 @@ from ..language_train import Trainer
 from ..recipes.machine import Loop, Train, Trained
 from ..recipes.zorplex import Zorplex
 from .evaluate import Standing, standing
-from .learning import algorithm_of, trainer_of
 from .parts import Attempts, Parts
+from .team import ALONE, Team
 from .warm_start import Lessons, drawn, shown, taught, warm_optimizer
 
 UNIT = 20  # steps of the warm start that are one iteration of the machine
@@ -222,7 +222,6 @@ def policy_of(held: Held) -> Any:
     return held.warm.params if isinstance(held.learner, tuple) else held.learner.params.policy
 
 
-def learning_parts(arguments: Zorplex, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
-    """What learns in a run, and what makes its updates."""
-    algorithm = algorithm_of(arguments, parts.model)
-    return algorithm, trainer_of(arguments, algorithm)
+def learning_parts(arguments: Zorplex, parts: Parts, team: Team = ALONE) -> tuple[LanguageAlgorithm, Trainer]:
+    """What learns in a run, and what makes its updates. Raises: ChoiceError."""
+    return team.learner(arguments, parts)

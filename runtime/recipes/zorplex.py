@@ -94,7 +94,7 @@ class Learning:
     kl_in: Literal["loss", "reward"] = "loss"  # where that stands
     entropy_coefficient: float = 0.0  # weight of the policy's entropy
     correction: Literal["none", "truncate", "mask"] = "none"  # against a sampler that is not quite the policy
-    budget: int = 2048  # tokens that go through the model at once, at most
+    budget: int = 2048  # tokens that go through the model at once, at most; of several ranks, through that of each
 
 
 @frozen

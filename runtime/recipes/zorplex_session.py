@@ -21,13 +21,14 @@ from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder
 from ..effects.files import lock
-from ..effects.manifest import describe
 from ..effects.metrics import jsonl, rewind, tensorboard
 from ..effects.progress import progress
+from ..effects.sharded.description import described as described_at
 from ..effects.tokenizer import save_tokenizer
 from ..language.evaluate import held_out
 from ..language.parts import Parts, attempts_at, check_room, parts_of
 from ..language.serving import asking, check_server
+from ..language.team import ALONE, Team
 from ..language.world import DIVERGED, Held, LanguageWorld, held_at, learning_parts, phases
 from ..language.world import policy_of as policy_of
 from ..values import encode
@@ -73,12 +74,13 @@ def is_language(run: Path) -> bool:
     return path.is_file() and folder.read_json(path).get("recipe") == NAME
 
 
-def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> Outcome:
+def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
     """A new run in the folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
 
     Raises: CheckpointError, ChoiceError, StructureError.
     """
     check(arguments)
+    team.check(arguments)
     if arguments.model.model and Path(arguments.model.model).is_dir():
         arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
     with lock(run):
@@ -86,13 +88,14 @@ def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice) -> 
             remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
             raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
         torch.set_num_threads(arguments.machine.threads)
-        parts = parts_for(run, arguments)
-        held = held_at(arguments, parts, learning_parts(arguments, parts)[0], 0)
+        parts = team.parts(parts_for(run, arguments))
+        held = held_at(arguments, parts, learning_parts(arguments, parts, team)[0], 0)
         folder.clear(run)
         folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
         if not arguments.model.model:
             save_tokenizer(parts.tokenizer, run / TOKENIZER)
-        return perform(run, arguments, parts, held, phases(arguments).loop(arguments.machine.save_every), notice)[0]
+        loop = phases(arguments).loop(arguments.machine.save_every)
+        return perform(run, arguments, parts, held, loop, notice, team)[0]
 
 
 def parts_for(run: Path, arguments: Zorplex) -> Parts:
@@ -112,48 +115,54 @@ def parts_for(run: Path, arguments: Zorplex) -> Parts:
     return parts
 
 
-def resume(run: Path, *, notice: Notice) -> Outcome:
-    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments. Raises: CheckpointError."""
+def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE) -> Outcome:
+    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments.
+
+    `server` is the address of one that samples from now on, in place of its own. Raises: CheckpointError, ChoiceError.
+    """
     with lock(folder.existing(run)):
-        where = newest(run)
-        manifest = describe(where)
+        where = newest(run, team)
+        manifest = described_at(where).manifest
         arguments = arguments_of(manifest.metadata)
+        arguments = changed(arguments, {"server": server}) if server else arguments
+        check_server(arguments)
         torch.set_num_threads(arguments.machine.threads)
-        parts, held, loop = restored(run, where)
-        for difference in checkpoint.differences(manifest.environment, {**checkpoint.environment(), **facts(parts)}):
+        parts, held, loop = restored(run, where, team)
+        now = {**checkpoint.environment(), **facts(parts), "ranks": team.size}
+        for difference in checkpoint.differences({"ranks": 1, **manifest.environment}, now):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
         rewind(run / folder.METRICS, loop.iteration)
-        return perform(run, arguments, parts, held, loop, notice)[0]
+        return perform(run, arguments, parts, held, loop, notice, team)[0]
 
 
 def arguments_in(run: Path) -> Zorplex:
     """The arguments of the run in a folder. Raises: CheckpointError."""
-    return arguments_of(describe(newest(run)).metadata)
+    return arguments_of(described_at(newest(run)).manifest.metadata)
 
 
-def newest(run: Path) -> Path:
+def newest(run: Path, team: Team = ALONE) -> Path:
     """The folder of a run's newest good checkpoint. Raises: CheckpointError."""
-    found = checkpoint.latest(folder.existing(run))
+    found = team.newest(folder.existing(run))
     if found is None:
         remedy = f"train it: purestep train zorplex --run {run} --overwrite"
         raise CheckpointError(message(str(run), got="without a checkpoint", wanted="a run with one", remedy=remedy))
     return found
 
 
-def restored(run: Path, where: Path) -> tuple[Parts, Held, Loop]:
+def restored(run: Path, where: Path, team: Team = ALONE) -> tuple[Parts, Held, Loop]:
     """The parts of a run, and what the checkpoint holds.
 
     Raises: CheckpointError, also where a model that the run was begun with is another now; ChoiceError, StructureError.
     """
-    manifest = describe(where)
+    manifest = described_at(where).manifest
     arguments = arguments_of(manifest.metadata)
-    parts = parts_of(arguments, run / TOKENIZER)
+    parts = team.parts(parts_of(arguments, run / TOKENIZER))
     if manifest.environment.get("base", parts.base) != parts.base:
         got, wanted = "another model or tokenizer than when the run began", "the same"
         remedy = "put the old one back, or train anew"
         raise CheckpointError(message(f"{run}: {arguments.model.model}", got=got, wanted=wanted, remedy=remedy))
-    algorithm, _ = learning_parts(arguments, parts)
-    held = checkpoint.load(where, held_at(arguments, parts, algorithm, manifest.step), classes=[Loop])
+    algorithm, _ = learning_parts(arguments, parts, team)
+    held = team.load(where, held_at(arguments, parts, algorithm, manifest.step), classes=[Loop])
     return parts, held.tree, held.machine
 
 
@@ -168,10 +177,10 @@ def warm_loop(arguments: Zorplex) -> Loop:
 
 
 def perform(
-    run: Path, arguments: Zorplex, parts: Parts, held: Held, loop: Loop, notice: Notice
+    run: Path, arguments: Zorplex, parts: Parts, held: Held, loop: Loop, notice: Notice, team: Team = ALONE
 ) -> tuple[Outcome, Held]:
     """Runs the machine from `loop` on; gives how that ended, and what the run holds then. Raises: NonFiniteError."""
-    algorithm, trainer = learning_parts(arguments, parts)
+    algorithm, trainer = learning_parts(arguments, parts, team)
     held_out = {"tasks": arguments.tasks.held_out, "draw": arguments.tasks.draw}
 
     def before(state: LanguageState) -> None:
@@ -190,19 +199,20 @@ def perform(
         iteration=loop.iteration,
     )
     with _reporting(run, arguments, loop) as log:
-        handlers: Handlers = {Train: world.train, Log: log, Save: partial(_save, run, arguments, world)}
+        handlers: Handlers = {Train: world.train, Log: log, Save: partial(_save, run, arguments, world, team)}
         for now in drive(trainer_machine(), loop, serial(handlers)):
             loop = now
+    team.settle()
     if loop.diverged:
         raise NonFiniteError(_divergence(run, arguments, loop))
     spent = {"warm start": world.warmed, "sampling": world.sampled, "updates": world.updated}
     return Outcome(loop, spent), world.held
 
 
-def _save(run: Path, arguments: Zorplex, world: LanguageWorld, command: Save) -> Saved:
+def _save(run: Path, arguments: Zorplex, world: LanguageWorld, team: Team, command: Save) -> Saved:
     loop = command.loop
     about: dict[str, Any] = {"facts": facts(world.parts), "metadata": described(arguments)}
-    checkpoint.save(run, loop.iteration, world.held, machine=loop, **about)
+    team.save(run, loop.iteration, world.held, machine=loop, **about)
     return Saved(loop.iteration)
 
 

@@ -19,8 +19,9 @@ import torch
 import torch.distributed as dist
 from attrs import frozen
 from torch import Tensor
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import HashStore, PrefixStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.rendezvous import rendezvous
 
 from ....core.errors import ChoiceError, PurestepError, StructureError, choose, message
 from ....core.tree import tree_map
@@ -30,6 +31,9 @@ SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 # What gloo, NCCL and the store in which processes meet say when somebody is gone, in errors of no class of their own.
 GONE = re.compile(r"gloo|connection|timed? ?out|peer|broken pipe|socket|nccl|clients joined", re.IGNORECASE)
+
+
+AGAIN = "start all of them again from the last checkpoint"
 
 
 class RankError(PurestepError, RuntimeError):
@@ -45,6 +49,7 @@ class Ranks:
     device: torch.device  # where its tensors lie
     mesh: DeviceMesh  # all of them in a row, for tensors that are sharded
     timeout: float  # seconds after which one that does not answer is taken for gone
+    store: Any = ()  # torch.distributed's, in which they have met
 
 
 @contextlib.contextmanager
@@ -62,31 +67,63 @@ def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[Ranks]:
     place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else torch.device("cpu")
     if kind == "cuda":
         torch.cuda.set_device(place)
-    rank, size, where = _launched()
-    with _told(rank, size, "while they met"):
-        dist.init_process_group(backend, rank=rank, world_size=size, timeout=timedelta(seconds=timeout), **where)
+    rank, size = launched()
+    patience = timedelta(seconds=timeout)
+    with one_line(rank, size, "while they met"):
+        store = _met(rank, size, patience)
+        own = PrefixStore("purestep-world", store)
+        dist.init_process_group(backend, rank=rank, world_size=size, timeout=patience, store=own)
     try:
-        with _told(rank, size, "in training"):
+        with one_line(rank, size, "in training"):
             mesh = init_device_mesh(kind, (size,))
-            yield Ranks(rank=rank, size=size, device=place, mesh=mesh, timeout=timeout)
+            yield Ranks(rank=rank, size=size, device=place, mesh=mesh, timeout=timeout, store=store)
     finally:
         with contextlib.suppress(RuntimeError):  # what has come apart already
             dist.destroy_process_group()
 
 
-def _launched() -> tuple[int, int, dict[str, Any]]:
-    """Number, size and meeting place as a launcher has set them, or those of a process alone. Raises: ChoiceError."""
+def several() -> bool:
+    """Whether a launcher has started more than one process; reads nothing but WORLD_SIZE."""
+    return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
+
+
+def on_one_rank(what: str) -> None:
+    """Refuses several ranks for what only one process does; those behind the first leave without a word.
+
+    Raises: ChoiceError; SystemExit, with 1.
+    """
+    if several():
+        if launched()[0]:
+            raise SystemExit(1)
+        remedy = "start it without a launcher; several ranks train zorplex"
+        raise ChoiceError(message(what, got=f"on {launched()[1]} ranks", wanted="on one", remedy=remedy))
+
+
+def launched() -> tuple[int, int]:
+    """The number of this process and how many there are, as a launcher has set them; (0, 1) where none did.
+
+    Raises: ChoiceError.
+    """
     missing = [name for name in SET if not os.environ.get(name)]
     if len(missing) == len(SET):
-        return 0, 1, {"store": HashStore()}
+        return 0, 1
     if missing:
         remedy = "start it with torchrun, or set all of " + ", ".join(SET)
         raise ChoiceError(message(f"joined: {missing[0]}", got="not set", wanted="set", remedy=remedy))
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), {}
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def _met(rank: int, size: int, patience: timedelta) -> Any:
+    """The store of this world, once all are there or, at the latest, when they have lost patience."""
+    if not os.environ.get("WORLD_SIZE"):
+        return HashStore()
+    store, *_ = next(rendezvous("env://", rank, size, timeout=patience))
+    store.set_timeout(patience)
+    return store
 
 
 @contextlib.contextmanager
-def _told(rank: int, size: int, when: str) -> Iterator[None]:
+def one_line(rank: int, size: int, when: str) -> Iterator[None]:
     """Errors of whoever has lost another as one line. Those of a program stay what they are."""
     try:
         yield
@@ -96,9 +133,8 @@ def _told(rank: int, size: int, when: str) -> Iterator[None]:
         text = _first_words(cause)
         if size == 1 or not (isinstance(cause, dist.DistError) or GONE.search(str(cause))):
             raise
-        remedy = "start all of them again from the last checkpoint"
         got = f"without another {when} ({text})"
-        raise RankError(message(f"ranks: rank {rank}", got=got, wanted=f"all {size} at work", remedy=remedy)) from None
+        raise RankError(message(f"ranks: rank {rank}", got=got, wanted=f"all {size} at work", remedy=AGAIN)) from None
 
 
 def _first_words(error: Exception) -> str:

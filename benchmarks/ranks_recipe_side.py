@@ -1,0 +1,47 @@
+"""What `ranks_recipe` runs on each rank: the recorded batches of `ranks_agree`, learned from and kept as the recipe does it.
+
+    RANK=0 WORLD_SIZE=2 ... python -m benchmarks.ranks_recipe_side RECORDED OUT FIRST LAST
+
+Updates of the batches from FIRST up to LAST by the recipe's own learner; with a FIRST the state is the newest checkpoint in
+OUT, of however many ranks. The loss of each batch is added to OUT/losses. Without a launcher it is a world of one rank.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from purestep.core import keys
+from purestep.runtime.effects.tensor_file import read_tensors
+from purestep.runtime.language.parts import parts_of
+from purestep.runtime.language.ranked import in_world
+from purestep.runtime.language.team import Team
+
+from .ranks_agree_side import ORDER, arguments, batches_of
+
+
+def replayed(team: Team, recorded: Path, out: Path, first: int, last: int) -> int:
+    """Runs on the first rank; gives the exit code."""
+    own, held = arguments(), read_tensors(recorded)
+    parts, batches = team.parts(parts_of(own)), batches_of(held, torch.float32)
+    algorithm, train = team.learner(own, parts)
+    state: Any = algorithm.init({name: held[f"policy.{name}"] for name in parts.begin()})
+    if first:
+        where = team.newest(out)
+        if where is None:
+            raise SystemExit(f"{out} holds no checkpoint to go on from")
+        state = team.load(where, state).tree
+    with (out / "losses").open("a") as file:
+        for number in range(first, last):
+            learned = train(state, batches[number], keys.fold_in(keys.key(ORDER), number))
+            state = learned.state
+            file.write(f"{learned.figures['loss']!r}\n")
+    team.save(out, last, state, machine=(), facts={}, metadata={})
+    team.settle()
+    return 0
+
+
+if __name__ == "__main__":
+    given, out, first, last = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    sys.exit(in_world(lambda team: replayed(team, given, out, first, last)))

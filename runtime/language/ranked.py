@@ -1,0 +1,230 @@
+"""A run on several ranks: the first runs the recipe, all of them learn, and a checkpoint is written by all.
+
+What only all can do together stands in `Desk`: every rank has one, and does what the first says in the order it says it.
+Parts of a batch do not depend on how many ranks there are, and what they give is added in float64, so that neither do updates.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import define, evolve, field, frozen
+from torch import Tensor
+
+from ...algorithms.language import LanguageAlgorithm, LanguageState, learner
+from ...algorithms.language_batch import Reading
+from ...core.causal import CausalModel
+from ...core.errors import ChoiceError, message
+from ...core.tree import leaves, tree_map
+from ..effects.checkpoint import Checkpoint
+from ..effects.library import library
+from ..effects.ranks.leading import Handlers, Lead, divided, led
+from ..effects.ranks.learning import ranked_learner
+from ..effects.ranks.spread import whole
+from ..effects.ranks.world import Ranks, joined
+from ..effects.sharded import saving as at_once
+from ..effects.sharded.forms import FULL
+from ..effects.sharded.group import Group
+from ..effects.sharded.group import joined as grouped
+from ..effects.sharded.later import Saver, saving
+from ..effects.sharded.loading import latest, load
+from ..language_train import Learned, Trainer, language_reader
+from ..ranks.clipping import clip_by_whole_norm
+from ..ranks.dealing import by_parts
+from ..recipes.zorplex import Zorplex
+from .learning import algorithm_of, objective_of, optimizer_of, trainer_of
+from .parts import Parts
+from .team import Reader, Team, load_alone
+
+WAIT = 600.0  # seconds after which a rank that does not answer is taken for gone
+ALL = 1 << 40  # tokens: the trainer cuts nothing, the deal does
+
+
+@frozen(kw_only=True)
+class Open:
+    """What ranks learn with, for the arguments at hand."""
+
+    arguments: Zorplex
+    algorithm: LanguageAlgorithm
+    trainer: Trainer
+    make: Callable[[Callable[[CausalModel], LanguageAlgorithm]], LanguageAlgorithm]  # another learner of the same model
+
+
+@define(eq=False)
+class Desk:
+    """What one rank does when the first says so; all do the same."""
+
+    ranks: Ranks
+    group: Group
+    opened: tuple[Open, ...] = ()
+    reading: tuple[Reader, ...] = ()
+    savers: dict[Path, Saver] = field(factory=dict)
+    files: ExitStack = field(factory=ExitStack)
+
+    def handlers(self) -> Handlers:
+        """Every word there is."""
+        own = (self.open, self.begin, self.learn, self.read, self.whole, self.save, self.settle, self.newest, self.load)
+        return {work.__name__: work for work in own}
+
+    def open(self, arguments: Zorplex, config: Any) -> tuple[()]:
+        """Makes what learns. Raises: ChoiceError, StructureError."""
+        torch.set_num_threads(arguments.machine.threads)
+        module = library().AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        deal = by_parts(arguments.learning.budget, ranks=self.ranks.size)
+
+        def make(of: Callable[[CausalModel], LanguageAlgorithm]) -> LanguageAlgorithm:
+            return ranked_learner(of, module, self.ranks, deal=deal, reduction=torch.float64)
+
+        algorithm = make(lambda model: algorithm_of(arguments, model, clip=clip_by_whole_norm))
+        trainer = trainer_of(arguments, algorithm, budget=ALL)
+        self.opened = (Open(arguments=arguments, algorithm=algorithm, trainer=trainer, make=make),)
+        self.reading = ()
+        return ()
+
+    def begin(self, params: dict[str, Tensor]) -> LanguageState:
+        """A learner's state, of whole parameters."""
+        return self.opened[0].algorithm.init(params)
+
+    def learn(self, state: LanguageState, transcripts: Any, key: Any) -> tuple[LanguageState, dict[str, float], str]:
+        """Makes the updates of a batch. Raises: NonFiniteError."""
+        learned = self.opened[0].trainer(state, transcripts, key)
+        return learned.state, learned.figures, learned.note
+
+    def read(self, state: LanguageState, transcripts: Any) -> Reading:
+        """What the policy of a state says of samples."""
+        now = self.opened[0]
+        if not self.reading:
+            own = optimizer_of(now.arguments), objective_of(now.arguments)
+            reading = now.make(lambda model: learner(model, *own, proximal="recomputed"))
+            self.reading = (language_reader(reading, budget=ALL),)
+        return self.reading[0](state, transcripts)
+
+    def whole(self, tree: Any) -> Any:
+        """The tree with whole leaves."""
+        return whole(tree)
+
+    def save(self, run: Path, step: int, tree: Any, machine: Any, about: dict[str, Any]) -> tuple[()]:
+        """Begins to write a checkpoint. Raises: CheckpointError, also where the one before could not be written."""
+        if run not in self.savers:
+            self.savers[run] = self.files.enter_context(saving(run, group=self.group))
+        self.savers[run].save(step, tree, machine=machine, **about)
+        return ()
+
+    def settle(self) -> tuple[()]:
+        """Returns when all checkpoints are written. Raises: CheckpointError."""
+        self.savers = {}
+        self.files.close()
+        return ()
+
+    def newest(self, run: Path) -> Path | None:
+        """The folder of the newest good checkpoint. Raises: CheckpointError."""
+        return latest(run, group=self.group)
+
+    def load(self, where: Path, like: Any, classes: tuple[type, ...]) -> tuple[int, Any, Any, Any]:
+        """What a checkpoint holds. Raises: CheckpointError."""
+        found = load(where, like, classes=classes, group=self.group)
+        return found.step, found.tree, found.machine, found.manifest
+
+
+def ranked_team(lead: Lead) -> Team:
+    """A team of all ranks, for the first of them."""
+    ready: list[Zorplex] = []  # the arguments for which all have a learner
+
+    def prepared(arguments: Zorplex, parts: Parts) -> None:
+        if ready != [arguments]:
+            ready.clear()
+            lead.tell("open", arguments, parts.config)
+            ready.append(arguments)
+
+    def of_ranks(arguments: Zorplex, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
+        check_ranks(arguments, lead.ranks.size)
+
+        def init(params: Any) -> LanguageState:
+            prepared(arguments, parts)
+            state: LanguageState = lead.tell("begin", dict(params))
+            return state
+
+        def train(state: LanguageState, transcripts: Any, key: Any = ()) -> Learned:
+            prepared(arguments, parts)
+            return Learned(*lead.tell("learn", state, transcripts, key))
+
+        return evolve(algorithm_of(arguments, parts.model), init=init), train
+
+    def reader(arguments: Zorplex, parts: Parts) -> Reader:
+        def read(state: LanguageState, transcripts: Any) -> Reading:
+            prepared(arguments, parts)
+            found: Reading = lead.tell("read", state, transcripts)
+            return found
+
+        return read
+
+    return Team(
+        size=lead.ranks.size,
+        check=lambda arguments: check_ranks(arguments, lead.ranks.size),
+        parts=lambda parts: evolve(parts, whole=lambda params: parts.whole(_gathered(lead, params))),
+        learner=of_ranks,
+        reader=reader,
+        **_shelf(lead),
+    )
+
+
+def check_ranks(arguments: Zorplex, size: int) -> None:
+    """Refuses what several ranks cannot learn. Raises: ChoiceError.
+
+    >>> check_ranks(Zorplex(), 2)
+    """
+    rank = arguments.model.lora
+    if rank:
+        got, remedy = f"{rank} on {size} ranks", "train adapters in one process, or all weights on ranks"
+        raise ChoiceError(message("--lora", got=got, wanted="none", remedy=remedy))
+
+
+def _gathered(lead: Lead, tree: Any) -> Any:
+    found = lead.tell("whole", tree) if _divided(tree) else tree
+    return tree_map(lambda leaf: leaf.cpu(), found)
+
+
+def _divided(tree: Any) -> bool:
+    return any(divided(leaf) for leaf in leaves(tree))
+
+
+def _shelf(lead: Lead) -> dict[str, Any]:
+    """How a team keeps checkpoints: all ranks write what is divided; the first alone what is not, a warm start's."""
+
+    def save(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
+        about = {"facts": dict(facts), "metadata": dict(metadata)}
+        if _divided(tree):
+            lead.later("save", run.absolute(), step, tree, machine, about)
+        else:
+            at_once.save(run, step, tree, form=FULL, machine=machine, facts=facts, metadata=metadata)
+
+    def settle() -> None:
+        lead.settled()
+        lead.tell("settle")
+
+    def newest(run: Path) -> Path | None:
+        found: Path | None = lead.tell("newest", run.absolute()) if run.is_dir() else None
+        return found
+
+    def loaded(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
+        if not _divided(like):
+            return load_alone(where, like, classes=classes)
+        step, tree, machine, manifest = lead.tell("load", where.absolute(), like, tuple(classes))
+        return Checkpoint(step=step, tree=tree, machine=machine, manifest=manifest)
+
+    return {"save": save, "settle": settle, "newest": newest, "load": loaded}
+
+
+def in_world(program: Callable[[Team], int]) -> int:
+    """Runs a program on the first rank, with the team of all; on all ranks gives its exit code. Raises what `led` raises."""
+    with joined(timeout=WAIT, device="cpu") as ranks, _desk(ranks) as desk:
+        return led(ranks, desk.handlers(), lambda lead: program(ranked_team(lead)))
+
+
+@contextmanager
+def _desk(ranks: Ranks) -> Iterator[Desk]:
+    desk = Desk(ranks, grouped(seconds=WAIT))
+    with desk.files:
+        yield desk

@@ -1,0 +1,126 @@
+"""What tests of one process that leads run on each of three: four worlds, one after the other. No test itself.
+
+python tests/leading_program.py RANK FOLDER PORT PORT PORT PORT
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from purestep.core.errors import ChoiceError
+from purestep.runtime.effects.ranks.leading import Lead, divided, led
+from purestep.runtime.effects.ranks.spread import spread, whole
+from purestep.runtime.effects.ranks.world import RankError, Ranks, gathered, joined, summed
+
+Found = dict[str, Any]
+
+
+def handlers_of(ranks: Ranks, found: Found) -> dict[str, Any]:
+    """What all do: each word is noted."""
+    words = found.setdefault("words", [])
+
+    def cut(tree: Any) -> Any:
+        words.append("cut")
+        return spread(ranks, tree)
+
+    def add(tree: Any, number: float, more: Tensor) -> Any:
+        words.append(f"add {number:g}")
+        return {name: leaf + number * more for name, leaf in tree.items()}, {"given": more, "rank 0": 0}
+
+    def gather(tree: Any) -> Any:
+        words.append("gather")
+        return whole(tree)
+
+    def together(number: int) -> Tensor:
+        words.append("together")
+        return summed(ranks, torch.tensor(float(number)))
+
+    def refuse(who: int) -> Any:
+        words.append("refuse")
+        if who in (-1, ranks.rank):
+            raise ChoiceError("too much, wanted less; take less")
+        return ()
+
+    def die(who: int) -> Any:
+        if ranks.rank == who:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return gathered(ranks, torch.zeros(()))
+
+    return {"cut": cut, "add": add, "gather": gather, "together": together, "refuse": refuse, "die": die}
+
+
+def talk(lead: Lead, found: Found) -> int:
+    """All that may be said, and what comes of it."""
+    first = lead.tell("cut", {"a": torch.arange(5.0), "b": torch.ones(())})
+    found["divided"] = [divided(leaf) for leaf in first.values()]
+    second, more = lead.tell("add", first, 2.0, torch.tensor(3.0))
+    found["more"] = more["given"].tolist()
+    found["gathered"] = {name: leaf.tolist() for name, leaf in lead.tell("gather", second).items()}
+    found["held"] = len(lead.held)
+    del first
+    time.sleep(1.5)  # longer than one look of those who wait
+    found["after"] = lead.tell("gather", second)["a"].tolist()
+    found["known"] = len(lead.known)
+    try:
+        lead.tell("refuse", -1)
+    except ChoiceError as error:
+        found["refused"] = str(error)
+    each: list[float] = []
+    threads = [
+        threading.Thread(target=lambda own: each.append(float(lead.tell("together", own))), args=(own,))
+        for own in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    lead.later("add", second, 1.0, torch.tensor(1.0))
+    for thread in threads:
+        thread.join()
+    lead.settled()
+    found["each"] = sorted(each)
+    return 7
+
+
+def fail(lead: Lead) -> int:
+    lead.tell("together", 1)
+    raise ValueError("something else")
+
+
+def world(rank: int, size: int, port: str, found: Found, name: str, program: Any) -> None:
+    """One world; what ends it is noted."""
+    if rank >= size:
+        return
+    place = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({key: str(value) for key, value in place.items()})
+    try:
+        with joined(timeout=60.0, device="cpu") as ranks:
+            found[name] = led(ranks, handlers_of(ranks, found), program)
+    except (RankError, ValueError) as error:
+        found[name] = f"{type(error).__name__}: {error}"
+
+
+def main(words: list[str]) -> None:
+    rank, folder, ports, found = int(words[0]), Path(words[1]), words[2:], Found()
+
+    def note() -> None:
+        (folder / f"found{rank}.json").write_text(json.dumps(found))
+
+    world(rank, 3, ports[0], found, "talked", lambda lead: talk(lead, found))
+    world(rank, 3, ports[1], found, "failed", fail)
+    world(rank, 3, ports[2], found, "parted", lambda lead: lead.tell("refuse", 1))
+    note()
+    world(rank, 3, ports[3], found, "lost", lambda lead: lead.tell("die", 2))
+    note()
+    world(rank, 2, ports[4], found, "orphaned", lambda lead: os.kill(os.getpid(), signal.SIGKILL))
+    note()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,80 @@
+"""What tests of the recipe run on each rank: a recorded sequence of batches, learned from in pieces. No test itself.
+
+torchrun --nproc-per-node 2 tests/recipe_program.py FOLDER FIRST LAST    # without a launcher it is a world of one rank
+
+Updates from batch FIRST up to LAST, with the recipe's own learner and checkpoints; the state is what an earlier call has saved,
+on however many ranks. The loss of each update goes to FOLDER/losses.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from purestep.core import keys
+from purestep.core.record import replace
+from purestep.core.transcript import ABSENT, Transcript, empty
+from purestep.runtime.language.parts import parts_of
+from purestep.runtime.language.ranked import in_world
+from purestep.runtime.language.team import Team
+from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.recipes.machine import Loop
+from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
+
+TINY: dict[str, Any] = {"width": 16, "layers": 2, "heads": 2, "steps": 20, "capacity": 64, "budget": 64}
+ROWS, WIDTH = 8, 40
+
+
+def arguments() -> Zorplex:
+    """Those of the run, whose steps are as many as there are batches."""
+    return changed(zorplex_defaults(), TINY)
+
+
+def recorded(number: int, vocabulary: int) -> Transcript:
+    """A batch that follows from its number: conversations of uneven lengths in groups of four."""
+    own = keys.split(keys.fold_in(keys.key(5), number), 4)
+    length = keys.randint(own[0], (ROWS,), WIDTH // 2, WIDTH + 1)
+    column = torch.arange(WIDTH)
+    spoke = (column > 8) & (column < length[:, None]) & (column % 5 > 0)
+    said = torch.where(spoke, -keys.uniform(own[1], (ROWS, WIDTH)) - 4.0, 0.0)
+    return replace(
+        empty(WIDTH, 1, id=torch.arange(ROWS), group=torch.arange(ROWS) // 4),
+        token=keys.randint(own[2], (ROWS, WIDTH), 0, vocabulary) * (column < length[:, None]),
+        is_action=spoke,
+        call=torch.where(spoke, 0, ABSENT),
+        behaviour_log_prob=said,
+        proximal_log_prob=said.clone(),
+        length=length,
+        calls=torch.ones(ROWS, dtype=torch.int64),
+        reward=keys.uniform(own[3], (ROWS, 1)),
+        terminated=torch.ones(ROWS, dtype=torch.bool),
+    )
+
+
+def piece(team: Team, folder: Path, first: int, last: int) -> int:
+    """Runs on the first rank."""
+    own = arguments()
+    parts = team.parts(parts_of(own))
+    algorithm, train = team.learner(own, parts)
+    state = algorithm.init(parts.begin())
+    if first:
+        where = team.newest(folder)
+        assert where is not None
+        kept = team.load(where, state, classes=[Loop])
+        assert kept.machine == Loop(iterations=20, chunk=1, every=1, iteration=first)
+        state = kept.tree
+    with (folder / "losses").open("a") as file:
+        for number in range(first, last):
+            learned = train(state, recorded(number, parts.model.vocabulary), keys.fold_in(keys.key(9), number))
+            state = learned.state
+            file.write(f"{learned.figures['loss']!r}\n")
+    machine = Loop(iterations=20, chunk=1, every=1, iteration=last)
+    team.save(folder, last, state, machine=machine, facts={}, metadata={})
+    team.settle()
+    return 0
+
+
+if __name__ == "__main__":
+    place, begin, end = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    sys.exit(in_world(lambda team: piece(team, place, begin, end)))

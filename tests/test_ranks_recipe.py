@@ -1,0 +1,394 @@
+"""The recipe on several ranks: what they learn from and keep, that it goes on in worlds of other sizes, and what is refused."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed.run import get_args_parser
+
+pytest.importorskip("transformers")
+
+from purestep.core.errors import ChoiceError
+from purestep.core.tree import leaves
+from purestep.runtime import cli, language_commands
+from purestep.runtime.asynchronous import session as phases
+from purestep.runtime.effects import folder
+from purestep.runtime.effects.causal_folder import open_model
+from purestep.runtime.effects.generate import complete, generator
+from purestep.runtime.effects.metrics import read
+from purestep.runtime.effects.sharded.description import described
+from purestep.runtime.effects.vllm import lay_out
+from purestep.runtime.language import serving
+from purestep.runtime.language.ranked import check_ranks, in_world
+from purestep.runtime.language.team import ALONE, Team, of_ranks
+from purestep.runtime.recipes import zorplex_session as session
+from purestep.runtime.recipes.arguments import changed, flag
+from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
+
+PROGRAM = Path(__file__).parent / "recipe_program.py"
+PAGE = (Path(__file__).parent.parent / "docs" / "ranks.md").read_text()
+AGAIN = 1e-6  # relative differences of losses
+SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+TINY: dict[str, Any] = {
+    "width": 16,
+    "layers": 1,
+    "heads": 2,
+    "warm_steps": 20,
+    "demonstrations": 12,
+    "warm_batch": 4,
+    "steps": 3,
+    "minibatches": 1,
+    "groups": 2,
+    "samples": 3,
+    "held_out": 4,
+    "max_turns": 3,
+    "max_new_tokens": 8,
+    "capacity": 64,
+}
+THREADS = {"mode": "async", "generator_engine": "thread", "generator_slots": 3}
+DECOUPLED = {"loss": "decoupled", "proximal": "segment_wise", "staleness": 2, "compare": False}
+
+
+def tiny(**changes: Any) -> Zorplex:
+    """One that earns something to learn from at every step: its baseline is 0.5 at first."""
+    return changed(zorplex_defaults("reinforce"), {**TINY, **changes})
+
+
+def silent(text: str) -> None:
+    """Nobody listens."""
+
+
+@pytest.fixture(autouse=True)
+def nobody_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SET:
+        monkeypatch.delenv(name, raising=False)
+
+
+def within(work: Callable[[Team], Any]) -> Any:
+    """What work gives of the team of a world of one rank."""
+    found: list[Any] = []
+
+    def program(team: Team) -> int:
+        found.append(work(team))
+        return 0
+
+    assert in_world(program) == 0
+    return found[0]
+
+
+def forms(run: Path) -> list[str]:
+    return [described(path).form for path in sorted((run / "checkpoints").glob("step_*"))]
+
+
+def policy(run: Path) -> list[torch.Tensor]:
+    parts, held, _ = session.restored(run, session.newest(run))
+    return leaves(parts.whole(session.policy_of(held)))
+
+
+def apart(one: list[torch.Tensor], other: list[torch.Tensor]) -> float:
+    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one process."""
+    run = tmp_path_factory.mktemp("plain") / "run"
+    session.start(run, tiny(), overwrite=False, notice=silent)
+    return run
+
+
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run of a world of one rank."""
+    run = tmp_path_factory.mktemp("ranked") / "run"
+    patch = pytest.MonkeyPatch()
+    for name in SET:
+        patch.delenv(name, raising=False)
+    within(lambda team: session.start(run, tiny(), overwrite=False, notice=silent, team=team))
+    patch.undo()
+    return run
+
+
+# --- a world of one rank ---
+
+
+def test_ranks_learn_what_one_process_learns_and_keep_shards(plain: Path, ranked: Path) -> None:
+    assert (of_ranks(plain), of_ranks(ranked)) == (False, True)
+    assert (forms(plain), forms(ranked)) == (["full"] * 3, ["sharded"] * 3)
+    rows, others = read(plain / "metrics.jsonl"), read(ranked / "metrics.jsonl")
+    assert [row["iteration"] for row in others] == [1.0, 2.0, 3.0, 4.0]
+    assert [row["updates"] for row in others[1:]] == [1.0, 1.0, 1.0]
+    for name in ("loss", "gradient_norm", "episode_return"):
+        for row, other in zip(rows[1:], others[1:], strict=True):
+            assert abs(row[name] - other[name]) <= 1e-4 * abs(row[name])
+    assert apart(policy(plain), policy(ranked)) < 1e-4
+    assert session.arguments_in(ranked) == tiny()
+
+
+def test_a_run_of_ranks_is_asked_and_resumed_as_any(ranked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["evaluate", str(ranked)]) == 0
+    assert cli.main(["resume", str(ranked)]) == 0
+    told = capsys.readouterr()
+    assert "evaluation: accuracy" in told.out
+    assert "nothing was left to train" in told.out
+    assert "not necessarily" not in told.err
+    assert apart(leaves(open_model(ranked / "model").params), policy(ranked)) == 0.0
+
+
+class Cut(BaseException):
+    """A crash."""
+
+
+def cut_short(run: Path, arguments: Zorplex, at: int, team: Team) -> None:
+    """A run that ends like a crash when it says that it has done so many iterations."""
+    patch = pytest.MonkeyPatch()
+    inner = session._save
+
+    def save(*given: Any) -> Any:
+        saved = inner(*given)
+        if saved.iteration == at:
+            raise Cut
+        return saved
+
+    patch.setattr(session, "_save", save)
+    try:
+        session.start(run, arguments, overwrite=False, notice=silent, team=team)
+    except Cut:
+        team.settle()
+    finally:
+        patch.undo()
+
+
+@pytest.mark.parametrize("first", ["plain", "ranked"])
+def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> None:
+    """Begun by one process and gone on with by ranks, and the other way round: one that ranks have begun stays theirs."""
+    run = tmp_path / "run"
+    if first == "plain":
+        cut_short(run, tiny(), 2, ALONE)
+        assert forms(run) == ["full", "full"]
+        within(lambda team: session.resume(run, notice=silent, team=team))
+    else:
+        within(lambda team: cut_short(run, tiny(), 2, team))
+        assert forms(run) == ["full", "sharded"]
+        assert language_commands.resume([str(run)]) == 0
+    assert forms(run)[1:] == ["sharded", "sharded"]
+    assert apart(policy(run), policy(plain)) < 1e-4
+    assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_phases_keep_shards_and_read_segments(tmp_path: Path) -> None:
+    run, arguments = tmp_path / "run", tiny(**THREADS, **DECOUPLED, samples=2)
+    outcome = within(lambda team: phases.start(run, arguments, overwrite=False, notice=silent, team=team))
+    assert outcome.phases == ("async",)
+    assert set(forms(run / "async")) == {"sharded"}
+    assert cli.main(["replay", str(run)]) == 0
+    parts, found = phases.phase_policy(run, "async")
+    assert all(bool(leaf.isfinite().all()) for leaf in leaves(parts.whole(found)))
+
+
+def test_a_server_samples_with_the_weights_of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of this process, which knows nothing but the folder it was pointed to."""
+    run, published = tmp_path / "run", list[int]()
+
+    def answer(where: Any, rules: Any, codec: Any, begun: Any, *, version: int, **choices: Any) -> Any:
+        opened = open_model(run / "served" / "served")
+        room = {"capacity": TINY["capacity"], "max_new_tokens": TINY["max_new_tokens"]}
+        made = generator(opened.model, rules, codec, slots=len(begun), **room, **choices)
+        return complete(made, opened.params, version, begun)
+
+    def take(where: Any, root: Path, save: Any, *, version: int, **told: Any) -> float:
+        lay_out(root, save, version=version)
+        published.append(version)
+        return 0.0
+
+    monkeypatch.setattr(serving, "served", answer)
+    monkeypatch.setattr(serving, "publish", take)
+    arguments = tiny(server="http://127.0.0.1:9/v1")
+    within(lambda team: session.start(run, arguments, overwrite=False, notice=silent, team=team))
+    assert published == [0, 1, 2]
+    assert all(row["log_prob_difference"] < 1e-4 for row in read(run / "metrics.jsonl")[1:])
+    assert forms(run) == ["sharded"] * 3
+
+
+# --- refusals ---
+
+
+def test_adapters_are_refused_on_ranks() -> None:
+    with pytest.raises(ChoiceError, match="--lora is 4 on 2 ranks, wanted none; train adapters in one process"):
+        check_ranks(tiny(lora=4, model="somewhere"), 2)
+
+
+def launched(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    for name, value in zip(SET, (str(rank), "2", "127.0.0.1", "1"), strict=True):
+        monkeypatch.setenv(name, value)
+
+
+def test_other_recipes_are_refused_on_ranks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for words in (["train", "ppo"], ["train", "cache"], ["resume", str(tmp_path)]):
+        launched(monkeypatch, 0)
+        assert cli.main(words) == 1
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert "on 2 ranks, wanted on one; start it without a launcher" in said
+        launched(monkeypatch, 1)
+        assert cli.main(words) == 1
+        assert capsys.readouterr().err == ""
+
+
+# --- the page ---
+
+
+def test_the_commands_of_the_page_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    noted = []
+
+    def note(run: Path, *given: Any, **named: Any) -> Any:
+        noted.append(str(run))
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    for run in ("ranks", "both"):
+        place = Path("runs") / run
+        place.mkdir(parents=True)
+        mode = "async" if run == "both" else "sync"
+        folder.write_json(place / folder.ARGUMENTS, {"recipe": "zorplex", "mode": mode, "generators": -1})
+    for module in (session, phases):
+        monkeypatch.setattr(module, "start", note)
+        monkeypatch.setattr(module, "resume", note)
+    (block,) = [one for one in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) if "torchrun" in one]
+    for line in block.splitlines():
+        first, *rest = shlex.split(line, comments=True)
+        if first == "torchrun":
+            given = get_args_parser().parse_args(rest)
+            assert given.no_python
+            first, rest = given.training_script, given.training_script_args
+        assert first == "purestep"
+        assert cli.main(rest) == 130
+    assert noted == ["runs/ranks", "runs/both", "runs/ranks", "runs/both"]
+
+
+# --- several ranks ---
+
+
+class World:
+    """So many processes of a program, each with its number, as a launcher would start them."""
+
+    def __init__(self, size: int, *words: object) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **(place if size > 1 else {})}
+        self.each = [
+            subprocess.Popen(
+                [sys.executable, *map(str, words)],
+                env={**usual, **({"RANK": str(rank)} if size > 1 else {})},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+            for rank in range(size)
+        ]
+
+    def ended(self) -> list[tuple[int, str]]:
+        """Exit codes and what was said."""
+        try:
+            told = [one.communicate(timeout=600)[0] for one in self.each]
+        finally:
+            self.kill()
+        return [(one.returncode, text) for one, text in zip(self.each, told, strict=True)]
+
+    def kill(self) -> None:
+        """Ends all of them, with whatever they have started, at once."""
+        for one in self.each:
+            if one.poll() is None:
+                os.killpg(one.pid, signal.SIGKILL)
+
+
+def purestep(size: int, *words: object) -> World:
+    return World(size, "-m", "purestep.runtime.cli", *words)
+
+
+def well(world: World) -> str:
+    """What the first of several says that all end with 0; the others say nothing."""
+    ended = world.ended()
+    assert [code for code, _ in ended] == [0] * len(ended), ended
+    assert all(text == "" for _, text in ended[1:]), ended
+    return ended[0][1]
+
+
+def killed_after(world: World, checkpoint: Path) -> None:
+    """Kills all when a checkpoint is there."""
+    while not checkpoint.exists():
+        assert all(one.poll() is None for one in world.each), world.ended()
+        time.sleep(0.02)
+    world.kill()
+    world.ended()
+
+
+def words(run: Path, **changes: Any) -> list[str]:
+    own = {**TINY, **changes}
+    given = [word for name, value in own.items() for word in (flag(name), str(value))]
+    return ["train", "zorplex", "--algorithm", "reinforce", "--run", str(run), *given]
+
+
+@pytest.mark.slow
+def test_a_recorded_sequence_gone_on_with_in_other_worlds_never_stopped(tmp_path: Path) -> None:
+    losses = []
+    for name, plan in {"whole": [(1, 0, 20)], "pieces": [(2, 0, 7), (3, 7, 13), (1, 13, 20)]}.items():
+        place = tmp_path / name
+        place.mkdir()
+        for size, first, last in plan:
+            well(World(size, "-W", "error", PROGRAM, place, first, last))
+        losses.append([float(line) for line in (place / "losses").read_text().split()])
+    whole, pieces = losses
+    assert len(whole) == len(pieces) == len(set(whole)) == 20
+    assert max(abs(a - b) / abs(b) for a, b in zip(pieces, whole, strict=True)) < AGAIN
+
+
+@pytest.mark.slow
+def test_ctrl_c_under_torchrun_saves_and_one_process_goes_on(tmp_path: Path) -> None:
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
+    usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    program = ["purestep.runtime.cli", *words(run, steps=8)]
+    with subprocess.Popen([*command, *program], env=usual, stderr=subprocess.PIPE, text=True) as torchrun:
+        while not (run / "checkpoints" / "step_000003").exists():
+            assert torchrun.poll() is None, torchrun.communicate()
+            time.sleep(0.02)
+        torchrun.send_signal(signal.SIGINT)
+        assert "iterations and saved; go on with: purestep resume" in torchrun.communicate(timeout=600)[1]
+    said = well(purestep(1, "resume", run))
+    assert "not necessarily the bits of a run that never stopped: ranks: 2 when saved, 1 now" in said
+    within(lambda team: session.start(whole, tiny(steps=8), overwrite=False, notice=silent, team=team))
+    rows, others = read(run / "metrics.jsonl"), read(whole / "metrics.jsonl")
+    assert [row["iteration"] for row in rows] == [float(number) for number in range(1, 10)]
+    assert [row["loss"] for row in rows[1:]] == pytest.approx([row["loss"] for row in others[1:]], rel=AGAIN)
+    first, second = purestep(2, *words(run)).ended()
+    assert (first[0], second) == (1, (1, ""))
+    assert first[1].splitlines()[-1].startswith(f"purestep: {run} is a run with checkpoints, wanted a new folder")
+
+
+@pytest.mark.slow
+def test_a_run_at_once_that_was_killed_goes_on_on_three_ranks(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    own = {"mode": "async", "staleness": 2, "generator_slots": 6, "steps": 8, "samples": 2}
+    killed_after(purestep(2, *words(run, **own), "--no-compare"), run / "async" / "checkpoints" / "step_000004")
+    well(purestep(3, "resume", run))
+    totals = json.loads((run / "async" / "totals.json").read_text())
+    assert (totals["version"], totals["sessions"], totals["consumed"]) == (8, 2, 32)
+    assert cli.main(["replay", str(run)]) == 0
+    assert set(forms(run / "async")) == {"sharded"}
