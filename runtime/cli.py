@@ -4,11 +4,8 @@ Exit codes: 0; 1 for an error, told in one line on stderr; 2 for words that are 
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
 """
 
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -24,6 +21,7 @@ from .commands import (
     resume_command,
     train_command,
 )
+from .effects.ending import interruptible
 from .host_commands import host_command
 from .words import say
 
@@ -89,20 +87,6 @@ def told(error: Exception) -> str:
     return f"{type(error).__name__}: {first} (--debug shows where)"
 
 
-@contextmanager
-def _ended_as_interrupted() -> Iterator[None]:
-    """SIGTERM, by which clusters end jobs, is as Ctrl-C: a run saves and stops. A handler that is there is left alone."""
-    main_thread = threading.current_thread() is threading.main_thread()
-    if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Runs a command line; gives the exit code."""
     words = list(sys.argv[1:] if words is None else words)
@@ -113,7 +97,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if name in ("-h", "--help"):
             print(usage(known))
             return 0
-        with _ended_as_interrupted():
+        with interruptible():
             return choose("purestep: command", name, known).call(rest)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
