@@ -143,7 +143,12 @@ def plans() -> tuple[Plan, ...]:
         phase="served",
         stages=((2, 2), (2, 1)),
         stops=("--signal=USR1 --batch",),
-        env=(("VLLM", str(PYTHON)),),
+        env=(
+            ("VLLM", str(PYTHON)),
+            ("VLLM_OPTIONS", "--enforce-eager --max-num-seqs 64"),
+            ("VLLM_CPU_KVCACHE_SPACE", "1"),
+            ("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
+        ),
     )
     return (at_once, *([in_turns] if PYTHON.exists() else []))
 

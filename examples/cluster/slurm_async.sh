@@ -39,6 +39,8 @@ srun --overlap --nodes="$trainers" --ntasks-per-node="$ranks" --nodelist="$(join
         export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID
         exec purestep "$@"' purestep "${words[@]}" &
 training=$!
-trap 'kill -TERM $training' USR1 INT TERM  # srun passes it on; the run saves
-while kill -0 "$training" 2> /dev/null; do wait "$training" && code=0 || code=$?; done
+stop() { stop() { :; } && kill -TERM "$training"; } # once, since a second would not wait for what is being saved
+trap stop USR1 INT TERM
+while kill -0 "$training" 2> /dev/null; do wait "$training" || true; done
+wait "$training" && code=0 || code=$?
 exit "$code"

@@ -24,7 +24,8 @@ srun --overlap --nodes=1 --ntasks=1 --nodelist="$server" bash -c "
     until [ -e '$RUN/served/served' ]; do sleep 1; done
     export VLLM_SERVER_DEV_MODE=1 VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1
     exec '$VLLM' -m vllm.entrypoints.openai.api_server --model '$RUN/served/served' --served-model-name current \
-        --host $server --port $port --dtype float32 --max-model-len ${LONGEST:-512} ${VLLM_OPTIONS:-}" &
+        --host $server --port $port --dtype float32 ${VLLM_OPTIONS:-}" &
+serving=$!
 
 words=(resume "$RUN")
 [ -e "$RUN/arguments.json" ] || words=(train zorplex --run "$RUN" "$@")
@@ -35,6 +36,10 @@ srun --overlap --nodes="$trainers" --ntasks-per-node="$ranks" --nodelist="$(join
         export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID
         exec purestep "$@"' purestep "${words[@]}" &
 training=$!
-trap 'kill -TERM $training' USR1 INT TERM  # srun passes it on; the run saves
-while kill -0 "$training" 2> /dev/null; do wait "$training" && code=0 || code=$?; done
+stop() { stop() { :; } && kill -TERM "$training"; } # once, since a second would not wait for what is being saved
+trap stop USR1 INT TERM
+while kill -0 "$training" 2> /dev/null; do
+    if kill -0 "$serving" 2> /dev/null; then wait -n "$training" "$serving" || true; else stop && wait "$training" || true; fi
+done
+wait "$training" && code=0 || code=$?
 exit "$code"
