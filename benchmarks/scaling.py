@@ -44,7 +44,8 @@ class Plan:
     """A script, and the nodes and processes of its jobs, one after the other."""
 
     script: str
-    phase: str  # the folder in RUN with what its updates leave
+    name: str  # of its RUN
+    phase: str  # the folder in RUN with what its updates leave; "" for RUN itself
     stages: tuple[tuple[int, int], ...]  # (nodes, processes of the trainer on its node)
     stops: tuple[str, ...]  # how each job but the last ends
     env: tuple[tuple[str, str], ...] = ()
@@ -52,14 +53,14 @@ class Plan:
 
 def jobs(cluster: Slurm, place: Path, plan: Plan, steps: int, words: Sequence[str]) -> Row:
     """Runs the jobs of a plan on one RUN; gives its figures. Raises: RuntimeError."""
-    run, told, began = place / plan.phase, list[Row](), time.perf_counter()
+    run, told, began = place / plan.name, list[Row](), time.perf_counter()
 
     def updates() -> int:
-        path = run / plan.phase / folder.METRICS if (run / plan.phase).is_dir() else run / folder.METRICS
-        return len(list(read(path))) if path.is_file() else 0
+        path = run / plan.phase / folder.METRICS
+        return sum("accuracy" in row for row in read(path)) if path.is_file() else 0  # the warm start has rows as well
 
     for number, (nodes, processes) in enumerate(plan.stages):
-        log = place / f"{plan.phase}-{number}.out"
+        log = place / f"{plan.name}-{number}.out"
         options = (f"--nodes={nodes}", f"--output={log}", f"--chdir={place}")
         env = {"RUN": str(run), "RANKS_PER_NODE": str(processes), "PATH": _path(), **dict(plan.env)}
         job = cluster.submitted(SCRIPTS / plan.script, "--steps", str(steps), *words, options=options, env=env)
@@ -99,9 +100,8 @@ def _until(ready: Callable[[], bool], log: Path) -> None:
 def results(run: Path, phase: str) -> Row:
     """What a run that has ended left in its folder."""
     before = json.loads((run / "before.json").read_text())["sampled"]
-    home = run / phase if (run / phase).is_dir() else run
-    after = json.loads((home / folder.EVALUATION).read_text())["after"]["sampled"]
-    through = outside.gone_through(run, phase) if home != run else {"wrong": []}
+    after = json.loads((run / phase / folder.EVALUATION).read_text())["after"]["sampled"]
+    through = outside.gone_through(run, phase) if phase else {"wrong": []}
     through.pop("counts", None)
     return {"before": before, "after": after, **through}
 
@@ -134,13 +134,15 @@ def plans() -> tuple[Plan, ...]:
     """What is to be run: the second only where there is vLLM."""
     at_once = Plan(
         script="slurm_async.sh",
+        name="at_once",
         phase="async",
         stages=((3, 2), (2, 1), (3, 2)),
         stops=("--signal=USR1 --batch", ""),
     )
     in_turns = Plan(
         script="slurm_server.sh",
-        phase="served",
+        name="in_turns",
+        phase="",
         stages=((2, 2), (2, 1)),
         stops=("--signal=USR1 --batch",),
         env=(
@@ -163,7 +165,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, slurm(Path(name), 3) as cluster:
         chosen = [plan for plan in plans() if given.only in ("", plan.script)]
         for plan in chosen:
-            own = ("--generators", "2", "--no-compare") if plan.phase == "async" else ()
+            own = ("--generators", "2", "--no-compare") if plan.phase else ()
             rows[plan.script] = jobs(cluster, Path(name), plan, given.steps, (*own, *words))
         version = cluster.version
     small = bool(words or given.only)
