@@ -3,6 +3,7 @@
 python tests/forked_hosts.py MODULE           one JSON object a line: a child to fork, or the number of one to look at
 """
 
+import gc
 import importlib
 import json
 import os
@@ -102,5 +103,7 @@ def _serve() -> list[str]:
 
 if __name__ == "__main__":
     program: Any = importlib.import_module(sys.argv[1])
+    gc.freeze()  # children need not look at what was imported when they end
     if todo := _serve():
         sys.exit(program.main(todo))
+    os._exit(0)  # to take a large library apart takes long, and nothing is left to be written

@@ -14,7 +14,7 @@ from purestep.runtime.effects.ranks.spread import whole
 from purestep.runtime.effects.ranks.world import Ranks, on_ranks
 from purestep.runtime.language_train import language_trainer
 
-SECONDS = 10.0  # behind which a rank that says nothing is taken for lost
+SECONDS = 6.0  # behind which a rank that says nothing is taken for lost
 UPDATES = 2
 program: Any = import_module("ranks_program")  # beside this file, for processes that are started with it
 

@@ -15,7 +15,7 @@ from purestep.runtime.effects.ranks.world import Ranks, on_ranks
 from purestep.runtime.effects.sharded import later, loading, saving
 from purestep.runtime.effects.sharded.group import joined, locked
 
-SECONDS = 8.0  # behind which a rank that says nothing is taken for lost
+SECONDS = 5.0  # behind which a rank that says nothing is taken for lost
 FIRST, SECOND, LAST = 3, 5, 9  # updates behind which a checkpoint is made, and of the whole run
 
 

@@ -19,7 +19,7 @@ from .network_spaces import inside, limit, sent, switched
 pytestmark = pytest.mark.slow
 
 NUMBERS = 1 << 20
-PATIENCE = 3.0  # seconds in which a member must say something
+PATIENCE = 2.0  # seconds in which a member must say something
 
 
 def of(version: int) -> dict[str, Tensor]:
