@@ -13,6 +13,7 @@ where `kubernetes-validate` is installed; there is no cluster to run it on.
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -57,7 +58,8 @@ def jobs(cluster: Slurm, place: Path, plan: Plan, steps: int, words: Sequence[st
 
     def updates() -> int:
         path = run / plan.phase / folder.METRICS
-        return sum("accuracy" in row for row in read(path)) if path.is_file() else 0  # the warm start has rows as well
+        rows = read(path) if path.is_file() else ()
+        return sum(math.isfinite(row.get("episode_return") or math.nan) for row in rows)  # the warm start has rows as well
 
     for number, (nodes, processes) in enumerate(plan.stages):
         log = place / f"{plan.name}-{number}.out"

@@ -1,7 +1,9 @@
 """Weights from a trainer to a generator on one machine, in parts of the speed of a plain copy, and under a writer that laps.
 
 For each size: publishing and fetching through the ring of slots, fetching into new memory, a checksum on both sides, and one
-message for each tensor through a pipe, beside `copy_` between two buffers; all sides take turns in one run. Then readers in
+message for each tensor through a pipe, beside `copy_` between two buffers; all sides take turns in one run. Where the system
+lays memory decides about some tenths of a ratio, for as long as it lies there: so the table is made several times, with new
+buffers, and its figures are medians of these, with the least and the most beside them. Then readers in
 processes of their own look at every number they fetch while the writer never waits: as fast as they can, and held up in the
 middle of every other copy, so that they are overtaken. Writes benchmarks/results/weight_transfer.json, or
 weight_transfer_small.json with other arguments than usual; exit code 1 where publishing or fetching is slower than 0.8 of
@@ -42,7 +44,7 @@ def turns(sides: dict[str, Any], rounds: int) -> dict[str, list[float]]:
 
 
 def speeds(megabytes: float, rounds: int) -> Report:
-    """The table for one size."""
+    """The table for one size, of buffers made for it."""
     params, into = filled(params_of(megabytes), 1), params_of(megabytes)
     flat = [torch.cat([leaf.flatten() for leaf in tree.values()]) for tree in (params, into)]
     ours, theirs = multiprocessing.Pipe()
@@ -78,13 +80,27 @@ def speeds(megabytes: float, rounds: int) -> Report:
         }
         spent = turns(sides, rounds)
     other.join(10.0)
-    copy = statistics.median(spent["copy"])
     medians = {name: statistics.median(times) for name, times in spent.items()}
+    ratios = {name: medians["copy"] / value for name, value in medians.items()}
+    return {"bytes": size(params), "tensors": len(params), "seconds": medians, "of a copy": ratios}
+
+
+def repeated(megabytes: float, rounds: int, repeats: int) -> Report:
+    """The table for one size, over so many tables with buffers of their own."""
+    several = [speeds(megabytes, rounds) for _ in range(repeats)]
+    first = several[0]
+
+    def over(key: str, name: str) -> list[float]:
+        return [one[key][name] for one in several]
+
+    ratios = {name: over("of a copy", name) for name in first["of a copy"]}
     return {
-        "bytes": size(params),
-        "tensors": len(params),
-        "seconds": {name: round(value, 5) for name, value in medians.items()},
-        "of a copy": {name: round(copy / value, 3) for name, value in medians.items()},
+        "bytes": first["bytes"],
+        "tensors": first["tensors"],
+        "repeats": repeats,
+        "seconds": {name: round(statistics.median(over("seconds", name)), 5) for name in first["seconds"]},
+        "of a copy": {name: round(statistics.median(values), 3) for name, values in ratios.items()},
+        "least and most": {name: [round(min(values), 3), round(max(values), 3)] for name, values in ratios.items()},
     }
 
 
@@ -142,7 +158,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.weight_transfer", description=__doc__)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[100.0, 1000.0], help="sizes of the table")
-    parser.add_argument("--rounds", type=int, default=9, help="of the table; its figures are medians")
+    parser.add_argument("--rounds", type=int, default=7, help="of a table; its figures are medians")
+    parser.add_argument("--repeats", type=int, default=7, help="tables of each size, with buffers of their own")
     parser.add_argument(
         "--seconds", type=float, default=60.0, help="of readers under a writer that never waits, each size"
     )
@@ -156,10 +173,13 @@ def main() -> int:
     given = parse()
     torch.set_num_threads(1)
     began = time.perf_counter()
-    tables = {f"{megabytes:g} MB": speeds(megabytes, given.rounds) for megabytes in given.megabytes}
+    sizes = {f"{megabytes:g} MB": megabytes for megabytes in given.megabytes}
+    tables = {name: repeated(megabytes, given.rounds, given.repeats) for name, megabytes in sizes.items()}
     for name, table in tables.items():
         for side, ratio in table["of a copy"].items():
-            print(f"{name:10}{side:28}{ratio:8.2f} of a copy{1e3 * table['seconds'][side]:12.1f} ms")
+            low, high = table["least and most"][side]
+            spent = f"{1e3 * table['seconds'][side]:12.1f} ms"
+            print(f"{name:10}{side:28}{ratio:8.2f} of a copy [{low:.2f}, {high:.2f}]{spent}")
     ways = [(megabytes, pause) for megabytes in given.lapped for pause in (0.0, PAUSE)]
     under = [lapped(megabytes, given.seconds, given.readers, pause) for megabytes, pause in ways]
     for row in under:

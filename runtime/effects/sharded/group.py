@@ -1,5 +1,6 @@
 """The processes that save and load together, as one of them sees it: what one of them cannot do, none of them has done."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -14,6 +15,7 @@ from ..files import lock
 from .placing import first_fault
 
 T = TypeVar("T")
+PLACE = r"^\[\S+\] "  # where in torch an error was raised
 
 
 @frozen
@@ -55,10 +57,10 @@ def gathered(group: Group, value: T) -> list[T]:
 def lost(cause: RuntimeError) -> CheckpointError:
     """What to raise where the others cannot be reached.
 
-    >>> str(lost(RuntimeError("Connection closed by peer")))
+    >>> str(lost(RuntimeError("[/a/b.cc:5] Connection closed by peer")))
     'a rank is lost (Connection closed by peer), wanted all of them; start them again from the newest checkpoint'
     """
-    got, remedy = f"lost ({_said(cause)})", "start them again from the newest checkpoint"
+    got, remedy = f"lost ({re.sub(PLACE, '', _said(cause))})", "start them again from the newest checkpoint"
     return CheckpointError(message("a rank", got=got, wanted="all of them", remedy=remedy))
 
 

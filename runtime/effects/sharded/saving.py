@@ -10,6 +10,7 @@ A leaf that is a DTensor is divided as it says; a plain tensor must be the same 
 """
 
 import hashlib
+import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -153,13 +154,13 @@ def write(run: Path, given: Staged, *, keep: int = 3, group: Group = ALONE, file
         raise ChoiceError(message("save: keep", got=keep, wanted="1 or more", remedy="keep at least the newest"))
     root = run / "checkpoints"
     try:
-        name, sequence = by_first(group, lambda: _begun(root, given.step, files))
-        partial = root / f"{PARTIAL}{name}"
+        beside, name, sequence = by_first(group, lambda: _begun(root, given.step, files))
+        partial = root / beside
         _write_parts(partial, given, group, files)
         below = by_first(group, lambda: _write_state(partial, given.whole, files))
         sums = together(group, lambda: [file_of(partial, one) for one in below[group.rank :: group.size]])
         description = _description(given, sequence, [one for part in sums for one in part], group)
-        return by_first(group, lambda: _finish(root, name, description, keep, files))
+        return by_first(group, lambda: _finish(root, beside, name, description, keep, files))
     except BaseException as cause:
         if group.rank == 0:
             with suppress(OSError):
@@ -169,10 +170,14 @@ def write(run: Path, given: Staged, *, keep: int = 3, group: Group = ALONE, file
         raise
 
 
-def _begun(root: Path, step: int, files: Files) -> tuple[str, int]:
+def _begun(root: Path, step: int, files: Files) -> tuple[str, str, int]:
+    """The folder beside, what it will be called, and which checkpoint of the run it is.
+
+    No two saves write to the same folder: a rank that was given up for lost may be writing still, and knows nothing of it.
+    """
     name = free_name(root, step)
-    begin(root, name, files)
-    return name, 1 + max((sequence for sequence, _ in ordered(root, _ignore)), default=0)
+    beside = begin(root, f"{name}.{secrets.token_hex(4)}", files)
+    return beside.name, name, 1 + max((sequence for sequence, _ in ordered(root, _ignore)), default=0)
 
 
 def _ignore(fault: CheckpointError) -> None:
@@ -243,10 +248,10 @@ def _description(given: Staged, sequence: int, found: list[File], group: Group) 
     )
 
 
-def _finish(root: Path, name: str, description: Description, keep: int, files: Files) -> Path:
-    partial = root / f"{PARTIAL}{name}"
-    files.append(partial / MANIFEST, text_of(description))
-    files.sync(partial / MANIFEST)
+def _finish(root: Path, beside: str, name: str, description: Description, keep: int, files: Files) -> Path:
+    files.append(root / beside / MANIFEST, text_of(description))
+    files.sync(root / beside / MANIFEST)
+    files.rename(root / beside, root / f"{PARTIAL}{name}")
     folder = publish(root, name, files)
     prune(root, [old for _, old in ordered(root, _ignore)[keep:]], files)
     return folder

@@ -8,9 +8,9 @@ members are those who fetch next, old or new. A store asks nobody for a key, so 
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import torch
@@ -19,12 +19,13 @@ from torch import Tensor
 from ....core.errors import ChoiceError, message
 from ....core.tree import leaves
 from ..weights_layout import Layout, WeightsError, layout, same_architecture, text, views
-from .group import Group, backend_of, broken, buckets, formed, near_to, store_at
+from .group import Group, SilenceError, backend_of, broken, buckets, formed, in_time, near_to, store_at
 from .interface import Inlet, Outlet
 from .trees import handed, room_of, same
 
 BUCKET = 25 << 20  # bytes
 NEWS, TERMS = "news", "terms"
+T = TypeVar("T")
 RENEW = "outlet.renew(readers) forms another group"
 
 
@@ -133,30 +134,51 @@ def broadcast_inlet(address: str, like: Any, *, seconds: float = 30.0) -> Iterat
     """The inlet for broadcast://HOST:PORT; `like` is a tree of the architecture, on the devices to fetch to.
 
     A fetch where something was announced takes part in it, and waits for the other members as long as the publisher does;
-    its own `seconds` are for the store. Raises: WeightsError for another architecture, a publisher that is not there.
+    its own `seconds` are for the store, which is met anew by the fetch behind one that it did not answer. Raises:
+    WeightsError for another architecture, a publisher that is not there.
     """
     parts = urlsplit(address)
     if not parts.hostname or not parts.port:
         wanted, remedy = "broadcast://HOST:PORT", "take the address that the publisher names"
         raise ChoiceError(message("inlet: address", got=repr(address), wanted=wanted, remedy=remedy))
-    store = store_at(parts.hostname, parts.port, master=False, seconds=seconds)
+    place = parts.hostname, parts.port
+    link = _Link(lambda: store_at(*place, master=False, seconds=seconds), seconds)
     with broken(address, "start the publisher again"):
-        terms = json.loads(store.get(TERMS))
+        terms = json.loads(link.asked(lambda store: store.get(TERMS)))
     same_architecture(f"fetch: {address}", terms["layout"], layout(like))
-    near = near_to(parts.hostname, parts.port)
-    how = {"backend": terms["backend"], "near": near, "seconds": terms["seconds"]}
-    sink = _Sink(store, like, terms["bucket"], lambda *met: formed(*met, **how))
+    how = {"backend": terms["backend"], "near": near_to(*place), "seconds": terms["seconds"]}
+    sink = _Sink(link, like, terms, lambda *met: formed(*met, **how))
     try:
         yield Inlet("broadcast", sink.fetch, sink.closed)
     finally:
         sink.group = ()
 
 
+class _Link:
+    """A reader's way to the publisher's store."""
+
+    def __init__(self, meet: Callable[[], Any], seconds: float) -> None:
+        self.meet, self.seconds = meet, seconds
+        self.store: Any = ()  # where it did not answer, until somebody meets it again
+
+    def asked(self, ask: Callable[[Any], T], seconds: float = 0.0) -> T:
+        """What comes of a conversation. Raises: SilenceError where it takes too long, other RuntimeErrors."""
+        if self.store == ():
+            self.store = self.meet()
+        store = self.store
+        try:
+            return in_time(lambda: ask(store), seconds or self.seconds)
+        except SilenceError:
+            self.store = ()  # its next answer would be to what was asked before
+            raise
+
+
 class _Sink:
     """A reader's member of each group."""
 
-    def __init__(self, store: Any, like: Any, bucket: int, form: Any) -> None:
-        self.store, self.like, self.bucket, self.form = store, like, bucket, form
+    def __init__(self, link: _Link, like: Any, terms: dict[str, Any], form: Any) -> None:
+        self.link, self.like, self.bucket, self.form = link, like, terms["bucket"], form
+        self.forming = 3.0 * terms["seconds"]  # others may come late, and then take as long again to be reached
         self.own, self.same, self.lock = layout(like), same(like), threading.Lock()
         self.group: tuple[Group, ...] = ()
         self.generation = self.number = self.rank = 0
@@ -164,14 +186,16 @@ class _Sink:
         self.ended = False
 
     def closed(self) -> bool:
-        """Whether the publisher said so, or its store is gone."""
+        """Whether the publisher said so, or its store is gone; one that does not answer may come back."""
         try:
-            return self.ended or bool(self._news()["closed"])
+            return self.ended or (self.link.store != () and bool(self._news()["closed"]))
+        except SilenceError:
+            return False
         except RuntimeError:
             return True
 
     def _news(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.store.get(NEWS))
+        found: dict[str, Any] = json.loads(self.link.asked(lambda store: store.get(NEWS)))
         self.ended = bool(found["closed"])
         return found
 
@@ -195,7 +219,7 @@ class _Sink:
     def _enter(self, news: dict[str, Any]) -> None:
         """Takes a place in the group of another generation."""
         self.group, self.number, self.whole = (), 0, True
-        rank = self.store.add(f"joined/{news['generation']}", 1)
+        rank: int = self.link.asked(lambda store: store.add(f"joined/{news['generation']}", 1))
         if rank > news["readers"]:
             got = f"full with {news['readers']} readers"
             raise WeightsError(message("fetch: the group", got=got, wanted="a place", remedy=RENEW))
@@ -204,7 +228,8 @@ class _Sink:
     def _taken(self, readers: int, lent: Tensor | None) -> tuple[int, Tensor]:
         """Takes part in one publication."""
         if not self.group:
-            self.group = (self.form(self.store, self.generation, self.rank, readers + 1),)
+            own = self.generation, self.rank, readers + 1
+            self.group = (self.link.asked(lambda store: self.form(store, *own), self.forming),)
         group, where = self.group[0], self._device()
         head = torch.zeros(2, dtype=torch.int64, device=where)
         group.broadcast(head)

@@ -5,10 +5,12 @@ A group belongs to a generation: when a member is lost it is broken for all, and
 
 import re
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 from attrs import frozen
@@ -18,6 +20,11 @@ from ....core.errors import ChoiceError, message
 from ..weights_layout import WeightsError
 
 DISTRIBUTED: Any = dist  # whose stores and groups are there, and not among what it lists as public
+T = TypeVar("T")
+
+
+class SilenceError(RuntimeError):
+    """A store does not answer in time."""
 
 
 @frozen
@@ -70,6 +77,29 @@ def store_at(host: str, port: int, *, master: bool, seconds: float) -> Any:
         remedy = "name a free port" if master else "start the publisher, and see that this machine reaches it"
         got = f"not to be had ({first_line(cause)})"
         raise WeightsError(message(f"broadcast: {host}:{port}", got=got, wanted="a store", remedy=remedy)) from cause
+
+
+def in_time(work: Callable[[], T], seconds: float) -> T:
+    """What `work()` gives. Raises: SilenceError behind so many seconds, while the work goes on in a thread of its own.
+
+    A client of torch's store waits without end for a host that is not reached any more, whatever time it was given.
+
+    >>> in_time(lambda: 7, 5.0)
+    7
+    """
+    found: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(work())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=run, name="purestep-store", daemon=True).start()
+    try:
+        return found.result(seconds)
+    except TimeoutError:
+        raise SilenceError(f"its store says nothing for {seconds:g} s") from None
 
 
 def near_to(host: str, port: int) -> str:

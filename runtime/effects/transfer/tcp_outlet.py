@@ -1,7 +1,8 @@
 """Weights for readers on other machines: a publisher that serves its newest publications over TCP, chunk by chunk.
 
 Readers come and go; each has a thread. A reader that has no key gets nothing but a nonce; one that says what cannot be read,
-or does not take what it asked for within `patience`, is cut off, and may come back for what it is missing.
+or does not take what it asked for within `patience`, is cut off, and may come back for what it is missing. So is one whose
+machine does not say that bytes arrived, though all of them were handed to the network.
 """
 
 import os
@@ -43,6 +44,7 @@ from .words import Inquire, Offered
 
 CHUNK_BYTES = 1 << 22
 GREETING_SECONDS = 10.0  # to prove that one has the key
+LONGEST = 1e6  # seconds that a socket can be told to wait
 GOODBYE_SECONDS = 2.0  # for readers that are in the middle of a chunk at the end
 ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}  # a reader whose machine vanished is found out
 
@@ -155,7 +157,8 @@ class _Server:
             with suppress(OSError):
                 reader.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 reader.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                for name, value in ALIVE.items():
+                unheard = {"TCP_USER_TIMEOUT": round(1000 * min(self.patience, LONGEST))}
+                for name, value in (ALIVE | unheard).items():
                     if option := getattr(socket, name, 0):
                         reader.setsockopt(socket.IPPROTO_TCP, option, value)
             wire = Wire(reader, self.patience)
