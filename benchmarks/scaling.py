@@ -59,7 +59,7 @@ def jobs(cluster: Slurm, place: Path, plan: Plan, steps: int, words: Sequence[st
     def updates() -> int:
         path = run / plan.phase / folder.METRICS
         rows = read(path) if path.is_file() else ()
-        return sum(math.isfinite(row.get("episode_return") or math.nan) for row in rows)  # the warm start has rows as well
+        return sum(math.isfinite(row.get("episode_return", math.nan)) for row in rows)  # the warm start has rows as well
 
     for number, (nodes, processes) in enumerate(plan.stages):
         log = place / f"{plan.name}-{number}.out"
