@@ -1,9 +1,9 @@
 """Weights from a trainer to a generator on one machine, in parts of the speed of a plain copy, and under a writer that laps.
 
 For each size: publishing and fetching through the ring of slots, fetching into new memory, a checksum on both sides, and one
-message for each tensor through a pipe, beside `copy_` between two buffers; all sides take turns in one run. Where the system
-lays memory decides about some tenths of a ratio, for as long as it lies there: so the table is made several times, with new
-buffers, and its figures are medians of these, with the least and the most beside them. Then readers in
+message for each tensor through a pipe, beside `copy_` between two buffers; all sides take turns in one run. From one set of
+buffers to the next ratios differ by some tenths, for reasons that are not taken apart here: so the table is made several times,
+with new buffers, and its figures are medians of these, with the least and the most beside them. Then readers in
 processes of their own look at every number they fetch while the writer never waits: as fast as they can, and held up in the
 middle of every other copy, so that they are overtaken. Writes benchmarks/results/weight_transfer.json, or
 weight_transfer_small.json with other arguments than usual; exit code 1 where publishing or fetching is slower than 0.8 of

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -146,16 +146,26 @@ def _first_words(error: Exception) -> str:
 def on_ranks(body: Callable[[Ranks], None], *, timeout: float = 600.0, device: str = "auto") -> int:
     """Runs `body` in the world this process was launched into; the exit code of its program.
 
-    What purestep refuses, and the loss of another process, is told in one line on standard error, and the process ends with 1
-    without waiting for the rest. Whatever else goes wrong is raised. Either ends the others so.
+    What purestep refuses is told in one line on standard error, and 1 is returned. So is the loss of another process told, and
+    the process ends with 1 at once, without waiting for the rest and without what `atexit` would call. Whatever else goes
+    wrong is raised. Either ends the others so.
     """
     try:
         with joined(timeout=timeout, device=device) as ranks:
             body(ranks)
+    except RankError as error:
+        _ended(error)
     except PurestepError as error:
         print(error, file=sys.stderr, flush=True)
         return 1
     return 0
+
+
+def _ended(error: RankError) -> NoReturn:
+    """Tells it and ends the process without taking it apart, which gloo aborts now and then where a connection broke."""
+    print(error, file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(1)
 
 
 def gathered(ranks: Ranks, value: Tensor) -> list[Tensor]:
