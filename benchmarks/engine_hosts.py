@@ -15,7 +15,7 @@ from pathlib import Path
 
 from attrs import define, field
 
-from .async_outside import PURESTEP
+from .async_outside import PROCESSES, PURESTEP, alive
 
 PORT = 7000
 START = 60.0  # seconds in which a host has to listen
@@ -33,6 +33,7 @@ class Host:
     space: str  # its namespace; "" for none
     log: Path
     process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
+    known: set[int] = field(factory=set, init=False)  # without a namespace: what has been seen to run here
 
     def start(self) -> None:
         """Starts `purestep host`, and waits until it listens. Raises: RuntimeError."""
@@ -68,7 +69,9 @@ class Host:
         if self.space:
             told = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True, check=True)
             return {int(word) for word in told.stdout.split()}
-        return {self.process.pid} if self.process is not None and self.process.poll() is None else set()
+        if self.process is not None:
+            self.known |= {self.process.pid, *started_by(self.process.pid)}
+        return {pid for pid in self.known if alive(pid)}
 
     def left(self) -> int:
         """How many processes are there beside its own, a while after the last run that used it."""
@@ -88,6 +91,16 @@ class Host:
             self.process.wait()
             self.process.stdout.close()
             self.process = None
+
+
+def started_by(pid: int) -> set[int]:
+    """The processes that a process has started, and that these have."""
+    found = set[int]()
+    for told in (PROCESSES / str(pid) / "task").glob("*/children"):
+        with suppress(OSError):
+            own = {int(word) for word in told.read_text().split()}
+            found |= own.union(*map(started_by, own))
+    return found
 
 
 @contextmanager

@@ -2,10 +2,11 @@
 
 Each engine trains the same seed. After a third of the updates the second host is killed with all that runs on it; it is
 started again, and once the run has taken it in again the first host is killed, so that all generators work on the one that was
-replaced, and is started again too. Then what was learned from is gone through, and final evaluations are held against each
-other. --only takes one engine, which is put into results/engine_zorplex.json beside those that are there, each with its commit;
-the picture is engine_zorplex.png. Other words go to `purestep train`, and results to engine_zorplex_small. Ends with 1 where
-anything is not as asked.
+replaced, and is started again too. Samples begun with weights of a later version come from replaced hosts: the run has to end
+on updates that learn from nothing else. What was learned from is gone through, and final evaluations are held against each
+other. --only takes one engine, which is put into results/engine_zorplex.json beside those that are there, each with its
+commit; the picture is engine_zorplex.png. Other words go to `purestep train`, and results to engine_zorplex_small. Ends with 1
+where anything is not as asked.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from . import async_outside as outside
 from . import evidence
 from .async_outside import Process, Row
 from .engine_hosts import Host, hosts
-from .engine_verdicts import compared, faults, unlike
+from .engine_verdicts import compared, faults, replaced_alone, unlike
 from .engine_zorplex_picture import picture
 
 STEPS, AWAY = 100, 5.0  # updates; seconds for which a killed host is not there
@@ -85,10 +86,10 @@ class Watched:
         """Kills a host after so many updates and starts it again; back when the run has taken it in. Raises: RuntimeError."""
         self.until(lambda: self.updates >= after, f"{after} updates")
         back = f"host {host.address} is there again"
-        updates, times, killed = self.updates, self.told(back), host.kill()
-        began = time.perf_counter()
+        times, killed, began = self.told(back), host.kill(), time.perf_counter()
+        updates = self.updates
         print(f"{self.engine}: host {host.address} killed after {updates} updates: {killed} processes", flush=True)
-        self.until(lambda: self.updates > updates + 1, "two further updates")
+        self.until(lambda: self.updates > updates + 2, "three further updates")  # what waited is enough for two
         pause = time.perf_counter() - began
         time.sleep(AWAY)
         host.start()
@@ -97,7 +98,7 @@ class Watched:
             "host": host.space or "process",
             "after updates": updates,
             "processes killed": killed,
-            "seconds to the second update after it": round(pause, 1),
+            "seconds to the third update after it": round(pause, 1),
             "seconds until it was back": round(time.perf_counter() - began, 1),
             "back after updates": self.updates,
         }
@@ -120,9 +121,11 @@ def trained(engine: str, place: Path, words: Sequence[str]) -> Row:
         finally:
             process.kill()
         seconds, left = time.perf_counter() - process.began, sum(host.left() for host in there)
+    later = replaced_alone(outside.ledger(run / PHASE), first["after updates"])
     return {
         "seconds": round(seconds, 1),
         "hosts killed and replaced": [second, first],
+        "last updates that learned from replaced hosts alone": later,
         "left": left,
         **figures(run, log),
     }

@@ -30,6 +30,7 @@ def row(**changes: Any) -> Row:
     """A run in which all went as asked."""
     killed = [{"processes killed": 2, "after updates": 1, "back after updates": 2} for _ in range(2)]
     fine = {
+        "last updates that learned from replaced hosts alone": 30,
         "generators lost": 3,
         "generators seen": 5,
         "left": 0,
@@ -45,6 +46,11 @@ def row(**changes: Any) -> Row:
         ({"after": told(95)}, "no better: at least 0.314 afterwards, at most 0.412 before"),
         ({"generators lost": 1}, "1 generators lost, at least 2 were on the hosts"),
         ({"generators seen": 3}, "3 generators seen, wanted at least 4"),
+        (
+            {"last updates that learned from replaced hosts alone": 0},
+            "the last update learned from samples that may be of hosts before they were replaced",
+        ),
+        ({"hosts killed and replaced": [{"processes killed": 2}]}, "1 hosts killed and replaced, wanted 2"),
         ({"left": 2}, "2 processes were left on the hosts"),
         ({"wrong": ["update 3 is missing"]}, "what was learned from: ['update 3 is missing']"),
         (
@@ -57,6 +63,14 @@ def test_what_is_not_as_asked_is_named(benchmark: Callable[[str], Any], changes:
     verdicts = benchmark("engine_verdicts")
     assert verdicts.faults(row()) == []
     assert verdicts.faults(row(**changes)) == [said]
+
+
+def test_what_replaced_hosts_sampled_is_told_by_its_version(benchmark: Callable[[str], Any]) -> None:
+    alone = benchmark("engine_verdicts").replaced_alone
+    rows = [{"samples": [[0, 0, 0, 9, head, head, 7]]} for head in (0, 1, 2, 3, 4, 5)]
+    assert [alone(rows, updates) for updates in range(6)] == [4, 3, 2, 1, 0, 0]
+    assert alone([*rows, {"samples": [[0, 0, 0, 9, 1, 6, 7]]}], 2) == 0
+    assert alone([], 0) == 0
 
 
 def test_engines_that_end_otherwise_are_named(benchmark: Callable[[str], Any]) -> None:
