@@ -1,6 +1,6 @@
-"""What tests of one process that leads run on each of three: four worlds, one after the other. No test itself.
+"""What tests of one process that leads run on each of three: six worlds, one after the other. No test itself.
 
-python tests/leading_program.py RANK FOLDER PORT PORT PORT PORT
+python tests/leading_program.py RANK FOLDER PORT PORT PORT PORT PORT PORT
 """
 
 import json
@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from purestep.core.errors import ChoiceError
+from purestep.runtime.effects.ranks import channel
 from purestep.runtime.effects.ranks.leading import Lead, divided, led
 from purestep.runtime.effects.ranks.spread import spread, whole
 from purestep.runtime.effects.ranks.world import RankError, Ranks, gathered, joined, summed
@@ -25,19 +27,27 @@ Found = dict[str, Any]
 
 def handlers_of(ranks: Ranks, found: Found) -> dict[str, Any]:
     """What all do: each word is noted."""
-    words = found.setdefault("words", [])
+    words, made = found.setdefault("words", []), list[weakref.ref[Any]]()
+
+    def noted(tree: Any) -> Any:
+        made.extend(weakref.ref(leaf) for leaf in tree.values() if divided(leaf))
+        return tree
 
     def cut(tree: Any) -> Any:
         words.append("cut")
-        return spread(ranks, tree)
+        return noted(spread(ranks, tree))
 
     def add(tree: Any, number: float, more: Tensor) -> Any:
         words.append(f"add {number:g}")
-        return {name: leaf + number * more for name, leaf in tree.items()}, {"given": more, "rank 0": 0}
+        return noted({name: leaf + number * more for name, leaf in tree.items()}), {"given": more, "rank 0": 0}
 
     def gather(tree: Any) -> Any:
         words.append("gather")
         return whole(tree)
+
+    def left() -> Any:
+        words.append(f"left {sum(one() is not None for one in made)}")
+        return ()
 
     def together(number: int) -> Tensor:
         words.append("together")
@@ -54,7 +64,20 @@ def handlers_of(ranks: Ranks, found: Found) -> dict[str, Any]:
             os.kill(os.getpid(), signal.SIGKILL)
         return gathered(ranks, torch.zeros(()))
 
-    return {"cut": cut, "add": add, "gather": gather, "together": together, "refuse": refuse, "die": die}
+    def depart(who: int, flag: Path) -> Any:
+        if ranks.rank == who:
+            threading.Thread(target=die_after, args=(flag,)).start()
+        return ()
+
+    own = (cut, add, gather, left, together, refuse, die, depart)
+    return {work.__name__: work for work in own}
+
+
+def die_after(flag: Path) -> None:
+    """Dies once the file is there."""
+    while not flag.exists():
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def talk(lead: Lead, found: Found) -> int:
@@ -69,6 +92,7 @@ def talk(lead: Lead, found: Found) -> int:
     time.sleep(1.5)  # longer than one look of those who wait
     found["after"] = lead.tell("gather", second)["a"].tolist()
     found["known"] = len(lead.known)
+    lead.tell("left")
     try:
         lead.tell("refuse", -1)
     except ChoiceError as error:
@@ -93,6 +117,17 @@ def fail(lead: Lead) -> int:
     raise ValueError("something else")
 
 
+def busy(lead: Lead, found: Found, flag: Path) -> int:
+    """Says nothing more while another dies."""
+    lead.tell("depart", 2, flag)
+    flag.touch()
+    try:
+        time.sleep(300.0)
+    finally:
+        found["over"] = lead.over
+    return 0
+
+
 def world(rank: int, size: int, port: str, found: Found, name: str, program: Any) -> None:
     """One world; what ends it is noted."""
     if rank >= size:
@@ -106,19 +141,33 @@ def world(rank: int, size: int, port: str, found: Found, name: str, program: Any
         found[name] = f"{type(error).__name__}: {error}"
 
 
+def deserted(rank: int, port: str, found: Found, flag: Path) -> None:
+    """A world whose last rank, a copy of this process, is killed. Signs of life are looked for more often than usual."""
+    copy = os.fork() if rank == 2 else 0
+    if copy:
+        found["killed"] = os.waitpid(copy, 0)[1]
+        return
+    usual, channel.EVERY, channel.MISSED = (channel.EVERY, channel.MISSED), 0.2, 15
+    world(rank, 3, port, found, "deserted", lambda lead: busy(lead, found, flag))
+    channel.EVERY, channel.MISSED = usual
+    if rank == 2:
+        os._exit(1)
+
+
 def main(words: list[str]) -> None:
     rank, folder, ports, found = int(words[0]), Path(words[1]), words[2:], Found()
 
     def note() -> None:
         (folder / f"found{rank}.json").write_text(json.dumps(found))
 
-    world(rank, 3, ports[0], found, "talked", lambda lead: talk(lead, found))
-    world(rank, 3, ports[1], found, "failed", fail)
-    world(rank, 3, ports[2], found, "parted", lambda lead: lead.tell("refuse", 1))
+    deserted(rank, ports[0], found, folder / "busy")
+    world(rank, 3, ports[1], found, "talked", lambda lead: talk(lead, found))
+    world(rank, 3, ports[2], found, "failed", fail)
+    world(rank, 3, ports[3], found, "parted", lambda lead: lead.tell("refuse", 1))
     note()
-    world(rank, 3, ports[3], found, "lost", lambda lead: lead.tell("die", 2))
+    world(rank, 3, ports[4], found, "lost", lambda lead: lead.tell("die", 2))
     note()
-    world(rank, 2, ports[4], found, "orphaned", lambda lead: os.kill(os.getpid(), signal.SIGKILL))
+    world(rank, 2, ports[5], found, "orphaned", lambda lead: os.kill(os.getpid(), signal.SIGKILL))
     note()
 
 

@@ -22,7 +22,7 @@ from purestep.runtime.effects.ranks.leading import Lead, led
 from purestep.runtime.effects.ranks.world import RankError, Ranks, joined
 
 PROGRAM = Path(__file__).parent / "leading_program.py"
-SIZE, WORLDS = 3, 5
+SIZE, WORLDS = 3, 6
 Found = list[dict[str, Any]]
 
 
@@ -53,8 +53,9 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[int, ...], Fo
 
 def test_what_is_told_is_done_by_all_in_one_order(three: tuple[tuple[int, ...], Found]) -> None:
     _, found = three
-    assert found[0]["words"][:5] == ["cut", "add 2", "gather", "gather", "refuse"]
-    assert sorted(found[0]["words"][5:14]) == ["add 1", *["together"] * 8]
+    assert found[0]["words"][:5] == ["cut", "add 2", "gather", "gather", "left 1"]
+    assert found[0]["words"][5] == "refuse"
+    assert sorted(found[0]["words"][6:15]) == ["add 1", *["together"] * 8]
     assert found[1]["words"] == found[2]["words"] == found[0]["words"]
     assert found[0]["each"] == [3.0 * own for own in range(8)], "words of several threads got mixed up"
 
@@ -67,9 +68,10 @@ def test_shards_stay_where_they_are_and_come_back_whole(three: tuple[tuple[int, 
     assert first["after"] == first["gathered"]["a"]
 
 
-def test_shards_that_the_first_forgets_are_forgotten(three: tuple[tuple[int, ...], Found]) -> None:
+def test_shards_that_the_first_forgets_are_forgotten_by_all(three: tuple[tuple[int, ...], Found]) -> None:
     first = three[1][0]
     assert (first["held"], first["known"]) == (2, 1)
+    assert all("left 1" in one["words"] for one in three[1]), "shards that nobody needs are kept"
 
 
 def test_the_exit_code_is_the_firsts_and_its_error_ends_all(three: tuple[tuple[int, ...], Found]) -> None:
@@ -92,6 +94,15 @@ def test_a_death_ends_those_that_are_left(three: tuple[tuple[int, ...], Found]) 
         assert found[rank]["lost"].startswith(f"RankError: ranks: rank {rank} is without another in training (")
     assert found[1]["orphaned"].startswith("RankError: ranks: rank 1 is without another in training (")
     assert all("\n" not in found[1][name] for name in ("lost", "orphaned"))
+
+
+def test_a_death_ends_a_first_process_that_is_busy(three: tuple[tuple[int, ...], Found]) -> None:
+    _, found = three
+    said = "ranks: rank 0 is without a sign of rank 2 for 3 s, wanted one each 0 s; start all of them again"
+    assert found[0]["deserted"].startswith(f"RankError: {said}")
+    assert found[0]["over"].startswith(said), "words are told yet"
+    assert found[1]["deserted"].startswith("RankError: ranks: rank 1 is without ")
+    assert found[2]["killed"] == signal.SIGKILL
 
 
 # --- a process alone ---
@@ -150,7 +161,7 @@ def test_a_first_process_without_signs_of_life_is_given_up(monkeypatch: pytest.M
     monkeypatch.setattr(channel, "EVERY", 0.005)
     monkeypatch.setattr(channel, "MISSED", 3)
     silent = Channel(HashStore())
-    silent.beat(0)
+    silent.beat(0, 0)
     with pytest.raises(RankError, match="ranks: rank 1 is without a sign of rank 0 for 0 s"):
         silent.awaited(1, ranks_of(1))
 

@@ -1,13 +1,13 @@
-"""How a process that leads is heard by those that follow, and known to live: by the store in which all of them have met."""
+"""How a process that leads is heard by those that follow, and all know each other to live: by the store in which they met."""
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch.distributed as dist
-from attrs import frozen
+from attrs import define, frozen
 
 from ....core.errors import message
 from .world import AGAIN, RankError, Ranks
@@ -31,39 +31,65 @@ class Channel:
         """Everybody has heard it."""
         self.store.delete_key(str(number))
 
-    def beat(self, number: int) -> None:
-        """Shows another sign of life."""
-        self.store.set(BEAT, str(number))
+    def beat(self, rank: int, number: int) -> None:
+        """Shows another sign of life of a rank."""
+        self.store.set(f"{BEAT} {rank}", str(number))
+
+    def sign(self, rank: int) -> bytes:
+        """The newest sign of a rank's life; nothing where there was none."""
+        name = f"{BEAT} {rank}"
+        return self.store.get(name) if self.store.check([name]) else b""
 
     def awaited(self, number: int, ranks: Ranks) -> None:
         """Waits until the word of this number comes, as long as rank 0 lives. Raises: RankError; DistError without a store.
 
-        Signs of life are counted by looks, not by a clock, so that a machine that was asleep has missed none. The store is
-        asked again and again: its own way of waiting warns each time that nothing has come.
+        The store is asked again and again: its own way of waiting warns each time that nothing has come.
         """
-        last, missed, pause, slept = b"", 0, LEAST, 0.0
+        first, pause, slept = Watch(self, by=ranks.rank, of=0), LEAST, 0.0
         while not self.store.check([str(number)]):
             time.sleep(pause)
             slept, pause = slept + pause, min(MOST, 2 * pause)
             if slept >= EVERY:
-                now = self.store.get(BEAT) if self.store.check([BEAT]) else b""
-                last, missed, slept = now, missed + 1 if now == last else 0, 0.0
-            if missed > MISSED:
-                got, wanted = f"without a sign of rank 0 for {EVERY * MISSED:.0f} s", f"one each {EVERY:.0f} s"
-                raise RankError(message(f"ranks: rank {ranks.rank}", got=got, wanted=wanted, remedy=AGAIN))
+                first.look()
+                slept = 0.0
+
+
+@define
+class Watch:
+    """What a rank knows of another's life. Looks are counted, not seconds, so that a machine that was asleep missed none."""
+
+    channel: Channel
+    by: int
+    of: int
+    last: bytes = b""
+    missed: int = 0
+
+    def look(self) -> None:
+        """Looks for a new sign. Raises: RankError where too many looks in a row have found none."""
+        now = self.channel.sign(self.of)
+        self.last, self.missed = now, self.missed + 1 if now == self.last else 0
+        if self.missed > MISSED:
+            got, wanted = f"without a sign of rank {self.of} for {EVERY * MISSED:.0f} s", f"one each {EVERY:.0f} s"
+            raise RankError(message(f"ranks: rank {self.by}", got=got, wanted=wanted, remedy=AGAIN))
 
 
 @contextmanager
-def alive(channel: Channel) -> Iterator[None]:
-    """Shows signs of life while the block lasts."""
+def alive(channel: Channel, ranks: Ranks, lost: Callable[[RankError], None]) -> Iterator[None]:
+    """Shows signs of life while the block lasts. On rank 0, whoever shows none is `lost`, which is called in a thread."""
     over = threading.Event()
+    others = [Watch(channel, by=0, of=rank) for rank in range(1, ranks.size) if ranks.rank == 0]
 
     def show() -> None:
         number = 0
         while not over.is_set():
             try:
-                channel.beat(number)
-            except dist.DistError:  # the store is gone: whoever says the next word is told
+                channel.beat(ranks.rank, number)
+                for other in others:
+                    other.look()
+            except dist.DistError:  # the store is gone: whoever says or awaits the next word is told
+                return
+            except RankError as error:
+                lost(error)
                 return
             number += 1
             over.wait(EVERY)

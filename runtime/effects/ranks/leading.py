@@ -141,25 +141,41 @@ def led(ranks: Ranks, handlers: Handlers, program: Callable[[Lead], int]) -> int
     """Runs `program` on the first process, while others do what it tells them; on all of them gives its exit code.
 
     Handlers must do the same on all processes: see `Lead.tell`. An error of the program ends the others with 1, the exit of
-    a SystemExit or Ctrl-C with its code; Ctrl-C itself they leave to the first. The death of any ends all: the others
-    raise RankError, the first at its next word. Raises: what the program raises; RankError.
+    a SystemExit or Ctrl-C with its code; Ctrl-C itself they leave to the first. The death of any ends all: they raise
+    RankError, the first at its next word, or in the main thread, whatever it does, when a minute has gone without a sign of
+    life. Raises: what the program raises; RankError.
     """
     channel = Channel(PrefixStore("purestep-led", ranks.store))
     if ranks.rank:
-        with _deaf():
+        with _deaf(), alive(channel, ranks, _unseen):
             return _follow(ranks, handlers, channel)
-    with ThreadPoolExecutor(1, thread_name_prefix="purestep-later") as pool, alive(channel):
+    with ThreadPoolExecutor(1, thread_name_prefix="purestep-later") as pool, _interruptible() as interrupt:
         lead = Lead(ranks, handlers, channel, pool)
-        try:
-            code = program(lead)
-            lead.settled()
-        except BaseException as cause:
-            with suppress(Exception):
-                lead.tell(END, _code(cause))
-            raise
-        if not lead.over:  # Ctrl-C in the middle of a word: then the others end without theirs
-            lead.tell(END, code)
+
+        def lost(error: RankError) -> None:
+            lead.over = str(error)
+            interrupt(error)
+
+        with alive(channel, ranks, lost):
+            return _through(lead, program)
+
+
+def _through(lead: Lead, program: Callable[[Lead], int]) -> int:
+    """The program's exit code, which the others are told, or the code that stands for its error."""
+    try:
+        code = program(lead)
+        lead.settled()
+    except BaseException as cause:
+        with suppress(Exception):
+            lead.tell(END, _code(cause))
+        raise
+    if not lead.over:  # Ctrl-C in the middle of a word: then the others end without theirs
+        lead.tell(END, code)
     return code
+
+
+def _unseen(error: RankError) -> None:
+    """Those that follow look for the first alone, while they wait for its words."""
 
 
 def _code(cause: BaseException) -> int:
@@ -204,3 +220,30 @@ def _deaf() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[RankError], None]]:
+    """Gives what raises an error in the main thread, of which this is a block, from another; elsewhere that does nothing.
+
+    By SIGURG: it ends a wait, as Ctrl-C does, and does nothing where nobody handles it.
+    """
+    main = threading.main_thread()
+    if threading.current_thread() is not main or signal.getsignal(signal.SIGURG) is not signal.SIG_DFL:
+        yield _unseen
+        return
+    errors: list[RankError] = []
+
+    def interrupt(error: RankError) -> None:
+        errors.append(error)
+        signal.pthread_kill(main.ident or 0, signal.SIGURG)
+
+    def handle(*_: Any) -> None:
+        if errors:
+            raise errors.pop()
+
+    signal.signal(signal.SIGURG, handle)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGURG, signal.SIG_DFL)
