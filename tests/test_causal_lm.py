@@ -1,6 +1,7 @@
 """Hugging Face models as values: their own numbers, the laws of causal models, folders, LoRA."""
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -326,6 +327,32 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
             open_model(path)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(StructureError, match="wanted a model"):
+        open_model(tmp_path)
+
+
+def test_weights_that_are_absent_or_of_another_shape_are_named(tmp_path: Path) -> None:
+    """The library would draw them anew and go on."""
+    from safetensors.torch import load_file, save_file
+
+    params = from_config(small()).init(keys.key(0))
+    save_model(tmp_path, params, small())
+    file, queries = tmp_path / "model.safetensors", "self_attn.q_proj.weight"
+    held = load_file(file)
+    for change, said in (
+        ({name: leaf for name, leaf in held.items() if queries not in name}, rf"is without .*{queries}.*, wanted all"),
+        ({**held, "model.norm.weight": torch.ones(5)}, r"model\.norm\.weight is \[5\], wanted \[16\]; fetch"),
+    ):
+        save_file(change, file, metadata={"format": "pt"})
+        with pytest.raises(StructureError, match=said) as caught:
+            open_model(tmp_path)
+        assert "\n" not in str(caught.value)
+    save_file({**held, "of.others": torch.ones(5)}, file, metadata={"format": "pt"})
+    same("weights", open_model(tmp_path).params, params)
+    for name in ("model.safetensors", "model-1.safetensors"):
+        (tmp_path / name).unlink(missing_ok=True)
+    weight_map = dict.fromkeys(held, "model-1.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    with pytest.raises(StructureError, match=r"is no model \(.*model-1\.safetensors"):
         open_model(tmp_path)
 
 

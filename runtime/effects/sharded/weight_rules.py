@@ -49,7 +49,7 @@ def files_of(weight_map: object, there: Collection[str], where: str) -> dict[str
         files[file] = (*files.get(file, ()), str(name))
     absent = sorted(set(files) - set(there))
     if absent:
-        got, remedy = f"without {_some(absent)}", "fetch the whole folder again"
+        got, remedy = f"without {some(absent)}", "fetch the whole folder again"
         raise CheckpointError(message(f"weights: {where}", got=got, wanted=f"all {len(files)} files", remedy=remedy))
     return files
 
@@ -58,10 +58,10 @@ def _is_plain(file: object) -> bool:
     return isinstance(file, str) and file not in ("", "..") and PurePosixPath(file).name == file
 
 
-def _some(names: Iterable[str], most: int = 3) -> str:
+def some(names: Iterable[str], most: int = 3) -> str:
     """The first few names, and how many more there are.
 
-    >>> _some(["a", "b", "c", "d", "e"])
+    >>> some(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
     listed = list(names)
@@ -86,7 +86,7 @@ build the model that the folder's configuration names
     absent = [name for name in wanted if name not in got]
     if absent:
         text = f"all {len(wanted)} weights"
-        raise CheckpointError(message(f"weights: {where}", got=f"without {_some(absent)}", wanted=text, remedy=remedy))
+        raise CheckpointError(message(f"weights: {where}", got=f"without {some(absent)}", wanted=text, remedy=remedy))
     for name, shape in wanted.items():
         if got[name] != shape:
             at = f"weights: {where}: {name}"
