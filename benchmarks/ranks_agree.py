@@ -92,8 +92,10 @@ def trained(out: Path, recorded: Path, *words: object, ranks: int = 0) -> list[f
 
 def apart(losses: list[float], wanted: list[float]) -> dict[str, Any]:
     """How far losses are from others: the largest relative difference, and where."""
-    if len(losses) != len(wanted):
+    if len(losses) != len(wanted) or not losses:
         raise RuntimeError(f"{len(losses)} updates, {len(wanted)} wanted")
+    if not all(map(math.isfinite, (*losses, *wanted))):  # no number is greater than one that is none
+        raise RuntimeError("a loss is not finite")
     each = [abs(a - b) / abs(b) if b else math.inf * (a != b) for a, b in zip(losses, wanted, strict=True)]
     worst = max(range(len(each)), key=each.__getitem__)
     return {
@@ -141,6 +143,8 @@ def main() -> int:
         moves = {dtype: moved(place, options.recorded, dtype) for dtype in ("float32", "float64")}
     sizes = sorted(abs(loss) for loss in one)
     reached = max(row["largest relative difference"] for row in rows.values()) < ASKED
+    if len(one) < BATCHES:
+        raise RuntimeError(f"{len(one)} updates of {BATCHES} batches")
     again = max(row["largest relative difference"] for row in moves.values()) < AGAIN
     figures = {
         "wanted, relative": {"ranks": ASKED, "a run that moves": AGAIN},

@@ -1,11 +1,11 @@
 """`purestep train zorplex` on several ranks: in turns and at once, killed and gone on with by another number of them.
 
 In turns: one process that never stops; two ranks, all killed after a third of the updates, then three, killed after two thirds,
-then one process. At once, with two generators: two ranks, killed half-way, then three. Accuracies before and after stand with
-their intervals, what the phase at once learned from is gone through, and the recorded batches of `ranks_agree` are learned from
-by one rank and by 2, 3 and 1 of them in turn, with the recipe's learner and checkpoints: how far are losses apart?
-Writes results/ranks_recipe.json. Other words go to `purestep train`, and results to ranks_recipe_small.json. Ends with 1 where
-anything is not as asked.
+then one process. At once, with two generators: two ranks, killed half-way, then three. Each run has to end better than it
+began, with all its iterations, once each; what the phase at once learned from is gone through. The recorded batches of
+`ranks_agree` are learned from by one rank and by 2, 3 and 1 of them in turn, with the recipe's learner and checkpoints: how
+far are losses apart? Writes results/ranks_recipe.json. Other words go to `purestep train`, and results to
+ranks_recipe_small.json. Ends with 1 where anything is not as asked.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from purestep.runtime.language.evaluate import Standing, standing
 
 from . import async_outside as outside
 from . import evidence
+from .ranks_agree import apart
 
 RECORDED = evidence.ROOT / "benchmarks" / "recorded" / "ranks_agree.safetensors"
 BATCHES, AGAIN = 20, 1e-6  # of the recorded ones; how far apart losses may be, relative
@@ -103,6 +104,7 @@ def trained(run: Path, words: Sequence[str], plan: Sequence[tuple[int, int]], ho
         "seconds": round(time.perf_counter() - began, 1),
         "before": json.loads((run / "before.json").read_text())["sampled"],
         "after": after,
+        "iterations": len(rows),
         "each iteration once": rows == [float(number) for number in range(1, len(rows) + 1)],
     }
 
@@ -116,13 +118,7 @@ def agreement(place: Path) -> Row:
         for size, first, last in plan:
             World(size, out / "log", "benchmarks.ranks_recipe_side", RECORDED, out, first, last).ended()
         losses.append([float(line) for line in (out / "losses").read_text().split()])
-    apart = [abs(one - other) / abs(other) for other, one in zip(*losses, strict=True)]
-    return {
-        "batches": len(apart),
-        "ranks": [size for size, _, _ in PIECES],
-        "largest relative difference": max(apart),
-        "bit-equal losses": apart.count(0.0),
-    }
+    return {"batches": len(losses[0]), "ranks": [size for size, _, _ in PIECES], **apart(losses[1], losses[0])}
 
 
 def _standing(row: Row) -> Standing:
@@ -139,7 +135,7 @@ def less(one: Row, other: Row) -> Row:
 def performed(place: Path, words: Sequence[str]) -> tuple[Row, list[str]]:
     """All figures, and what is not as asked."""
     steps = int(words[words.index("--steps") + 1]) if "--steps" in words else STEPS
-    own = ("--steps", str(steps), *words)
+    own, better = ("--steps", str(steps), *words), not words  # a small run is too short to learn much
     warm = 20 if "--warm-steps" not in words else -(-int(words[words.index("--warm-steps") + 1]) // 20)
     thirds = warm + steps // 3, warm + 2 * steps // 3
     figures: Row = {}
@@ -156,14 +152,23 @@ def performed(place: Path, words: Sequence[str]) -> tuple[Row, list[str]]:
     figures["recorded batches"] = agreement(place)
     one, other = (figures[name]["after"] for name in plans)
     figures["ranks less one process"] = less(other, one)
-    wrong = list(through["wrong"])
-    wrong += [
-        f"{name}: iterations are not once each" for name in (*plans, name) if not figures[name]["each iteration once"]
-    ]
+    wanted = {**dict.fromkeys(plans, warm + steps), name: steps}
+    return figures, [*through["wrong"], *faults(figures, wanted, better=better)]
+
+
+def faults(figures: Row, wanted: Mapping[str, int], *, better: bool) -> list[str]:
+    """What is not as asked; `wanted` are the iterations of each run."""
     gap, bounds = figures["recorded batches"]["largest relative difference"], figures["ranks less one process"]
-    wrong += [f"losses are {gap:.1e} apart, relative"] if not gap < AGAIN else []
+    wrong = [f"losses are {gap:.1e} apart, relative"] if not gap < AGAIN else []
     wrong += ["ranks end elsewhere than one process"] if not bounds["low"] <= 0.0 <= bounds["high"] else []
-    return figures, wrong
+    for name, number in wanted.items():
+        row = figures[name]
+        if not row["each iteration once"] or row["iterations"] != number:
+            wrong.append(f"{name}: {row['iterations']} iterations, wanted {number}, each once")
+        low, high = row["after"]["accuracy_low"], row["before"]["accuracy_high"]
+        if better and low <= high:
+            wrong.append(f"{name}: no better: at least {low:.3f} afterwards, at most {high:.3f} before")
+    return wrong
 
 
 def main() -> int:

@@ -4,8 +4,8 @@
 the end of its time, goes on with one generator's node and a trainer of one process, is cancelled, and goes on as it began.
 `slurm_server.sh` does the same with a vLLM server on a node, where there is vLLM: VLLM_PYTHON names the python of its
 environment, else .peers/vllm is looked for (server_zorplex says how to make it). Afterwards what was learned from is gone
-through, and held-out accuracy is compared with that before. Writes results/scaling.json; ends with 1 where anything is not as
-asked. Root only.
+through, and held-out accuracy is compared with that before. Writes results/scaling.json, or scaling_small.json with other words
+than usual, which go to `purestep train`; ends with 1 where anything is not as asked. Root only.
 
 The nodes are network namespaces of one machine, with one file system. kubernetes.yaml is looked at as well, by its schema,
 where `kubernetes-validate` is installed; there is no cluster to run it on.
@@ -35,7 +35,10 @@ from .slurm_cluster import Slurm, slurm
 
 SCRIPTS = evidence.ROOT / "examples" / "cluster"
 PYTHON = Path(os.environ.get("VLLM_PYTHON", evidence.ROOT / ".peers" / "vllm" / "bin" / "python"))
+STEPS = 45
 LONGEST = 900.0  # seconds of a job
+GRACE = 120.0  # seconds that a job has from its signal to its end
+SAVED = "go on with: purestep resume"  # so ends what a run says that has saved and stops
 LEAST = 0.1  # by which accuracy has to have risen
 Row = dict[str, Any]
 
@@ -59,7 +62,9 @@ def jobs(cluster: Slurm, place: Path, plan: Plan, steps: int, words: Sequence[st
     def updates() -> int:
         path = run / plan.phase / folder.METRICS
         rows = read(path) if path.is_file() else ()
-        return sum(math.isfinite(row.get("episode_return", math.nan)) for row in rows)  # the warm start has rows as well
+        return sum(
+            math.isfinite(row.get("episode_return", math.nan)) for row in rows
+        )  # the warm start has rows as well
 
     for number, (nodes, processes) in enumerate(plan.stages):
         log = place / f"{plan.name}-{number}.out"
@@ -82,6 +87,7 @@ def jobs(cluster: Slurm, place: Path, plan: Plan, steps: int, words: Sequence[st
             "at its end": updates(),
         }
         row |= {"stopped by": "" if last else f"scancel {plan.stops[number]}".strip(), "when at": reached}
+        row["saved"] = SAVED in log.read_text()
         told.append({**row, "state": cluster.state(job), "seconds to end": round(time.perf_counter() - stopped, 1)})
         print(f"{plan.script}: {told[-1]}", flush=True)
     return {"jobs": told, "seconds": round(time.perf_counter() - began, 1), **results(run, plan.phase)}
@@ -111,8 +117,13 @@ def results(run: Path, phase: str) -> Row:
 def faults(name: str, row: Row, steps: int, least: float) -> list[str]:
     """What is not as it should be."""
     rose = row["after"]["accuracy"] - row["before"]["accuracy"]
-    last = row["jobs"][-1]
+    last, signalled = row["jobs"][-1], [one for one in row["jobs"] if "USR1" in one["stopped by"]]
+    idle = [number for number, one in enumerate(row["jobs"]) if one["at its end"] <= one["updates at its begin"]]
+    late = [one for one in signalled if not one["saved"] or one["seconds to end"] > GRACE]
     return [
+        *(f"{name}: job {number} made no update" for number in idle),
+        *(f"{name}: told to stop, it ended after {one['seconds to end']} s, saved: {one['saved']}" for one in late),
+        *([] if signalled else [f"{name}: no job was told to stop"]),
         *(f"{name}: {text}" for text in row["wrong"]),
         *([] if last["state"] == "COMPLETED" else [f"{name}: the last job is {last['state']}"]),
         *([] if last["at its end"] == steps else [f"{name}: {last['at its end']} updates, wanted {steps}"]),
@@ -160,21 +171,27 @@ def plans() -> tuple[Plan, ...]:
 def main() -> int:
     """Runs the scripts and writes the result file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
-    parser.add_argument("--steps", type=int, default=45, help="updates of each run")
-    parser.add_argument("--only", default="", help="one script, slurm_async.sh say")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"updates of each run (default: {STEPS})")
+    parser.add_argument("--only", choices=[one.name for one in sorted(SCRIPTS.glob("*.sh"))], help="one script")
     given, words = parser.parse_known_args()
     began, rows = time.perf_counter(), dict[str, Row]()
     with tempfile.TemporaryDirectory() as name, slurm(Path(name), 3) as cluster:
-        chosen = [plan for plan in plans() if given.only in ("", plan.script)]
+        chosen = [plan for plan in plans() if given.only in (None, plan.script)]
         for plan in chosen:
             own = ("--generators", "2", "--no-compare") if plan.phase else ()
             rows[plan.script] = jobs(cluster, Path(name), plan, given.steps, (*own, *words))
         version = cluster.version
-    small = bool(words or given.only)
+    small = bool(words or given.only or given.steps != STEPS)
     wrong = [
         text for script, row in rows.items() for text in faults(script, row, given.steps, -1.0 if words else LEAST)
     ]
-    figures = {"slurm": version, "vllm": PYTHON.exists(), "kubernetes.yaml": schema(), "runs": rows, "faults": wrong}
+    fits = schema()
+    wrong += [f"kubernetes.yaml {fits}"] if fits.startswith("does not fit") else []
+    figures = {"slurm": version, "vllm": PYTHON.exists(), "kubernetes.yaml": fits, "runs": rows, "faults": wrong}
+    print(
+        f"kubernetes.yaml {fits}"
+        + ("" if PYTHON.exists() else f"; not run, without vLLM at {PYTHON.name}: slurm_server.sh")
+    )
     print("\n".join(wrong) or "as asked")
     path = evidence.write("scaling_small" if small else "scaling", seconds=time.perf_counter() - began, figures=figures)
     print(f"written: {path.relative_to(evidence.ROOT)}")

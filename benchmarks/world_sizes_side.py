@@ -133,7 +133,10 @@ def saved(world: World, place: Path) -> None:
 
 
 def loaded(world: World, place: Path, sizes: range) -> list[dict[str, Any]]:
-    """A row for each form, kind and world size that saved: how what was loaded differs from what was saved."""
+    """A row for each form, kind and world size that saved: how what was loaded differs from what was saved.
+
+    Before each of them there are other numbers in the module, and none in new memory, so that what is not read is seen.
+    """
     rows = []
     for kind in KINDS:
         like, settings = tree_of(world, kind)
@@ -141,10 +144,11 @@ def loaded(world: World, place: Path, sizes: range) -> list[dict[str, Any]]:
         for form in FORMS:
             for size in sizes:
                 path = place / f"{form}-{kind}-{size}" / "checkpoints" / "step_000001"
-                back = load(path, like, group=world.group)
+                back = load(path, other, group=world.group)
                 got = back.tree
                 if kind == "torch":  # through the module and its optimiser, and out again
                     given = back.machine["settings"]
+                    restore(world.module, world.optimizer, ModuleState(drawn(like, 2), given))
                     restore(world.module, world.optimizer, ModuleState(back.tree, given))
                     got = state_of(world.module, world.optimizer).tree
                 told = total(gathered(world.group, compared(got, wanted)))
