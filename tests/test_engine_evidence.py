@@ -104,3 +104,46 @@ def test_a_host_is_started_and_killed(benchmark: Callable[[str], Any], tmp_path:
         os.kill(pid, 0)
     with pytest.raises(RuntimeError, match="no host at nowhere"):
         hosts.Host("processes", tmp_path / "key", "nowhere", "", tmp_path / "log").start()
+
+
+def test_ranks_that_learn_otherwise_or_nothing_are_named(benchmark: Callable[[str], Any]) -> None:
+    faults, runs = benchmark("ranks_recipe").faults, ("one", "ranks")
+    fine = {"before": told(90), "after": told(240), "iterations": 120, "each iteration once": True}
+    figures = {
+        **dict.fromkeys(runs, fine),
+        "recorded batches": {"largest relative difference": 0.0},
+        "ranks less one process": {"low": -0.1, "high": 0.1},
+    }
+    wanted = dict.fromkeys(runs, 120)
+    assert faults(figures, wanted, better=True) == []
+    assert faults({**figures, "one": {**fine, "after": told(90)}}, wanted, better=True) == [
+        "one: no better: at least 0.296 afterwards, at most 0.412 before"
+    ]
+    assert faults({**figures, "ranks": {**fine, "iterations": 119}}, wanted, better=True) == [
+        "ranks: 119 iterations, wanted 120, each once"
+    ]
+    far = {"recorded batches": {"largest relative difference": 2e-6}}
+    assert faults({**figures, **far}, wanted, better=True) == ["losses are 2.0e-06 apart, relative"]
+    apart = benchmark("ranks_agree").apart
+    assert apart([1.0, 2.0], [1.0, 4.0])["largest relative difference"] == 0.5
+    for losses in ([1.0, float("nan")], [1.0], []):
+        with pytest.raises(RuntimeError):
+            apart(losses, [1.0, 2.0] if losses else [])
+
+
+def test_a_job_that_did_not_save_and_an_engine_that_is_missing_are_named(benchmark: Callable[[str], Any]) -> None:
+    faults = benchmark("scaling").faults
+    first = {"updates at its begin": 0, "at its end": 4, "stopped by": "scancel --signal=USR1 --batch", "saved": True}
+    last = {"updates at its begin": 4, "at its end": 8, "stopped by": "", "saved": False, "state": "COMPLETED"}
+
+    def said(**changes: Any) -> list[str]:
+        jobs = [{**first, "seconds to end": 3.0, **changes}, last]
+        found: list[str] = faults("it", {"before": told(90), "after": told(240), "wrong": [], "jobs": jobs}, 8, 0.1)
+        return found
+
+    assert said() == []
+    assert said(saved=False) == ["it: told to stop, it ended after 3.0 s, saved: False"]
+    assert said(**{"at its end": 0}) == ["it: job 0 made no update"]
+    assert said(**{"stopped by": "scancel"}) == ["it: no job was told to stop"]
+    missing = {"ray": "ray is not installed", "NCCL broadcast": "there is no GPU"}
+    assert benchmark("engines").faults({}, {}, missing) == ["ray is missing: ray is not installed"]
