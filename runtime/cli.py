@@ -21,7 +21,8 @@ from .commands import (
     resume_command,
     train_command,
 )
-from .effects.ending import interruptible
+from .effects.ending import end_at_once, interruptible
+from .effects.ranks.world import RankError, several
 from .host_commands import host_command
 from .words import say
 
@@ -107,7 +108,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        say(f"purestep: {told(error)}")
+        line = f"purestep: {told(error)}"
+        if isinstance(error, RankError) and several():
+            end_at_once(line)
+        say(line)
         return 1
 
 

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -26,6 +26,7 @@ from torch.distributed.rendezvous import rendezvous
 from ....core.errors import ChoiceError, PurestepError, StructureError, choose, message
 from ....core.tree import tree_map
 from ...ranks.putting import fingerprint
+from ..ending import end_at_once
 
 SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
@@ -154,18 +155,11 @@ def on_ranks(body: Callable[[Ranks], None], *, timeout: float = 600.0, device: s
         with joined(timeout=timeout, device=device) as ranks:
             body(ranks)
     except RankError as error:
-        _ended(error)
+        end_at_once(str(error))
     except PurestepError as error:
         print(error, file=sys.stderr, flush=True)
         return 1
     return 0
-
-
-def _ended(error: RankError) -> NoReturn:
-    """Tells it and ends the process without taking it apart, which gloo aborts now and then where a connection broke."""
-    print(error, file=sys.stderr, flush=True)
-    sys.stdout.flush()
-    os._exit(1)
 
 
 def gathered(ranks: Ranks, value: Tensor) -> list[Tensor]:

@@ -1,0 +1,71 @@
+"""How processes end: SIGTERM is as Ctrl-C, also for what a shell has told to ignore that; who lost a rank ends at once."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import pytest
+
+from purestep.runtime import cli
+from purestep.runtime.effects.ending import interruptible
+from purestep.runtime.effects.ranks.world import RankError
+
+LOST = """
+import atexit, sys
+from purestep.runtime import cli
+from purestep.runtime.effects.ranks.world import RankError
+
+def lost(words):
+    raise RankError("rank 0 is\\n alone")
+
+cli.COMMANDS = {"train": cli.Command("", lost)}
+atexit.register(print, "taken apart")
+print("before", end="")
+print(cli.main(["train"]))
+"""
+
+
+def test_sigterm_is_heard_where_sigint_is_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), interruptible():
+            signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_who_has_lost_a_rank_is_not_taken_apart() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LOST], env={**os.environ, "WORLD_SIZE": "2"}, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (1, "before")
+    assert ended.stderr == "purestep: rank 0 is alone\n"
+
+
+def lost(words: list[str]) -> int:
+    raise RankError("rank 0 is alone")
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, cli.Command]:
+    known = {"train": cli.Command("", lost)}
+    monkeypatch.setattr(cli, "COMMANDS", known)
+    return known
+
+
+def test_with_debug_it_is_raised(commands: Mapping[str, cli.Command], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RankError):
+        cli.main(["--debug", *commands])
+
+
+def test_a_process_alone_ends_as_ever(
+    commands: Mapping[str, cli.Command], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert cli.main([*commands]) == 1
+    assert capsys.readouterr().err == "purestep: rank 0 is alone\n"
