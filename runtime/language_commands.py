@@ -111,7 +111,7 @@ def _resume(words: list[str], team: Team) -> int:
 def _check_moved(run: Path, moved: Mapping[str, Any]) -> None:
     """Refuses what does not say where this run samples. Raises: ChoiceError."""
     generators = asynchronous.with_generators(run)
-    wanted = "a run with generators" if not generators else "a run that samples in turns"
+    wanted = "a run without generators" if generators else "a run with generators"
     for name in moved:
         if (name == "server") is generators:
             remedy = "leave it out, or train anew with it"

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from attrs import evolve
 
 from purestep.core.errors import CheckpointError, ChoiceError
 from purestep.runtime import language_commands
@@ -27,11 +28,11 @@ from purestep.runtime.asynchronous.replaying import replayed
 from purestep.runtime.asynchronous.report import audit
 from purestep.runtime.effects.engine import opened
 from purestep.runtime.effects.engine.interface import EngineError
+from purestep.runtime.effects.engine.outward import outward
 from purestep.runtime.effects.engine.processes import clustered
 from purestep.runtime.effects.engine.processes_there import hosting
 from purestep.runtime.effects.engine.rejoining import rejoining
 from purestep.runtime.effects.transfer import inlet
-from purestep.runtime.effects.transfer.hosts import own_address
 from purestep.runtime.effects.weights_layout import WeightsError
 from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.asynchronous import Asynchronous
@@ -87,6 +88,12 @@ def key(tmp_path: Path) -> Path:
         ({"mode": "async", "hosts": "a:1,b:1,a:1"}, "--hosts is a:1,b:1,a:1, wanted each host once"),
         ({"mode": "async", "hosts": "a:1", "weights": "7100"}, "--weights is '7100', wanted HOST:PORT"),
         ({"mode": "async", "hosts": "a:1", "weights": "a:70000"}, "--weights is 'a:70000', wanted HOST:PORT"),
+        (
+            {"mode": "async", "hosts": "a:1", "weights": "0.0.0.0:0"},
+            "--weights is '0.0.0.0:0', wanted the address under",
+        ),
+        ({"mode": "async", "hosts": "a:1", "weights": "[::]:7100"}, r"--weights is '\[::\]:7100', wanted the address"),
+        ({"mode": "async", "hosts": "a:1", "devices": "meta"}, "--devices is 'meta', wanted cpu"),
         ({"mode": "async", "weights": "a:7100"}, "--weights is given without --hosts"),
         ({"mode": "async", "key": "key"}, "--key is given without --hosts"),
     ],
@@ -106,6 +113,7 @@ def test_hosts_that_cannot_be_had_are_told_in_one_line_before_anything_is_done(
         for given, said in (
             ({"hosts": "127.0.0.1:9"}, "PURESTEP_KEY is 0 bytes long"),
             ({"hosts": address, "key": str(other)}, "is not to be had .* has the same key"),
+            ({"hosts": "a..b:7000", "key": str(key)}, r"host a\.\.b:7000 is unreachable"),
         ):
             with pytest.raises(EngineError, match=said) as raised, placed(changed(Asynchronous(), given), silent):
                 pass
@@ -126,10 +134,11 @@ def test_an_engine_that_is_not_installed_says_what_to_install(engine: Any, packa
 
 
 def test_where_weights_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(WeightsError, match="host nowhere is without a way to it"):
-        own_address("nowhere")
-    with pytest.raises(WeightsError, match="--weights is not given, wanted HOST:PORT"):
-        served_at(Asynchronous(engine="ray"))
+    with pytest.raises(EngineError, match=r"host a\.\.b:7000 is unreachable"):
+        outward("a..b:7000")
+    for hosts in ("", ","):
+        with pytest.raises(WeightsError, match="--weights is not given, wanted HOST:PORT"):
+            served_at(Asynchronous(engine="ray", hosts=hosts))
     with socket.create_server(("127.0.0.1", 0)) as taken, hosting(ANY, SECRET.encode()) as address:
         monkeypatch.setenv("PURESTEP_KEY", SECRET)
         monkeypatch.setattr(placing, "seen", lambda cluster: [placing.this_host(), elsewhere()])
@@ -141,6 +150,8 @@ def test_where_weights_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
             weights.publish(3, {"w": torch.ones(2)})
             with inlet(weights.address, {"w": torch.zeros(2)}, key=place.key) as reader:
                 assert reader.fetch(-1)[0] == 3
+            assert len(place.key) == 32
+            assert repr(place.key) not in f"{place} {Spec(tiny(), {}, weights.address, key=place.key)}"
             assert weights.address.startswith("tcp://127.0.0.1:")
 
 
@@ -165,6 +176,9 @@ def test_only_where_it_works_may_be_another_where_a_run_is_resumed(tmp_path: Pat
     (tmp_path / "arguments.json").write_text('{"recipe": "zorplex", "mode": "sync", "generators": -1}')
     with pytest.raises(ChoiceError, match="--hosts is given, wanted a run with generators"):
         language_commands.resume([str(tmp_path), "--hosts", "10.0.0.2:7000"])
+    (tmp_path / "arguments.json").write_text('{"recipe": "zorplex", "mode": "async", "generators": -1}')
+    with pytest.raises(ChoiceError, match="--server is given, wanted a run without generators"):
+        language_commands.resume([str(tmp_path), "--server", "http://127.0.0.1:8000/v1"])
     with pytest.raises(ChoiceError, match="resume: argument is 'steps'"):
         session.resume(tmp_path, notice=silent, moved={"steps": 3})
     with pytest.raises(CheckpointError):
@@ -189,18 +203,32 @@ def test_a_lost_host_is_taken_in_again(key: Path) -> None:
     with hosting(ANY, SECRET.encode()) as neighbour, ExitStack() as first:
         address = first.enter_context(hosting(ANY, SECRET.encode()))
         both = (address, neighbour)
-        with clustered(both, key=key, silence=1.0) as cluster, rejoining(cluster, both, said.append):
+        with clustered(both, key=key, silence=60.0) as cluster, rejoining(cluster, both, said.append):
             first.close()
             until(lambda: len(said) == 1)
             assert cluster.hosts() == (neighbour,)
             with hosting(address, SECRET[::-1].encode()):
                 until(lambda: len(said) == 2)
             with hosting(address, SECRET.encode()):
-                until(lambda: len(said) == 3)
+                until(lambda: said[-1:] == [f"host {address} is there again"])
                 assert {*cluster.hosts()} == {*both}
     assert said[0] == f"host {address} is lost; it is taken in again when it is there"
     assert said[1].startswith(f"host {address} listens and cannot be taken in again: host {address} is not to be had (")
-    assert said[2] == f"host {address} is there again"
+
+
+def test_whatever_an_engine_raises_a_host_is_tried_again(key: Path) -> None:
+    said, errors = list[str](), iter([RuntimeError("of a\nlibrary")])
+    with hosting(ANY, SECRET.encode()) as address, clustered((), key=key) as cluster:
+
+        def add_host(host: str, /, *, timeout: float) -> str:
+            for error in errors:
+                raise error
+            return cluster.add_host(host, timeout=timeout)
+
+        with rejoining(evolve(cluster, add_host=add_host), (address,), said.append):
+            until(lambda: said[-1:] == [f"host {address} is there again"])
+            assert address in cluster.hosts()
+    assert said[1] == f"host {address} listens and cannot be taken in again: of a library"
 
 
 # --- a whole run ---

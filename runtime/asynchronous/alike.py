@@ -5,6 +5,7 @@ Torch's build is not compared: a host with GPUs has another one than a trainer w
 
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import metadata
 
 import torch
@@ -21,10 +22,21 @@ def packages() -> Packages:
     ['purestep', 'python', 'torch']
     """
     return {
-        "purestep": metadata.version("purestep"),
+        "purestep": _version("purestep"),
         "python": ".".join(platform.python_version_tuple()[:2]),
         "torch": str(torch.__version__).partition("+")[0],
     }
+
+
+def _version(name: str) -> str:
+    """That of an installed package; another word where it is only on the path for imports.
+
+    >>> _version("nowhere")
+    'not installed'
+    """
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(name)
+    return "not installed"
 
 
 def refuse_others(ours: Packages, theirs: Packages, host: str) -> None:

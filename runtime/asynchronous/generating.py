@@ -71,7 +71,7 @@ class Spec:
     tokenizer: Mapping[str, bytes]  # the files of its folder; none where the model's folder has one
     weights: str  # their address
     device: str = "cpu"
-    key: bytes = b""  # of their publisher; none where they are in shared memory
+    key: bytes = field(default=b"", repr=False)  # of their publisher; none where they are in shared memory
     packages: Packages = field(factory=dict)  # versions that it must have
 
 

@@ -1,20 +1,22 @@
 """Where generators work, and how weights reach them: threads or processes of this machine, or members on an engine's hosts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ...core.errors import message
 from ..effects.engine import hands, opened
 from ..effects.engine.interface import Cluster, Done, EngineError
+from ..effects.engine.outward import outward
 from ..effects.engine.processes_wire import parted
 from ..effects.engine.rejoining import rejoining
 from ..effects.transfer import Host, Outlet, chosen, outlet, this_host
-from ..effects.transfer.hosts import fresh_key, own_address
+from ..effects.transfer.hosts import fresh_key
 from ..effects.transfer.tcp_outlet import listening
 from ..effects.weights_layout import WeightsError
 from ..effects.workers_engines import Body, Engine, Hand, in_process, in_thread
@@ -33,8 +35,8 @@ class Place:
     """Generators' engine, and how to publish weights for them."""
 
     engine: Engine
-    publishing: Callable[[Any], AbstractContextManager[Outlet]]  # (params)
-    key: bytes = b""  # of those who fetch; none where they see the same memory
+    publishing: Callable[[Any], AbstractContextManager[Outlet]] = field(repr=False)  # (params); it has the key, too
+    key: bytes = field(default=b"", repr=False)  # of those who fetch; none where they see the same memory
 
 
 class Look:
@@ -50,7 +52,7 @@ def placed(given: Asynchronous, notice: Notice) -> Iterator[Place]:
     """The place of generators, each on its device; a lost host is taken in again when it is there.
 
     Weights go by shared memory where all hosts have the same, else over TCP; `notice` is told which. Raises: EngineError for an
-    engine or a host that cannot be had, ChoiceError for a host with other packages, WeightsError where no host can reach us.
+    engine or a host that cannot be had, ChoiceError for a host with other packages, WeightsError where nobody can fetch.
     """
     hosts = given.named_hosts()
     if given.engine == "processes" and not hosts:
@@ -73,19 +75,29 @@ def placed(given: Asynchronous, notice: Notice) -> Iterator[Place]:
 
 
 def served_at(given: Asynchronous) -> tuple[str, int]:
-    """The address at which hosts fetch weights here, --weights or one that the first of them can reach; port 0 is any.
+    """The address at which hosts fetch weights here, --weights or one that they can reach; port 0 is any.
 
-    Raises: WeightsError where there is no way to it, or it has no address.
+    It is that which the first of them sees who is on another machine; this machine sees that one too.
+    Raises: EngineError for a host to which no way leads, WeightsError where none has an address.
 
     >>> served_at(Asynchronous(hosts="127.0.0.1:7000")), served_at(Asynchronous(weights="10.0.0.1:7100"))
     (('127.0.0.1', 0), ('10.0.0.1', 7100))
     """
     if given.weights:
         return parted(given.weights)
-    if not given.hosts:
+    if not given.named_hosts():
         remedy = "name an address of this machine that all of them can reach"
         raise WeightsError(message("--weights", got="not given", wanted="HOST:PORT without --hosts", remedy=remedy))
-    return own_address(given.named_hosts()[0]), 0
+    return _outer([outward(host) for host in given.named_hosts()]), 0
+
+
+def _outer(numbers: Sequence[str]) -> str:
+    """The first number that other machines may know, or the first.
+
+    >>> _outer(["127.0.0.1", "10.0.0.1", "10.1.0.1"]), _outer(["::1", "127.0.0.1"])
+    ('10.0.0.1', '::1')
+    """
+    return next((number for number in numbers if not ip_address(number).is_loopback), numbers[0])
 
 
 def seen(cluster: Cluster) -> list[Host]:

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..drive import Effects, Entry, Inbox, Session, Told, drive
 from ..effects import folder
 from ..effects.lines import Lines, lines
 from ..effects.tokenizer import tokenizer_files
-from ..effects.workers import working
+from ..effects.workers import Workers, working
 from ..recipes.zorplex import Zorplex
 from ..replay import to_lines
 from ..scheduler import begin, scheduler
@@ -105,14 +105,14 @@ def _standing(setting: Setting, begun: LanguageState) -> Standing:
 @contextmanager
 def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterator[tuple[Phase, Effects, Lines]]:
     """Generators at work, and all that a phase writes to."""
-    arguments, given, kept = setting.arguments, setting.arguments.asynchronous, standing.kept
-    version, home, number = kept.schedule.version, setting.folder, arguments.generators()
+    arguments, kept = setting.arguments, standing.kept
+    version, home, given = kept.schedule.version, setting.folder, arguments.asynchronous
     learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past), setting.team)
     with ExitStack() as stack:
         publisher = stack.enter_context(setting.place.publishing(learning.whole()))
         publisher.publish(version, learning.whole())
         log = stack.enter_context(lines(home / EVENTS, kept.events))
-        session = {"session": kept.sessions + 1, "version": version, "generators": number}
+        session = {"session": kept.sessions + 1, "version": version, "generators": arguments.generators()}
         log.write(line({**session, "slots": given.generator_slots}) + "\n")
         phase = Phase(
             setting=setting,
@@ -125,38 +125,46 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
             samples=dict(standing.samples),
             states={version: (standing.learner, dict(standing.past))},
         )
-        files = tokenizer_files(setting.tokenizer) if isinstance(setting.tokenizer, Path) else {}
-        spec = Spec(
-            arguments=arguments,
-            tokenizer=files,
-            weights=publisher.address,
-            key=setting.place.key,
-            packages=packages(),
-        )
-        workers = stack.enter_context(
-            working(
-                generate,
-                (spec,),
-                size=number,
-                patience=given.patience,
-                engine=setting.place.engine,
-                refuse=refusing(arguments, setting.parts),
-                tries=2 * number + 3,  # all of them are lost at once where their host is
-            )
-        )
-        hands = Hands(
-            workers=workers,
-            count=number,
-            slots=given.generator_slots,
-            request=remembered(arguments, learning.key),
-            trainer={say.Recompute: phase.recompute, say.Train: phase.train, say.Publish: phase.publish},
-            arrived=phase.arrived,
-            span=phase.span,
-            failures=phase.failed,
-            lost=phase.lost,
-            notice=setting.notice,
-        )
-        yield phase, logged(crew(hands, told), log), log
+        workers = stack.enter_context(_generators(setting, publisher.address))
+        yield phase, logged(crew(_hands(phase, workers), told), log), log
+
+
+def _generators(setting: Setting, weights: str) -> AbstractContextManager[Workers]:
+    """The generators of a phase, which fetch their weights at that address."""
+    arguments, number = setting.arguments, setting.arguments.generators()
+    spec = Spec(
+        arguments=arguments,
+        tokenizer=tokenizer_files(setting.tokenizer) if isinstance(setting.tokenizer, Path) else {},
+        weights=weights,
+        key=setting.place.key,
+        packages=packages(),
+    )
+    return working(
+        generate,
+        (spec,),
+        size=number,
+        patience=arguments.asynchronous.patience,
+        engine=setting.place.engine,
+        refuse=refusing(arguments, setting.parts),
+        tries=2 * number + 3,  # all of them are lost at once where their host is
+    )
+
+
+def _hands(phase: Phase, workers: Workers) -> Hands:
+    """What the crew of a phase does its work with."""
+    arguments = phase.setting.arguments
+    return Hands(
+        workers=workers,
+        count=arguments.generators(),
+        slots=arguments.asynchronous.generator_slots,
+        request=remembered(arguments, phase.learning.key),
+        trainer={say.Recompute: phase.recompute, say.Train: phase.train, say.Publish: phase.publish},
+        arrived=phase.arrived,
+        span=phase.span,
+        failures=phase.failed,
+        lost=phase.lost,
+        notice=phase.setting.notice,
+    )
 
 
 def logged(effects: Effects, log: Lines) -> Effects:

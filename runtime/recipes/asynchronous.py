@@ -66,7 +66,7 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
     for name in ("patience", "tool_timeout"):
         check_number(flag(name), getattr(given, name), 1e-3)
     for device in given.named_devices():
-        _check_device(device, here=not given.hosts and given.engine != "ray")
+        _check_device(device, here=not given.named_hosts() and given.engine != "ray")
     beside = generators > 0
     faults = (
         (
@@ -103,6 +103,13 @@ def _faults_of_places(given: Asynchronous, *, beside: bool) -> tuple[tuple[bool,
     places += [("--weights", given.weights)] if given.weights else []
     return (
         *((not _is_place(name), where, repr(name), "HOST:PORT", "e.g. 10.0.0.2:7000") for where, name in places),
+        (
+            given.weights.rpartition(":")[0].strip("[]") in ("0.0.0.0", "::"),
+            "--weights",
+            repr(given.weights),
+            "the address under which hosts reach this machine",
+            "they are told it",
+        ),
         (len({*hosts}) < len(hosts), "--hosts", given.hosts, "each host once", "leave the second one out"),
         (
             elsewhere and not beside,
@@ -148,7 +155,7 @@ def _is_place(name: str) -> bool:
 def _check_device(name: str, *, here: bool) -> None:
     """Refuses a device that there is not, or on which this machine can hold nothing where it is `here`. Raises: ChoiceError."""
     try:
-        if torch.device(name).type != "cpu" and not here:
+        if torch.device(name).type not in ("cpu", "meta") and not here:
             return
         fault = "" if torch.empty(0, device=name).device.type != "meta" else "it holds no numbers"
     except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without that kind

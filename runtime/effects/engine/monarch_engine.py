@@ -20,9 +20,10 @@ from typing import Any
 from ....core.errors import message
 from .interface import Cluster, EngineError, timely
 from .monarch_home import Home, reached, shared
-from .monarch_hosts import ENDS, NODE, Visit, hosted, outward
+from .monarch_hosts import ENDS, NODE, Visit, hosted
 from .monarch_nodes import START, node
 from .monarch_place import Crew
+from .outward import outward
 from .processes import LOCAL
 from .processes_cluster import GRACE, State
 from .processes_here import Place

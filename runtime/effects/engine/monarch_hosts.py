@@ -5,7 +5,6 @@ what `monarch_node` obeys; the host {"at": where Monarch listens, "path": for im
 """
 
 import json
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -133,21 +132,3 @@ class Visit:
         remedy = "see that it runs purestep host --engine monarch, and what it says"
         got = f"not begun ({words.get('why', 'it gave what is no answer')})"
         raise EngineError(message(f"host {self.host}", got=got, wanted="running Monarch", remedy=remedy))
-
-
-def outward(address: str) -> str:
-    """This machine's address as the host at that one sees it; nothing is sent.
-
-    Raises: EngineError for a host to which no way leads, ChoiceError for what is no address.
-
-    >>> outward("127.0.0.1:7000")
-    '127.0.0.1'
-    """
-    try:
-        found = socket.getaddrinfo(*parted(address), type=socket.SOCK_DGRAM)[0]
-        with socket.socket(*found[:3]) as probe:
-            probe.connect(found[4])
-            return str(probe.getsockname()[0])
-    except OSError as error:
-        got, remedy = f"unreachable ({error.strerror or error})", "see that the network leads there"
-        raise EngineError(message(f"host {address}", got=got, wanted="a host that listens", remedy=remedy)) from error

@@ -52,9 +52,9 @@ def called(address: str, key: bytes, timeout: float) -> tuple[socket.socket, wir
     wanted = "a host that listens"
     try:
         connection = socket.create_connection(place, timeout)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name can be so
         remedy = f"start one there, purestep host --listen {address} of this engine, and see that we are let through"
-        got = f"unreachable ({error.strerror or error})"
+        got = f"unreachable ({getattr(error, 'strerror', '') or error})"
         raise EngineError(message(f"host {address}", got=got, wanted=wanted, remedy=remedy)) from error
     try:
         said = exactly(connection, wire.GREETING, end)

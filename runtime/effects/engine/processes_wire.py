@@ -10,7 +10,7 @@ Nothing is hidden: who can listen on the network can read it. Use a network of y
 import hmac
 import struct
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ....core.errors import ChoiceError, message
 from .. import greeting as both
@@ -32,7 +32,7 @@ GREETING = len(MAGIC) + NONCE  # bytes of the host's first word
 class Way:
     """One direction of a connection that has been greeted: its key, and how many frames have gone."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     count: int = 0
 
 

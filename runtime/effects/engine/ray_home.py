@@ -17,7 +17,7 @@ from ....core.errors import message
 from .interface import EngineError
 from .processes_member import described
 from .processes_wire import parted
-from .ray_nodes import Node, environment, head, outward
+from .ray_nodes import Node, environment, head, own_ip
 from .ray_version import installed
 
 LOOK = 0.2  # seconds between two looks at the first node
@@ -98,7 +98,7 @@ def _opened(hosts: tuple[str, ...], given: str) -> Home:
         if ray.is_initialized():
             got, remedy = "in use by this process", "end it first, by ray.shutdown()"
             raise EngineError(message("engine ray: Ray", got=got, wanted="not yet in use", remedy=remedy))
-        node = _visited(given) if given else head(outward(hosts[0]) if hosts else "", token, timeout=START)
+        node = _visited(given) if given else head(own_ip(hosts[0]) if hosts else "", token, timeout=START)
         own = {} if given else {"_node_ip_address": node.ip, "_temp_dir": node.folder}
         home = Home(ray, node, bool(given), token, ray._private.worker.print_to_stdstream)
         ray._private.worker.print_to_stdstream = _silent  # it tells of deaths where commands print their results

@@ -17,7 +17,7 @@ from .interface import EngineError
 from .processes_here import ENDED, SAID, Place, Tell
 from .processes_rules import Seat
 from .processes_there import SILENCE, hosting, there
-from .ray_nodes import Node, joining, outward
+from .ray_nodes import Node, joining, own_ip
 from .ray_version import installed
 
 NODE = (0, 0)
@@ -36,7 +36,7 @@ def hosted(address: str, key: bytes, *, silence: float = SILENCE) -> Iterator[st
 
 
 def _kept(tell: Tell, address: str) -> Place:
-    keeper = _Keeper(tell, outward(address))
+    keeper = _Keeper(tell, own_ip(address))
     return Place(lambda seat: None, keeper.send, keeper.close, keeper.close)
 
 

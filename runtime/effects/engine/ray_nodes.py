@@ -5,7 +5,6 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from attrs import frozen
 from ....core.errors import message
 from . import ray_node
 from .interface import EngineError
-from .processes_wire import parted
+from .outward import outward
 from .ray_folders import made
 
 PROGRAM = Path(ray_node.__file__)
@@ -74,17 +73,7 @@ def _started(first: bool, own: dict[str, Any], ip: str, token: str, timeout: flo
         "dashboard_agent_listen_port": 0,
         **({"node_ip_address": ip} if ip else {}),
     }
-    process = subprocess.Popen(
-        [sys.executable, "-P", str(PROGRAM)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        pass_fds=(hold,),
-        env={**os.environ, **environment(token)},
-        start_new_session=True,
-    )
-    os.close(hold)
-
+    process = _process(hold, token)
     lock = threading.Lock()
 
     def end() -> None:
@@ -106,6 +95,22 @@ def _started(first: bool, own: dict[str, Any], ip: str, token: str, timeout: flo
         bury=lambda pid: _buried(lambda: _session(process.pid, pid)),
         end=end,
     )
+
+
+def _process(hold: int, token: str) -> subprocess.Popen[bytes]:
+    """The program of a node, which alone holds its folder from now on."""
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", str(PROGRAM)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(hold,),
+            env={**os.environ, **environment(token)},
+            start_new_session=True,
+        )
+    finally:
+        os.close(hold)
 
 
 def environment(token: str) -> dict[str, str]:
@@ -166,20 +171,13 @@ def _session(number: int, group: int = 0) -> list[int]:
     return found
 
 
-def outward(address: str) -> str:
-    """This machine's address as the host at that one sees it, or "" where that is this machine alone; nothing is sent.
+def own_ip(address: str) -> str:
+    """This machine's number as the host at that address sees it, or "" where that is this machine alone.
 
-    Raises: EngineError for a host to which no way leads, ChoiceError for what is no address.
+    Raises: as `outward`.
 
-    >>> outward("127.0.0.1:7000")
+    >>> own_ip("127.0.0.1:7000")
     ''
     """
-    try:
-        found = socket.getaddrinfo(*parted(address), type=socket.SOCK_DGRAM)[0]
-        with socket.socket(*found[:3]) as probe:
-            probe.connect(found[4])
-            own = str(probe.getsockname()[0])
-    except OSError as error:
-        got, remedy = f"unreachable ({error.strerror or error})", "see that the network leads there"
-        raise EngineError(message(f"host {address}", got=got, wanted="a host that listens", remedy=remedy)) from error
+    own = outward(address)
     return "" if own.startswith("127.") or own == "::1" else own

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ....core.errors import PurestepError
 from .interface import Cluster
 from .processes_wire import parted
 
@@ -37,9 +36,10 @@ def rejoining(cluster: Cluster, hosts: Sequence[str], report: Callable[[str], ob
                 continue
             try:
                 cluster.add_host(host, timeout=JOIN)
-            except PurestepError as error:
-                if said != str(error) and not over.is_set():
-                    said = str(error)
+            except Exception as error:  # whatever an engine's library raises: whoever watches goes on
+                why = " ".join(str(error).split()) or type(error).__name__
+                if said != why and not over.is_set():
+                    said = why
                     report(f"host {host} listens and cannot be taken in again: {said}")
             else:
                 said = ""
