@@ -119,11 +119,13 @@ class Desk:
         return ()
 
     def newest(self, run: Path) -> Path | None:
-        """The folder of the newest good checkpoint. Raises: CheckpointError."""
+        """The folder of the newest good checkpoint, once all are written. Raises: CheckpointError."""
+        self.settle()
         return latest(run, group=self.group)
 
     def load(self, where: Path, like: Any, classes: tuple[type, ...]) -> tuple[int, Any, Any, Any]:
-        """What a checkpoint holds. Raises: CheckpointError."""
+        """What a checkpoint holds, once all are written. Raises: CheckpointError."""
+        self.settle()
         found = load(where, like, classes=classes, group=self.group)
         return found.step, found.tree, found.machine, found.manifest
 
@@ -205,12 +207,14 @@ def _shelf(lead: Lead) -> dict[str, Any]:
         lead.tell("settle")
 
     def newest(run: Path) -> Path | None:
+        lead.settled()
         found: Path | None = lead.tell("newest", run.absolute()) if run.is_dir() else None
         return found
 
     def loaded(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
         if not _divided(like):
             return load_alone(where, like, classes=classes)
+        lead.settled()
         step, tree, machine, manifest = lead.tell("load", where.absolute(), like, tuple(classes))
         return Checkpoint(step=step, tree=tree, machine=machine, manifest=manifest)
 
