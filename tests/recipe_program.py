@@ -1,12 +1,15 @@
 """What tests of the recipe run on each rank: a recorded sequence of batches, learned from in pieces. No test itself.
 
-torchrun --nproc-per-node 2 tests/recipe_program.py FOLDER FIRST LAST    # without a launcher it is a world of one rank
+python tests/recipe_program.py FOLDER RANK SIZE:FIRST:LAST:PORT... PORT WORD...
 
-Updates from batch FIRST up to LAST, with the recipe's own learner and checkpoints; the state is what an earlier call has saved,
-on however many ranks. The loss of each update goes to FOLDER/losses.
+What the process of this rank does in one world after the other; in those that are too small for it, it has no part. Updates
+from batch FIRST up to LAST, with the recipe's own learner and checkpoints; the state is what an earlier world has saved, on
+however many ranks. The loss of each update goes to FOLDER/losses. At the end a world of two does what words tell `purestep`.
 """
 
+import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import torch
 from purestep.core import keys
 from purestep.core.record import replace
 from purestep.core.transcript import ABSENT, Transcript, empty
+from purestep.runtime import cli
 from purestep.runtime.language.parts import parts_of
 from purestep.runtime.language.ranked import in_world
 from purestep.runtime.language.team import Team
@@ -75,6 +79,23 @@ def piece(team: Team, folder: Path, first: int, last: int) -> int:
     return 0
 
 
+def launched(rank: int, size: int, port: str) -> None:
+    """As a launcher would set it."""
+    place = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in place.items()})
+
+
+def main(words: list[str]) -> int:
+    place, rank, here = Path(words[0]), int(words[1]), sum(":" in word for word in words) + 2
+    for size, begin, end, port in (word.split(":") for word in words[2:here]):
+        if rank < int(size):
+            launched(rank, int(size), port)
+            in_world(partial(piece, folder=place, first=int(begin), last=int(end)))
+    if rank < 2:
+        launched(rank, 2, words[here])
+        return cli.main(words[here + 1 :])
+    return 0
+
+
 if __name__ == "__main__":
-    place, begin, end = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    sys.exit(in_world(lambda team: piece(team, place, begin, end)))
+    sys.exit(main(sys.argv[1:]))

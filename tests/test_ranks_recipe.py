@@ -30,13 +30,16 @@ from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.sharded.description import described
 from purestep.runtime.effects.vllm import lay_out
 from purestep.runtime.language import serving
+from purestep.runtime.language.parts import parts_of
 from purestep.runtime.language.ranked import check_ranks, in_world
 from purestep.runtime.language.team import ALONE, Team, of_ranks
 from purestep.runtime.recipes import zorplex_session as session
 from purestep.runtime.recipes.arguments import changed, flag
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 
-PROGRAM = Path(__file__).parent / "recipe_program.py"
+from . import recipe_program
+
+PROGRAM = Path(recipe_program.__file__)
 PAGE = (Path(__file__).parent.parent / "docs" / "ranks.md").read_text()
 AGAIN = 1e-6  # relative differences of losses
 SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -44,16 +47,16 @@ TINY: dict[str, Any] = {
     "width": 16,
     "layers": 1,
     "heads": 2,
-    "warm_steps": 20,
+    "warm_steps": 4,
     "demonstrations": 12,
     "warm_batch": 4,
     "steps": 3,
     "minibatches": 1,
     "groups": 2,
     "samples": 3,
-    "held_out": 4,
+    "held_out": 2,
     "max_turns": 3,
-    "max_new_tokens": 8,
+    "max_new_tokens": 4,
     "capacity": 64,
 }
 THREADS = {"mode": "async", "generator_engine": "thread", "generator_slots": 3}
@@ -146,6 +149,18 @@ def test_a_run_of_ranks_is_asked_and_resumed_as_any(ranked: Path, capsys: pytest
     assert apart(leaves(open_model(ranked / "model").params), policy(ranked)) == 0.0
 
 
+def test_what_was_asked_to_be_saved_is_the_newest(tmp_path: Path) -> None:
+    def work(team: Team) -> list[Path | None]:
+        algorithm, _ = team.learner(tiny(), team.parts(parts_of(tiny())))
+        state, found = algorithm.init(parts_of(tiny()).begin()), []
+        for step in range(3):
+            team.save(tmp_path, step, state, machine=(), facts={}, metadata={})
+            found.append(team.newest(tmp_path))
+        return found
+
+    assert within(work) == [tmp_path / "checkpoints" / f"step_{step:06}" for step in range(3)]
+
+
 class Cut(BaseException):
     """A crash."""
 
@@ -188,7 +203,7 @@ def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> N
 
 
 def test_phases_keep_shards_and_read_segments(tmp_path: Path) -> None:
-    run, arguments = tmp_path / "run", tiny(**THREADS, **DECOUPLED, samples=2)
+    run, arguments = tmp_path / "run", tiny(**THREADS, **DECOUPLED, samples=2, steps=2)
     outcome = within(lambda team: phases.start(run, arguments, overwrite=False, notice=silent, team=team))
     assert outcome.phases == ("async",)
     assert set(forms(run / "async")) == {"sharded"}
@@ -214,11 +229,13 @@ def test_a_server_samples_with_the_weights_of_ranks(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(serving, "served", answer)
     monkeypatch.setattr(serving, "publish", take)
-    arguments = tiny(server="http://127.0.0.1:9/v1")
+    arguments = tiny(server="http://127.0.0.1:9/v1", steps=2)
     within(lambda team: session.start(run, arguments, overwrite=False, notice=silent, team=team))
-    assert published == [0, 1, 2]
-    assert all(row["log_prob_difference"] < 1e-4 for row in read(run / "metrics.jsonl")[1:])
-    assert forms(run) == ["sharded"] * 3
+    assert published == [0, 1]
+    rows = read(run / "metrics.jsonl")[1:]
+    assert len(rows) == 2
+    assert all(row["log_prob_difference"] < 1e-4 for row in rows)
+    assert forms(run) == ["full", "sharded", "sharded"]
 
 
 # --- refusals ---
@@ -282,19 +299,22 @@ def test_the_commands_of_the_page_are_ones_we_have(monkeypatch: pytest.MonkeyPat
 # --- several ranks ---
 
 
+def free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
 class World:
     """So many processes of a program, each with its number, as a launcher would start them."""
 
     def __init__(self, size: int, *words: object) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **(place if size > 1 else {})}
+        place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **place}
         self.each = [
             subprocess.Popen(
-                [sys.executable, *map(str, words)],
-                env={**usual, **({"RANK": str(rank)} if size > 1 else {})},
+                [sys.executable, *(str(word).format(rank=rank) for word in words)],
+                env={**usual, "RANK": str(rank)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -347,48 +367,51 @@ def words(run: Path, **changes: Any) -> list[str]:
 
 @pytest.mark.slow
 def test_a_recorded_sequence_gone_on_with_in_other_worlds_never_stopped(tmp_path: Path) -> None:
-    losses = []
-    for name, plan in {"whole": [(1, 0, 20)], "pieces": [(2, 0, 7), (3, 7, 13), (1, 13, 20)]}.items():
-        place = tmp_path / name
-        place.mkdir()
-        for size, first, last in plan:
-            well(World(size, "-W", "error", PROGRAM, place, first, last))
-        losses.append([float(line) for line in (place / "losses").read_text().split()])
-    whole, pieces = losses
-    assert len(whole) == len(pieces) == len(set(whole)) == 20
-    assert max(abs(a - b) / abs(b) for a, b in zip(pieces, whole, strict=True)) < AGAIN
+    """Begun by two, gone on with by three and then by one; at the end two are told to train anew where the checkpoints are."""
+    whole, pieces = tmp_path / "whole", tmp_path / "pieces"
+    whole.mkdir()
+    pieces.mkdir()
+    plan = [f"{size}:{first}:{last}:{free_port()}" for size, first, last in ((2, 0, 4), (3, 4, 8))]
+    world = World(3, "-W", "error", PROGRAM, pieces, "{rank}", *plan, free_port(), *words(pieces))
+    first, *others = world.ended()
+    assert [code for code, _ in (first, *others)] == [1, 1, 0]
+    assert [text for _, text in others] == ["", ""]
+    assert first[1].splitlines()[-1].startswith(f"purestep: {pieces} is a run with checkpoints, wanted a new folder")
+    within(lambda team: recipe_program.piece(team, pieces, 8, 12))
+    within(lambda team: recipe_program.piece(team, whole, 0, 12))
+    losses, once = ([float(line) for line in (place / "losses").read_text().split()] for place in (pieces, whole))
+    assert len(losses) == len(once) == len(set(once)) == 12
+    assert max(abs(a - b) / abs(b) for a, b in zip(losses, once, strict=True)) < AGAIN
 
 
 @pytest.mark.slow
-def test_ctrl_c_under_torchrun_saves_and_one_process_goes_on(tmp_path: Path) -> None:
+def test_ctrl_c_under_torchrun_saves_and_one_process_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run, whole = tmp_path / "run", tmp_path / "whole"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
     usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    program = ["purestep.runtime.cli", *words(run, steps=8)]
+    program = ["purestep.runtime.cli", *words(run, steps=6)]
     with subprocess.Popen([*command, *program], env=usual, stderr=subprocess.PIPE, text=True) as torchrun:
         while not (run / "checkpoints" / "step_000003").exists():
             assert torchrun.poll() is None, torchrun.communicate()
             time.sleep(0.02)
         torchrun.send_signal(signal.SIGINT)
         assert "iterations and saved; go on with: purestep resume" in torchrun.communicate(timeout=600)[1]
-    said = well(purestep(1, "resume", run))
+    assert cli.main(["resume", str(run)]) == 0
+    said = capfd.readouterr().err
     assert "not necessarily the bits of a run that never stopped: ranks: 2 when saved, 1 now" in said
-    within(lambda team: session.start(whole, tiny(steps=8), overwrite=False, notice=silent, team=team))
+    within(lambda team: session.start(whole, tiny(steps=6), overwrite=False, notice=silent, team=team))
     rows, others = read(run / "metrics.jsonl"), read(whole / "metrics.jsonl")
-    assert [row["iteration"] for row in rows] == [float(number) for number in range(1, 10)]
+    assert [row["iteration"] for row in rows] == [float(number) for number in range(1, 8)]
     assert [row["loss"] for row in rows[1:]] == pytest.approx([row["loss"] for row in others[1:]], rel=AGAIN)
-    first, second = purestep(2, *words(run)).ended()
-    assert (first[0], second) == (1, (1, ""))
-    assert first[1].splitlines()[-1].startswith(f"purestep: {run} is a run with checkpoints, wanted a new folder")
 
 
 @pytest.mark.slow
 def test_a_run_at_once_that_was_killed_goes_on_on_three_ranks(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    own = {"mode": "async", "staleness": 2, "generator_slots": 6, "steps": 8, "samples": 2}
-    killed_after(purestep(2, *words(run, **own), "--no-compare"), run / "async" / "checkpoints" / "step_000004")
+    own = {"mode": "async", "staleness": 2, "generator_slots": 6, "steps": 5, "samples": 2}
+    killed_after(purestep(2, *words(run, **own), "--no-compare"), run / "async" / "checkpoints" / "step_000002")
     well(purestep(3, "resume", run))
     totals = json.loads((run / "async" / "totals.json").read_text())
-    assert (totals["version"], totals["sessions"], totals["consumed"]) == (8, 2, 32)
+    assert (totals["version"], totals["sessions"], totals["consumed"]) == (5, 2, 20)
     assert cli.main(["replay", str(run)]) == 0
     assert set(forms(run / "async")) == {"sharded"}
