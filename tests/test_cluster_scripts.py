@@ -62,7 +62,7 @@ note = {"words": words, "env": {name: os.environ[name] for name in names if name
 if words[0] == "host":
     listeners = [socket.create_server((node, int(words[2].rpartition(":")[2]))) for node in os.environ["SAMPLING"].split()]
 elif words[0] in ("train", "resume"):
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(130))  # as srun passes it on with --disable-status
     served = pathlib.Path(os.environ["RUN"], "served", "served")
     served.mkdir(parents=True, exist_ok=True)
     while len([*notes.glob("note-*")]) < 2:

@@ -44,12 +44,13 @@ words=(resume "$RUN")
 [ -e "$RUN/arguments.json" ] || words=(train zorplex --mode async --run "$RUN" "$@")
 words+=(--key "$key" --hosts "$(joined "${sampling[@]/%/:$port}")")
 export MASTER_ADDR=${learning[0]} MASTER_PORT=${MASTER_PORT:-29400}
+# With --disable-status srun passes SIGINT on; SIGTERM it would turn into a kill.
 srun --overlap --nodes="$trainers" --ntasks="$((trainers * ranks))" --ntasks-per-node="$ranks" \
-    --nodelist="$(joined "${learning[@]}")" --cpu-bind=none --kill-on-bad-exit=1 bash -c '
+    --nodelist="$(joined "${learning[@]}")" --cpu-bind=none --kill-on-bad-exit=1 --disable-status bash -c '
         export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID
         exec purestep "$@"' purestep "${words[@]}" &
 training=$!
-stop() { stop() { :; } && kill -TERM "$training"; } # once, since a second would not wait for what is being saved
+stop() { stop() { :; } && kill -INT "$training"; } # once, since a second would not wait for what is being saved
 trap stop USR1 INT TERM
 while kill -0 "$training" 2> /dev/null; do wait "$training" || true; done
 wait "$training" && code=0 || code=$?

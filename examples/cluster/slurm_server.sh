@@ -37,12 +37,13 @@ words=(resume "$RUN")
 [ -e "$RUN/arguments.json" ] || words=(train zorplex --run "$RUN" "$@")
 words+=(--server "http://$server:$port/v1")
 export MASTER_ADDR=${nodes[0]} MASTER_PORT=${MASTER_PORT:-29400}
+# With --disable-status srun passes SIGINT on; SIGTERM it would turn into a kill.
 srun --overlap --nodes="$trainers" --ntasks="$((trainers * ranks))" --ntasks-per-node="$ranks" \
-    --nodelist="$(joined "${nodes[@]:0:trainers}")" --cpu-bind=none --kill-on-bad-exit=1 bash -c '
+    --nodelist="$(joined "${nodes[@]:0:trainers}")" --cpu-bind=none --kill-on-bad-exit=1 --disable-status bash -c '
         export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID
         exec purestep "$@"' purestep "${words[@]}" &
 training=$!
-stop() { stop() { :; } && kill -TERM "$training"; } # once, since a second would not wait for what is being saved
+stop() { stop() { :; } && kill -INT "$training"; } # once, since a second would not wait for what is being saved
 trap stop USR1 INT TERM
 while kill -0 "$training" 2> /dev/null; do
     if kill -0 "$serving" 2> /dev/null; then wait -n "$training" "$serving" || true; else stop && wait "$training" || true; fi
