@@ -82,6 +82,7 @@ def _resume(words: list[str], team: Team) -> int:
         hosts: str | None = None,
         key: str | None = None,
         weights: str | None = None,
+        transfer: Literal["auto", "shared", "tcp", "monarch"] | None = None,
         devices: str | None = None,
         server: str | None = None,
     ) -> int:
@@ -93,10 +94,19 @@ def _resume(words: list[str], team: Team) -> int:
             hosts: where they work from now on, each with `purestep host`; "" is this machine
             key: a file with the secret of the hosts; "" is PURESTEP_KEY
             weights: HOST:PORT where hosts fetch weights here; "" is an address they can reach, and any port
+            transfer: how weights reach hosts: as fits them; by memory that all see; over TCP; by RDMA with --engine monarch
             devices: of the generators in turn
             server: the vLLM server that samples from now on, where one does
         """
-        given = {"engine": engine, "hosts": hosts, "key": key, "weights": weights, "devices": devices, "server": server}
+        given = {
+            "engine": engine,
+            "hosts": hosts,
+            "key": key,
+            "weights": weights,
+            "transfer": transfer,
+            "devices": devices,
+            "server": server,
+        }
         moved = {name: value for name, value in given.items() if value is not None}
         _check_moved(run, moved)
         if team is ALONE and of_ranks(run):

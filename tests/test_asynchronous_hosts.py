@@ -96,6 +96,19 @@ def key(tmp_path: Path) -> Path:
         ({"mode": "async", "hosts": "a:1", "devices": "meta"}, "--devices is 'meta', wanted cpu"),
         ({"mode": "async", "weights": "a:7100"}, "--weights is given without --hosts"),
         ({"mode": "async", "key": "key"}, "--key is given without --hosts"),
+        ({"mode": "async", "transfer": "tcp"}, "--transfer is 'tcp' without --hosts"),
+        (
+            {"mode": "async", "transfer": "monarch"},
+            "--transfer is 'monarch' with --engine processes, wanted --engine mon",
+        ),
+        (
+            {"mode": "async", "engine": "ray", "hosts": "a:1", "transfer": "monarch"},
+            "--transfer is 'monarch' with --engine ray",
+        ),
+        (
+            {"mode": "async", "engine": "monarch", "hosts": "a:1", "weights": "a:7100", "transfer": "monarch"},
+            "--weights is given with --transfer monarch, wanted one of the two",
+        ),
     ],
 )
 def test_what_leads_nowhere_is_refused(given: dict[str, Any], said: str) -> None:
@@ -158,6 +171,28 @@ def test_where_weights_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
 def elsewhere() -> Any:
     """A host with memory of its own."""
     return placing.evolve(placing.this_host(), name="elsewhere", memory="its own")
+
+
+def test_the_way_is_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With RDMA everywhere the engine that cannot use it says so."""
+    monkeypatch.setenv("PURESTEP_KEY", SECRET)
+    params, said = {"w": torch.ones(2)}, list[str]()
+    monkeypatch.setattr(placing, "seen", lambda cluster: [placing.this_host()])
+    with hosting(ANY, SECRET.encode()) as address:
+        given = Asynchronous(hosts=address, transfer="tcp")
+        with placed(given, said.append) as place, place.publishing(params) as weights:
+            assert (weights.way, len(place.key)) == ("tcp", 32)
+        assert said == ["weights go by tcp: it is asked for"]
+        able = [evolve(one, monarch=True, verbs=True) for one in (placing.this_host(), elsewhere())]
+        monkeypatch.setattr(placing, "this_host", lambda: able[0])
+        monkeypatch.setattr(placing, "seen", lambda cluster: able[1:])
+        with placed(evolve(given, transfer="auto"), said.append) as place, place.publishing(params) as weights:
+            assert weights.way == "tcp"
+        why = "2 hosts, RDMA on all of them, which takes the engine monarch, and hosts may come and go"
+        assert said[1:] == [f"weights go by tcp: {why}"]
+        refused = pytest.raises(ChoiceError, match="the way of weights is shared, wanted tcp, which these hosts can do")
+        with refused, placed(evolve(given, transfer="shared"), silent):
+            pass
 
 
 def test_a_host_with_other_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

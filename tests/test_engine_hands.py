@@ -1,16 +1,20 @@
 """Crews of workers on a cluster: the same bodies as anywhere, on other hosts too; who is lost is replaced."""
 
 import os
+import pickle
 import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
 from purestep.runtime.effects.engine import ENGINES, opened, replicas
+from purestep.runtime.effects.engine import hands_rules as rules
 from purestep.runtime.effects.engine.hands import on
+from purestep.runtime.effects.engine.hands_actor import Post
 from purestep.runtime.effects.engine.interface import Cluster
 from purestep.runtime.effects.engine.processes_there import hosting
 from purestep.runtime.effects.service import serving
@@ -18,6 +22,7 @@ from purestep.runtime.effects.service_rules import HEALTHY
 from purestep.runtime.effects.tool_calls import RAISED, TIMED_OUT, Failure, Returned, ToolError
 from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Workers, working
 from purestep.runtime.effects.workers_engines import WorkersError
+from purestep.runtime.effects.workers_process import NOTE
 
 from .engine_contract import left
 
@@ -54,6 +59,28 @@ def slots(mailbox):
                 mailbox.answer(task, what.upper())
         under_way = [one for one in under_way if one[2] > 0]
 '''
+
+
+CALL = ContextVar("CALL", default="none")
+
+
+def body_that_looks(mailbox: Any) -> None:
+    """Says in whose call it was started."""
+    mailbox.note(CALL.get())
+
+
+def test_a_body_runs_in_the_context_of_the_call_that_starts_it() -> None:
+    """Monarch's calls from any other are those of a second client, which cannot listen on every host."""
+    token = CALL.set("the engine's")
+    try:
+        post = Post(pickle.dumps((body_that_looks, ())))
+        post.setup()
+    finally:
+        CALL.reset(token)
+    assert post.thread is not None
+    post.thread.join()
+    said = [pickle.loads(letter) for letter in rules.parcel(post.box).letters]
+    assert (NOTE, "the engine's") in said
 
 
 @pytest.fixture(scope="module")

@@ -95,6 +95,7 @@ if __name__ == "__main__":
             told["lent" if lends else "lapped"] = waiting.get(timeout=120)
         told["another"] = said(lambda: fetched_as(weights.address, {"a": torch.zeros(3), "b": of(0)["b"]}))
         told["goes back"] = said(lambda: weights.publish(3, of(3)))
+    told["torn"] = said(lambda: fetched_as(weights.address[:60], of(0)))
     told["ended"] = reader.asked.call_one(weights.address).get(timeout=60)
     other = this_host().spawn_procs(per_host={"gpus": 1})
     address, pid = other.spawn("trainer", Trainer).published.call_one().get(timeout=60)
@@ -123,6 +124,7 @@ def test_every_byte_comes_whatever_happens_to_the_publisher(tmp_path: Path) -> N
         assert versions == sorted(set(versions))
     assert "a is [500000] float32, wanted [3] float32" in told["another"]
     assert told["goes back"].startswith("publish: version is 3, wanted at least")
+    assert told["torn"].startswith("inlet: address is 'monarch://")
     assert told["ended"] == [0, True]
     assert told["of another process"] is True
     assert told["killed"].startswith("fetch: monarch is not to be had (")

@@ -51,8 +51,9 @@ class Look:
 def placed(given: Asynchronous, notice: Notice) -> Iterator[Place]:
     """The place of generators, each on its device; a lost host is taken in again when it is there.
 
-    Weights go by shared memory where all hosts have the same, else over TCP; `notice` is told which. Raises: EngineError for an
-    engine or a host that cannot be had, ChoiceError for a host with other packages, WeightsError where nobody can fetch.
+    Weights go by `transfer`, else by shared memory where all hosts have the same, by RDMA where all have that and the engine is
+    monarch, else over TCP; `notice` is told which. Raises: EngineError for an engine or a host that cannot be had, ChoiceError
+    for a host with other packages or that cannot do what is asked for, WeightsError where nobody can fetch.
     """
     hosts = given.named_hosts()
     if given.engine == "processes" and not hosts:
@@ -64,9 +65,11 @@ def placed(given: Asynchronous, notice: Notice) -> Iterator[Place]:
         rejoining(cluster, hosts, notice),
     ):
         engine = on_devices(hands.on(cluster, start=START), given.named_devices())
-        way = chosen([this_host(), *seen(cluster)], report=notice).way
-        if way == "shared":
-            yield Place(engine, partial(outlet, "shared"))
+        asked = "" if given.transfer == "auto" else given.transfer
+        within = given.engine == "monarch"
+        way = chosen([this_host(), *seen(cluster)], within=within, asked=asked, report=notice).way
+        if way != "tcp":
+            yield Place(engine, partial(outlet, way))
             return
         key = fresh_key()
         host, port = served_at(given)
@@ -101,7 +104,7 @@ def _outer(numbers: Sequence[str]) -> str:
 
 
 def seen(cluster: Cluster) -> list[Host]:
-    """What each host has for moving weights; RDMA is left out, which the recipe does not use.
+    """What each host has for moving weights.
 
     Raises: EngineError where one does not say, ChoiceError where one has other packages than we have.
     """
@@ -116,7 +119,7 @@ def seen(cluster: Cluster) -> list[Host]:
             raise EngineError(message(f"host {name}", got=answer.why, wanted="what it has", remedy=remedy))
         host, has = answer.value
         refuse_others(packages(), has, name)
-        found.append(evolve(host, name=name, verbs=False))
+        found.append(evolve(host, name=name))
     return found
 
 

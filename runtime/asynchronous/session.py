@@ -34,7 +34,8 @@ from .placing import Place, placed
 from .running import run_phase
 
 WARM, SYNC, ASYNC = "warm", "sync", "async"
-MOVABLE = ("engine", "hosts", "key", "weights", "devices")  # arguments that say where generators work
+MOVABLE = ("engine", "hosts", "key", "weights", "transfer", "devices")  # arguments that say where generators work
+ALONE_HERE = {"engine": "processes", "key": "", "weights": "", "transfer": "auto"}  # theirs on this machine
 
 
 @frozen
@@ -97,7 +98,7 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Te
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments.
 
     `moved` are arguments that say where its generators work, in place of its own from now on: see `MOVABLE`. No hosts are this
-    machine, which needs no engine, key or address of weights unless they are given as well.
+    machine, which needs no engine, key, address of weights or way for them unless they are given as well.
     Raises: CheckpointError, ChoiceError, EngineError.
     """
     with lock(folder.existing(run)):
@@ -105,7 +106,7 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Te
             choose("resume: argument", name, dict.fromkeys(MOVABLE))
         arguments = arguments_in(run)
         if moved:
-            alone = {"engine": "processes", "key": "", "weights": ""} if moved.get("hosts") == "" else {}
+            alone = ALONE_HERE if moved.get("hosts") == "" else {}
             arguments = _absolute(changed(arguments, {**alone, **moved}))
             check(arguments)
         torch.set_num_threads(arguments.machine.threads)

@@ -22,6 +22,8 @@ class Asynchronous:
     hosts: str = ""  # where they work, 10.0.0.2:7000,10.0.0.3:7000, each with `purestep host`; without it this machine
     key: str = ""  # a file with the secret of the hosts; without it PURESTEP_KEY
     weights: str = ""  # HOST:PORT where hosts fetch weights here, port 0 for any; without it an address they can reach
+    # how weights reach hosts: as fits them; by memory that all see; over TCP; by RDMA with --engine monarch
+    transfer: Literal["auto", "shared", "tcp", "monarch"] = "auto"
     generator_slots: int = 64  # attempts that a generator samples side by side
     staleness: int = 1  # updates by which a sample may be older than the weights it changes; in turns it never is
     # leave samples that are too old out, or also begin them anew, or wait for them
@@ -138,6 +140,34 @@ def _faults_of_places(given: Asynchronous, *, beside: bool) -> tuple[tuple[bool,
             "given without --hosts",
             "both",
             "leave it out: on this machine weights go by shared memory",
+        ),
+        *_faults_of_transfer(given, elsewhere=elsewhere),
+    )
+
+
+def _faults_of_transfer(given: Asynchronous, *, elsewhere: bool) -> tuple[tuple[bool, str, object, str, str], ...]:
+    """What may be wrong with how weights reach generators."""
+    return (
+        (
+            given.transfer == "monarch" and given.engine != "monarch",
+            "--transfer",
+            f"'monarch' with --engine {given.engine}",
+            "--engine monarch as well",
+            "Monarch's buffers are read by its own processes; or --transfer auto",
+        ),
+        (
+            given.transfer == "tcp" and not elsewhere,
+            "--transfer",
+            "'tcp' without --hosts",
+            "both",
+            "leave it out: on this machine weights go by shared memory",
+        ),
+        (
+            bool(given.weights) and given.transfer in ("shared", "monarch"),
+            "--weights",
+            f"given with --transfer {given.transfer}",
+            "one of the two",
+            "hosts fetch from that address with --transfer tcp alone",
         ),
     )
 

@@ -4,6 +4,7 @@ import pickle
 import threading
 import time
 from collections import deque
+from contextvars import copy_context
 from typing import Any
 
 from ..workers_engines import DIED
@@ -23,10 +24,11 @@ class Post:
         self.thread: threading.Thread | None = None
 
     def setup(self) -> None:
-        """Imports the body and starts it."""
+        """Imports the body and starts it, in the context of this call: an engine's own calls need to know whose they are."""
         if self.thread is None:
-            body, arguments = pickle.loads(self.letter)
-            self.thread = threading.Thread(target=self.run, args=(body, arguments), name="purestep-body", daemon=True)
+            given = pickle.loads(self.letter)
+            run = copy_context().run
+            self.thread = threading.Thread(target=run, args=(self.run, *given), name="purestep-body", daemon=True)
             self.thread.start()
 
     def run(self, body: Any, arguments: tuple[Any, ...]) -> None:

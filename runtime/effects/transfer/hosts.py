@@ -40,13 +40,20 @@ def fresh_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-def chosen(hosts: Sequence[Host], *, fixed: bool = False, report: Callable[[str], object] = print) -> Choice:
-    """The choice for these hosts, said to `report` in one line. Raises: ChoiceError.
+def chosen(
+    hosts: Sequence[Host],
+    *,
+    fixed: bool = False,
+    within: bool = True,
+    asked: str = "",
+    report: Callable[[str], object] = print,
+) -> Choice:
+    """The `choice` for these hosts, said to `report` in one line. Raises: ChoiceError.
 
     >>> chosen([this_host(), this_host()]).way
     weights go by shared: all processes see the same memory
     'shared'
     """
-    found = choice(hosts, fixed=fixed)
+    found = choice(hosts, fixed=fixed, within=within, asked=asked)
     report(str(found))
     return found

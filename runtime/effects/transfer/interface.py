@@ -29,7 +29,7 @@ class Outlet:
     """Where weights are published."""
 
     way: str  # "shared", "tcp", "broadcast" or "monarch"
-    address: Any  # what an inlet is opened by: text, but for "monarch", where it is an actor's handle
+    address: str  # what an inlet is opened by
     publish: Callable[[int, Any], None]  # (version, params); versions go up, from 0 or more
     renew: Callable[[int], None] = _nobody  # (readers): forms their group anew, where a way has one
 
@@ -76,15 +76,13 @@ def outlet(way: str, params: Any, **options: Any) -> AbstractContextManager[Outl
     return made
 
 
-def inlet(address: Any, like: Any, **options: Any) -> AbstractContextManager[Inlet]:
+def inlet(address: str, like: Any, **options: Any) -> AbstractContextManager[Inlet]:
     """The inlet for an address; `like` is a tree of the architecture, on the devices to fetch to.
 
     Raises: ChoiceError for an address of no way, WeightsError for another architecture or where nobody publishes.
     """
-    way = address.partition("://")[0] if isinstance(address, str) else "monarch"
-    made: AbstractContextManager[Inlet] = _named(choose("inlet: way of the address", way, WAYS)[1])(
-        address, like, **options
-    )
+    place = choose("inlet: way of the address", address.partition("://")[0], WAYS)[1]
+    made: AbstractContextManager[Inlet] = _named(place)(address, like, **options)
     return made
 
 

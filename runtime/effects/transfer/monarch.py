@@ -1,11 +1,14 @@
 """Weights by Monarch's RDMABuffer: an actor hands out the handles, and readers read the bytes past the publisher.
 
-Both ends live in processes of Monarch, or in its client. Where no device for RDMA is there, Monarch falls back to TCP and
-warns once. A read asks nobody, so that the publisher may write again to what is being read: each chunk is compared with its
-checksum after the read, and a read that was overtaken is made again. Buffers hold memory of both processes until they are
-dropped by hand, which the end of an outlet does. Monarch's own keys and networks apply; there is no other key.
+Both ends live in processes of Monarch, or in its client; a thread of an actor's process reads in the context of that actor,
+`contextvars.copy_context()`. Where no device for RDMA is there, Monarch falls back to TCP and warns once. A read asks nobody,
+so that the publisher may write again to what is being read: each chunk is compared with its checksum after the read, and a
+read that was overtaken is made again. Buffers hold memory of both processes until they are dropped by hand, which the end of
+an outlet does. Monarch's own keys and networks apply; there is no other key. An address is monarch:// and the pickle of the
+actor's handle, so that one of a stranger must not be opened.
 """
 
+import base64
 import importlib
 import itertools
 import threading
@@ -28,6 +31,7 @@ from .trees import handed, room_of, same
 
 CHUNK_BYTES = 1 << 23
 ASK_SECONDS = 10.0  # for the actor to say whether it is there
+SCHEME = "monarch://"
 _DESKS: dict[str, "_Desk"] = {}  # the publishers of this process, for their actors, which live in it too
 _numbers = itertools.count()
 
@@ -140,7 +144,7 @@ def _module(name: str) -> Any:
 
 @contextmanager
 def monarch_outlet(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES, checks: str = "") -> Iterator[Outlet]:
-    """The outlet for weights like `params`, whose address is an actor in this process, to be passed through Monarch.
+    """The outlet for weights like `params`, whose address names an actor in this process, for processes that Monarch knows.
 
     A reader is overtaken when `slots` - 1 publications end while it reads, and reads again. Weights on a GPU are copied to
     the memory of the machine. Raises: EngineError where Monarch is missing or of a version that was not tried; ChoiceError.
@@ -161,19 +165,37 @@ def monarch_outlet(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES, che
     _DESKS[title] = desk
     try:
         handle = actors.this_proc().spawn(title, type("WeightsDesk", (actors.Actor,), kind), title)
-        yield Outlet("monarch", handle, lambda version, tree: desk.put(version, tensors("publish", tree)))
+        yield Outlet("monarch", _address(handle), lambda version, tree: desk.put(version, tensors("publish", tree)))
     finally:
         desk.close()
 
 
+def _address(handle: Any) -> str:
+    """The text by which an actor is found, once it is there."""
+    handle.initialized.get(timeout=ASK_SECONDS)
+    letter: bytes = importlib.import_module("cloudpickle").dumps(handle)
+    return SCHEME + base64.urlsafe_b64encode(letter).decode()
+
+
+def _actor(address: str) -> Any:
+    """The handle of the actor in an address. Raises: ChoiceError for what is none."""
+    try:
+        return importlib.import_module("cloudpickle").loads(base64.urlsafe_b64decode(address.removeprefix(SCHEME)))
+    except Exception as error:  # whatever comes of what is no pickle
+        wanted, remedy = f"{SCHEME} and an actor", "take the address that the publisher names, all of it"
+        got = f"{address[:40]!r} ({type(error).__name__})"
+        raise ChoiceError(message("inlet: address", got=got, wanted=wanted, remedy=remedy)) from error
+
+
 @contextmanager
-def monarch_inlet(address: Any, like: Any) -> Iterator[Inlet]:
+def monarch_inlet(address: str, like: Any) -> Iterator[Inlet]:
     """The inlet for the actor that an outlet named; `like` is a tree of the architecture, on the devices to fetch to.
 
-    Raises: EngineError where Monarch is missing; WeightsError, at a fetch, for another architecture, or where the actor or its
-    process does not answer.
+    Raises: EngineError where Monarch is missing; ChoiceError for what is no address; WeightsError, at a fetch, for another
+    architecture, or where the actor or its process does not answer.
     """
-    reader = _Reader(address, like, _module("monarch.rdma").RDMAAction)
+    action = _module("monarch.rdma").RDMAAction
+    reader = _Reader(_actor(address), like, action)
     yield Inlet("monarch", reader.fetch, reader.closed)
 
 

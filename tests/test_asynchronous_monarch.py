@@ -1,0 +1,85 @@
+"""Generators that fetch by Monarch's buffers: a run whose host, a namespace with memory of its own, is killed and comes again.
+
+Monarch is one for a process, so that the run is a process of its own. Without a device for RDMA its buffers go over TCP.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from purestep.runtime.asynchronous.replaying import replayed
+from purestep.runtime.asynchronous.report import audit
+
+from .engine_spaces import Space, spaces
+from .test_asynchronous import TINY, learned_from
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("monarch") is None, reason="Monarch is an extra")]
+COMMAND = [sys.executable, "-m", "purestep.runtime.cli"]
+PRIVATE = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'
+OWN = ("generator_engine", "mode")  # of the arguments, for which this test has others
+WAY = "weights go by monarch: it is asked for; over TCP, with RDMA on none of them"
+SOON, STEPS = 60.0, 20
+
+
+def until(ready: Callable[[], bool]) -> None:
+    """Waits until it is so."""
+    end = time.monotonic() + SOON
+    while not ready():
+        assert time.monotonic() < end, "it has never been so"
+        time.sleep(0.05)
+
+
+@contextmanager
+def host(key: Path, space: Space) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """`purestep host --engine monarch` in a namespace: its process, and its address."""
+    words = (*COMMAND, "host", "--engine", "monarch", "--key", str(key), "--listen", f"{space.address}:7000")
+    command = space.command("unshare", "--mount", "sh", "-c", PRIVATE, "sh", *words)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def test_whoever_comes_in_the_place_of_a_killed_host_fetches_as_well(tmp_path: Path) -> None:
+    key, run, log = tmp_path / "key", tmp_path / "run", tmp_path / "log"
+    key.write_text("0123456789abcdef" * 2)
+    given = {**{name: value for name, value in TINY.items() if name not in OWN}, "steps": STEPS, "generators": 1}
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    own = ["--mode=async", "--no-compare", "--engine=monarch", "--transfer=monarch", f"--key={key}", f"--run={run}"]
+
+    def updates() -> int:
+        path = run / "async" / "ledger.jsonl"
+        return path.read_text().count("\n") if path.exists() else 0
+
+    with spaces(1) as (space,):
+        subprocess.run(["ip", "-n", space.name, "route", "add", "default", "via", space.ours], check=True)
+        with host(key, space) as (first, address), log.open("w") as said:
+            command = [*COMMAND, "train", "zorplex", *own, *words, f"--hosts={address}"]
+            with subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT) as training:
+                try:
+                    until(lambda: updates() > 2 or training.poll() is not None)
+                    os.kill(first.pid, signal.SIGKILL)
+                    first.wait()
+                    made = updates()
+                    with host(key, space):
+                        code = training.wait(2 * SOON)
+                finally:
+                    training.kill()
+    text = log.read_text()
+    assert code == 0, text
+    assert WAY in text
+    assert f"host {address} is there again" in text
+    assert 2 < made < STEPS - 5
+    heads = [head for *_, head, _, _ in learned_from(run, "async")]
+    assert {*heads[-4:]} <= {STEPS - 2, STEPS - 1}  # versions that were there long after the host had been killed
+    assert audit(run, "async").wrong == replayed(run, "async").wrong == ()
