@@ -18,6 +18,7 @@ from attrs import frozen
 from purestep.core.errors import ChoiceError
 from purestep.core.optim import adamw, apply_updates
 from purestep.core.record import replace
+from purestep.runtime.effects.ranks import world
 from purestep.runtime.effects.ranks.torch_optimizer import torch_optimizer
 from purestep.runtime.effects.ranks.world import (
     RankError,
@@ -147,6 +148,54 @@ def test_half_a_launcher_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         joined(device="cpu"),
     ):
         pass
+
+
+SOUND = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("RANK", "x", "from 0 to 1"),
+        ("RANK", "5", "from 0 to 1"),
+        ("RANK", "-1", "from 0 to 1"),
+        ("WORLD_SIZE", "0", "from 1 on"),
+        ("WORLD_SIZE", "two", "from 1 on"),
+        ("MASTER_PORT", "x", "from 1 to 65535"),
+        ("MASTER_PORT", "65536", "from 1 to 65535"),
+    ],
+)
+def test_what_a_launcher_cannot_mean_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, wanted: str
+) -> None:
+    for one, said in {**SOUND, name: value}.items():
+        monkeypatch.setenv(one, said)
+    line = rf"^joined: {name} is '?{value}'?, wanted a whole number {wanted}; start it with torchrun, or set RANK, .*$"
+    with pytest.raises(ChoiceError, match=line), joined(device="cpu"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("rank", "line"),
+    [
+        ("0", r"^ranks: MASTER_PORT is \d+, which another program has taken, wanted a free port; choose another "),
+        (
+            "1",
+            r"^ranks: rank 1 is without an answer from 127\.0\.0\.1:\d+, where something listens, wanted rank 0 there; ",
+        ),
+    ],
+)
+def test_a_port_that_another_program_has_taken_is_named(monkeypatch: pytest.MonkeyPatch, rank: str, line: str) -> None:
+    """Whoever is not rank 0 is connected to what never answers; torch alone would wait without end."""
+    monkeypatch.setattr(world, "GRACE", 0.5)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for name, value in {**SOUND, "RANK": rank, "MASTER_PORT": str(taken.getsockname()[1])}.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(RankError, match=line) as caught, joined(timeout=1.0, device="cpu"):
+            pass
+    assert "\n" not in str(caught.value)
 
 
 def test_a_rank_that_does_not_come_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

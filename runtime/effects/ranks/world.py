@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from ....core.errors import ChoiceError, PurestepError, StructureError, choose, 
 from ....core.tree import tree_map
 from ...ranks.putting import fingerprint
 from ..ending import end_at_once
+from ..transfer.group import SilenceError, in_time
 
 SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
@@ -35,6 +37,7 @@ GONE = re.compile(r"gloo|connection|timed? ?out|peer|broken pipe|socket|nccl|cli
 
 
 AGAIN = "start all of them again from the last checkpoint"
+GRACE = 5.0  # seconds behind its own time limit in which torch's store may still say what is wrong
 
 
 class RankError(PurestepError, RuntimeError):
@@ -65,7 +68,7 @@ def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[Ranks]:
         raise ChoiceError(message("joined: timeout", got=timeout, wanted="seconds above 0", remedy="e.g. 600"))
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     backend = choose("joined: device", kind, BACKENDS)
-    place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else torch.device("cpu")
+    place = torch.device("cuda", _number("LOCAL_RANK", range(2**15), "0")) if kind == "cuda" else torch.device("cpu")
     if kind == "cuda":
         torch.cuda.set_device(place)
     rank, size = launched()
@@ -103,7 +106,7 @@ def on_one_rank(what: str) -> None:
 def launched() -> tuple[int, int]:
     """The number of this process and how many there are, as a launcher has set them; (0, 1) where none did.
 
-    Raises: ChoiceError.
+    Raises: ChoiceError for one that is not set or cannot be.
     """
     missing = [name for name in SET if not os.environ.get(name)]
     if len(missing) == len(SET):
@@ -111,14 +114,41 @@ def launched() -> tuple[int, int]:
     if missing:
         remedy = "start it with torchrun, or set all of " + ", ".join(SET)
         raise ChoiceError(message(f"joined: {missing[0]}", got="not set", wanted="set", remedy=remedy))
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    size = _number("WORLD_SIZE", range(1, 2**31))
+    _number("MASTER_PORT", range(0 if size == 1 else 1, 2**16))  # 0 is any, which others would not find
+    return _number("RANK", range(size)), size
+
+
+def _number(name: str, among: range, usual: str = "") -> int:
+    """What a launcher has set. Raises: ChoiceError unless it is one of these."""
+    said = os.environ.get(name) or usual
+    with contextlib.suppress(ValueError):
+        if int(said) in among:
+            return int(said)
+    wanted = f"a whole number from {among[0]} " + (f"to {among[-1]}" if among[-1] < 2**30 else "on")
+    remedy = "start it with torchrun, or set " + ", ".join(SET) + " for each process"
+    raise ChoiceError(message(f"joined: {name}", got=said, wanted=wanted, remedy=remedy))
 
 
 def _met(rank: int, size: int, patience: timedelta) -> Any:
-    """The store of this world, once all are there or, at the latest, when they have lost patience."""
+    """The store of this world, once all are there or, at the latest, when they have lost patience. Raises: RankError."""
     if not os.environ.get("WORLD_SIZE"):
         return HashStore()
-    store, *_ = next(rendezvous("env://", rank, size, timeout=patience))
+    place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    another = "choose another MASTER_PORT, the same for all ranks"
+    try:
+        # In time, since torch waits without end for what takes its connection and never answers.
+        meeting = partial(next, rendezvous("env://", rank, size, timeout=patience))
+        store, *_ = in_time(meeting, patience.total_seconds() + GRACE)
+    except dist.DistNetworkError as cause:
+        if "EADDRINUSE" not in str(cause):
+            raise
+        got = f"{os.environ['MASTER_PORT']}, which another program has taken"
+        raise RankError(message("ranks: MASTER_PORT", got=got, wanted="a free port", remedy=another)) from None
+    except SilenceError:
+        got = f"without an answer from {place}, where something listens"
+        remedy = f"see what rank 0 says, or {another}"
+        raise RankError(message(f"ranks: rank {rank}", got=got, wanted="rank 0 there", remedy=remedy)) from None
     store.set_timeout(patience)
     return store
 
