@@ -2,7 +2,10 @@
 
 import importlib
 import json
+import logging
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +21,7 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.bigram import bigram
 from purestep.core.causal import CausalModel
-from purestep.core.errors import ChoiceError, PurestepError, ShapeError, StructureError
+from purestep.core.errors import CheckpointError, ChoiceError, PurestepError, ShapeError, StructureError
 from purestep.core.tree import tree_map
 from purestep.properties import Tolerance, causal_laws, check, same, table_causal
 from purestep.properties.law import Suite
@@ -352,8 +355,75 @@ def test_weights_that_are_absent_or_of_another_shape_are_named(tmp_path: Path) -
         (tmp_path / name).unlink(missing_ok=True)
     weight_map = dict.fromkeys(held, "model-1.safetensors")
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-    with pytest.raises(StructureError, match=r"is no model \(.*model-1\.safetensors"):
+    with pytest.raises(
+        CheckpointError, match=r"index\.json is without model-1\.safetensors, wanted all 1 files; fetch"
+    ):
         open_model(tmp_path)
+
+
+def in_other_forms(folder: Path) -> dict[str, Path]:
+    """Folders with the same model in other files; the value is the file that says where its weights are."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    short = {name: leaf.bfloat16() for name, leaf in weights.items()}
+    bare = {name.removeprefix("model."): leaf for name, leaf in weights.items()}
+    forms = {
+        "short": lambda at: save_file(
+            {**short, "of.others": torch.ones(3)}, at / "model.safetensors", {"format": "pt"}
+        ),
+        "bare": lambda at: save_file(bare, at / "model.safetensors", {"format": "pt"}),
+        "pickled": lambda at: torch.save(weights, at / "pytorch_model.bin"),
+        "trained": lambda at: torch.save({"model": weights, "step": 3}, at / "last.pt"),
+    }
+    for name, write in forms.items():
+        shutil.copytree(folder, folder.parent / name)
+        (folder.parent / name / "model.safetensors").unlink()
+        write(folder.parent / name)
+    library().AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder.parent / "cut", max_shard_size="4KB")
+    files = dict.fromkeys(("short", "bare"), "model.safetensors")
+    files |= {"pickled": "pytorch_model.bin", "trained": "last.pt", "cut": "model.safetensors.index.json"}
+    return {name: folder.parent / name / file for name, file in files.items()}
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_folder_is_opened_as_the_library_opens_it_and_its_file_is_named(tmp_path: Path, tied: bool) -> None:
+    config, lines = small(tied=tied), list[str]()
+    params = from_config(config).init(keys.key(1))
+    save_model(tmp_path / "model", params, config)
+    for name, file in in_other_forms(tmp_path / "model").items():
+        opened = open_model(file.parent, report=lines.append)
+        assert re.fullmatch(rf"weights: \d+ tensors from {re.escape(str(file))}", lines[-1])
+        if name == "trained":  # which the library does not read
+            same(name, opened.params, params)
+            continue
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32)
+        same(name, opened.params, dict(theirs.named_parameters()))
+        assert opened.config.to_dict() == theirs.config.to_dict()
+        assert opened.config.name_or_path == str(file.parent)
+        assert opened.generation.to_dict() == theirs.generation_config.to_dict()
+    assert len(list((tmp_path / "cut").glob("*.safetensors"))) > 1
+
+
+def test_what_a_folder_holds_besides_is_left_out_with_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_model(tmp_path / "model", from_config(small()).init(keys.key(1)), small())
+    folder = in_other_forms(tmp_path / "model")["short"].parent
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    open_model(folder, report=lambda text: None)
+    (said,) = {record.getMessage() for record in caplog.records if "of.others" in record.getMessage()}
+    assert f"from: {folder}" in said
+
+
+def test_the_first_rank_says_what_all_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_model(tmp_path, from_config(small()).init(keys.key(1)), small())
+    for rank, lines in (("", 1), ("0", 1), ("1", 0)):
+        monkeypatch.setenv("RANK", rank)
+        open_model(tmp_path)
+        assert capsys.readouterr().err.count(f"tensors from {tmp_path / 'model.safetensors'}\n") == lines
 
 
 def test_weights_of_another_model_are_not_saved(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Folders of Hugging Face models: opened as a pure model and its parameters, and written so that others open them."""
 
 import contextlib
+import logging
+import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,13 @@ from attrs import frozen
 from ...core.causal import CausalModel
 from ...core.errors import StructureError, message
 from .causal_lm import Params, causal_model
+from .checkpoint import to_stderr
 from .library import library
-from .sharded.weight_rules import some
+from .sharded.stored import stored
+from .sharded.weight_rules import could_hold, some
 
+# What a configuration says where weights are not simply those of the folder's files.
+OTHERWISE = ("quantization_config", "transformers_weights", "extra_files")
 READING = threading.Lock()  # the library reads one folder at a time: with two, parameters come without numbers
 
 
@@ -28,23 +34,38 @@ class Opened:
     generation: Any = ()
 
 
-def open_model(path: str | Path, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Opened:
+def _by_first(text: str) -> None:
+    """A line on standard error, from the first of the ranks that a launcher has started alone: all read the same."""
+    if os.environ.get("RANK", "") in ("", "0"):
+        to_stderr(text)
+
+
+def open_model(
+    path: str | Path,
+    *,
+    dtype: torch.dtype = torch.float32,
+    attention: str = "sdpa",
+    report: Callable[[str], None] = _by_first,
+) -> Opened:
     """The model in a folder, or the one of this name that was downloaded before or can be.
 
-    `attention` "eager" also works under vmap without a warning. Its `init` gives the folder's weights, whatever the key is.
-    What the folder holds beside the model's weights is left out, and the library says so.
+    In a folder weights are looked for as `read_weights` does, a `.pt` included, and the library takes them under the names
+    they have there. A line to `report` says where they came from. `attention` "eager" also works under vmap without a warning.
+    Its `init` gives the folder's weights, whatever the key is. What the folder holds beside the model's weights is left
+    out, and the library says so.
 
     Raises: StructureError where there is no model that is supported, or a weight of it is absent or of another shape, which
-    is named; ModuleNotFoundError.
+    is named; CheckpointError for files of weights that are absent or cannot be read; ModuleNotFoundError.
     """
-    read = library().AutoModelForCausalLM.from_pretrained
     how: dict[str, Any] = {
+        "dtype": dtype,
+        "attn_implementation": attention,
         "output_loading_info": True,
-        "ignore_mismatched_sizes": True,
-    }  # they are refused here, by name
+        "ignore_mismatched_sizes": True,  # they are refused here, by name
+    }
     try:
         with READING, _without_bars():
-            module, found = read(str(path), dtype=dtype, attn_implementation=attention, **how)
+            module, found, said = _of_folder(Path(path), how) or _of_library(str(path), how)
     except (OSError, ValueError) as cause:
         got = f"no model ({str(cause).strip().splitlines()[0]})"
         remedy = "name a folder with config.json and weights, as save_model writes it"
@@ -52,7 +73,44 @@ def open_model(path: str | Path, *, dtype: torch.dtype = torch.float32, attentio
     _refuse_gaps(str(path), found)
     model = causal_model(module)
     params = {name: value.detach() for name, value in module.named_parameters()}
+    report(said)
     return Opened(model=model, params=params, config=module.config, generation=module.generation_config or ())
+
+
+Found = tuple[Any, Mapping[str, Any], str]  # a module, what the library says of its weights, and where they came from
+
+
+def _of_library(path: str, how: Mapping[str, Any]) -> Found:
+    module, found = library().AutoModelForCausalLM.from_pretrained(path, **how)
+    return module, found, f"weights: those that transformers finds for {path}"
+
+
+def _of_folder(folder: Path, how: Mapping[str, Any]) -> Found | tuple[()]:
+    """The model in a folder; () where only the library knows which files to read, or that there are none.
+
+    It is given tensors under the names that their file has, since it knows older names and those of parts of a model.
+    """
+    names = {one.name for one in folder.iterdir()} if folder.is_dir() else set()
+    if "config.json" not in names or "adapter_config.json" in names or not could_hold(names):
+        return ()
+    config = library().AutoConfig.from_pretrained(str(folder))
+    if any(getattr(config, word, None) for word in OTHERWISE):
+        return ()
+    with torch.device("meta"):
+        kind = library().AutoModelForCausalLM.from_config(config)
+    with stored(folder) as (source, shelf), _named_in_reports(str(folder)):
+        tensors = {name: one.part for name, one in shelf.items()}
+        module, found = type(kind).from_pretrained(None, config=kind.config, state_dict=tensors, **how)
+    module.config.name_or_path = str(folder)
+    module.generation_config = _generation(str(folder), names)
+    return module, found, f"weights: {len(tensors)} tensors from {source}"
+
+
+def _generation(folder: str, names: Collection[str]) -> Any:
+    read = library().GenerationConfig.from_pretrained
+    if "generation_config.json" in names:
+        return read(folder)
+    return read(folder, config_file_name="config.json", _from_model_config=True)
 
 
 def _refuse_gaps(path: str, found: Mapping[str, Any]) -> None:
@@ -99,13 +157,29 @@ def save_model(folder: str | Path, params: Params, config: Any, tokenizer: Any =
 
 
 @contextlib.contextmanager
+def _named_in_reports(folder: str) -> Iterator[None]:
+    """The library's reports on weights it was given say "from: None"; here they name the folder."""
+
+    def name(record: logging.LogRecord) -> bool:
+        record.msg = str(record.msg).replace("from: None", f"from: {folder}")
+        return True
+
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addFilter(name)
+    try:
+        yield
+    finally:
+        logger.removeFilter(name)
+
+
+@contextlib.contextmanager
 def _without_bars() -> Iterator[None]:
     """Without the library's progress bars, which are for what takes minutes."""
-    logging = library("transformers.utils.logging")
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    bars = library("transformers.utils.logging")
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
     try:
         yield
     finally:
         if shown:
-            logging.enable_progress_bar()
+            bars.enable_progress_bar()

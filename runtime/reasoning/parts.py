@@ -118,7 +118,7 @@ def parts_of(arguments: Cache, output_dir: str, kept: Path | tuple[()] = ()) -> 
         begin = partial(model.init, keys.fold_in(key, INITIAL))
         return Parts(**shared, begin=begin, whole=dict, model=model, speakers=tuple(speakers), config=config)
     opened = open_model(arguments.model.model)
-    speakers = [open_model(arguments.model.model).model for _ in range(workers)]
+    speakers = [open_model(arguments.model.model, report=lambda text: None).model for _ in range(workers)]
     shared |= {"config": opened.config, "generation": opened.generation, "speakers": tuple(speakers)}
     if not arguments.model.lora:
         own: dict[str, Any] = {"begin": lambda: opened.params, "whole": dict, "base": digest(tokenizer, {})}

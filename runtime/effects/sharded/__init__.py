@@ -7,5 +7,5 @@
     checkpoint = load(path, like, group=group)            # `like` says how many ranks there are now
 
 saving.py writes at once; forms.py has the three forms; modules.py is for torch's own modules and optimisers; weights.py reads
-folders of weights, whoever wrote them.
+folders of weights, whoever wrote them, and stored.py says what is in them.
 """

@@ -28,8 +28,17 @@ def chosen(names: Collection[str], where: str) -> str:
         return last[0]
     got = f"a folder with {', '.join(last)}" if last else "a folder without weights"
     wanted = "one .pt" if last else ", ".join((*ORDER, "a .pt"))
-    remedy = "name the file itself" if last else "check the path"
+    remedy = "name the file itself, or leave one there" if last else "check the path"
     raise CheckpointError(message(f"weights: {where}", got=got, wanted=f"{wanted}", remedy=remedy))
+
+
+def could_hold(names: Iterable[str]) -> bool:
+    """Whether `chosen` knows one of them.
+
+    >>> could_hold(["config.json", "last.pt"]), could_hold(["config.json", "model.gguf"])
+    (True, False)
+    """
+    return any(name in ORDER or name.endswith(".pt") for name in names)
 
 
 def files_of(weight_map: object, there: Collection[str], where: str) -> dict[str, tuple[str, ...]]:
