@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from purestep.runtime.effects.transfer.hosts import DEVICES
+
 here = importlib.util.find_spec("monarch") is not None  # an import would start Monarch's threads in this process
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not here, reason="the extra monarch is not installed")]
 
@@ -104,6 +106,8 @@ if __name__ == "__main__":
         os.kill(pid, signal.SIGKILL)
         told["killed"] = said(lambda: weights.fetch(-1, (), 20.0))
         told["closed"] = weights.closed()
+    monarch.configure(rdma_allow_tcp_fallback=False)
+    told["without devices"] = said(lambda: outlet("monarch", of(0)).__enter__())
     print(json.dumps(told), flush=True)
     os._exit(0)
 '''
@@ -129,3 +133,4 @@ def test_every_byte_comes_whatever_happens_to_the_publisher(tmp_path: Path) -> N
     assert told["of another process"] is True
     assert told["killed"].startswith("fetch: monarch is not to be had (")
     assert told["closed"] is True
+    assert told["without devices"].startswith("monarch: a buffer is not to be had (") or DEVICES.is_dir()

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import torch
 from attrs import evolve, field, frozen
 
 from ...core.errors import message
@@ -69,11 +70,13 @@ def placed(given: Asynchronous, notice: Notice) -> Iterator[Place]:
         within = given.engine == "monarch"
         way = chosen([this_host(), *seen(cluster)], within=within, asked=asked, report=notice).way
         if way != "tcp":
+            with outlet(way, (torch.zeros(1),)):
+                pass  # what cannot be had is told before anything is learned
             yield Place(engine, partial(outlet, way))
             return
         key = fresh_key()
         host, port = served_at(given)
-        listening(host, port).close()  # what cannot be had is told before anything is learned
+        listening(host, port).close()  # and so is an address
         yield Place(engine, partial(outlet, "tcp", key=key, host=host, port=port), key)
 
 

@@ -24,6 +24,7 @@ from torch import Tensor
 from ....core.errors import ChoiceError, message
 from ....core.tree import leaves
 from ..engine.monarch_version import installed
+from ..engine.processes_member import described
 from ..weights_layout import Layout, WeightsError, layout, same_architecture, text, views
 from .frames import agreed, digest, summing, sums
 from .interface import Inlet, Outlet, refuse_closed
@@ -116,7 +117,13 @@ class _Desk:
 
 def _slot(own: Layout, chunk: int, buffer: Any) -> _Slot:
     room = torch.zeros(own.size, dtype=torch.uint8)
-    return _Slot(room, tuple(buffer(room[start : start + chunk]) for start in range(0, own.size, chunk)))
+    try:
+        return _Slot(room, tuple(buffer(room[start : start + chunk]) for start in range(0, own.size, chunk)))
+    except Exception as error:  # whatever Monarch makes of a device
+        got, remedy = f"not to be had ({described(error)})", "take another way"
+        raise WeightsError(
+            message("monarch: a buffer", got=got, wanted="memory that others read", remedy=remedy)
+        ) from error
 
 
 def _offered(actor: Any, newer_than: int, has: tuple[str, ...]) -> _Offer | tuple[()]:
@@ -147,7 +154,8 @@ def monarch_outlet(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES, che
     """The outlet for weights like `params`, whose address names an actor in this process, for processes that Monarch knows.
 
     A reader is overtaken when `slots` - 1 publications end while it reads, and reads again. Weights on a GPU are copied to
-    the memory of the machine. Raises: EngineError where Monarch is missing or of a version that was not tried; ChoiceError.
+    the memory of the machine. Raises: EngineError where Monarch is missing or of a version that was not tried, WeightsError
+    where it has no buffers, ChoiceError.
     """
     for name, value, least in (("slots", slots, 2), ("chunk", chunk, 1)):
         if value < least:
