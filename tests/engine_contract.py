@@ -240,6 +240,18 @@ def what_was_stopped_is_no_failure(bench: Bench, _: Path) -> None:
     assert bench.cluster.failure(bench.quiet) == ()
 
 
+def what_answers_may_be_stopped(bench: Bench, _: Path) -> None:
+    mesh = counters(bench, 2)
+    asked = [mesh.ask("add", (1,), timeout=SOON) for _ in range(400)]
+    asked[40]()  # the others' answers are coming
+    stopping = threading.Thread(target=mesh.stop, kwargs={"timeout": SOON}, daemon=True)
+    stopping.start()
+    stopping.join(2 * SOON)
+    assert not stopping.is_alive()
+    for n, waiting in enumerate(asked, start=1):
+        assert all(answer == Done(n) or (isinstance(answer, Failed) and answer.lost) for answer in waiting())
+
+
 # --- starts ---
 
 
@@ -361,6 +373,7 @@ CONTRACT: tuple[Claim, ...] = (
     a_slice_is_some_of_the_members,
     a_member_that_is_killed_is_told_once,
     what_was_stopped_is_no_failure,
+    what_answers_may_be_stopped,
     setup_is_done_once_on_each,
     what_does_not_begin_leaves_nothing,
     what_is_no_call_is_refused,

@@ -160,3 +160,21 @@ def line(one: Space, other: Space, *, delay: float = 0.0, loss: float = 0.0) -> 
         yield made, *addresses
     finally:
         made.close()
+
+
+@contextmanager
+def detour(space: Space, *, delay: float = 0.0, loss: float = 0.0) -> Iterator[Line]:
+    """For a block what goes between this namespace and that one takes a line; the addresses are as before."""
+    made = Line(space.name + "d", delay=delay, loss=loss)
+    here, there = made.names
+    try:
+        ip("link", "set", there, "netns", space.name)
+        for where, name, own, peer in (
+            ((), here, space.ours, space.address),
+            (("-n", space.name), there, space.address, space.ours),
+        ):
+            ip(*where, "link", "set", name, "mtu", "1500", "up")
+            ip(*where, "route", "add", f"{peer}/32", "dev", name, "src", own)
+        yield made
+    finally:
+        made.close()

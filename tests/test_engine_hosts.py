@@ -17,9 +17,10 @@ import pytest
 from engine_actors import Counter  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
+from purestep.runtime.effects.engine import processes_wire as wire
 from purestep.runtime.effects.engine.interface import Cluster, Done, EngineError, Failed, Failure
 from purestep.runtime.effects.engine.processes import clustered
-from purestep.runtime.effects.engine.processes_link import PIECE, shared_key
+from purestep.runtime.effects.engine.processes_link import LETTER, PIECE, SEND, Link, shared_key
 from purestep.runtime.effects.engine.processes_there import hosting
 
 from .engine_contract import left, path_with, running, values
@@ -110,6 +111,31 @@ def test_a_host_that_garbles_or_falls_silent_is_lost_with_its_members(key: Path,
             assert cluster.add_host(address, timeout=SOON) == address
             assert values(cluster.spawn(Counter, size=1, hosts=(address,), timeout=SOON), "add", 1) == [1]
         assert left({*pids}) == set()
+
+
+def test_a_cluster_may_be_less_patient_than_its_hosts(key: Path) -> None:
+    with hosting(HERE, KEY, silence=60.0) as address, clustered((address,), key=key, silence=2.0) as cluster:
+        assert cluster.failure(3.0) == ()
+        assert cluster.hosts() == (address,)
+
+
+def test_a_letter_may_take_longer_than_the_silence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 15)
+        ours = socket.create_connection(listener.getsockname())
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 15)
+        theirs = listener.accept()[0]
+    with ours, theirs:
+        link = Link(ours, (wire.Way(KEY), wire.Way(KEY)), 0.7, lambda *_: None, lambda _: None)
+        ours.settimeout(link.silence)
+        link.say(SEND, (0, 0), bytes(PIECE))
+        link.close()
+        threading.Thread(target=link.speak, daemon=True).start()
+        come = 0
+        while piece := theirs.recv(1 << 13):
+            come += len(piece)
+            time.sleep(0.02)
+        assert come == wire.HEADER.size + LETTER.size + PIECE
 
 
 def test_who_has_another_key_is_let_in_nowhere(key: Path, tmp_path: Path) -> None:

@@ -1,65 +1,41 @@
-"""A crew on two hosts of Monarch in namespaces of their own: one loses its link, one is killed, and all the work is done.
+"""The engine `monarch` on two hosts in namespaces of their own: a slow line, a lost link, a killed host.
 
 Monarch listens at one address in a process, so that this runs in a process of its own.
 """
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from purestep.runtime.effects.engine.hands import on
 from purestep.runtime.effects.engine.monarch_engine import clustered
-from purestep.runtime.effects.workers import working
 
-from .engine_contract import SOON, left, path_with, running
-from .engine_spaces import Space, spaces
-from .test_engine_spaces import BODIES, Ward
+from .engine_contract import SOON, left
+from .engine_hosts import Host, alive_behind_a_slow_line, behind, hosted, outlives_a_lost_link_and_a_killed_host
+from .engine_spaces import spaces
 
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("monarch") is None, reason="Monarch is an extra")]
 ALONE = "PURESTEP_TEST_ALONE"
 SILENCE = 3.0
+alone = pytest.mark.skipif(ALONE not in os.environ, reason="it runs in a process of its own")
 
 
-@contextmanager
-def hosts(there: Sequence[Space], folder: Path) -> Iterator[list[tuple[str, subprocess.Popen[str]]]]:
-    """`purestep host --engine monarch` in each of the namespaces, which all find our addresses: its address and its process."""
-    (folder / "key").write_text("0123456789abcdef" * 2)
-    program = [
-        sys.executable,
-        "-m",
-        "purestep.runtime.cli",
-        "host",
-        "--engine",
-        "monarch",
-        "--key",
-        str(folder / "key"),
-    ]
-    processes = []
-    for one in there:
-        subprocess.run(["ip", "-n", one.name, "route", "add", "default", "via", one.ours], check=True)
-        command = one.command(*program, "--listen", f"{one.address}:7000")
-        environment = {**os.environ, "PYTHONPATH": path_with(folder)}
-        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
-    try:
-        yield [(process.stdout.readline().strip(), process) for process in processes if process.stdout]
-    finally:
-        for process in processes:
-            process.terminate()
-        codes = [process.wait(SOON) for process in processes]
-        for process in processes:
-            assert process.stdout is not None
-            process.stdout.close()
-    assert codes == [0, -signal.SIGKILL]
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hosts")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("monarch") is None, reason="Monarch is an extra")
+@pytest.fixture(scope="module")
+def hosts(folder: Path) -> Iterator[Sequence[Host]]:
+    with spaces(2) as there, hosted("monarch", there, folder) as found:
+        yield found
+
+
 @pytest.mark.skipif(ALONE in os.environ, reason="it is that process")
 def test_in_a_process_of_its_own() -> None:
     with spaces(1):
@@ -67,33 +43,23 @@ def test_in_a_process_of_its_own() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-m", "slow", "-p", "no:cacheprovider", str(Path(__file__))]
     run = subprocess.run(command, env={**os.environ, ALONE: "1"}, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "1 passed, 1 skipped" in run.stdout
+    assert "2 passed, 1 skipped" in run.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(ALONE not in os.environ, reason="it runs in a process of its own")
-def test_a_crew_outlives_a_lost_link_and_a_killed_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "space_bodies.py").write_text(BODIES)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    import space_bodies  # type: ignore[import-not-found]
+@alone
+def test_a_slow_line_that_loses_packets_loses_nobody(hosts: Sequence[Host], folder: Path) -> None:
+    addresses = tuple(host.address for host in hosts)
+    with behind(hosts[0]) as wire, clustered(addresses, key=folder / "key", silence=SILENCE) as cluster:
+        alive_behind_a_slow_line(cluster, hosts, wire)
 
-    with spaces(2) as there, hosts(there, tmp_path) as started:
-        (first, _), (second, process) = started
-        with clustered((first, second), key=tmp_path / "key", silence=SILENCE) as cluster:
-            assert cluster.hosts() == (f"{there[0].address}:7000", f"{there[1].address}:7000")
-            with working(space_bodies.slow, size=2, patience=2 * SOON, engine=on(cluster)) as workers:
-                ward = Ward(workers, 60)
-                ward.go_on(lambda: len(ward.pids) == 2 and len(ward.done) > 4)
-                there[0].cut()  # worker 0 is there
-                ward.go_on(lambda: len(ward.losses) == 1)
-                assert ward.losses[0].worker == 0
-                assert cluster.hosts() == (second,)
-                ward.go_on(lambda: len(ward.pids) == 3 and not running(ward.pids[0]))  # its host has missed us, too
-                there[0].mend()
-                assert cluster.add_host(first, timeout=SOON) == first
-                process.kill()  # workers 1 and 2 are there
-                ward.go_on(lambda: len(ward.losses) == 3)
-                assert cluster.hosts() == (first,)
-                ward.go_on(lambda: len(ward.done) == 60)
-            assert ward.done == {task: f"TASK {task}" for task in range(60)}
-        assert left({*ward.pids.values()}, SOON) == set()
+
+@alone
+def test_a_crew_outlives_a_lost_link_and_a_killed_host(
+    hosts: Sequence[Host], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    body = import_module("space_bodies").slow
+    addresses = tuple(host.address for host in hosts)
+    with clustered(addresses, key=folder / "key", silence=SILENCE) as cluster:
+        ward = outlives_a_lost_link_and_a_killed_host(cluster, hosts, body)
+    assert left({*ward.pids.values()}, SOON) == set()

@@ -1,7 +1,8 @@
 """A connection between a cluster and a host: greeted, sealed, never silent for long, and lost once.
 
 A letter is a word (one byte), a seat, and bytes; a long one goes in several frames. Both sides say ALIVE when they have nothing
-else to say; who hears nothing for `silence` seconds takes the other one for lost.
+else to say, at a pace that does not depend on how patient they are themselves: the other one may be less so, and on a line that
+loses packets the next word tells soon that one is lost. Who hears nothing for `silence` seconds takes the other one for lost.
 """
 
 import os
@@ -24,8 +25,9 @@ VARIABLE = "PURESTEP_KEY"
 ALIVE = 0  # a word without meaning; the others are those of `processes_here`, and those below
 START, SEND, END = 3, 4, 5  # from a cluster to a host
 LETTER = struct.Struct(">B?QQ")  # word, whether more of this letter follows, seat
-BEATS = 5  # ALIVE is said so often within the other one's silence
-PIECE = 1 << 20  # bytes of a letter in one frame: each frame may take as long as the silence
+BEATS = 5  # ALIVE is said so often within a silence
+PACE = 0.2  # seconds between two of them at most
+PIECE = 1 << 20  # bytes of a letter in one frame
 Heard = Callable[[int, Seat, bytes], None]
 
 
@@ -130,7 +132,7 @@ class Link:
         with suppress(OSError):
             while True:
                 try:
-                    letter = self.outbox.get(timeout=self.silence / BEATS)
+                    letter = self.outbox.get(timeout=min(PACE, self.silence / BEATS))
                 except Empty:
                     letter = (ALIVE, (0, 0), b"")
                 if not letter:
@@ -143,7 +145,9 @@ class Link:
         for at in range(0, max(1, len(rest)), PIECE):
             body = LETTER.pack(word, at + PIECE < len(rest), *seat) + rest[at : at + PIECE]
             self.out, header = wire.sealed(self.out, body)
-            self.connection.sendall(header + body)
+            left = memoryview(header + body)
+            while left:  # a slow line may take as long as it likes, if only it goes on
+                left = left[self.connection.send(left) :]
 
     def listen(self) -> None:
         """Hears letters until none can come any more."""

@@ -32,7 +32,9 @@ QUICK: Mapping[str, Any] = {
     "health_check_initial_delay_ms": 2000,
     "health_check_period_ms": 500,
     "health_check_timeout_ms": 1500,
-    "health_check_failure_threshold": 3,  # a node that cannot be reached is lost after about 6 s
+    # a node that cannot be reached is lost after about 20 s, not one that a busy machine or a bad line keeps from answering;
+    # whoever has the host sees it sooner
+    "health_check_failure_threshold": 10,
 }
 
 

@@ -2,10 +2,14 @@
 
 Ray is never asked to start one again: who is told of a death decides. A death is seen by a call that never comes back, which
 Ray ends a few hundredths of a second after the process.
+What Ray tells is passed on by a thread of ours. Ray's own must never wait for us: `ray.kill` waits for it, and is called by who
+has locked the ledger.
 """
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from . import processes_member, ray_member
@@ -39,15 +43,27 @@ class _Crew:
         self.actor = ray.remote(**OPTIONS)(ray_member.Member).options(scheduling_strategy=strategy)
         self.actors: dict[Seat, Any] = {}
         self.pids: dict[Seat, int] = {}
+        self.told: SimpleQueue[Callable[[], None]] = SimpleQueue()  # what is to be done with what Ray has told
+        self.closed = False
+        threading.Thread(target=self.listen, name="purestep-ray-ear", daemon=True).start()
+
+    def listen(self) -> None:
+        """Passes on what Ray tells, in its order, until all is over and nobody is there."""
+        while not self.closed or self.actors:
+            self.told.get()()
+
+    def then(self, future: Any, work: Callable[[Any], None]) -> None:
+        """Has something done with what comes of a call, once that is known."""
+        future.add_done_callback(lambda done: self.told.put(lambda: work(done)))
 
     def start(self, seat: Seat) -> None:
         if not self.ray.is_initialized():  # it would start another Ray by itself
             self.tell(ENDED, seat, b"Ray has ended")
             return
         actor = self.actors[seat] = self.actor.remote(self.path, PROGRAM)
-        actor.pid.remote().future().add_done_callback(lambda future: self._began(seat, future))
+        self.then(actor.pid.remote().future(), lambda future: self._began(seat, future))
         watch = actor.watch.options(concurrency_group="watch").remote()
-        watch.future().add_done_callback(lambda future: self._ended(seat, future))
+        self.then(watch.future(), lambda future: self._ended(seat, future))
 
     def _began(self, seat: Seat, future: Any) -> None:
         if not future.exception():
@@ -56,7 +72,7 @@ class _Crew:
     def send(self, seat: Seat, letter: bytes) -> None:
         actor = self.actors.get(seat)
         if actor is not None:
-            actor.perform.remote(letter).future().add_done_callback(lambda future: self._said(seat, letter, future))
+            self.then(actor.perform.remote(letter).future(), lambda future: self._said(seat, letter, future))
 
     def _said(self, seat: Seat, letter: bytes, future: Any) -> None:
         error = future.exception()
@@ -83,6 +99,8 @@ class _Crew:
     def close(self) -> None:
         for seat in [*self.actors]:
             self.end(seat)
+        self.closed = True
+        self.told.put(lambda: None)
 
 
 def _why(error: BaseException | None) -> str:
