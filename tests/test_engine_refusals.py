@@ -39,7 +39,7 @@ def test_an_engine_of_another_version_is_refused_by_name(engine: Any, versions: 
 
 def test_weights_by_monarch_ask_for_the_same_version(versions: dict[str, str]) -> None:
     versions["torchmonarch"] = "0.8.0"
-    for made in (outlet("monarch", {}), inlet(object(), {})):
+    for made in (outlet("monarch", {}), inlet("monarch://gAROLg==", {})):
         with pytest.raises(EngineError, match=r"torchmonarch is 0\.8\.0, wanted 0\.7\.x"), made:
             pass
 
