@@ -22,6 +22,7 @@ from attrs import evolve
 from purestep.core.errors import CheckpointError, ChoiceError
 from purestep.runtime import language_commands
 from purestep.runtime.asynchronous import placing, session
+from purestep.runtime.asynchronous.alike import packages
 from purestep.runtime.asynchronous.generating import Spec, generate
 from purestep.runtime.asynchronous.placing import placed, seen, served_at
 from purestep.runtime.asynchronous.replaying import replayed
@@ -32,7 +33,7 @@ from purestep.runtime.effects.engine.outward import outward
 from purestep.runtime.effects.engine.processes import clustered
 from purestep.runtime.effects.engine.processes_there import hosting
 from purestep.runtime.effects.engine.rejoining import rejoining
-from purestep.runtime.effects.transfer import inlet
+from purestep.runtime.effects.transfer import inlet, this_host
 from purestep.runtime.effects.weights_layout import WeightsError
 from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.asynchronous import Asynchronous
@@ -154,7 +155,7 @@ def test_where_weights_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
             served_at(Asynchronous(engine="ray", hosts=hosts))
     with socket.create_server(("127.0.0.1", 0)) as taken, hosting(ANY, SECRET.encode()) as address:
         monkeypatch.setenv("PURESTEP_KEY", SECRET)
-        monkeypatch.setattr(placing, "seen", lambda cluster: [placing.this_host(), elsewhere()])
+        monkeypatch.setattr(placing, "seen", lambda cluster: [this_host(), elsewhere()])
         port = taken.getsockname()[1]
         refused = pytest.raises(WeightsError, match=rf"127.0.0.1:{port} is not to be had .*Address already in use")
         with refused, placed(Asynchronous(hosts=address, weights=f"127.0.0.1:{port}"), silent):
@@ -170,20 +171,20 @@ def test_where_weights_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def elsewhere() -> Any:
     """A host with memory of its own."""
-    return placing.evolve(placing.this_host(), name="elsewhere", memory="its own")
+    return evolve(this_host(), name="elsewhere", memory="its own")
 
 
 def test_the_way_is_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """With RDMA everywhere the engine that cannot use it says so."""
     monkeypatch.setenv("PURESTEP_KEY", SECRET)
     params, said = {"w": torch.ones(2)}, list[str]()
-    monkeypatch.setattr(placing, "seen", lambda cluster: [placing.this_host()])
+    monkeypatch.setattr(placing, "seen", lambda cluster: [this_host()])
     with hosting(ANY, SECRET.encode()) as address:
         given = Asynchronous(hosts=address, transfer="tcp")
         with placed(given, said.append) as place, place.publishing(params) as weights:
             assert (weights.way, len(place.key)) == ("tcp", 32)
         assert said == ["weights go by tcp: it is asked for"]
-        able = [evolve(one, monarch=True, verbs=True) for one in (placing.this_host(), elsewhere())]
+        able = [evolve(one, monarch=True, verbs=True) for one in (this_host(), elsewhere())]
         monkeypatch.setattr(placing, "this_host", lambda: able[0])
         monkeypatch.setattr(placing, "seen", lambda cluster: able[1:])
         with placed(evolve(given, transfer="auto"), said.append) as place, place.publishing(params) as weights:
@@ -196,7 +197,7 @@ def test_the_way_is_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_host_with_other_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    has = placing.packages()
+    has = packages()
     with opened("processes") as cluster:
         assert [one.name for one in seen(cluster)] == ["local"]
         monkeypatch.setattr(placing, "packages", lambda: {**has, "torch": "0.1"})

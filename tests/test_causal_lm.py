@@ -368,7 +368,7 @@ def in_other_forms(folder: Path) -> dict[str, Path]:
     weights = load_file(folder / "model.safetensors")
     short = {name: leaf.bfloat16() for name, leaf in weights.items()}
     bare = {name.removeprefix("model."): leaf for name, leaf in weights.items()}
-    forms = {
+    forms: dict[str, Callable[[Path], Any]] = {
         "short": lambda at: save_file(
             {**short, "of.others": torch.ones(3)}, at / "model.safetensors", {"format": "pt"}
         ),

@@ -78,6 +78,6 @@ def test_whoever_waits_says_how_long(cluster: Cluster) -> None:
             with pytest.raises(ChoiceError, match=r"timeout is .*, wanted a number of seconds above 0"):
                 act(timeout=none)
     with pytest.raises(TypeError):
-        cluster.failure()  # type: ignore[call-arg]
+        cluster.failure()  # type: ignore[call-arg, misc]
     assert mesh.call("word", timeout=30.0) == (Done("plain"),)
     mesh.stop(timeout=30.0)
