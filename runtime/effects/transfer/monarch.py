@@ -4,11 +4,9 @@ Both ends live in processes of Monarch, or in its client; a thread of an actor's
 `contextvars.copy_context()`. Where no device for RDMA is there, Monarch falls back to TCP and warns once. A read asks nobody,
 so that the publisher may write again to what is being read: each chunk is compared with its checksum after the read, and a
 read that was overtaken is made again. Buffers hold memory of both processes until they are dropped by hand, which the end of
-an outlet does. Monarch's own keys and networks apply; there is no other key. An address is monarch:// and the pickle of the
-actor's handle, so that one of a stranger must not be opened.
+an outlet does. Monarch's own keys and networks apply; there is no other key.
 """
 
-import base64
 import importlib
 import itertools
 import threading
@@ -28,11 +26,11 @@ from ..engine.processes_member import described
 from ..weights_layout import Layout, WeightsError, layout, same_architecture, text, views
 from .frames import agreed, digest, summing, sums
 from .interface import Inlet, Outlet, refuse_closed
+from .monarch_address import actor_of, address_of
 from .trees import handed, room_of, same
 
 CHUNK_BYTES = 1 << 23
 ASK_SECONDS = 10.0  # for the actor to say whether it is there
-SCHEME = "monarch://"
 _DESKS: dict[str, "_Desk"] = {}  # the publishers of this process, for their actors, which live in it too
 _numbers = itertools.count()
 
@@ -173,26 +171,10 @@ def monarch_outlet(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES, che
     _DESKS[title] = desk
     try:
         handle = actors.this_proc().spawn(title, type("WeightsDesk", (actors.Actor,), kind), title)
-        yield Outlet("monarch", _address(handle), lambda version, tree: desk.put(version, tensors("publish", tree)))
+        address = address_of(handle, ASK_SECONDS)
+        yield Outlet("monarch", address, lambda version, tree: desk.put(version, tensors("publish", tree)))
     finally:
         desk.close()
-
-
-def _address(handle: Any) -> str:
-    """The text by which an actor is found, once it is there."""
-    handle.initialized.get(timeout=ASK_SECONDS)
-    letter: bytes = importlib.import_module("cloudpickle").dumps(handle)
-    return SCHEME + base64.urlsafe_b64encode(letter).decode()
-
-
-def _actor(address: str) -> Any:
-    """The handle of the actor in an address. Raises: ChoiceError for what is none."""
-    try:
-        return importlib.import_module("cloudpickle").loads(base64.urlsafe_b64decode(address.removeprefix(SCHEME)))
-    except Exception as error:  # whatever comes of what is no pickle
-        wanted, remedy = f"{SCHEME} and an actor", "take the address that the publisher names, all of it"
-        got = f"{address[:40]!r} ({type(error).__name__})"
-        raise ChoiceError(message("inlet: address", got=got, wanted=wanted, remedy=remedy)) from error
 
 
 @contextmanager
@@ -203,7 +185,7 @@ def monarch_inlet(address: str, like: Any) -> Iterator[Inlet]:
     architecture, or where the actor or its process does not answer.
     """
     action = _module("monarch.rdma").RDMAAction
-    reader = _Reader(_actor(address), like, action)
+    reader = _Reader(actor_of(address), like, action)
     yield Inlet("monarch", reader.fetch, reader.closed)
 
 
