@@ -77,7 +77,7 @@ def jobs(cluster: Slurm, place: Path, plan: Plan, steps: int, words: Sequence[st
         reached, stopped = updates(), time.perf_counter()
         if not last:
             if cluster.over(job):
-                raise RuntimeError(f"job {number} was over before it was stopped: {log.read_text()[-2000:]}")
+                raise RuntimeError(f"job {number} was over before it was stopped: {_said(log)}")
             cluster.says("scancel", *plan.stops[number].split(), job)
             _until(lambda job=job: cluster.over(job), log)
         row = {
@@ -90,6 +90,8 @@ def jobs(cluster: Slurm, place: Path, plan: Plan, steps: int, words: Sequence[st
         row["saved"] = SAVED in log.read_text()
         told.append({**row, "state": cluster.state(job), "seconds to end": round(time.perf_counter() - stopped, 1)})
         print(f"{plan.script}: {told[-1]}", flush=True)
+    if updates() < steps:
+        raise RuntimeError(f"the last job ended after {updates()} of {steps} updates: {_said(log)}")
     return {"jobs": told, "seconds": round(time.perf_counter() - began, 1), **results(run, plan.phase)}
 
 
@@ -101,8 +103,15 @@ def _until(ready: Callable[[], bool], log: Path) -> None:
     until = time.perf_counter() + LONGEST
     while not ready():
         if time.perf_counter() > until:
-            raise RuntimeError(f"nothing more after {LONGEST:g} s: {log.read_text()[-2000:] if log.exists() else log}")
+            raise RuntimeError(f"nothing more after {LONGEST:g} s: {_said(log)}")
         time.sleep(0.5)
+
+
+def _said(log: Path) -> str:
+    """The last that a job said for itself, without the many lines of a server."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    own = [line for line in lines if line.startswith(("purestep", "slurm", "srun"))]
+    return " | ".join(own[-8:]) or f"{len(lines)} lines, none of them its own"
 
 
 def results(run: Path, phase: str) -> Row:
@@ -160,7 +169,7 @@ def plans() -> tuple[Plan, ...]:
         stops=("--signal=USR1 --batch",),
         env=(
             ("VLLM", str(PYTHON)),
-            ("VLLM_OPTIONS", "--enforce-eager --max-num-seqs 64"),
+            ("VLLM_OPTIONS", "--enforce-eager --max-num-seqs 64 --max-num-batched-tokens 8192"),
             ("VLLM_CPU_KVCACHE_SPACE", "1"),
             ("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
         ),

@@ -42,7 +42,8 @@ echo "starting vLLM on $run/served/served; its log is $run/server.log"
 HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 VLLM_SERVER_DEV_MODE=1 \
 VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" \
 "$python" -m vllm.entrypoints.openai.api_server --model "$run/served/served" --served-model-name current \
-    --host 127.0.0.1 --port "$port" --dtype float32 --max-num-seqs 128 --enforce-eager > "$run/server.log" 2>&1 &
+    --host 127.0.0.1 --port "$port" --dtype float32 --max-num-seqs 128 --max-num-batched-tokens 16384 --enforce-eager \
+    > "$run/server.log" 2>&1 &
 server=$!
 
 while kill -0 "$trainer" 2> /dev/null; do

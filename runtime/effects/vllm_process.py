@@ -58,7 +58,8 @@ def running(
     url = f"http://127.0.0.1:{port}/v1"
     command = [str(python), "-m", MODULE, "--model", str(model), "--served-model-name", name, "--host", "127.0.0.1"]
     command += ["--port", str(port), "--dtype", "float32", "--max-model-len", str(window), "--enforce-eager"]
-    command += ["--max-num-seqs", str(requests), *options]
+    # All at once: on a processor a request with a seed, whose prompt was read in parts, ends the server (vLLM 0.32).
+    command += ["--max-num-seqs", str(requests), "--max-num-batched-tokens", str(requests * window), *options]
     start = time.perf_counter()
     with log.open("wb") as file:
         process = subprocess.Popen(
