@@ -1,8 +1,8 @@
 """Every way of weights from one process to another, in parts of the speed of a plain copy, at two sizes.
 
-For each size a publisher in a process of its own opens an outlet of each way; this process fetches, into the same memory,
-and looks at every number. All ways and `copy_` between two buffers take turns in one run. A broadcast is published and
-fetched at once, so its time is both. All is on one machine: what a network would add, or limit, is not in it. Ways that
+For each size and way a publisher in a process of its own opens an outlet; this process fetches, into the same memory, and
+looks at every number. Fetches and `copy_` between two buffers take turns, one way after the other. A broadcast is published
+and fetched at once, so its time is both. All is on one machine: what a network would add, or limit, is not in it. Ways that
 cannot be run here are named with the reason. Writes benchmarks/results/transfer_paths.json, or transfer_paths_small.json with
 other arguments than usual; exit code 1 where a number was not what was published.
 """
@@ -83,30 +83,37 @@ def fetched(reader: Inlet, newer_than: int, into: Any) -> tuple[Any, ...]:
 
 
 def table(megabytes: float, rounds: int, names: Sequence[str]) -> dict[str, Any]:
-    """The table for one size."""
+    """The table for one size: one way after the other, each beside copies of its own, since memory would not do for all."""
+    spent, publishing, copies = dict[str, list[float]](), dict[str, list[float]](), dict[str, list[float]]()
+    wrong: list[str] = []
+    for name in names:
+        spent[name], publishing[name], copies[name] = [], [], []
+        for version, (copied, taken, told, is_whole) in enumerate(_rounds(megabytes, rounds, name)):
+            wrong += [] if is_whole else [f"{name}: version {version} is not whole"]
+            if version:  # the first one makes the room
+                copies[name].append(copied)
+                spent[name].append(taken)
+                publishing[name].append(told)
+    return _figures(params_of(megabytes), spent, publishing, copies) | {"faults": wrong}
+
+
+def _rounds(megabytes: float, rounds: int, name: str) -> Iterator[tuple[float, float, float, bool]]:
+    """Of each version: seconds of a plain copy, of the fetch and of its publication, and whether it came whole."""
     flat = [torch.cat([leaf.flatten() for leaf in params_of(megabytes).values()]) for _ in range(2)]
-    spent: dict[str, list[float]] = {"copy": []}
-    publishing: dict[str, list[float]] = {}
     with ExitStack() as stack:
-        local = tuple(name for name in names if name != MONARCH)
-        addresses, publish = stack.enter_context(process(megabytes, local))
-        tell = dict.fromkeys(local, publish)
-        if MONARCH in names:
-            addresses[MONARCH], tell[MONARCH] = stack.enter_context(actor(megabytes))
-        readers = {name: stack.enter_context(_inlet(name, addresses[name], megabytes)) for name in names}
-        into: dict[str, Any] = dict.fromkeys(names, ())
-        wrong: list[str] = []
+        if name == MONARCH:
+            address, tell = stack.enter_context(actor(megabytes))
+        else:
+            addresses, tell = stack.enter_context(process(megabytes, (name,)))
+            address = addresses[name]
+        reader = stack.enter_context(_inlet(name, address, megabytes))
+        into: Any = ()
         for version in range(rounds + 1):
             start = time.perf_counter()
             flat[1].copy_(flat[0])
-            spent["copy"] += [time.perf_counter() - start] if version else []
-            for name in names[:: 1 if version % 2 else -1]:
-                seconds, told, into[name] = _turn(name, readers[name], tell[name], version, into[name])
-                wrong += [] if whole(into[name], version % VERSIONS) else [f"{name}: version {version} is not whole"]
-                if version:
-                    spent.setdefault(name, []).append(seconds)
-                    publishing.setdefault(name, []).append(told)
-    return _figures(params_of(megabytes), spent, publishing) | {"faults": wrong}
+            copied = time.perf_counter() - start
+            taken, told, into = _turn(name, reader, tell, version, into)
+            yield copied, taken, told, whole(into, version % VERSIONS)
 
 
 def _inlet(name: str, address: Any, megabytes: float) -> Any:
@@ -125,16 +132,20 @@ def _turn(name: str, reader: Inlet, tell: Publish, version: int, into: Any) -> t
     return taken, waiting() if together else told, found[1]
 
 
-def _figures(params: Params, spent: dict[str, list[float]], publishing: dict[str, list[float]]) -> dict[str, Any]:
-    medians = {name: statistics.median(times) for name, times in spent.items()}
-    told = {name: statistics.median(times) for name, times in publishing.items()}
+def _figures(
+    params: Params, spent: dict[str, list[float]], publishing: dict[str, list[float]], copies: dict[str, list[float]]
+) -> dict[str, Any]:
+    taken, told, copied = (
+        {name: statistics.median(times) for name, times in each.items()} for each in (spent, publishing, copies)
+    )
     return {
         "bytes": size(params),
         "tensors": len(params),
-        "seconds of a fetch": {name: round(value, 5) for name, value in medians.items()},
-        "bytes a second": {name: round(size(params) / value) for name, value in medians.items()},
-        "of a copy": {name: round(medians["copy"] / value, 3) for name, value in medians.items()},
-        "publishing, of a copy": {name: round(medians["copy"] / value, 3) for name, value in told.items()},
+        "seconds of a fetch": {name: round(value, 5) for name, value in taken.items()},
+        "seconds of a copy": {name: round(value, 5) for name, value in copied.items()},
+        "bytes a second": {name: round(size(params) / value) for name, value in taken.items()},
+        "of a copy": {name: round(copied[name] / value, 3) for name, value in taken.items()},
+        "publishing, of a copy": {name: round(copied[name] / value, 3) for name, value in told.items()},
     }
 
 
