@@ -126,7 +126,7 @@ def on_ranks(body: Callable[[Ranks], None], *, timeout: float = 600.0, device: s
 
 
 def _ended(error: RankError) -> NoReturn:
-    """Tells it and ends the process without taking it apart, which gloo aborts now and then where a connection broke."""
+    """Tells it and ends the process without taking it apart, which gloo may abort where a connection broke."""
     print(error, file=sys.stderr, flush=True)
     sys.stdout.flush()
     os._exit(1)
