@@ -42,7 +42,7 @@ def interruptible() -> Iterator[None]:
 def end_at_once(line: str) -> NoReturn:
     """Tells the line on standard error and ends the process with 1, without taking it apart or calling `atexit`'s functions.
 
-    For whoever has lost another rank: gloo aborts now and then where a connection broke and a process takes itself apart.
+    For whoever has lost another rank: gloo may abort where a connection broke and a process takes itself apart.
     """
     try:
         for stream, text in ((sys.stderr, line + "\n"), (sys.stdout, "")):
