@@ -6,9 +6,10 @@ from itertools import combinations
 from attrs import evolve
 
 from purestep.runtime.asynchronous.comparing import difference
-from purestep.runtime.language.evaluate import Standing, standing
+from purestep.runtime.language.evaluate import Standing, standing, wilson
 
 from .async_outside import Row
+from .async_verdicts import mean_of
 
 HOSTS = 2
 LOST, SEEN = 2, 4  # generators: one on each host at least, and those in their places
@@ -49,24 +50,57 @@ def replaced_alone(rows: Sequence[Row], updates: int) -> int:
     return found
 
 
-def compared(engines: Mapping[str, Row]) -> dict[str, Row]:
-    """Final accuracies held against each other, two by two, with 95 % intervals."""
+def compared(engines: Mapping[str, Mapping[str, Row]]) -> dict[str, Row]:
+    """Final accuracies held against each other, two by two, on the seeds that both have trained.
+
+    Over tasks, all of these seeds together, with a 95 % interval by score; over seeds, pairwise, with one by Student's t.
+    """
     found = {}
     for one, other in combinations(engines, 2):
-        told = difference(_standing(engines[one]["after"]), _standing(engines[other]["after"]))
-        found[f"{one} less {other}"] = {"difference": told.value, "low": told.low, "high": told.high}
+        seeds = [seed for seed in engines[one] if seed in engines[other]]
+        if not seeds:
+            continue
+        mine, theirs = ([engines[name][seed]["after"] for seed in seeds] for name in (one, other))
+        tasks = difference(_together(mine), _together(theirs))
+        apart = [left["accuracy"] - right["accuracy"] for left, right in zip(mine, theirs, strict=True)]
+        found[f"{one} less {other}"] = {
+            "over tasks": {"difference": tasks.value, "low": tasks.low, "high": tasks.high},
+            "over seeds": mean_of(apart).described(),
+        }
     return found
 
 
 def unlike(pairs: Mapping[str, Row]) -> list[str]:
-    """The pairs that differ beyond chance, in words."""
-    return [
-        f"{name} is {row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}], and not 0"
-        for name, row in pairs.items()
-        if not row["low"] <= 0.0 <= row["high"]
-    ]
+    """The pairs that differ beyond chance, in words: over seeds, or over tasks where there is one seed."""
+    return [f"{name} is {said(row)}, and not 0" for name, row in pairs.items() if not _low(row) <= 0.0 <= _high(row)]
 
 
-def _standing(row: Row) -> Standing:
-    shares = {name: row[name] for name in ("attempts", "accuracy", "accuracy_low", "accuracy_high")}
-    return evolve(standing(()), **shares)
+def said(row: Row) -> str:
+    """A pair's difference in a few words.
+
+    >>> tasks = {"difference": 0.01, "low": -0.02, "high": 0.04}
+    >>> said({"over tasks": tasks, "over seeds": {"each": [0.01], "mean": 0.01}})
+    '+0.010 [-0.020, +0.040] over tasks'
+    >>> said({"over tasks": tasks, "over seeds": mean_of([0.0, 0.01, 0.02]).described()})
+    '+0.010 [-0.020, +0.040] over tasks, [-0.015, +0.035] over 3 seeds'
+    """
+    tasks, seeds = row["over tasks"], row["over seeds"]
+    line = f"{tasks['difference']:+.3f} [{tasks['low']:+.3f}, {tasks['high']:+.3f}] over tasks"
+    several = len(seeds["each"]) > 1
+    return f"{line}, [{seeds['low']:+.3f}, {seeds['high']:+.3f}] over {len(seeds['each'])} seeds" if several else line
+
+
+def _low(row: Row) -> float:
+    return float(row["over seeds"].get("low", row["over tasks"]["low"]))
+
+
+def _high(row: Row) -> float:
+    return float(row["over seeds"].get("high", row["over tasks"]["high"]))
+
+
+def _together(rows: Sequence[Row]) -> Standing:
+    """How several evaluations stand as one."""
+    attempts = sum(row["attempts"] for row in rows)
+    right = sum(round(row["accuracy"] * row["attempts"]) for row in rows)
+    low, high = wilson(right, attempts)
+    return evolve(standing(()), attempts=attempts, accuracy=right / attempts, accuracy_low=low, accuracy_high=high)

@@ -1,12 +1,12 @@
 """`purestep train zorplex --mode async` with its generators on two hosts, by each engine: hosts are killed and come again.
 
-Each engine trains the same seed. After a third of the updates the second host is killed with all that runs on it; it is
+Each engine trains the same three seeds. After a third of the updates the second host is killed with all that runs on it; it is
 started again, and once the run has taken it in again the first host is killed, so that all generators work on the one that was
 replaced, and is started again too. Samples begun with weights of a later version come from replaced hosts: the run has to end
 on updates that learn from nothing else. What was learned from is gone through, and final evaluations are held against each
-other. --only takes one engine, which is put into results/engine_zorplex.json beside those that are there, each with its
-commit; the picture is engine_zorplex.png. Other words go to `purestep train`, and results to engine_zorplex_small. Ends with 1
-where anything is not as asked.
+other, over tasks and over seeds. --only takes one engine and --seed one seed, which are put into results/engine_zorplex.json
+beside those that are there, each with its commit; the picture is engine_zorplex.png. Other words go to `purestep train`, and
+results to engine_zorplex_small. Ends with 1 where anything is not as asked.
 """
 
 import argparse
@@ -28,8 +28,9 @@ from purestep.runtime.effects.metrics import read
 from . import async_outside as outside
 from . import evidence
 from .async_outside import Process, Row
+from .async_verdicts import SEEDS
 from .engine_hosts import Host, hosts
-from .engine_verdicts import compared, faults, replaced_alone, unlike
+from .engine_verdicts import compared, faults, replaced_alone, said, unlike
 from .engine_zorplex_picture import picture
 
 STEPS, AWAY = 100, 5.0  # updates; seconds for which a killed host is not there
@@ -40,7 +41,7 @@ PHASE = "async"
 class Watched:
     """A run, and what it has printed so far."""
 
-    engine: str
+    name: str
     process: Process
     phase: Path
     read: int = 0
@@ -53,14 +54,14 @@ class Watched:
             return ready()
 
         if not self.process.until(looked):
-            raise RuntimeError(f"the run of {self.engine} was over before {what}")
+            raise RuntimeError(f"the run of {self.name} was over before {what}")
 
     def tell(self) -> None:
         """Prints the lines that are new."""
         text = self.process.log.read_text()
         whole = text.rfind("\n") + 1
         for line in text[self.read : whole].splitlines():
-            print(f"{self.engine}: {line}", flush=True)
+            print(f"{self.name}: {line}", flush=True)
         self.read = max(self.read, whole)
 
     def ended(self) -> None:
@@ -88,7 +89,7 @@ class Watched:
         back = f"host {host.address} is there again"
         times, killed, began = self.told(back), host.kill(), time.perf_counter()
         updates = self.updates
-        print(f"{self.engine}: host {host.address} killed after {updates} updates: {killed} processes", flush=True)
+        print(f"{self.name}: host {host.address} killed after {updates} updates: {killed} processes", flush=True)
         self.until(lambda: self.updates > updates + 2, "three further updates")  # what waited is enough for two
         pause = time.perf_counter() - began
         time.sleep(AWAY)
@@ -104,16 +105,16 @@ class Watched:
         }
 
 
-def trained(engine: str, place: Path, words: Sequence[str]) -> Row:
+def trained(engine: str, seed: str, place: Path, words: Sequence[str]) -> Row:
     """A run of an engine, with its figures."""
     run, log = place / engine, place / f"{engine}.log"
     steps = int(words[words.index("--steps") + 1]) if "--steps" in words else STEPS
     with hosts(engine, 2, place) as there:
         addresses = ",".join(host.address for host in there)
-        own = ("--mode", "async", "--no-compare", "--steps", str(STEPS), "--run", str(run))
+        own = ("--mode", "async", "--no-compare", "--steps", str(STEPS), "--seed", seed, "--run", str(run))
         at = ("--engine", engine, "--hosts", addresses, "--key", str(there[0].key))
         process = Process(("train", "zorplex", *own, *at, *words), log)
-        watched = Watched(engine, process, run / PHASE)
+        watched = Watched(f"{engine}, seed {seed}", process, run / PHASE)
         try:
             second = watched.replaced(there[1], steps // 3)
             first = watched.replaced(there[0], watched.updates + steps // 6)
@@ -150,37 +151,41 @@ def figures(run: Path, log: Path) -> Row:
     }
 
 
-def performed(engine: str, words: Sequence[str]) -> dict[str, Any]:
-    """Runs an engine and puts it into the file of results and the picture; gives all figures there."""
+def performed(engine: str, seed: str, words: Sequence[str]) -> dict[str, Any]:
+    """Runs a seed of an engine and puts it into the file of results and the picture; gives all figures there."""
     name, began = "engine_zorplex_small" if words else "engine_zorplex", time.perf_counter()
     path = evidence.RESULTS / f"{name}.json"
     with tempfile.TemporaryDirectory() as place:
-        row = trained(engine, Path(place), words)
+        row = trained(engine, seed, Path(place), words)
     wrong, seconds = faults(row), time.perf_counter() - began
-    old = json.loads(path.read_text())["figures"]["engines"] if path.exists() else {}
-    engines = {**old, engine: {**evidence.origin(name, seconds), "violations": wrong, **row}}
-    engines = {each: engines[each] for each in ENGINES if each in engines}
-    found = {"engines": engines, "final accuracy": compared(engines), "violations": unlike(compared(engines))}
+    engines = json.loads(path.read_text())["figures"]["engines"] if path.exists() else {}
+    engines.setdefault(engine, {})[seed] = {**evidence.origin(name, seconds), "violations": wrong, **row}
+    engines = {one: dict(sorted(engines[one].items())) for one in ENGINES if one in engines}
+    pairs = compared(engines)
+    found = {"engines": engines, "final accuracy": pairs, "violations": unlike(pairs)}
     evidence.write(name, seconds=seconds, figures=found)
     picture(engines, path.with_suffix(".png"))
-    said = f"NOT as asked: {'; '.join(wrong)}" if wrong else "as asked"
-    print(f"{engine}: {said}, {seconds:.0f} s; written: {path.relative_to(evidence.ROOT)}", flush=True)
+    verdict = f"NOT as asked: {'; '.join(wrong)}" if wrong else "as asked"
+    print(f"{engine}, seed {seed}: {verdict}, {seconds:.0f} s; written: {path.relative_to(evidence.ROOT)}", flush=True)
     return found
 
 
 def main() -> int:
-    """Runs the engines one after the other; 0 where all are as asked and none ends better than another."""
+    """Runs the engines in turn, seed by seed; 0 where all are as asked and none ends better than another."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engine_zorplex", description=__doc__)
     parser.add_argument("--only", choices=tuple(ENGINES), help="one engine (default: all of them)")
+    parser.add_argument("--seed", choices=SEEDS, help="one seed (default: all of them)")
     given, words = parser.parse_known_args()
     found: dict[str, Any] = {}
-    chosen = (given.only,) if given.only else tuple(ENGINES)
-    for engine in chosen:
-        found = performed(engine, words)
+    seeds, chosen = (given.seed,) if given.seed else SEEDS, (given.only,) if given.only else tuple(ENGINES)
+    for seed in seeds:
+        for engine in chosen:
+            found = performed(engine, seed, words)
     for name, row in found["final accuracy"].items():
-        print(f"{name}: {row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]")
+        print(f"{name}: {said(row)}")
     print("\n".join(found["violations"]) or "no engine ends better than another beyond chance")
-    return int(bool(found["violations"] or any(found["engines"][engine]["violations"] for engine in chosen)))
+    wrong = any(found["engines"][engine][seed]["violations"] for engine in chosen for seed in seeds)
+    return int(bool(found["violations"] or wrong))
 
 
 if __name__ == "__main__":

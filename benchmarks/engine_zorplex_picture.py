@@ -13,24 +13,22 @@ from .async_outside import Row
 from .prove_picture import look
 
 
-def picture(engines: Mapping[str, Row], out: Path) -> Path:
-    """Updates over seconds, with where hosts went and came; accuracy before and after, in 95 % intervals. Gives `out`."""
+def picture(engines: Mapping[str, Mapping[str, Row]], out: Path) -> Path:
+    """Updates over seconds, with where hosts went and came; accuracy before and after, in 95 % intervals. Gives `out`.
+
+    A line and a pair of accuracies for each seed.
+    """
     figure = Figure(figsize=(11.4, 4.2), dpi=150, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(2.2, 1.0))
-    for place, (name, row) in enumerate(engines.items()):
-        went(left, name, row, COLOURS[place])
-        for share, what, shape in ((0.0, "before", "o"), (0.25, "after", "s")):
-            told = row[what]
-            spread = [
-                [told["accuracy"] - told["accuracy_low"]],
-                [told["accuracy_high"] - told["accuracy"]],
-            ]
-            right.errorbar([place + share], [told["accuracy"]], yerr=spread, fmt=shape, color=COLOURS[place], capsize=3)
+    for place, (name, seeds) in enumerate(engines.items()):
+        for shift, row in enumerate(seeds.values()):
+            went(left, "" if shift else name, row, COLOURS[place])
+            stood(right, place + 0.1 * shift, row, COLOURS[place])
     left.set_xlabel("seconds of training; x: a host is killed, o: one is there again", fontsize=9, color=FAINT)
     left.set_ylabel("updates", fontsize=9, color=INK)
-    right.set_xticks([place + 0.125 for place in range(len(engines))], list(engines))
-    right.set_xlim(-0.5, len(engines) - 0.25)
+    right.set_xticks([place + 0.25 for place in range(len(engines))], list(engines))
+    right.set_xlim(-0.3, len(engines) - 0.2)
     right.set_ylabel("held-out tasks that are right", fontsize=9, color=INK)
     look(left, "Generators on two hosts, both killed and replaced")
     look(right, "Before and after")
@@ -42,10 +40,20 @@ def picture(engines: Mapping[str, Row], out: Path) -> Path:
     return out
 
 
+def stood(axes: Axes, place: float, row: Row, colour: str) -> None:
+    """One run: its accuracy before, and further to the right after."""
+    for shift, what, shape in ((0.0, "before", "o"), (0.3, "after", "s")):
+        told = row[what]
+        spread = [[told["accuracy"] - told["accuracy_low"]], [told["accuracy_high"] - told["accuracy"]]]
+        axes.errorbar(
+            [place + shift], [told["accuracy"]], yerr=spread, fmt=shape, color=colour, capsize=2, markersize=4
+        )
+
+
 def went(axes: Axes, name: str, row: Row, colour: str) -> None:
-    """One run: its updates, and where hosts went and came."""
+    """One run: its updates, and where hosts went and came. A name of "" is left out of the legend."""
     seconds = row["seconds at each update"]
-    axes.plot(seconds, range(1, len(seconds) + 1), color=colour, linewidth=1.7, label=name)
+    axes.plot(seconds, range(1, len(seconds) + 1), color=colour, linewidth=1.2, label=name or None)
     for told in row["hosts killed and replaced"]:
         for updates, shape in ((told["after updates"], "x"), (told["back after updates"], "o")):
             axes.plot([seconds[updates - 1]], [updates], shape, color=colour, markersize=7, fillstyle="none")

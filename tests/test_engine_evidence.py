@@ -75,14 +75,32 @@ def test_what_replaced_hosts_sampled_is_told_by_its_version(benchmark: Callable[
 
 def test_engines_that_end_otherwise_are_named(benchmark: Callable[[str], Any]) -> None:
     verdicts = benchmark("engine_verdicts")
-    pairs = verdicts.compared({"one": row(), "other": row(after=told(238)), "third": row(after=told(150))})
+    ends = {"one": 240, "other": 238, "third": 150}
+    pairs = verdicts.compared({name: {"0": row(after=told(right))} for name, right in ends.items()})
     assert [*pairs] == ["one less other", "one less third", "other less third"]
     assert [line.partition(" is ")[0] for line in verdicts.unlike(pairs)] == ["one less third", "other less third"]
-    assert verdicts.unlike(verdicts.compared({"one": row()})) == []
+    assert verdicts.unlike(verdicts.compared({"one": {"0": row()}})) == []
+
+
+def test_of_several_seeds_their_spread_decides(benchmark: Callable[[str], Any]) -> None:
+    verdicts = benchmark("engine_verdicts")
+
+    def seeds(*rights: int) -> dict[str, Row]:
+        return {str(seed): row(after=told(right)) for seed, right in enumerate(rights)}
+
+    (apart,) = verdicts.unlike(verdicts.compared({"one": seeds(240, 236, 242), "other": seeds(220, 217, 221)}))
+    assert apart.startswith("one less other is +0.078 [+0.048, +0.109] over tasks, [+0.068, +0.088] over 3 seeds")
+    pairs = verdicts.compared({"one": seeds(250, 190, 240), "other": seeds(160, 200, 235)})
+    assert pairs["one less other"]["over tasks"]["low"] > 0.0  # by its tasks alone it would be told apart
+    assert verdicts.unlike(pairs) == []
+    shared = verdicts.compared({"one": seeds(240, 100), "other": seeds(240)})
+    assert shared["one less other"]["over seeds"] == {"each": [0.0], "mean": 0.0}
+    assert verdicts.compared({"one": {"0": row()}, "other": {"1": row()}}) == {}
 
 
 def test_the_picture_is_drawn(benchmark: Callable[[str], Any], tmp_path: Path) -> None:
-    drawn = benchmark("engine_zorplex_picture").picture({"processes": row(), "ray": row()}, tmp_path / "it.png")
+    runs = {"processes": {"0": row(), "1": row()}, "ray": {"0": row()}}
+    drawn = benchmark("engine_zorplex_picture").picture(runs, tmp_path / "it.png")
     assert drawn.read_bytes().startswith(b"\x89PNG")
 
 
