@@ -160,7 +160,9 @@ def performed(engine: str, seed: str, words: Sequence[str]) -> dict[str, Any]:
     wrong, seconds = faults(row), time.perf_counter() - began
     engines = json.loads(path.read_text())["figures"]["engines"] if path.exists() else {}
     engines.setdefault(engine, {})[seed] = {**evidence.origin(name, seconds), "violations": wrong, **row}
-    engines = {one: dict(sorted(engines[one].items())) for one in ENGINES if one in engines}
+    engines = {
+        one: {name: engines[one][name] for name in SEEDS if name in engines[one]} for one in ENGINES if one in engines
+    }
     pairs = compared(engines)
     found = {"engines": engines, "final accuracy": pairs, "violations": unlike(pairs)}
     evidence.write(name, seconds=seconds, figures=found)

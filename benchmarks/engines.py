@@ -1,6 +1,7 @@
 """What each engine takes to start, to call and to tell of a death, and each way of weights beside a plain copy, in one run.
 
-All is on one machine: hosts further away add their network. Engines and ways that are not installed are named with what
+Weights go through no engine's calls: every way but Monarch's buffers, which need Monarch, is the same whichever engine there
+is. All is on one machine: hosts further away add their network. Engines and ways that are not installed are named with what
 installs them. Writes benchmarks/results/engines.json and engines.png, or engines_small.json with other arguments than usual;
 exit code 1 where an engine or a way is missing (NCCL and xxh3 may be), a death was told later than after 3 s, or fetched
 weights were not those that were published.

@@ -149,7 +149,8 @@ def schema() -> str:
         [program, "--strict", str(SCRIPTS / "kubernetes.yaml")], capture_output=True, text=True, check=False
     )
     lines = (told.stdout + told.stderr).strip().splitlines()
-    return f"{'fits' if told.returncode == 0 else 'does not fit'}: {lines[-1] if lines else ''}"
+    last = lines[-1].replace(f"{SCRIPTS}/", "") if lines else ""
+    return f"{'fits' if told.returncode == 0 else 'does not fit'}: {last}"
 
 
 def plans() -> tuple[Plan, ...]:

@@ -51,6 +51,7 @@ def process(megabytes: float, names: tuple[str, ...]) -> Iterator[tuple[dict[str
 
     def publish(name: str, version: int) -> Callable[[], float]:
         ours.send((name, version))
+        ours.recv()  # the weights are made, and now published
         return ours.recv
 
     yield ours.recv(), publish

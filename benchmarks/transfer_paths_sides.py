@@ -34,14 +34,16 @@ def published(weights: Outlet, version: int, params: Params) -> float:
 
 
 def serve(pipe: Any, megabytes: float, names: tuple[str, ...]) -> None:
-    """Opens the outlets, says their addresses, then publishes on each what it is told, and says how long that took."""
+    """Opens the outlets, says their addresses; then makes and publishes what it is told, and says so before and after."""
     torch.set_num_threads(1)
     with ExitStack() as stack:
         made = {name: stack.enter_context(outlet(params=params_of(megabytes), **OPTIONS[name])) for name in names}
         pipe.send({name: weights.address for name, weights in made.items()})
         while asked := pipe.recv():
             name, version = asked
-            pipe.send(published(made[name], version, content(megabytes, version)))
+            params = content(megabytes, version)
+            pipe.send(())
+            pipe.send(published(made[name], version, params))
 
 
 def trainer() -> Any:

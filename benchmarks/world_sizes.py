@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 
-from purestep.runtime.effects.causal_folder import open_model
 from purestep.runtime.effects.library import library
 
 from . import evidence
@@ -53,13 +52,13 @@ def side(place: Path, rank: int) -> Rows:
 
 def opened(place: Path) -> int:
     """How many leaves of the models in the folders differ, opened as anybody opens them."""
-    differing = 0
+    model_of, differing = library().AutoModelForCausalLM.from_pretrained, 0
     with world(place, 0, 0, "open") as here:
         wanted = drawn(tree_of(here, "functional")[0], 0)["params"]
     for kind in KINDS:
         for size in SIZES:
             folder = place / f"hugging_face-{kind}-{size}" / "checkpoints" / "step_000001" / "model"
-            got = open_model(folder).params
+            got = dict(model_of(str(folder)).named_parameters())
             differing += got.keys() != wanted.keys()
             differing += sum(not torch.equal(got[name], value) for name, value in wanted.items() if name in got)
     return differing

@@ -9,7 +9,7 @@
 **An actor** is a class of a module, with a cheap `__init__(self, *arguments)`, methods that are not `async`, and where it has
 something heavy to do, `setup(self)`, which may be called again and then does nothing. The module is found by its name: on
 this machine by the path for imports of whoever spawns, on another host by that host's own. Arguments and answers are values
-that pickle knows, and small ones: weights go through `effects.weights`.
+that pickle knows, and small ones: weights go through `effects.transfer`.
 **A member** is one such actor in a process of its own. It makes one call at a time, in the order in which one thread asked. A
 call whose time is out is given up and not undone: the member goes on with it, or makes it later, and nobody hears of it.
 **What may be relied on.** A call comes back within its time-out and a second, with one answer from each member, in the order

@@ -79,6 +79,6 @@ def packed(where: str, first: Any, arguments: tuple[Any, ...]) -> bytes:
         got, remedy = f"not to be sent ({processes_member.described(error)})", "move it to a module, send plain values"
         raise EngineError(message(where, got=got, wanted=wanted, remedy=remedy)) from error
     if len(letter) > processes_member.LARGEST:
-        got, remedy = f"{len(letter)} bytes long", "send large values through effects.weights"
+        got, remedy = f"{len(letter)} bytes long", "send large values through effects.transfer"
         raise EngineError(message(where, got=got, wanted=f"at most {processes_member.LARGEST}", remedy=remedy))
     return letter
