@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -21,7 +22,7 @@ from purestep.runtime.effects.engine import processes_wire as wire
 from purestep.runtime.effects.engine.interface import Cluster, Done, EngineError, Failed, Failure
 from purestep.runtime.effects.engine.processes import clustered
 from purestep.runtime.effects.engine.processes_link import LETTER, PIECE, SEND, Link, shared_key
-from purestep.runtime.effects.engine.processes_there import hosting
+from purestep.runtime.effects.engine.processes_there import STRANGERS, hosting
 
 from .engine_contract import left, path_with, running, values
 
@@ -191,6 +192,38 @@ def test_strangers_do_not_disturb_a_host(key: Path) -> None:
             assert values(cluster.spawn(Counter, size=1, timeout=SOON), "add", 1) == [1]
         for stranger in strangers:
             stranger.close()
+
+
+def test_a_host_goes_on_after_a_time_without_descriptors() -> None:
+    with hosting(HERE, KEY) as address, socket.socket() as first, socket.socket() as second:
+        host, _, port = address.rpartition(":")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            for stranger in (first, second):  # the first has the descriptor that the host was waiting with
+                stranger.connect((host, int(port)))
+            second.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                second.recv(1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for stranger in (first, second):
+            stranger.settimeout(SOON)
+            assert stranger.recv(1)
+
+
+def test_a_host_goes_on_after_a_time_without_threads() -> None:
+    with hosting(HERE, KEY) as address:
+        host, _, port = address.rpartition(":")
+        before = threading.stack_size(1 << 47)  # of the next threads: there is no room for one
+        try:
+            for _ in range(STRANGERS + 1):
+                with socket.create_connection((host, int(port)), SOON) as stranger:
+                    assert stranger.recv(1) == b""
+        finally:
+            threading.stack_size(before)
+        with socket.create_connection((host, int(port)), SOON) as stranger:
+            assert stranger.recv(1)
 
 
 def test_long_letters_come_whole_and_in_order(key: Path) -> None:

@@ -341,6 +341,18 @@ def suppressed(act: Callable[..., Any], **options: Any) -> None:
         act(**options)
 
 
+def test_a_publisher_goes_on_after_a_time_without_threads() -> None:
+    with published() as weights:
+        before = threading.stack_size(1 << 47)  # of the next threads: there is no room for one
+        try:
+            with socket.create_connection(place_of(weights.address), 10.0) as stranger:
+                assert stranger.recv(1) == b""
+        finally:
+            threading.stack_size(before)
+        with reader(weights.address) as fetching:
+            assert equal(fetching.fetch(-1), 0)
+
+
 def test_another_key_is_refused_in_one_line_and_strangers_get_nothing() -> None:
     with published(0) as weights:
         refused = pytest.raises(AdmissionError, match=r"^[^\n]*key is another, wanted the publisher's[^\n]*$")

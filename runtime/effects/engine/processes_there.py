@@ -6,6 +6,7 @@ The host ends a cluster's members when that cannot be heard any more. It knows n
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
@@ -19,6 +20,7 @@ from .processes_rules import Seat
 SILENCE = 5.0  # seconds after which the other side counts as lost
 GREET = 10.0  # seconds that a caller has to prove that it has the key
 STRANGERS = 64  # callers at a time that have not
+PAUSE = 0.05  # seconds before callers are taken again, after one could not be
 
 
 def there(
@@ -88,15 +90,22 @@ class _Reception:
         self.guests: set[_Guest] = set()
 
     def listen(self) -> None:
-        """Takes callers until it is closed."""
-        with suppress(OSError):
-            while True:
+        """Takes callers until it is closed, also after a moment in which none could be taken."""
+        while not self.closed:
+            try:
                 connection, _ = self.listener.accept()
-                if self.strangers.acquire(blocking=False):
-                    task = threading.Thread(target=self.greet, args=(connection,), name="purestep-guest", daemon=True)
-                    task.start()
-                else:
-                    connection.close()
+            except OSError:
+                if not self.closed:
+                    time.sleep(PAUSE)  # no descriptor is free, say
+                continue
+            if not self.strangers.acquire(blocking=False):
+                connection.close()
+                continue
+            try:
+                threading.Thread(target=self.greet, args=(connection,), name="purestep-guest", daemon=True).start()
+            except RuntimeError:  # no thread is free
+                self.strangers.release()
+                connection.close()
 
     def greet(self, connection: socket.socket) -> None:
         """Lets a caller in that has the key."""
@@ -122,12 +131,12 @@ class _Reception:
 
     def close(self) -> None:
         """Ends all."""
-        with suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)  # whoever waits in `accept` wakes
-        self.listener.close()
         with self.lock:
             self.closed = True
             guests = [*self.guests]
+        with suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)  # whoever waits in `accept` wakes
+        self.listener.close()
         for guest in guests:
             guest.leave()
 

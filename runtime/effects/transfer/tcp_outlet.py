@@ -131,8 +131,12 @@ class _Server:
                 thread = threading.Thread(
                     target=self.serve, args=(reader,), name="purestep-weights-reader", daemon=True
                 )
+                try:
+                    thread.start()
+                except RuntimeError:  # no thread is free; the reader comes again
+                    reader.close()
+                    continue
                 self.readers[reader] = thread
-                thread.start()
 
     def close(self) -> None:
         """Ends the threads; readers are told."""
