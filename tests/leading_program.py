@@ -1,11 +1,12 @@
-"""What tests of one process that leads run on each of three: six worlds, one after the other. No test itself.
+"""What tests of one process that leads run on each of three: worlds, one after the other. No test itself.
 
-python tests/leading_program.py RANK FOLDER PORT PORT PORT PORT PORT PORT
+python tests/leading_program.py RANK FOLDER
 """
 
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -128,10 +129,24 @@ def busy(lead: Lead, found: Found, flag: Path) -> int:
     return 0
 
 
-def world(rank: int, size: int, port: str, found: Found, name: str, program: Any) -> None:
+def met(rank: int, folder: Path, name: str) -> str:
+    """The port of a world, which the first rank chooses when it comes to it: one chosen earlier, another may have by then."""
+    path = folder / f"port of {name}"
+    if rank == 0:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            path.with_suffix(".new").write_text(str(free.getsockname()[1]))
+        path.with_suffix(".new").rename(path)
+    while not path.exists():
+        time.sleep(0.02)
+    return path.read_text()
+
+
+def world(rank: int, size: int, folder: Path, found: Found, name: str, program: Any) -> None:
     """One world; what ends it is noted."""
     if rank >= size:
         return
+    port = met(rank, folder, name)
     place = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({key: str(value) for key, value in place.items()})
     try:
@@ -141,33 +156,33 @@ def world(rank: int, size: int, port: str, found: Found, name: str, program: Any
         found[name] = f"{type(error).__name__}: {error}"
 
 
-def deserted(rank: int, port: str, found: Found, flag: Path) -> None:
+def deserted(rank: int, folder: Path, found: Found) -> None:
     """A world whose last rank, a copy of this process, is killed. Signs of life are looked for more often than usual."""
     copy = os.fork() if rank == 2 else 0
     if copy:
         found["killed"] = os.waitpid(copy, 0)[1]
         return
     usual, channel.EVERY, channel.MISSED = (channel.EVERY, channel.MISSED), 0.2, 15
-    world(rank, 3, port, found, "deserted", lambda lead: busy(lead, found, flag))
+    world(rank, 3, folder, found, "deserted", lambda lead: busy(lead, found, folder / "busy"))
     channel.EVERY, channel.MISSED = usual
     if rank == 2:
         os._exit(1)
 
 
 def main(words: list[str]) -> None:
-    rank, folder, ports, found = int(words[0]), Path(words[1]), words[2:], Found()
+    rank, folder, found = int(words[0]), Path(words[1]), Found()
 
     def note() -> None:
         (folder / f"found{rank}.json").write_text(json.dumps(found))
 
-    deserted(rank, ports[0], found, folder / "busy")
-    world(rank, 3, ports[1], found, "talked", lambda lead: talk(lead, found))
-    world(rank, 3, ports[2], found, "failed", fail)
-    world(rank, 3, ports[3], found, "parted", lambda lead: lead.tell("refuse", 1))
+    deserted(rank, folder, found)
+    world(rank, 3, folder, found, "talked", lambda lead: talk(lead, found))
+    world(rank, 3, folder, found, "failed", fail)
+    world(rank, 3, folder, found, "parted", lambda lead: lead.tell("refuse", 1))
     note()
-    world(rank, 3, ports[4], found, "lost", lambda lead: lead.tell("die", 2))
+    world(rank, 3, folder, found, "lost", lambda lead: lead.tell("die", 2))
     note()
-    world(rank, 2, ports[5], found, "orphaned", lambda lead: os.kill(os.getpid(), signal.SIGKILL))
+    world(rank, 2, folder, found, "orphaned", lambda lead: os.kill(os.getpid(), signal.SIGKILL))
     note()
 
 

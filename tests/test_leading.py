@@ -3,11 +3,9 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from purestep.runtime.effects.ranks.leading import Lead, led
 from purestep.runtime.effects.ranks.world import RankError, Ranks, joined
 
 PROGRAM = Path(__file__).parent / "leading_program.py"
-SIZE, WORLDS = 3, 6
+SIZE = 3
 Found = list[dict[str, Any]]
 
 
@@ -30,15 +28,10 @@ Found = list[dict[str, Any]]
 def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[int, ...], Found]:
     """Exit codes and what was found on three processes that went through all worlds."""
     folder = tmp_path_factory.mktemp("three")
-    with ExitStack() as stack:
-        free = [stack.enter_context(socket.socket()) for _ in range(WORLDS)]
-        for door in free:
-            door.bind(("127.0.0.1", 0))
-        ports = [str(door.getsockname()[1]) for door in free]
     words = [sys.executable, "-W", "error", str(PROGRAM)]
     usual = {**os.environ, "OMP_NUM_THREADS": "1"}
     each = [
-        subprocess.Popen([*words, str(rank), str(folder), *ports], env=usual, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen([*words, str(rank), str(folder)], env=usual, stderr=subprocess.PIPE, text=True)
         for rank in range(SIZE)
     ]
     try:
