@@ -1,6 +1,7 @@
 """Folders of weights: ours that Hugging Face's libraries open, and theirs, however old, that we read."""
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from purestep.runtime.effects.causal_folder import open_model, save_model
 from purestep.runtime.effects.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.sharded import loading, saving
 from purestep.runtime.effects.sharded.forms import hugging_face
+from purestep.runtime.effects.sharded.stored import stored
 from purestep.runtime.effects.sharded.weights import read_weights
 
 transformers: Any = pytest.importorskip("transformers")
@@ -212,6 +214,38 @@ def test_what_holds_no_weights_is_refused_in_one_line(
         read_weights(tmp_path, weights(0.0), report=refuse)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "trapped").exists()
+
+
+def damaged(whole: bytes, seed: int) -> bytes:
+    """Cut short, or with some bytes changed."""
+    chance = random.Random(seed)
+    if seed % 3 == 0:
+        return whole[: chance.randrange(len(whole))]
+    changed = bytearray(whole)
+    for _ in range(chance.choice((1, 4, 32))):
+        changed[chance.randrange(len(whole))] = chance.randrange(256)
+    return bytes(changed)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("ending", [".safetensors", ".bin", ".pt"])
+def test_a_damaged_file_is_named_in_one_line_or_read(tmp_path: Path, ending: str) -> None:
+    """What nothing can be told by, say a changed number, is read."""
+    path, said = tmp_path / f"weights{ending}", list[str]()
+    if ending == ".safetensors":
+        safetensors.torch.save_file(weights(1.0), path)
+    else:
+        torch.save(weights(1.0), path, _use_new_zipfile_serialization=ending == ".bin")
+    whole = path.read_bytes()
+    for seed in range(300):
+        path.write_bytes(damaged(whole, seed))
+        try:
+            with stored(path) as (_, shelf):
+                assert all(tuple(one.read().shape) == one.shape for one in shelf.values())
+        except CheckpointError as error:
+            said.append(str(error))
+    assert 150 < len(said) < 300
+    assert [one for one in said if "\n" in one or not one.startswith(f"weights: {path} is ")] == []
 
 
 def test_an_empty_folder_and_several_pickles_are_refused(tmp_path: Path) -> None:

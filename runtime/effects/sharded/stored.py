@@ -1,7 +1,6 @@
 """What a folder of weights holds, under the names it has there: looked up, and read when it is asked for."""
 
 import json
-import pickle
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -90,7 +89,9 @@ def _of_pickle(path: Path) -> dict[str, Stored]:
     """Of a dict of tensors, or of one that has such a dict under "model" or "state_dict" beside other things."""
     try:
         value: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as cause:
+    except (
+        Exception
+    ) as cause:  # bytes that are damaged lead its reader anywhere: KeyError, struct.error, BadZipFile, ...
         raise CheckpointError(_unreadable(path, cause, "a pickle of tensors alone")) from cause
     for key in ("model", "state_dict"):
         if isinstance(value, dict) and isinstance(value.get(key), dict):
@@ -107,5 +108,5 @@ def _of_pickle(path: Path) -> dict[str, Stored]:
 
 def _unreadable(path: Path, cause: Exception, wanted: str) -> str:
     said = next(iter(str(cause).splitlines()), "")
-    got = f"unreadable ({type(cause).__name__}: {said[:120]})"
+    got = f"unreadable ({type(cause).__name__}{': ' if said else ''}{said[:120]})"
     return message(f"weights: {path}", got=got, wanted=wanted, remedy="fetch or write it again")
