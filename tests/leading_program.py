@@ -113,6 +113,13 @@ def talk(lead: Lead, found: Found) -> int:
     return 7
 
 
+def once_more(lead: Lead, found: Found) -> int:
+    """Looks whether the store has the next word before it is said."""
+    code = int(lead.tell("together", len(found.setdefault("there", []))))
+    found["there"].append(lead.channel.store.check([str(lead.words + 1)]))
+    return code
+
+
 def fail(lead: Lead) -> int:
     lead.tell("together", 1)
     raise ValueError("something else")
@@ -142,8 +149,8 @@ def met(rank: int, folder: Path, name: str) -> str:
     return path.read_text()
 
 
-def world(rank: int, size: int, folder: Path, found: Found, name: str, program: Any) -> None:
-    """One world; what ends it is noted."""
+def world(rank: int, size: int, folder: Path, found: Found, name: str, *programs: Any) -> None:
+    """One world, led by each program; what ends it is noted."""
     if rank >= size:
         return
     port = met(rank, folder, name)
@@ -151,7 +158,8 @@ def world(rank: int, size: int, folder: Path, found: Found, name: str, program: 
     os.environ.update({key: str(value) for key, value in place.items()})
     try:
         with joined(timeout=60.0, device="cpu") as ranks:
-            found[name] = led(ranks, handlers_of(ranks, found), program)
+            for program in programs:
+                found[name] = led(ranks, handlers_of(ranks, found), program)
     except (RankError, ValueError) as error:
         found[name] = f"{type(error).__name__}: {error}"
 
@@ -177,6 +185,7 @@ def main(words: list[str]) -> None:
 
     deserted(rank, folder, found)
     world(rank, 3, folder, found, "talked", lambda lead: talk(lead, found))
+    world(rank, 3, folder, found, "thrice", *[lambda lead: once_more(lead, found)] * 3)
     world(rank, 3, folder, found, "failed", fail)
     world(rank, 3, folder, found, "parted", lambda lead: lead.tell("refuse", 1))
     note()

@@ -67,6 +67,12 @@ def test_shards_that_the_first_forgets_are_forgotten_by_all(three: tuple[tuple[i
     assert all("left 1" in one["words"] for one in three[1]), "shards that nobody needs are kept"
 
 
+def test_no_word_of_an_earlier_talk_is_heard(three: tuple[tuple[int, ...], Found]) -> None:
+    """All that wait for one would be in the midst of a word, which they give up after a while, as long as none comes."""
+    assert [one["thrice"] for one in three[1]] == [6, 6, 6]
+    assert three[1][0]["there"] == [False, False, False]
+
+
 def test_the_exit_code_is_the_firsts_and_its_error_ends_all(three: tuple[tuple[int, ...], Found]) -> None:
     assert [one["talked"] for one in three[1]] == [7, 7, 7]
     assert [one["failed"] for one in three[1]] == ["ValueError: something else", 1, 1]

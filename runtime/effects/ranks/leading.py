@@ -143,9 +143,9 @@ def led(ranks: Ranks, handlers: Handlers, program: Callable[[Lead], int]) -> int
     Handlers must do the same on all processes: see `Lead.tell`. An error of the program ends the others with 1, the exit of
     a SystemExit or Ctrl-C with its code; Ctrl-C itself they leave to the first. The death of any ends all: they raise
     RankError, the first at its next word, or in the main thread, whatever it does, when a minute has gone without a sign of
-    life. Raises: what the program raises; RankError.
+    life. One world may be led again and again; all come to that within a minute. Raises: what the program raises; RankError.
     """
-    channel = Channel(PrefixStore("purestep-led", ranks.store))
+    channel = _channel(ranks)
     if ranks.rank:
         with _deaf(), alive(channel, ranks, _unseen):
             return _follow(ranks, handlers, channel)
@@ -158,6 +158,12 @@ def led(ranks: Ranks, handlers: Handlers, program: Callable[[Lead], int]) -> int
 
         with alive(channel, ranks, lost):
             return _through(lead, program)
+
+
+def _channel(ranks: Ranks) -> Channel:
+    """That of this talk alone, since the last word of an earlier one stays in the store. Each rank counts its own talks."""
+    store = PrefixStore("purestep-led", ranks.store)
+    return Channel(PrefixStore(str(store.add(f"talks of {ranks.rank}", 1)), store))
 
 
 def _through(lead: Lead, program: Callable[[Lead], int]) -> int:
