@@ -405,6 +405,20 @@ def test_a_folder_is_opened_as_the_library_opens_it_and_its_file_is_named(tmp_pa
     assert len(list((tmp_path / "cut").glob("*.safetensors"))) > 1
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "model.pt"])
+def test_what_was_opened_stays_when_its_file_is_written_over(tmp_path: Path, name: str) -> None:
+    params, path = from_config(small()).init(keys.key(1)), tmp_path / name
+    save_model(tmp_path, params, small())
+    if name.endswith(".pt"):
+        (tmp_path / "model.safetensors").unlink()
+        torch.save(dict(params), path)
+    opened = open_model(tmp_path, report=lambda text: None)
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+    same(name, opened.params, params)
+    same(name, opened.model.init(keys.key(0)), params)
+
+
 def test_what_a_folder_holds_besides_is_left_out_with_a_word(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,8 @@ def open_model(
         remedy = "name a folder with config.json and weights, as save_model writes it"
         raise StructureError(message(f"open_model: {path}", got=got, wanted="a model", remedy=remedy)) from cause
     _refuse_gaps(str(path), found)
+    for value in module.parameters():  # what was read may show the file itself, which may be written anew
+        value.data = value.data.clone()
     model = causal_model(module)
     params = {name: value.detach() for name, value in module.named_parameters()}
     report(said)
