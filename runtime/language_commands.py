@@ -88,6 +88,8 @@ def _resume(words: list[str], team: Team) -> int:
     ) -> int:
         """Go on with a run from its newest checkpoint, with the arguments it was begun with, what samples maybe elsewhere.
 
+        One that has no checkpoint yet is begun again.
+
         Args:
             run: the run's folder
             engine: what starts generators from now on; as it was, unless given, and so are the others

@@ -52,7 +52,7 @@ def resume(words: list[str]) -> int:
     """`purestep resume RUN`."""
 
     def go_on(run: tyro.conf.Positional[Path], /) -> int:
-        """Go on with a run from its newest checkpoint, with the arguments it was begun with.
+        """Go on with a run from its newest checkpoint, with the arguments it was begun with; or begin it again without one.
 
         Args:
             run: the run's folder

@@ -33,8 +33,10 @@ from purestep.runtime.language import serving
 from purestep.runtime.language.parts import parts_of
 from purestep.runtime.language.ranked import check_ranks, in_world
 from purestep.runtime.language.team import ALONE, Team, of_ranks
+from purestep.runtime.language.world import LanguageWorld
 from purestep.runtime.recipes import zorplex_session as session
 from purestep.runtime.recipes.arguments import changed, flag
+from purestep.runtime.recipes.machine import Train
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 
 from . import recipe_program
@@ -198,6 +200,40 @@ def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> N
         assert forms(run) == ["full", "sharded"]
         assert language_commands.resume([str(run)]) == 0
     assert forms(run)[1:] == ["sharded", "sharded"]
+    assert apart(policy(run), policy(plain)) < 1e-4
+    assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
+
+
+def begun_alone(run: Path, team: Team) -> None:
+    """What a run leaves that was killed in the step before its first checkpoint."""
+    patch = pytest.MonkeyPatch()
+    made = LanguageWorld.train
+
+    def train(self: Any, command: Train) -> Any:
+        if self.iteration == 2:
+            raise Cut
+        return made(self, command)
+
+    patch.setattr(LanguageWorld, "train", train)
+    try:
+        with pytest.raises(Cut):
+            session.start(run, tiny(save_every=9), overwrite=False, notice=silent, team=team)
+    finally:
+        patch.undo()
+    assert folder.unsaved(run)
+
+
+@pytest.mark.parametrize("first", ["plain", "ranked"])
+def test_a_run_without_a_checkpoint_is_begun_again_by_others(first: str, plain: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    if first == "plain":
+        begun_alone(run, ALONE)
+        within(lambda team: session.resume(run, notice=silent, team=team))
+        assert forms(run) == ["sharded"]
+    else:
+        within(lambda team: begun_alone(run, team))
+        assert language_commands.resume([str(run)]) == 0
+        assert forms(run) == ["full"]
     assert apart(policy(run), policy(plain)) < 1e-4
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
 
@@ -382,6 +418,15 @@ def test_a_recorded_sequence_gone_on_with_in_other_worlds_never_stopped(tmp_path
     losses, once = ([float(line) for line in (place / "losses").read_text().split()] for place in (pieces, whole))
     assert len(losses) == len(once) == len(set(once)) == 12
     assert max(abs(a - b) / abs(b) for a, b in zip(losses, once, strict=True)) < AGAIN
+
+
+@pytest.mark.slow
+def test_a_run_without_a_checkpoint_is_begun_again_on_two_ranks(plain: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    within(lambda team: begun_alone(run, team))
+    assert f"no checkpoint yet: {run} begins again" in well(purestep(2, "resume", run))
+    assert forms(run) == ["sharded"]
+    assert apart(policy(run), policy(plain)) < 1e-4
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """A run's folder, and the folder where compiled programs are kept between runs.
 
-RUN/arguments.json        the recipe and its arguments, for people (each checkpoint has its own copy)
+RUN/arguments.json        the recipe and its arguments; each checkpoint has its own copy
 RUN/checkpoints/          see effects.checkpoint
 RUN/metrics.jsonl         a row for each iteration
 RUN/tensorboard/          the same rows
@@ -15,12 +15,13 @@ RUN/rollouts.jsonl        of the reasoning cache's: the stream of finished rollo
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import CheckpointError, message
 from .files import DISK, Files, write_whole
+from .step_folders import LATEST
 
 ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
 PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"
@@ -31,8 +32,8 @@ GENERATORS = (*PHASES, "comparison.json", "comparison.txt", "timeline.png", "sta
 OURS = (METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS, ARGUMENTS)
 
 
-def clear(run: Path, *, files: Files = DISK) -> None:
-    """Removes what an earlier run has left in the folder, the arguments last; a file that is none of ours stays.
+def clear(run: Path, *, keep: Collection[str] = (), files: Files = DISK) -> None:
+    """Removes what an earlier run has left in the folder, the arguments last; what `keep` names stays, and what is not ours.
 
     Raises: CheckpointError when no run of ours was here and yet one of its names is taken.
     """
@@ -42,12 +43,22 @@ def clear(run: Path, *, files: Files = DISK) -> None:
         got, remedy = f"a folder with {taken[0]!r}, which no run wrote", "choose another folder"
         raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))
     for name in taken:
-        files.remove(run / name)
+        if name not in keep:
+            files.remove(run / name)
 
 
 def begun(run: Path) -> bool:
     """Whether the folder, or a phase in it, holds checkpoints, good or not."""
     return any(any((home / CHECKPOINTS).glob("step_*")) for home in (run, *(run / name for name in PHASES)))
+
+
+def unsaved(run: Path) -> bool:
+    """Whether a run was begun in the folder and has never finished a checkpoint: it may be begun again, and nothing is lost.
+
+    One whose checkpoints were taken away is none of these, as far as `latest` or an evaluation is left to tell.
+    """
+    saved = begun(run) or (run / CHECKPOINTS / LATEST).exists() or (run / EVALUATION).exists()
+    return (run / ARGUMENTS).is_file() and not saved
 
 
 def existing(run: Path) -> Path:

@@ -4,9 +4,8 @@ RUN/rollouts.jsonl    the stream of finished rollouts, readable while it is writ
 RUN/tokenizer/  model/  before.json  diverged.safetensors       as in the runs of `zorplex`
 """
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,21 +19,19 @@ from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder, stream
 from ..effects.files import lock
 from ..effects.manifest import describe
-from ..effects.metrics import jsonl, rewind, tensorboard
-from ..effects.progress import progress
 from ..effects.tokenizer import save_tokenizer
-from ..language.world import DIVERGED, Held
+from ..language.world import Held
 from ..language.world import policy_of as policy_of
 from ..reasoning.evaluate import evaluated
 from ..reasoning.parts import Parts, check_room, parts_of
 from ..reasoning.standing import Standing
 from ..reasoning.world import CacheWorld, Publish, held_at, learning_parts, phases
-from ..values import encode
+from ..values import decode, encode
 from .arguments import changed, flatten
 from .cache import NAME, Cache, cache_defaults, check
 from .cache_report import write_before
-from .machine import Log, Logged, Loop, Save, Saved, Train, trainer_machine
-from .world import finite_part
+from .machine import Log, Loop, Save, Saved, Train, trainer_machine
+from .telling import divergence, telling
 from .zorplex_session import FACTS, TOKENIZER, Notice
 from .zorplex_session import Outcome as Outcome
 
@@ -76,13 +73,18 @@ def start(run: Path, arguments: Cache, *, overwrite: bool, notice: Notice) -> Ou
         if folder.begun(run) and not overwrite:
             remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
             raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
-        torch.set_num_threads(arguments.machine.threads)
-        parts, held = _begun(run, arguments)
-        folder.clear(run)
-        folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
-        if not arguments.model.model:
-            save_tokenizer(parts.tokenizer, run / TOKENIZER)
-        return _perform(run, arguments, parts, held, phases(arguments).loop(arguments.machine.save_every), notice)
+        return _begin(run, arguments, notice)
+
+
+def _begin(run: Path, arguments: Cache, notice: Notice, keep: Collection[str] = ()) -> Outcome:
+    """A run from its beginning, in a folder from which all else that a run has left is removed but what `keep` names."""
+    torch.set_num_threads(arguments.machine.threads)
+    parts, held = _begun(run, arguments)
+    folder.clear(run, keep=keep)
+    folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
+    if not arguments.model.model:
+        save_tokenizer(parts.tokenizer, run / TOKENIZER)
+    return _perform(run, arguments, parts, held, phases(arguments).loop(arguments.machine.save_every), notice)
 
 
 def _begun(run: Path, arguments: Cache) -> tuple[Parts, Held]:
@@ -98,8 +100,16 @@ def _begun(run: Path, arguments: Cache) -> tuple[Parts, Held]:
 
 
 def resume(run: Path, *, notice: Notice) -> Outcome:
-    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments. Raises: CheckpointError."""
+    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments; begins it where it has none yet.
+
+    Raises: CheckpointError, ChoiceError, StructureError.
+    """
     with lock(folder.existing(run)):
+        if folder.unsaved(run):
+            arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
+            check(arguments)
+            notice(f"no checkpoint yet: {run} begins again, with its own arguments")
+            return _begin(run, arguments, notice, keep=(folder.ARGUMENTS,))
         where = newest(run)
         manifest = describe(where)
         arguments = arguments_of(manifest.metadata)
@@ -107,7 +117,6 @@ def resume(run: Path, *, notice: Notice) -> Outcome:
         parts, held, loop = restored(run, where)
         for difference in checkpoint.differences(manifest.environment, {**checkpoint.environment(), **_facts(parts)}):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
-        rewind(run / folder.METRICS, loop.iteration)
         return _perform(run, arguments, parts, held, loop, notice)
 
 
@@ -120,7 +129,8 @@ def newest(run: Path) -> Path:
     """The folder of a run's newest good checkpoint. Raises: CheckpointError."""
     found = checkpoint.latest(folder.existing(run))
     if found is None:
-        remedy = f"train it: purestep train {NAME} --run {run} --overwrite"
+        anew = f"train {NAME} --run {run} --overwrite"
+        remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else anew}"
         raise CheckpointError(message(str(run), got="without a checkpoint", wanted="a run with one", remedy=remedy))
     return found
 
@@ -160,7 +170,7 @@ def _perform(run: Path, arguments: Cache, parts: Parts, held: Held, loop: Loop, 
     def before(state: LanguageState) -> None:
         write_before(run, standing_of(parts, state), arguments.rollouts.num_reasoning_steps, notice)
 
-    with _reporting(run, arguments, loop) as log, _publishing(run, parts) as publish:
+    with telling(run, loop, SHOWN) as log, _publishing(run, parts) as publish:
         world = CacheWorld(
             run=run,
             arguments=arguments,
@@ -178,7 +188,7 @@ def _perform(run: Path, arguments: Cache, parts: Parts, held: Held, loop: Loop, 
         for now in drive(trainer_machine(), loop, serial(handlers)):
             loop = now
     if loop.diverged:
-        raise NonFiniteError(_divergence(run, arguments, loop))
+        raise NonFiniteError(divergence(run, loop, warm=phases(arguments).warm))
     spent = {
         "warm start": world.warmed,
         "cycles": world.rolled,
@@ -200,32 +210,3 @@ def _save(run: Path, arguments: Cache, world: CacheWorld, command: Save) -> Save
     facts, metadata = _facts(world.parts), described(arguments)
     checkpoint.save(run, loop.iteration, world.held, machine=loop, facts=facts, metadata=metadata)
     return Saved(loop.iteration)
-
-
-@contextmanager
-def _reporting(run: Path, arguments: Cache, loop: Loop) -> Iterator[Callable[[Log], Logged]]:
-    """The handler of `Log`: the metrics file, TensorBoard and the progress display, all by the machine's iterations."""
-    with ExitStack() as stack:
-        file = stack.enter_context(jsonl(run / folder.METRICS))
-        outlet = tensorboard(run / folder.TENSORBOARD, by="iteration", resumed_at=loop.iteration)
-        board = finite_part(stack.enter_context(outlet))
-        bar = stack.enter_context(progress(loop.iterations, unit="iterations", by="iteration", show=SHOWN))
-
-        def log(command: Log) -> Logged:
-            for row in map(dict, command.rows):
-                file(row)
-                board(row)
-                bar({name: value for name, value in row.items() if math.isfinite(value)})
-            return Logged()
-
-        yield log
-
-
-def _divergence(run: Path, arguments: Cache, loop: Loop) -> str:
-    kept = f"the checkpoint of iteration {loop.saved} stays" if loop.saved else "there is no checkpoint yet"
-    where, wanted = f"train: iteration {loop.diverged}", "a finite loss, with its gradient"
-    if loop.diverged <= phases(arguments).warm:
-        return message(where, got="NaN or infinite", wanted=wanted, remedy=f"lower --muon-rate or --adamw-rate; {kept}")
-    at = f" in {run / DIVERGED}" if (run / DIVERGED).exists() else ""
-    remedy = f"look at its batch{at}, or lower --learning-rate; {kept}"
-    return message(where, got="NaN or infinite", wanted=wanted, remedy=remedy)

@@ -6,9 +6,7 @@ RUN/model/            the final model and its tokenizer, a folder of Hugging Fac
 RUN/diverged.safetensors   the batch of a step whose loss was not finite
 """
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,20 +19,18 @@ from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder
 from ..effects.files import lock
-from ..effects.metrics import jsonl, rewind, tensorboard
-from ..effects.progress import progress
 from ..effects.sharded.description import described as described_at
 from ..effects.tokenizer import save_tokenizer
 from ..language.evaluate import held_out
 from ..language.parts import Parts, attempts_at, check_room, parts_of
-from ..language.serving import asking, check_server
+from ..language.serving import SERVED, asking, check_server
 from ..language.team import ALONE, Team
-from ..language.world import DIVERGED, Held, LanguageWorld, held_at, learning_parts, phases
+from ..language.world import Held, LanguageWorld, held_at, learning_parts, phases
 from ..language.world import policy_of as policy_of
-from ..values import encode
+from ..values import decode, encode
 from .arguments import changed, flatten
-from .machine import Log, Logged, Loop, Save, Saved, Train, trainer_machine
-from .world import finite_part
+from .machine import Log, Loop, Save, Saved, Train, trainer_machine
+from .telling import divergence, telling
 from .zorplex import NAME, Zorplex, check, zorplex_defaults
 from .zorplex_report import evaluation, write_before
 
@@ -87,15 +83,20 @@ def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, tea
         if folder.begun(run) and not overwrite:
             remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
             raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
-        torch.set_num_threads(arguments.machine.threads)
-        parts = team.parts(parts_for(run, arguments))
-        held = held_at(arguments, parts, learning_parts(arguments, parts, team)[0], 0)
-        folder.clear(run)
-        folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
-        if not arguments.model.model:
-            save_tokenizer(parts.tokenizer, run / TOKENIZER)
-        loop = phases(arguments).loop(arguments.machine.save_every)
-        return perform(run, arguments, parts, held, loop, notice, team)[0]
+        return _begin(run, arguments, notice, team)
+
+
+def _begin(run: Path, arguments: Zorplex, notice: Notice, team: Team, keep: Collection[str] = ()) -> Outcome:
+    """A run from its beginning, in a folder from which all else that a run has left is removed but what `keep` names."""
+    torch.set_num_threads(arguments.machine.threads)
+    parts = team.parts(parts_for(run, arguments))
+    held = held_at(arguments, parts, learning_parts(arguments, parts, team)[0], 0)
+    folder.clear(run, keep=keep)
+    folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
+    if not arguments.model.model:
+        save_tokenizer(parts.tokenizer, run / TOKENIZER)
+    loop = phases(arguments).loop(arguments.machine.save_every)
+    return perform(run, arguments, parts, held, loop, notice, team)[0]
 
 
 def parts_for(run: Path, arguments: Zorplex) -> Parts:
@@ -116,11 +117,14 @@ def parts_for(run: Path, arguments: Zorplex) -> Parts:
 
 
 def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE) -> Outcome:
-    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments.
+    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments; begins it where it has none yet.
 
-    `server` is the address of one that samples from now on, in place of its own. Raises: CheckpointError, ChoiceError.
+    `server` is the address of one that samples from now on, in place of its own.
+    Raises: CheckpointError, ChoiceError, StructureError.
     """
     with lock(folder.existing(run)):
+        if folder.unsaved(run):
+            return _begin_again(run, server, notice, team)
         where = newest(run, team)
         manifest = described_at(where).manifest
         arguments = arguments_of(manifest.metadata)
@@ -131,8 +135,17 @@ def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE) -
         now = {**checkpoint.environment(), **facts(parts), "ranks": team.size}
         for difference in checkpoint.differences({"ranks": 1, **manifest.environment}, now):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
-        rewind(run / folder.METRICS, loop.iteration)
         return perform(run, arguments, parts, held, loop, notice, team)[0]
+
+
+def _begin_again(run: Path, server: str, notice: Notice, team: Team) -> Outcome:
+    """A run that ended before its first checkpoint. What a server may be starting on stays where it is."""
+    arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
+    arguments = changed(arguments, {"server": server}) if server else arguments
+    check(arguments)
+    team.check(arguments)
+    notice(f"no checkpoint yet: {run} begins again, with its own arguments")
+    return _begin(run, arguments, notice, team, keep=(folder.ARGUMENTS, SERVED))
 
 
 def arguments_in(run: Path) -> Zorplex:
@@ -144,7 +157,8 @@ def newest(run: Path, team: Team = ALONE) -> Path:
     """The folder of a run's newest good checkpoint. Raises: CheckpointError."""
     found = team.newest(folder.existing(run))
     if found is None:
-        remedy = f"train it: purestep train zorplex --run {run} --overwrite"
+        anew = f"train {NAME} --run {run} --overwrite"
+        remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else anew}"
         raise CheckpointError(message(str(run), got="without a checkpoint", wanted="a run with one", remedy=remedy))
     return found
 
@@ -198,13 +212,13 @@ def perform(
         held=held,
         iteration=loop.iteration,
     )
-    with _reporting(run, arguments, loop) as log:
+    with telling(run, loop, SHOWN) as log:
         handlers: Handlers = {Train: world.train, Log: log, Save: partial(_save, run, arguments, world, team)}
         for now in drive(trainer_machine(), loop, serial(handlers)):
             loop = now
     team.settle()
     if loop.diverged:
-        raise NonFiniteError(_divergence(run, arguments, loop))
+        raise NonFiniteError(divergence(run, loop, warm=phases(arguments).warm))
     spent = {"warm start": world.warmed, "sampling": world.sampled, "updates": world.updated}
     return Outcome(loop, spent), world.held
 
@@ -214,32 +228,3 @@ def _save(run: Path, arguments: Zorplex, world: LanguageWorld, team: Team, comma
     about: dict[str, Any] = {"facts": facts(world.parts), "metadata": described(arguments)}
     team.save(run, loop.iteration, world.held, machine=loop, **about)
     return Saved(loop.iteration)
-
-
-@contextmanager
-def _reporting(run: Path, arguments: Zorplex, loop: Loop) -> Iterator[Callable[[Log], Logged]]:
-    """The handler of `Log`: the metrics file, TensorBoard and the progress display, all by the machine's iterations."""
-    with ExitStack() as stack:
-        file = stack.enter_context(jsonl(run / folder.METRICS))
-        outlet = tensorboard(run / folder.TENSORBOARD, by="iteration", resumed_at=loop.iteration)
-        board = finite_part(stack.enter_context(outlet))
-        bar = stack.enter_context(progress(loop.iterations, unit="iterations", by="iteration", show=SHOWN))
-
-        def log(command: Log) -> Logged:
-            for row in map(dict, command.rows):
-                file(row)
-                board(row)
-                bar({name: value for name, value in row.items() if math.isfinite(value)})
-            return Logged()
-
-        yield log
-
-
-def _divergence(run: Path, arguments: Zorplex, loop: Loop) -> str:
-    kept = f"the checkpoint of iteration {loop.saved} stays" if loop.saved else "there is no checkpoint yet"
-    where, wanted = f"train: iteration {loop.diverged}", "a finite loss, with its gradient"
-    if loop.diverged <= phases(arguments).warm:
-        return message(where, got="NaN or infinite", wanted=wanted, remedy=f"lower --muon-rate or --adamw-rate; {kept}")
-    at = f" in {run / DIVERGED}" if (run / DIVERGED).exists() else ""
-    remedy = f"look at its batch{at}, or lower --learning-rate; {kept}"
-    return message(where, got="NaN or infinite", wanted=wanted, remedy=remedy)
