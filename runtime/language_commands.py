@@ -128,6 +128,14 @@ def _check_moved(run: Path, moved: Mapping[str, Any]) -> None:
         if (name == "server") is generators:
             remedy = "leave it out, or train anew with it"
             raise ChoiceError(message(flag(name), got="given", wanted=wanted, remedy=remedy))
+    path = run / folder.ARGUMENTS
+    held = folder.read_json(path) if path.is_file() else {}
+    if "server" in moved and held.get("server") == "":
+        remedy = "leave it out, or train anew with it"
+        raise ChoiceError(message("--server", got="given", wanted="a run that a server samples for", remedy=remedy))
+    if moved.get("server") == "":
+        remedy = "leave it out to go on with its own"
+        raise ChoiceError(message("--server", got="''", wanted="http://HOST:PORT/v1", remedy=remedy))
 
 
 def _resumed(run: Path, team: Team, moved: Mapping[str, Any]) -> int:

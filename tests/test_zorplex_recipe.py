@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,7 +30,8 @@ from purestep.core.language.tasks import follow
 from purestep.core.language.transcribe import transcripts
 from purestep.core.record import replace
 from purestep.core.transcript_scores import token_log_probs
-from purestep.runtime import cli
+from purestep.runtime import cli, language_commands
+from purestep.runtime.effects import folder
 from purestep.runtime.effects.causal_folder import open_model, save_model
 from purestep.runtime.effects.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.generate import complete, generator
@@ -593,6 +595,19 @@ def test_a_model_without_a_system_role_is_told_of_the_tools_with_the_question(ow
 
 
 # --- a server ---
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "why"),
+    [
+        ("", "http://127.0.0.1:1/v1", "--server is given, wanted a run that a server samples for"),
+        ("http://127.0.0.1:1/v1", "", "--server is '', wanted http://HOST:PORT/v1"),
+    ],
+)
+def test_a_run_goes_on_with_a_server_only_where_it_had_one(tmp_path: Path, own: str, given: str, why: str) -> None:
+    (tmp_path / folder.ARGUMENTS).write_text(json.dumps({"recipe": "zorplex", "server": own}))
+    with pytest.raises(ChoiceError, match=re.escape(why)):
+        language_commands.resume([str(tmp_path), "--server", given])
 
 
 def test_samples_come_from_the_weights_that_a_server_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
