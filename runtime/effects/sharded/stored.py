@@ -89,9 +89,7 @@ def _of_pickle(path: Path) -> dict[str, Stored]:
     """Of a dict of tensors, or of one that has such a dict under "model" or "state_dict" beside other things."""
     try:
         value: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (
-        Exception
-    ) as cause:  # bytes that are damaged lead its reader anywhere: KeyError, struct.error, BadZipFile, ...
+    except Exception as cause:  # damaged bytes lead it anywhere: KeyError, struct.error, BadZipFile, ...
         raise CheckpointError(_unreadable(path, cause, "a pickle of tensors alone")) from cause
     for key in ("model", "state_dict"):
         if isinstance(value, dict) and isinstance(value.get(key), dict):
