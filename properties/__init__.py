@@ -165,6 +165,7 @@ from .service_laws import Serving as Serving
 from .service_laws import service_laws as service_laws
 from .simulated_laws import simulated_laws as simulated_laws
 from .simulated_mutants import Simulating as Simulating
+from .spots_laws import spots_laws as spots_laws
 from .staleness_laws import staleness_laws as staleness_laws
 from .staleness_mutants import Aging as Aging
 from .step_laws import step_laws as step_laws

@@ -5,26 +5,23 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from attrs import evolve
+from attrs import evolve, frozen
 
 from purestep.core.errors import CheckpointError, ChoiceError
 from purestep.runtime import language_commands
 from purestep.runtime.asynchronous import placing, session
 from purestep.runtime.asynchronous.alike import packages
 from purestep.runtime.asynchronous.generating import Spec, generate
-from purestep.runtime.asynchronous.placing import placed, seen, served_at
+from purestep.runtime.asynchronous.placing import on_devices, placed, seen, served_at
 from purestep.runtime.asynchronous.replaying import replayed
 from purestep.runtime.asynchronous.report import audit
 from purestep.runtime.effects.engine import opened
@@ -35,39 +32,19 @@ from purestep.runtime.effects.engine.processes_there import hosting
 from purestep.runtime.effects.engine.rejoining import rejoining
 from purestep.runtime.effects.transfer import inlet, this_host
 from purestep.runtime.effects.weights_layout import WeightsError
+from purestep.runtime.effects.workers import Lost, Note, working
+from purestep.runtime.effects.workers_engines import Mailbox, in_thread
 from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.asynchronous import Asynchronous
 from purestep.runtime.recipes.zorplex import check, zorplex_defaults
 
 from .engine_spaces import Space, spaces
+from .programs import host, until
 from .test_asynchronous import silent, tiny
 
-PRIVATE = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'
 SOON = 60.0
 SECRET = "0123456789abcdef" * 2
 ANY = "127.0.0.1:0"
-
-
-@contextmanager
-def host(key: Path, listen: str, within: Callable[..., list[str]] = lambda *words: [*words]) -> Iterator[Any]:
-    """`purestep host`: its process, and the address that it says."""
-    program = [sys.executable, "-m", "purestep.runtime.cli", "host", "--key", str(key), "--listen", listen]
-    process = subprocess.Popen(within(*program), stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield process, process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.wait(SOON)
-        process.stdout.close()
-
-
-def until(ready: Callable[[], bool], seconds: float = 240.0) -> None:
-    """Waits until it is so."""
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end, "it has never been so"
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -233,6 +210,35 @@ def test_generators_of_this_machine_read_shared_memory() -> None:
     assert (weights.way, place.key, version, found["w"].tolist()) == ("shared", b"", 0, [0.0, 1.0, 2.0])
 
 
+@frozen
+class OnDevice:
+    """What a generator is told, as far as it counts here."""
+
+    device: str = "cpu"
+
+
+def says_device(mailbox: Mailbox, spec: OnDevice) -> None:
+    """Says its device, and ends with its first task."""
+    mailbox.note(spec.device)
+    while not mailbox.receive(1.0):
+        pass
+
+
+def test_a_generator_of_this_machine_gets_the_device_of_the_one_it_replaces() -> None:
+    engine, devices = on_devices(in_thread, ("cuda:0", "cuda:1")), list[Any]()
+    for _ in range(2):  # the next crew begins anew
+        with working(says_device, (OnDevice(),), size=2, patience=SOON, engine=engine) as workers:
+
+            def said(kind: type[Any], workers: Any = workers) -> Any:
+                return next(one for one in iter(lambda: workers.receive(SOON), ()) if isinstance(one, kind))
+
+            assert [said(Note).payload for _ in range(2)] == ["cuda:0", "cuda:1"]
+            workers.send(1, 0, "end")
+            assert said(Lost).worker == 1
+            devices.append(said(Note).payload)
+    assert devices == ["cuda:1", "cuda:1"]
+
+
 def test_a_lost_host_is_taken_in_again(key: Path) -> None:
     """A stranger listens in its place at first; its neighbour has never been away."""
     said = list[str]()
@@ -241,12 +247,12 @@ def test_a_lost_host_is_taken_in_again(key: Path) -> None:
         both = (address, neighbour)
         with clustered(both, key=key, silence=60.0) as cluster, rejoining(cluster, both, said.append):
             first.close()
-            until(lambda: len(said) == 1)
+            until(lambda: len(said) == 1, "the host is lost", said=lambda: said)
             assert cluster.hosts() == (neighbour,)
             with hosting(address, SECRET[::-1].encode()):
-                until(lambda: len(said) == 2)
+                until(lambda: len(said) == 2, "the stranger is told", said=lambda: said)
             with hosting(address, SECRET.encode()):
-                until(lambda: said[-1:] == [f"host {address} is there again"])
+                until(lambda: said[-1:] == [f"host {address} is there again"], "it is there again", said=lambda: said)
                 assert {*cluster.hosts()} == {*both}
     assert said[0] == f"host {address} is lost; it is taken in again when it is there"
     assert said[1].startswith(f"host {address} listens and cannot be taken in again: host {address} is not to be had (")
@@ -262,7 +268,7 @@ def test_whatever_an_engine_raises_a_host_is_tried_again(key: Path) -> None:
             return cluster.add_host(host, timeout=timeout)
 
         with rejoining(evolve(cluster, add_host=add_host), (address,), said.append):
-            until(lambda: said[-1:] == [f"host {address} is there again"])
+            until(lambda: said[-1:] == [f"host {address} is there again"], "it is there again", said=lambda: said)
             assert address in cluster.hosts()
     assert said[1] == f"host {address} listens and cannot be taken in again: of a library"
 
@@ -283,24 +289,24 @@ def test_a_run_outlives_its_host_and_goes_on_elsewhere(key: Path, tmp_path: Path
         path = run / "async" / "ledger.jsonl"
         return path.read_text().count("\n") if path.exists() else 0
 
-    def within(space: Space) -> Callable[..., list[str]]:
-        return lambda *words: space.command("sh", "-c", PRIVATE, "sh", *words)
+    def updated(more: int) -> None:
+        until(lambda: updates() > more, f"update {more + 1}", alive=lambda: not over.is_set(), said=lambda: said)
 
     def meddle(space: Space, first: "subprocess.Popen[str]", address: str) -> int:
-        until(lambda: updates() > 2)
+        updated(2)
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
-        with host(key, address, within(space)):
-            until(lambda: f"host {address} is there again" in said)
+        with host(key, address, within=space.apart):
+            until(lambda: f"host {address} is there again" in said, "it is there again", said=lambda: said)
             made = updates()
-            until(lambda: updates() > made + 1)
+            updated(made + 1)
             os.kill(os.getpid(), signal.SIGINT)
             over.wait(SOON)
         return made
 
     with (
         spaces(1) as (space,),
-        host(key, f"{space.address}:7000", within(space)) as (first, address),
+        host(key, f"{space.address}:7000", within=space.apart) as (first, address),
         ThreadPoolExecutor(1) as pool,
     ):
         meddling = pool.submit(meddle, space, first, address)

@@ -6,10 +6,12 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from purestep.runtime.effects.engine import ENGINES, opened, replicas
 from purestep.runtime.effects.engine import hands_rules as rules
@@ -43,6 +45,12 @@ def echo(mailbox):
             if what == "hang":
                 time.sleep(60.0)
             mailbox.answer(task, what.upper())
+
+def device(mailbox, name):
+    """Says on which device it is, and who it is."""
+    mailbox.note((name, os.getpid()))
+    while True:
+        mailbox.receive(0.5)
 
 def slots(mailbox):
     """Has up to three tasks under way, and looks for more while it has room."""
@@ -164,6 +172,49 @@ def test_a_body_with_room_gets_its_tasks_while_it_works(bodies: Any, cluster: Cl
                     workers.send(0, task, words[task])
             assert got == {task: word.upper() for task, word in words.items()}
     assert cluster.hosts() == ("local",) or until_gone(cluster, name)
+
+
+def test_a_replacement_gets_the_host_and_the_device_that_are_used_least(bodies: Any, cluster: Cluster) -> None:
+    """The first of two hosts is lost, too, and comes back as the last one."""
+    spawned = list[tuple[str, str]]()
+
+    def spawn(actor: Any, arguments: tuple[Any, ...], /, **options: Any) -> Any:
+        spawned.append((*options["hosts"], *pickle.loads(arguments[0])[1]))
+        return cluster.spawn(actor, arguments, **options)
+
+    def begun(count: int) -> list[tuple[str, str]]:
+        """Where that many workers have begun, in any order."""
+        for _ in range(count):
+            note = until(workers, Note)
+            pids[note.worker] = note.payload[1]
+        where, spawned[:] = sorted(spawned), []
+        return where
+
+    def kill(worker: int) -> None:
+        os.kill(pids[worker], signal.SIGKILL)
+        assert until(workers, Lost).worker == worker
+
+    with hosting("127.0.0.1:0", KEY.encode()) as second, ExitStack() as stack:
+        first = stack.enter_context(hosting("127.0.0.1:0", KEY.encode()))
+        for host in (first, second):
+            cluster.add_host(host, timeout=20.0)
+        devices, pids = ("cuda:0", "cuda:1"), dict[int, int]()
+        engine = on(
+            evolve(cluster, spawn=spawn), hosts=(first, second), devices=devices, fitted=lambda _, device: (device,)
+        )
+        with working(bodies.device, size=2, patience=60.0, engine=engine, tries=9) as workers:
+            assert begun(2) == sorted(((first, "cuda:0"), (second, "cuda:1")))
+            kill(1)
+            assert begun(1) == [(second, "cuda:1")]
+            stack.close()
+            assert begun(1) == [(second, "cuda:0")]
+            with hosting(first, KEY.encode()):
+                cluster.add_host(first, timeout=20.0)
+                assert cluster.hosts()[-1] == first
+                kill(3)
+                assert begun(1) == [(first, "cuda:0")]
+    assert until_gone(cluster, first)
+    assert until_gone(cluster, second)
 
 
 def test_a_worker_waits_for_a_host(bodies: Any, cluster: Cluster) -> None:

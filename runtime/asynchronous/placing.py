@@ -16,6 +16,7 @@ from ..effects.engine.interface import Cluster, Done, EngineError
 from ..effects.engine.outward import outward
 from ..effects.engine.processes_wire import parted
 from ..effects.engine.rejoining import rejoining
+from ..effects.engine.spots import Book
 from ..effects.transfer import Host, Outlet, chosen, outlet, this_host
 from ..effects.transfer.hosts import fresh_key
 from ..effects.transfer.tcp_outlet import listening
@@ -27,6 +28,7 @@ from ..recipes.asynchronous import Asynchronous
 from .alike import Packages, packages, refuse_others
 
 HERE = {"process": in_process, "thread": in_thread}
+HOME = ("",)  # this machine, where it is the only host
 WAIT = 60.0  # seconds for hosts to say what they have
 START = 50.0  # seconds for a generator to begin: fewer than `working` gives it, so that it is told why one has not
 
@@ -65,7 +67,7 @@ def placed(given: Asynchronous, notice: Notice) -> Iterator[Place]:
         opened(given.engine, hosts=hosts, key=Path(given.key) if given.key else None) as cluster,
         rejoining(cluster, hosts, notice),
     ):
-        engine = on_devices(hands.on(cluster, start=START), given.named_devices())
+        engine = hands.on(cluster, start=START, devices=given.named_devices(), fitted=on_device)
         asked = "" if given.transfer == "auto" else given.transfer
         within = given.engine == "monarch"
         way = chosen([this_host(), *seen(cluster)], within=within, asked=asked, report=notice).way
@@ -126,11 +128,25 @@ def seen(cluster: Cluster) -> list[Host]:
     return found
 
 
+def on_device(arguments: tuple[Any, ...], device: str) -> tuple[Any, ...]:
+    """A generator's arguments for that device."""
+    (spec,) = arguments
+    return (evolve(spec, device=device),)
+
+
 def on_devices(start: Engine, devices: tuple[str, ...]) -> Engine:
-    """The engine whose generators get these devices in turn."""
+    """The engine of this machine whose generators get these devices in turn; who is replaced gives its own to the next one."""
+    book = Book(devices)
 
     def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Box) -> Hand:
-        (spec,) = arguments
-        return start(number, body, (evolve(spec, device=devices[number % len(devices)]),), inbox)
+        owner = object()
+        spot = book.take(owner, HOME)
+        hand = start(number, body, on_device(arguments, spot.device) if spot else arguments, inbox)
+
+        def end() -> None:
+            book.leave(owner)
+            hand.end()
+
+        return evolve(hand, end=end)
 
     return engine

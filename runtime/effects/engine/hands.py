@@ -8,7 +8,10 @@ Each worker is a mesh of one member. A lost host's workers are lost with it, and
 import pickle
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
+
+from attrs import frozen
 
 from ....core.errors import PurestepError, message
 from ..workers_engines import DIED, UNREADABLE, Body, Engine, Hand, Inbox, WorkersError
@@ -16,6 +19,7 @@ from ..workers_process import ANSWER, NOTE, READY, STOP, WORK, described
 from . import hands_rules as rules
 from .hands_actor import Post
 from .interface import LATE, Cluster, EngineError, Failed, Mesh
+from .spots import Book, Spot
 
 POLL = 0.5  # seconds that a worker may have nothing to say before it is asked again
 PACES = (0.01, 0.1)  # seconds before it is asked again where it has nothing to do: at first, and at most
@@ -26,21 +30,54 @@ WAIT = 1.0  # seconds that `end` waits for that
 LOOK = 0.1  # seconds between two looks for a host
 
 
-def on(cluster: Cluster, *, hosts: tuple[str, ...] = (), start: float = 60.0) -> Engine:
+@frozen
+class _Site:
+    """Where workers can be."""
+
+    cluster: Cluster
+    named: tuple[str, ...]
+    start: float
+    book: Book
+
+    def there(self) -> list[str]:
+        """The hosts that are there."""
+        return [host for host in self.cluster.hosts() if not self.named or host in self.named]
+
+
+def _alike(arguments: tuple[Any, ...], device: str) -> tuple[Any, ...]:
+    """The same arguments on any device."""
+    return arguments
+
+
+def on(
+    cluster: Cluster,
+    *,
+    hosts: tuple[str, ...] = (),
+    start: float = 60.0,
+    devices: tuple[str, ...] = ("",),
+    fitted: Callable[[tuple[Any, ...], str], tuple[Any, ...]] = _alike,
+) -> Engine:
     """Workers on the cluster's hosts, or on these of them; worker i on host i modulo the number of those that are there.
 
+    So it is with `devices`: a body gets `fitted(arguments, device)`. Who is replaced gives host and device to the next one, or
+    where that host is gone, those that are used least (`spots`).
+
     A worker that has not begun within `start` seconds is lost, as is one for which no host has been there for so long. Bodies
-    are found by their module's name. The engine raises WorkersError for a body that cannot be sent.
+    are found by their module's name. The engine raises WorkersError for a body that cannot be sent. Raises: ChoiceError.
     """
+    site = _Site(cluster, hosts, start, Book(devices))
 
     def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> Hand:
-        try:
-            letter = pickle.dumps((body, arguments))
-        except Exception as error:
-            wanted, remedy = "a function of a module and values that pickle knows", "move it to a module"
-            got = f"not to be sent ({described(error)})"
-            raise WorkersError(message("on: body", got=got, wanted=wanted, remedy=remedy)) from error
-        worker = _Worker(cluster, hosts, start, number, letter, inbox)
+        def letter(device: str) -> bytes:
+            try:
+                return pickle.dumps((body, fitted(arguments, device)))
+            except Exception as error:
+                wanted, remedy = "a function of a module and values that pickle knows", "move it to a module"
+                got = f"not to be sent ({described(error)})"
+                raise WorkersError(message("on: body", got=got, wanted=wanted, remedy=remedy)) from error
+
+        letter(devices[0])
+        worker = _Worker(site, number, letter, inbox)
         worker.thread.start()
         return Hand(
             packed=lambda task, payload: pickle.dumps((WORK, task, payload)),
@@ -56,11 +93,11 @@ def on(cluster: Cluster, *, hosts: tuple[str, ...] = (), start: float = 60.0) ->
 class _Worker:
     """Our end of a worker, and the thread that exchanges letters with it."""
 
-    def __init__(
-        self, cluster: Cluster, hosts: tuple[str, ...], start: float, number: int, letter: bytes, inbox: Inbox
-    ) -> None:
-        self.cluster, self.hosts, self.start = cluster, hosts, start
-        self.number, self.letter, self.inbox = number, letter, inbox
+    def __init__(self, site: _Site, number: int, letter: Callable[[str], bytes], inbox: Inbox) -> None:
+        self.site, self.number, self.letter, self.inbox = site, number, letter, inbox
+        self.spot = site.book.take(
+            self, site.there()
+        )  # here, and not in the thread: those that begin together take turns
         self.changed = threading.Condition()
         self.box = rules.Box()
         self.mesh: Mesh | None = None
@@ -79,6 +116,7 @@ class _Worker:
             self.ending.set()
             self.changed.notify_all()
             mesh = self.mesh
+        self.site.book.leave(self)
         if mesh is not None and not self.gone.is_set():
             threading.Thread(target=self.kill, args=(mesh,), name="purestep-end", daemon=True).start()
         self.gone.wait(WAIT)
@@ -99,6 +137,9 @@ class _Worker:
             self.gone.set()
             self.inbox.put((self.number, DIED, " ".join(str(error).split())))
             return
+        finally:
+            if self.ending.is_set():  # it may have taken a spot since it left its own
+                self.site.book.leave(self)
         with self.changed:
             self.mesh = mesh
         try:
@@ -110,14 +151,21 @@ class _Worker:
             self.inbox.put((self.number, DIED, why))
 
     def begun(self) -> Mesh:
-        """The worker's mesh, on the host whose turn it is; where none is there, one is waited for."""
-        until = time.monotonic() + self.start
-        while not (there := [host for host in self.cluster.hosts() if not self.hosts or host in self.hosts]):
+        """The worker's mesh, on the spot that it has; where no host is there, one is waited for."""
+        until = time.monotonic() + self.site.start
+        while not (spot := self.placed()):
             if self.ending.wait(LOOK) or time.monotonic() > until:
-                got, remedy = f"none for {self.start:.1f} s", "add one"
+                got, remedy = f"none for {self.site.start:.1f} s", "add one"
                 raise EngineError(message("on: hosts", got=got, wanted="at least 1", remedy=remedy))
-        host = there[self.number % len(there)]
-        return self.cluster.spawn(Post, (self.letter,), size=1, hosts=(host,), timeout=self.start)
+        letter = self.letter(spot.device)
+        return self.site.cluster.spawn(Post, (letter,), size=1, hosts=(spot.host,), timeout=self.site.start)
+
+    def placed(self) -> Spot | tuple[()]:
+        """The spot that it has, or another one where that host is gone; () where no host is there."""
+        there = self.site.there()
+        if not self.spot or self.spot.host not in there:
+            self.spot = self.site.book.take(self, there)
+        return self.spot
 
     def served(self, mesh: Mesh) -> str:
         """Exchanges letters until the worker ends; gives why, where it has not said so itself."""
