@@ -1,7 +1,6 @@
 """Hosts of an engine in namespaces, and what a cluster on them must outlive: a slow line, a lost link, a killed host."""
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -21,9 +20,8 @@ from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Workers
 from .engine_contract import SOON, left, path_with, running, values
 from .engine_spaces import Space
 from .network_spaces import Line, detour
+from .programs import END, START, first_line
 
-START = 120.0  # seconds in which a host must say where it is: much is imported
-END = 60.0  # seconds in which it ends what is its: engines let theirs end by itself for a while
 WORK = 180.0  # seconds in which a crew comes so far
 TASKS = 60
 DELAY, LOSS = 0.05, 0.05  # seconds each way, share of packets
@@ -70,7 +68,7 @@ def hosted(engine: str, there: Sequence[Space], folder: Path) -> Iterator[tuple[
             subprocess.run(["ip", "-n", one.name, "route", "add", "default", "via", one.ours], check=True)
             command = one.command(*program, "--listen", f"{one.address}:7000")
             processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
-        yield tuple(Host(one, each, _first(each)) for one, each in zip(there, processes, strict=True))
+        yield tuple(Host(one, each, first_line(each)) for one, each in zip(there, processes, strict=True))
         killed = [each.poll() for each in processes]
         for each in processes:
             each.terminate()
@@ -82,13 +80,6 @@ def hosted(engine: str, there: Sequence[Space], folder: Path) -> Iterator[tuple[
             each.wait()
             assert each.stdout is not None
             each.stdout.close()
-
-
-def _first(process: subprocess.Popen[str]) -> str:
-    """The first line that it prints."""
-    assert process.stdout is not None
-    assert select.select([process.stdout], [], [], START)[0], "a host says nothing"
-    return process.stdout.readline().strip()
 
 
 # --- a slow line ---

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import pytest
 from attrs import frozen
 
+APART = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'  # `ip netns exec` has given it mounts of its own
+
 
 @frozen
 class Space:
@@ -22,6 +24,10 @@ class Space:
     def command(self, *words: str) -> list[str]:
         """A command line that runs inside it."""
         return ["ip", "netns", "exec", self.name, *words]
+
+    def apart(self, *words: str) -> list[str]:
+        """The same, with shared memory of its own."""
+        return self.command("sh", "-c", APART, "sh", *words)
 
     def cut(self) -> None:
         """Nothing goes through any more, in either direction, and nobody is told."""

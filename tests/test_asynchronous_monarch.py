@@ -7,9 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,35 +17,19 @@ from purestep.runtime.asynchronous.replaying import replayed
 from purestep.runtime.asynchronous.report import audit
 
 from .engine_spaces import Space, spaces
+from .programs import END, host, until
 from .test_asynchronous import TINY, learned_from
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("monarch") is None, reason="Monarch is an extra")]
 COMMAND = [sys.executable, "-m", "purestep.runtime.cli"]
-PRIVATE = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'
 OWN = ("generator_engine", "mode")  # of the arguments, for which this test has others
 WAY = "weights go by monarch: it is asked for; over TCP, with RDMA on none of them"
-SOON, STEPS = 60.0, 20
+STEPS = 20
 
 
-def until(ready: Callable[[], bool]) -> None:
-    """Waits until it is so."""
-    end = time.monotonic() + SOON
-    while not ready():
-        assert time.monotonic() < end, "it has never been so"
-        time.sleep(0.05)
-
-
-@contextmanager
-def host(key: Path, space: Space) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """`purestep host --engine monarch` in a namespace: its process, and its address."""
-    words = (*COMMAND, "host", "--engine", "monarch", "--key", str(key), "--listen", f"{space.address}:7000")
-    command = space.command("unshare", "--mount", "sh", "-c", PRIVATE, "sh", *words)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process, process.stdout.readline().strip()
-        finally:
-            process.terminate()
+def there(key: Path, space: Space) -> AbstractContextManager[tuple["subprocess.Popen[str]", str]]:
+    """`purestep host --engine monarch` in a namespace."""
+    return host(key, f"{space.address}:7000", "--engine", "monarch", within=space.apart)
 
 
 def test_whoever_comes_in_the_place_of_a_killed_host_fetches_as_well(tmp_path: Path) -> None:
@@ -63,16 +45,16 @@ def test_whoever_comes_in_the_place_of_a_killed_host_fetches_as_well(tmp_path: P
 
     with spaces(1) as (space,):
         subprocess.run(["ip", "-n", space.name, "route", "add", "default", "via", space.ours], check=True)
-        with host(key, space) as (first, address), log.open("w") as said:
+        with there(key, space) as (first, address), log.open("w") as said:
             command = [*COMMAND, "train", "zorplex", *own, *words, f"--hosts={address}"]
             with subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT) as training:
                 try:
-                    until(lambda: updates() > 2 or training.poll() is not None)
+                    until(lambda: updates() > 2, "update 3", alive=lambda: training.poll() is None, said=log.read_text)
                     os.kill(first.pid, signal.SIGKILL)
                     first.wait()
                     made = updates()
-                    with host(key, space):
-                        code = training.wait(2 * SOON)
+                    with there(key, space):
+                        code = training.wait(2 * END)
                 finally:
                     training.kill()
     text = log.read_text()

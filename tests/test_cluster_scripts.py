@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -25,6 +24,8 @@ from purestep.runtime import cli, host_commands
 from purestep.runtime.asynchronous import session as at_once
 from purestep.runtime.effects import folder
 from purestep.runtime.recipes import zorplex_session as in_turns
+
+from .programs import END, free_port, until
 
 ROOT = Path(__file__).parent.parent
 CLUSTER = ROOT / "examples" / "cluster"
@@ -111,12 +112,16 @@ class Job:
     def ended(self) -> tuple[int, str]:
         """Its exit code and what it said."""
         try:
-            code = self.popen.wait(60.0)
+            code = self.popen.wait(END)
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(self.popen.pid, signal.SIGKILL)
-            said = self.popen.communicate()[0]
+            said = self.killed()
         return code, said
+
+    def killed(self) -> str:
+        """What it said until all of it was killed."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        return self.popen.communicate()[0]
 
     def notes(self) -> dict[str, dict[str, Any]]:
         """What each program was given, by the first word."""
@@ -147,12 +152,6 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
         return noted[0]
 
     return line
-
-
-def free_port() -> str:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return str(one.getsockname()[1])
 
 
 def begun(run: Path, **arguments: Any) -> None:
@@ -204,8 +203,8 @@ def test_a_job_that_is_told_to_stop_stops_and_goes_on(place: Path, read: Any, mo
     monkeypatch.setenv("STAY", "1")
     begun(run, mode="async")
     job = Job(place, "bash", str(CLUSTER / "slurm_async.sh"), "--steps", "1000")
-    while not (place / "notes" / "learning").exists():
-        assert job.popen.poll() is None
+    learning, lives = place / "notes" / "learning", lambda: job.popen.poll() is None
+    until(learning.exists, "the trainer learns", seconds=END, alive=lives, said=job.killed)
     os.kill(job.popen.pid, signal.SIGUSR1)
     assert job.ended()[0] == 130
     words = job.notes()["resume"]["words"]

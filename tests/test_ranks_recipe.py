@@ -5,11 +5,10 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ from purestep.runtime.recipes.machine import Train
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 
 from . import recipe_program
+from .programs import END, LONG, free_port, until
 
 PROGRAM = Path(recipe_program.__file__)
 PAGE = (Path(__file__).parent.parent / "docs" / "ranks.md").read_text()
@@ -335,12 +335,6 @@ def test_the_commands_of_the_page_are_ones_we_have(monkeypatch: pytest.MonkeyPat
 # --- several ranks ---
 
 
-def free_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
-
-
 class World:
     """So many processes of a program, each with its number, as a launcher would start them."""
 
@@ -367,6 +361,11 @@ class World:
             self.kill()
         return [(one.returncode, text) for one, text in zip(self.each, told, strict=True)]
 
+    def killed(self) -> list[tuple[int, str]]:
+        """The same of ranks that are killed at once, unless they have ended."""
+        self.kill()
+        return self.ended()
+
     def kill(self) -> None:
         """Ends all of them, with whatever they have started, at once."""
         for one in self.each:
@@ -388,10 +387,15 @@ def well(world: World) -> str:
 
 def killed_after(world: World, checkpoint: Path) -> None:
     """Kills all when a checkpoint is there."""
-    while not checkpoint.exists():
-        assert all(one.poll() is None for one in world.each), world.ended()
-        time.sleep(0.02)
-    world.kill()
+    try:
+        until(
+            checkpoint.exists,
+            f"{checkpoint.name} is there",
+            alive=lambda: all(one.poll() is None for one in world.each),
+            said=world.killed,
+        )
+    finally:
+        world.kill()
     world.ended()
 
 
@@ -431,16 +435,22 @@ def test_a_run_without_a_checkpoint_is_begun_again_on_two_ranks(plain: Path, tmp
 
 @pytest.mark.slow
 def test_ctrl_c_under_torchrun_saves_and_one_process_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run, whole = tmp_path / "run", tmp_path / "whole"
+    run, whole, log = tmp_path / "run", tmp_path / "whole", tmp_path / "log"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
     usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     program = ["purestep.runtime.cli", *words(run, steps=6)]
-    with subprocess.Popen([*command, *program], env=usual, stderr=subprocess.PIPE, text=True) as torchrun:
-        while not (run / "checkpoints" / "step_000003").exists():
-            assert torchrun.poll() is None, torchrun.communicate()
-            time.sleep(0.02)
-        torchrun.send_signal(signal.SIGINT)
-        assert "iterations and saved; go on with: purestep resume" in torchrun.communicate(timeout=600)[1]
+    with log.open("w") as told, subprocess.Popen([*command, *program], env=usual, stderr=told) as torchrun:
+        try:
+            third, lives = run / "checkpoints" / "step_000003", lambda: torchrun.poll() is None
+            until(third.exists, f"{third.name} is there", alive=lives, said=log.read_text)
+            torchrun.send_signal(signal.SIGINT)
+            torchrun.wait(LONG)
+        finally:
+            torchrun.terminate()  # where it is still there: it ends its ranks, which outlive it when it is killed
+            with suppress(subprocess.TimeoutExpired):
+                torchrun.wait(END)
+            torchrun.kill()
+    assert "iterations and saved; go on with: purestep resume" in log.read_text()
     assert cli.main(["resume", str(run)]) == 0
     said = capfd.readouterr().err
     assert "not necessarily the bits of a run that never stopped: ranks: 2 when saved, 1 now" in said
