@@ -5,12 +5,12 @@ Where namespaces are not allowed they are processes of this machine at distinct 
 
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from attrs import define, field
@@ -54,21 +54,14 @@ class Host:
 
     def kill(self) -> int:
         """Kills all that runs on the host, as where its machine is gone; gives how many processes that were."""
-        killed, until = set[int](), time.perf_counter() + DEAD
-        while (there := self.running()) and time.perf_counter() < until:
-            for pid in there:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            killed |= there
-            time.sleep(0.05)
+        killed = killed_of(self.running)
         self.close()
         return len(killed)
 
     def running(self) -> set[int]:
         """The processes on the host."""
         if self.space:
-            told = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True, check=True)
-            return {int(word) for word in told.stdout.split()}
+            return running_in(self.space)
         if self.process is not None:
             self.known |= {self.process.pid, *started_by(self.process.pid)}
         return {pid for pid in self.known if alive(pid)}
@@ -91,6 +84,24 @@ class Host:
             self.process.wait()
             self.process.stdout.close()
             self.process = None
+
+
+def running_in(space: str) -> set[int]:
+    """The processes in a namespace."""
+    told = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=True)
+    return {int(word) for word in told.stdout.split()}
+
+
+def killed_of(running: Callable[[], set[int]]) -> set[int]:
+    """Kills what runs until nothing does any more, or for a while; gives what was killed."""
+    killed, until = set[int](), time.perf_counter() + DEAD
+    while (there := running()) and time.perf_counter() < until:
+        for pid in there:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= there
+        time.sleep(0.05)
+    return killed
 
 
 def started_by(pid: int) -> set[int]:
@@ -125,31 +136,37 @@ def hosts(engine: str, count: int, folder: Path) -> Iterator[list[Host]]:
 
 @contextmanager
 def namespaces(count: int) -> Iterator[list[tuple[str, str]]]:
-    """(address, namespace) of so many places on one bridge."""
+    """(address, namespace) of so many places on one bridge; what runs there at the end is killed."""
     mark = os.getpid() % 10000
     bridge, net = f"pb{mark}", f"10.{200 + mark % 50}.{mark // 50}"
     places = [(f"{net}.{2 + number}", f"pn{mark}-{number}") for number in range(count)]
+    made, bridges = list[str](), list[str]()
     try:
         try:
             _ip("link", "add", bridge, "type", "bridge")
+            bridges.append(bridge)
             _ip("addr", "add", f"{net}.1/24", "dev", bridge)
             _ip("link", "set", bridge, "up")
             for address, space in places:
+                _ip("netns", "add", space)
+                made.append(space)
                 _joined(bridge, address, space)
         except (OSError, subprocess.CalledProcessError) as error:
             print(f"no network namespaces ({error}): hosts are processes at distinct addresses", flush=True)
             places = [(f"127.0.0.{2 + number}", "") for number in range(count)]
         yield places
     finally:
-        if shutil.which("ip"):
-            for words in (*(("netns", "del", space) for _, space in places if space), ("link", "del", bridge)):
-                subprocess.run(["ip", *words], check=False, capture_output=True)
+        for space in made:
+            with suppress(subprocess.CalledProcessError):
+                killed_of(partial(running_in, space))  # a namespace that has lost its name names nobody
+            subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
+        for link in (*(f"{space}a" for space in made), *bridges):
+            subprocess.run(["ip", "link", "del", link], check=False, capture_output=True)
 
 
 def _joined(bridge: str, address: str, space: str) -> None:
-    """Makes a namespace with that address on the bridge."""
+    """Links a namespace to the bridge, with that address."""
     outer, inner = f"{space}a", f"{space}b"
-    _ip("netns", "add", space)
     _ip("link", "add", outer, "type", "veth", "peer", "name", inner)
     _ip("link", "set", inner, "netns", space)
     _ip("link", "set", outer, "master", bridge)

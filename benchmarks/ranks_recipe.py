@@ -17,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,34 +36,44 @@ RECORDED = evidence.ROOT / "benchmarks" / "recorded" / "ranks_agree.safetensors"
 BATCHES, AGAIN = 20, 1e-6  # of the recorded ones; how far apart losses may be, relative
 PIECES = ((2, 0, 7), (3, 7, 13), (1, 13, BATCHES))  # ranks, and the batches from the first up to the last
 STEPS, LOOK = 100, 0.1
+GRACE = 10.0  # seconds for each other rank to end when one has failed
 Row = dict[str, Any]
 
 
 class World:
     """A program on so many ranks, each in a process group of its own; one rank is started without a launcher's names."""
 
-    def __init__(self, size: int, log: Path, *words: object) -> None:
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self.each = list[subprocess.Popen[bytes]]()
+
+    def start(self, size: int, *words: object) -> None:
+        """Starts so many."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} if size > 1 else {}
         usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **place}
-        self.log = log
-        with log.open("ab") as file:
-            self.each = [
-                subprocess.Popen(
+        with self.log.open("ab") as file:
+            for rank in range(size):
+                one = subprocess.Popen(
                     [sys.executable, "-m", *map(str, words)],
                     env={**usual, **({"RANK": str(rank)} if size > 1 else {})},
                     stdout=file,
                     stderr=file,
                     start_new_session=True,
                 )
-                for rank in range(size)
-            ]
+                self.each.append(one)
 
     def ended(self) -> None:
-        """Waits for the end of all. Raises: RuntimeError where one failed."""
-        codes = [one.wait() for one in self.each]
+        """Waits for the end of all, or of one that fails. Raises: RuntimeError where one failed."""
+        while None in (codes := [one.poll() for one in self.each]) and not any(codes):
+            time.sleep(LOOK)
+        if any(codes):  # what the others say of it is worth a while
+            for one in self.each:
+                with suppress(subprocess.TimeoutExpired):
+                    one.wait(GRACE)
+            codes = [one.poll() for one in self.each]
         if any(codes):
             raise RuntimeError(f"ranks ended with {codes}: {self.log.read_text()[-2000:]}")
 
@@ -74,15 +84,30 @@ class World:
                 self.ended()
                 raise RuntimeError(f"the run was over before {checkpoint.name} could be seen")
             time.sleep(LOOK)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kills those that are there, with whatever they have started."""
         for one in self.each:
-            with suppress(ProcessLookupError):
+            if one.poll() is None:
                 os.killpg(one.pid, signal.SIGKILL)
-            one.wait()
+                one.wait()
 
 
-def purestep(size: int, run: Path, *words: object) -> World:
+@contextmanager
+def world(size: int, log: Path, *words: object) -> Iterator[World]:
+    """A program on so many ranks for a block; none is left after it, whatever happens."""
+    made = World(log)
+    try:
+        made.start(size, *words)
+        yield made
+    finally:
+        made.kill()
+
+
+def purestep(size: int, run: Path, *words: object) -> AbstractContextManager[World]:
     """`purestep` on so many ranks, whose words go into a log beside the run's folder."""
-    return World(size, run.with_suffix(".log"), "purestep.runtime.cli", *words)
+    return world(size, run.with_suffix(".log"), "purestep.runtime.cli", *words)
 
 
 def trained(run: Path, words: Sequence[str], plan: Sequence[tuple[int, int]], home: Path) -> Row:
@@ -90,11 +115,11 @@ def trained(run: Path, words: Sequence[str], plan: Sequence[tuple[int, int]], ho
     began = time.perf_counter()
     begin: tuple[str, ...] = ("train", "zorplex", "--run", str(run), *words)
     for size, last in plan:
-        world = purestep(size, run, *begin)
-        if last:
-            world.killed_at(home / "checkpoints" / f"step_{last:06d}")
-        else:
-            world.ended()
+        with purestep(size, run, *begin) as ranks:
+            if last:
+                ranks.killed_at(home / "checkpoints" / f"step_{last:06d}")
+            else:
+                ranks.ended()
         begin = ("resume", str(run))
     after = json.loads((home / "evaluation.json").read_text())["after"]["sampled"]
     rows = [row["iteration"] for row in read(home / "metrics.jsonl")]
@@ -116,7 +141,8 @@ def agreement(place: Path) -> Row:
         out = place / name
         out.mkdir()
         for size, first, last in plan:
-            World(size, out / "log", "benchmarks.ranks_recipe_side", RECORDED, out, first, last).ended()
+            with world(size, out / "log", "benchmarks.ranks_recipe_side", RECORDED, out, first, last) as ranks:
+                ranks.ended()
         losses.append([float(line) for line in (out / "losses").read_text().split()])
     return {"batches": len(losses[0]), "ranks": [size for size, _, _ in PIECES], **apart(losses[1], losses[0])}
 

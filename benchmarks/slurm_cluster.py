@@ -80,14 +80,14 @@ class Slurm:
 
 @contextmanager
 def slurm(folder: Path, count: int) -> Iterator[Slurm]:
-    """A cluster of so many nodes, node0 and on, for a block. Raises: RuntimeError."""
+    """A cluster of so many nodes, node0 and on, for a block; jobs that are not over then are killed. Raises: RuntimeError."""
     missing = [name for name in PROGRAMS if not shutil.which(name)]
     if missing:
         raise RuntimeError(
             f"there is no {missing[0]}: as root on Debian, apt install slurmctld slurmd slurm-client munge"
         )
     with ExitStack() as stack:
-        places = stack.enter_context(namespaces(count))
+        places = stack.enter_context(namespaces(count))  # at its end it kills what runs there: jobs outlive slurmd
         if not all(space for _, space in places):
             raise RuntimeError("nodes of Slurm are network namespaces, which are not allowed here: be root")
         names = [f"node{number}" for number in range(count)]
