@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.ranks import channel
+from purestep.runtime.effects.ranks import channel, leading
 from purestep.runtime.effects.ranks.leading import Lead, divided, led
 from purestep.runtime.effects.ranks.spread import spread, whole
 from purestep.runtime.effects.ranks.world import RankError, Ranks, gathered, joined, summed
@@ -70,7 +70,12 @@ def handlers_of(ranks: Ranks, found: Found) -> dict[str, Any]:
             threading.Thread(target=die_after, args=(flag,)).start()
         return ()
 
-    own = (cut, add, gather, left, together, refuse, die, depart)
+    def stop() -> Any:
+        if ranks.rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return gathered(ranks, torch.zeros(()))
+
+    own = (cut, add, gather, left, together, refuse, die, depart, stop)
     return {work.__name__: work for work in own}
 
 
@@ -132,7 +137,7 @@ def busy(lead: Lead, found: Found, flag: Path) -> int:
     try:
         time.sleep(300.0)
     finally:
-        found["over"] = lead.over
+        found["over"] = lead.lost
     return 0
 
 
@@ -177,12 +182,39 @@ def deserted(rank: int, folder: Path, found: Found) -> None:
         os._exit(1)
 
 
+def hang(lead: Lead) -> int:
+    lead.later("stop")
+    time.sleep(300.0)
+    return 0
+
+
+def stuck(rank: int, folder: Path, found: Found) -> None:
+    """A world of copies of these processes: one stops in a word that a thread of the first has said."""
+    copy, said = os.fork(), folder / f"said{rank}"
+    if copy and rank == 1:
+        os.waitpid(copy, os.WUNTRACED)
+        while not all((folder / f"gone{other}").exists() for other in (0, 2)):
+            time.sleep(0.02)
+        os.kill(copy, signal.SIGKILL)
+        os.waitpid(copy, 0)
+    elif copy:
+        found["stuck"] = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+        found["said"] = said.read_text().splitlines()
+        (folder / f"gone{rank}").touch()
+    else:
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
+        channel.EVERY, channel.MISSED, leading.GRACE = 0.2, 15, 0.5
+        world(rank, 3, folder, found, "stuck", hang)
+        os._exit(0)
+
+
 def main(words: list[str]) -> None:
     rank, folder, found = int(words[0]), Path(words[1]), Found()
 
     def note() -> None:
         (folder / f"found{rank}.json").write_text(json.dumps(found))
 
+    stuck(rank, folder, found)
     deserted(rank, folder, found)
     world(rank, 3, folder, found, "talked", lambda lead: talk(lead, found))
     world(rank, 3, folder, found, "thrice", *[lambda lead: once_more(lead, found)] * 3)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch._C._distributed_c10d import HashStore
 
 from purestep.core.errors import ChoiceError
 from purestep.runtime.effects.ranks import channel
-from purestep.runtime.effects.ranks.channel import Channel
+from purestep.runtime.effects.ranks.channel import Channel, alive
 from purestep.runtime.effects.ranks.leading import Lead, led
 from purestep.runtime.effects.ranks.world import RankError, Ranks, joined
 
@@ -104,6 +105,15 @@ def test_a_death_ends_a_first_process_that_is_busy(three: tuple[tuple[int, ...],
     assert found[2]["killed"] == signal.SIGKILL
 
 
+def test_processes_whose_word_is_stuck_end_at_once(three: tuple[tuple[int, ...], Found]) -> None:
+    """The connections of the one that stops stay, so that the word would hang for the 60 seconds of the world."""
+    _, found = three
+    said = "ranks: rank 0 is without a sign of rank 1 for 3 s, wanted one each 0 s; start all of them again"
+    assert (found[0]["stuck"], found[2]["stuck"]) == (1, 1)
+    assert found[0]["said"] == [f"{said} from the last checkpoint"]
+    assert found[2]["said"][-1].startswith("ranks: rank 2 is without another in training (")  # torch may warn before
+
+
 # --- a process alone ---
 
 
@@ -163,6 +173,32 @@ def test_a_first_process_without_signs_of_life_is_given_up(monkeypatch: pytest.M
     silent.beat(0, 0)
     with pytest.raises(RankError, match="ranks: rank 1 is without a sign of rank 0 for 0 s"):
         silent.awaited(1, ranks_of(1))
+
+
+def test_a_store_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "EVERY", 0.005)
+    monkeypatch.setattr(channel, "MISSED", 3)
+    told, released, errors = threading.Event(), threading.Event(), list[RankError]()
+
+    class Vanished:
+        """A store whose host is gone without a word, until it is back."""
+
+        def set(self, name: str, value: str) -> None:
+            released.wait()
+
+        def check(self, names: list[str]) -> bool:
+            return False
+
+    def lost(error: RankError) -> None:
+        errors.append(error)
+        told.set()
+
+    with alive(Channel(Vanished()), ranks_of(1), lost):
+        assert told.wait(60.0)
+        released.set()
+    assert [str(error).split(",")[0] for error in errors] == [
+        "ranks: rank 1 is without an answer of where all have met for 0 s"
+    ]
 
 
 def test_a_first_process_that_shows_signs_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

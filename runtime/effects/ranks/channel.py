@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch.distributed as dist
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from ....core.errors import message
-from .world import AGAIN, RankError, Ranks
+from .world import AGAIN, RankError, Ranks, one_line
 
 BEAT = "beat"
 EVERY, MISSED = 1.0, 60  # seconds between two signs of life, and how many in a row may be missed
+PARTING = 5.0  # seconds in which a look comes to its end
 LEAST, MOST = 5e-4, 1e-2  # seconds between two looks for a word
 
 
@@ -55,39 +55,57 @@ class Channel:
 
 
 @define
+class Patience:
+    """Looks are counted, not seconds, so that a machine that was asleep missed none."""
+
+    last: bytes = b""
+    missed: int = 0
+
+    def lost(self, now: bytes) -> bool:
+        """Whether too many looks in a row have found nothing new."""
+        self.last, self.missed = now, self.missed + 1 if now == self.last else 0
+        return self.missed > MISSED
+
+
+@define
 class Watch:
-    """What a rank knows of another's life. Looks are counted, not seconds, so that a machine that was asleep missed none."""
+    """What a rank knows of another's life."""
 
     channel: Channel
     by: int
     of: int
-    last: bytes = b""
-    missed: int = 0
+    patience: Patience = field(factory=Patience)
 
     def look(self) -> None:
         """Looks for a new sign. Raises: RankError where too many looks in a row have found none."""
-        now = self.channel.sign(self.of)
-        self.last, self.missed = now, self.missed + 1 if now == self.last else 0
-        if self.missed > MISSED:
-            got, wanted = f"without a sign of rank {self.of} for {EVERY * MISSED:.0f} s", f"one each {EVERY:.0f} s"
-            raise RankError(message(f"ranks: rank {self.by}", got=got, wanted=wanted, remedy=AGAIN))
+        if self.patience.lost(self.channel.sign(self.of)):
+            raise _silent(self.by, f"a sign of rank {self.of}")
+
+
+def _silent(rank: int, what: str) -> RankError:
+    got, wanted = f"without {what} for {EVERY * MISSED:.0f} s", f"one each {EVERY:.0f} s"
+    return RankError(message(f"ranks: rank {rank}", got=got, wanted=wanted, remedy=AGAIN))
 
 
 @contextmanager
-def alive(channel: Channel, ranks: Ranks, lost: Callable[[RankError], None]) -> Iterator[None]:
-    """Shows signs of life while the block lasts. On rank 0, whoever shows none is `lost`, which is called in a thread."""
-    over = threading.Event()
-    others = [Watch(channel, by=0, of=rank) for rank in range(1, ranks.size) if ranks.rank == 0]
+def alive(channel: Channel, ranks: Ranks, lost: Callable[[RankError], object]) -> Iterator[None]:
+    """Shows signs of life while the block lasts. Whoever shows none is `lost`, which is called once, in a thread.
+
+    Rank 0 looks for all others, and they look for it. So is the store lost, where it is gone or does not answer: whoever asks
+    one whose host has vanished waits without end, so that another thread looks whether there is an answer.
+    """
+    over, own = threading.Event(), ranks.rank
+    others = [Watch(channel, by=own, of=of) for of in ((0,) if own else range(1, ranks.size))]
+    number = 0
 
     def show() -> None:
-        number = 0
+        nonlocal number
         while not over.is_set():
             try:
-                channel.beat(ranks.rank, number)
-                for other in others:
-                    other.look()
-            except dist.DistError:  # the store is gone: whoever says or awaits the next word is told
-                return
+                with one_line(own, ranks.size, "in training"):
+                    channel.beat(own, number)
+                    for other in others:
+                        other.look()
             except RankError as error:
                 lost(error)
                 return
@@ -95,9 +113,18 @@ def alive(channel: Channel, ranks: Ranks, lost: Callable[[RankError], None]) -> 
             over.wait(EVERY)
 
     thread = threading.Thread(target=show, name="purestep-alive", daemon=True)
+
+    def heed() -> None:
+        patience = Patience()
+        while not over.wait(EVERY) and thread.is_alive():
+            if patience.lost(b"%d" % number):
+                lost(_silent(own, "an answer of where all have met"))
+                return
+
     thread.start()
+    threading.Thread(target=heed, name="purestep-heed", daemon=True).start()
     try:
         yield
     finally:
         over.set()
-        thread.join()
+        thread.join(PARTING)

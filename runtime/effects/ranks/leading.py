@@ -13,7 +13,6 @@ divided among processes stay where they are, see `runtime.ranks.naming`, and all
 wait as long as it takes, and look whether it lives. Words of several threads take turns.
 """
 
-import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -28,10 +27,13 @@ from torch.distributed.tensor import DTensor
 
 from ....core.errors import PurestepError, choose, message
 from ...ranks.naming import enrolled, found, named
+from ..ending import end_at_once
 from .channel import Channel, alive
+from .signals import deaf, interruptible
 from .world import AGAIN, RankError, Ranks, gathered, one_line, shared
 
 END = ""  # the last word, with the exit code
+GRACE = 10.0  # seconds in which a word may still end when a rank is lost
 Handlers = Mapping[str, Callable[..., Any]]  # by word; each takes trees and gives one, the same on every process
 Call = tuple[str, Any, tuple[int, ...]]  # a word, trees in which names stand for leaves, numbers nobody needs any more
 
@@ -54,6 +56,7 @@ class Lead:
     following: int = 0  # the number of the next leaf
     words: int = 0  # said so far
     over: str = ""  # why nothing more can be said
+    lost: str = ""  # why, where somebody shows no sign of life
     waiting: "tuple[Future[Any], ...]" = ()  # what `later` is about to tell
     lock: threading.Lock = field(factory=threading.Lock)
 
@@ -65,8 +68,8 @@ class Lead:
         """
         handler = choose("tell: word", word, self.handlers) if word != END else _end
         with self.lock:
-            if self.over:
-                raise RankError(self.over)
+            if self.lost or self.over:
+                raise RankError(self.lost or self.over)
             held = dict(self.held.items())
             call = word, named(given, held, divided), tuple(sorted(self.known - held.keys()))
             with self._until_all_have_done(word):
@@ -141,20 +144,30 @@ def led(ranks: Ranks, handlers: Handlers, program: Callable[[Lead], int]) -> int
     """Runs `program` on the first process, while others do what it tells them; on all of them gives its exit code.
 
     Handlers must do the same on all processes: see `Lead.tell`. An error of the program ends the others with 1, the exit of
-    a SystemExit or Ctrl-C with its code; Ctrl-C itself they leave to the first. The death of any ends all: they raise
-    RankError, the first at its next word, or in the main thread, whatever it does, when a minute has gone without a sign of
-    life. One world may be led again and again; all come to that within a minute. Raises: what the program raises; RankError.
+    a SystemExit or Ctrl-C with its code; Ctrl-C itself they leave to the first. One world may be led again and again; all
+    come to that within a minute.
+
+    The death of any ends all: they raise RankError, the first at its next word, or in the main thread, whatever it does,
+    when a minute has gone without a sign of life. A word that is under way then, in any thread, could keep a process in here
+    until the world's time limit: unless it ends within `GRACE` seconds, the process tells the error in one line on standard
+    error and ends with 1, without what `finally` and `atexit` would do, so that a launcher sees it. Raises: what the program
+    raises; RankError.
     """
     channel = _channel(ranks)
     if ranks.rank:
-        with _deaf(), alive(channel, ranks, _unseen):
-            return _follow(ranks, handlers, channel)
-    with ThreadPoolExecutor(1, thread_name_prefix="purestep-later") as pool, _interruptible() as interrupt:
+        left = threading.Event()
+        with deaf(), alive(channel, ranks, lambda error: left.wait(GRACE) or end_at_once(str(error))):
+            try:
+                return _follow(ranks, handlers, channel)
+            finally:
+                left.set()
+    with ThreadPoolExecutor(1, thread_name_prefix="purestep-later") as pool, interruptible() as interrupt:
         lead = Lead(ranks, handlers, channel, pool)
 
         def lost(error: RankError) -> None:
-            lead.over = str(error)
+            lead.lost = str(error)
             interrupt(error)
+            _freed(lead)
 
         with alive(channel, ranks, lost):
             return _through(lead, program)
@@ -175,13 +188,16 @@ def _through(lead: Lead, program: Callable[[Lead], int]) -> int:
         with suppress(Exception):
             lead.tell(END, _code(cause))
         raise
-    if not lead.over:  # Ctrl-C in the middle of a word: then the others end without theirs
+    if not (lead.lost or lead.over):  # Ctrl-C in the middle of a word: then the others end without theirs
         lead.tell(END, code)
     return code
 
 
-def _unseen(error: RankError) -> None:
-    """Those that follow look for the first alone, while they wait for its words."""
+def _freed(lead: Lead) -> None:
+    """Returns when no word is under way, which comes to its end without the rank that is lost; else this process ends."""
+    if not lead.lock.acquire(timeout=GRACE):
+        end_at_once(lead.lost)
+    lead.lock.release()
 
 
 def _code(cause: BaseException) -> int:
@@ -213,43 +229,3 @@ def _heard(ranks: Ranks, handlers: Handlers, held: dict[int, Any], first: int) -
         return word, {}, int(given[0])
     _, _, new = _performed(ranks, word, choose("word", word, handlers), given, held, first)
     return word, new, 0
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Leaves Ctrl-C, which reaches all processes, to the first: it saves first, and says when all is over."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[RankError], None]]:
-    """Gives what raises an error in the main thread, of which this is a block, from another; elsewhere that does nothing.
-
-    By SIGURG: it ends a wait, as Ctrl-C does, and does nothing where nobody handles it.
-    """
-    main = threading.main_thread()
-    if threading.current_thread() is not main or signal.getsignal(signal.SIGURG) is not signal.SIG_DFL:
-        yield _unseen
-        return
-    errors: list[RankError] = []
-
-    def interrupt(error: RankError) -> None:
-        errors.append(error)
-        signal.pthread_kill(main.ident or 0, signal.SIGURG)
-
-    def handle(*_: Any) -> None:
-        if errors:
-            raise errors.pop()
-
-    signal.signal(signal.SIGURG, handle)
-    try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGURG, signal.SIG_DFL)
