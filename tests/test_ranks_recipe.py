@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch._C._distributed_c10d import HashStore
 from torch.distributed.run import get_args_parser
 
 pytest.importorskip("transformers")
@@ -26,11 +28,14 @@ from purestep.runtime.effects import folder
 from purestep.runtime.effects.causal_folder import open_model
 from purestep.runtime.effects.generate import complete, generator
 from purestep.runtime.effects.metrics import read
+from purestep.runtime.effects.ranks.channel import Channel
+from purestep.runtime.effects.ranks.leading import Lead
+from purestep.runtime.effects.ranks.world import Ranks
 from purestep.runtime.effects.sharded.description import described
 from purestep.runtime.effects.vllm import lay_out
 from purestep.runtime.language import serving
 from purestep.runtime.language.parts import parts_of
-from purestep.runtime.language.ranked import check_ranks, in_world
+from purestep.runtime.language.ranked import check_ranks, in_world, ranked_team
 from purestep.runtime.language.team import ALONE, Team, of_ranks
 from purestep.runtime.language.world import LanguageWorld
 from purestep.runtime.recipes import zorplex_session as session
@@ -202,6 +207,27 @@ def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> N
     assert forms(run)[1:] == ["sharded", "sharded"]
     assert apart(policy(run), policy(plain)) < 1e-4
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_warm_start_of_ranks_stays_theirs(tmp_path: Path) -> None:
+    """Though the first makes it alone: what one process goes on with is added up as ranks do."""
+    run = tmp_path / "run"
+    within(lambda team: cut_short(run, tiny(), 1, team))
+    assert (forms(run), of_ranks(run)) == (["full"], True)
+    assert language_commands.resume([str(run)]) == 0
+    assert forms(run) == ["sharded"] * 3
+
+
+def test_a_warm_start_says_how_many_ranks_there_were(tmp_path: Path) -> None:
+    nowhere: Any = ()
+    ranks = Ranks(rank=0, size=2, device=torch.device("cpu"), mesh=nowhere, timeout=1.0)
+    with ThreadPoolExecutor(1) as pool:
+        team = ranked_team(Lead(ranks, {}, Channel(HashStore()), pool))
+        team.save(tmp_path, 1, {"a": torch.ones(2)}, machine=(), facts={"lowering": "eager"}, metadata={})
+    (where,) = (tmp_path / "checkpoints").glob("step_*")
+    environment = described(where).manifest.environment
+    assert (environment["ranks"], environment["lowering"]) == (2, "eager")
+    assert of_ranks(tmp_path)
 
 
 def begun_alone(run: Path, team: Team) -> None:

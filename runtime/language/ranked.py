@@ -196,11 +196,14 @@ def _shelf(lead: Lead) -> dict[str, Any]:
     """How a team keeps checkpoints: all ranks write what is divided; the first alone what is not, a warm start's."""
 
     def save(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
-        about = {"facts": dict(facts), "metadata": dict(metadata)}
+        about = {
+            "facts": {**facts, "ranks": lead.ranks.size},
+            "metadata": dict(metadata),
+        }  # also where one of them writes
         if _divided(tree):
             lead.later("save", run.absolute(), step, tree, machine, about)
         else:
-            at_once.save(run, step, tree, form=FULL, machine=machine, facts=facts, metadata=metadata)
+            at_once.save(run, step, tree, form=FULL, machine=machine, **about)
 
     def settle() -> None:
         lead.settled()

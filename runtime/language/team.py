@@ -13,7 +13,6 @@ from ...core.transcript import Transcript
 from ..effects import checkpoint, folder
 from ..effects.checkpoint import Checkpoint
 from ..effects.sharded.description import Description, described
-from ..effects.sharded.placing import FULL
 from ..language_train import Trainer, language_reader
 from ..recipes.zorplex import Zorplex
 from .learning import algorithm_of, objective_of, optimizer_of, trainer_of
@@ -68,10 +67,13 @@ def load_alone(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
 
 
 def of_ranks(run: Path) -> bool:
-    """Whether ranks have written a checkpoint that is in a run's folder or in a phase of it; damaged ones do not count."""
+    """Whether ranks have written a checkpoint that is in a run's folder or in a phase of it; damaged ones do not count.
+
+    One of a warm start is written by the first of them alone, and says how many there were; that of one process does not.
+    """
     homes = (run, *(run / name for name in folder.PHASES))
     return any(
-        description.form != FULL
+        "ranks" in description.manifest.environment
         for home in homes
         for where in sorted((home / folder.CHECKPOINTS).glob("step_*"))
         for description in _described(where)
