@@ -431,6 +431,33 @@ def words(run: Path, **changes: Any) -> list[str]:
     return ["train", "zorplex", "--algorithm", "reinforce", "--run", str(run), *given]
 
 
+STUCK = """
+import sys, threading
+from contextlib import suppress
+from pathlib import Path
+import attrs, torch
+from purestep.runtime.effects.files import DISK
+from purestep.runtime.effects.ranks.world import RankError, Ranks
+from purestep.runtime.effects.sharded.later import saving
+from purestep.runtime.language import ranked
+
+ranked.GRACE = 0.5
+ranks = Ranks(rank=0, size=2, device=torch.device("cpu"), mesh=(), timeout=1.0)
+never = attrs.evolve(DISK, sync=lambda path: threading.Event().wait())
+with suppress(RankError), ranked._desk(ranks) as desk:
+    run = Path(sys.argv[1])
+    desk.savers[run] = desk.files.enter_context(saving(run, files=never))
+    desk.save(run, 1, {"a": torch.ones(2)}, (), {})
+    raise RankError("rank 1 is gone")
+"""
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_waits_for_a_lost_rank_keeps_nobody(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", STUCK, tmp_path], capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, ended.stderr) == (1, "rank 1 is gone\n")
+
+
 @pytest.mark.slow
 def test_a_recorded_sequence_gone_on_with_in_other_worlds_never_stopped(tmp_path: Path) -> None:
     """Begun by two, gone on with by three and then by one; at the end two are told to train anew where the checkpoints are."""

@@ -33,7 +33,7 @@ from purestep.runtime.effects.manifest import MANIFEST, TENSORS, DamagedError
 from purestep.runtime.effects.sharded import later_rules, loading, saving
 from purestep.runtime.effects.sharded.description import described
 from purestep.runtime.effects.sharded.forms import FULL, SHARDED, Form
-from purestep.runtime.effects.sharded.group import ALONE, Group, joined, locked
+from purestep.runtime.effects.sharded.group import ALONE, Group, joined, locked, lost
 from purestep.runtime.effects.sharded.later import saving as saving_later
 from purestep.runtime.effects.sharded.modules import ModuleState, restore, state_of
 from purestep.runtime.scheduler import begin, scheduler
@@ -483,6 +483,31 @@ def test_a_fault_beside_training_is_raised_at_the_next_save_or_at_the_end(tmp_pa
             saver.save(-1, tree(3.0))
         saver.save(4, tree(4.0))
     assert [one.name for one in (tmp_path / "checkpoints").glob("step_*")] == ["step_000004"]
+
+
+def test_a_rank_that_is_lost_in_a_save_is_told_of_by_the_block_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closed, reached = threading.Event(), threading.Event()
+
+    def append(path: Path, data: bytes) -> None:
+        reached.set()
+        closed.wait()
+        raise lost(RuntimeError("[/a/b.cc:5] Connection closed by peer"))
+
+    def block() -> None:
+        with saving_later(tmp_path, files=attrs.evolve(DISK, append=append)) as saver:
+            assert saver.ended(0.0)
+            saver.save(1, tree(1.0))
+            reached.wait()
+            assert not saver.ended(0.01)
+            closed.set()
+            assert saver.ended(60.0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        block()
+    assert capsys.readouterr().err == ""
 
 
 def test_an_error_of_the_block_is_not_hidden_by_one_of_its_saves(

@@ -167,7 +167,7 @@ def test_two_runs_in_one_folder_are_refused_on_all_ranks(told: tuple[Path, list[
 
 def test_a_rank_that_dies_in_a_save_ends_the_others_with_one_line(told: tuple[Path, list[dict[str, Any]]]) -> None:
     run, (zero, one) = told
-    assert zero["lost"].startswith("CheckpointError: a rank is lost")
+    assert zero["lost"].startswith("LostError: a rank is lost")
     assert "\n" not in zero["lost"]
     assert "lost" not in one
     path = loading.latest(run, report=lambda text: None)

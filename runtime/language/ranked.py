@@ -19,11 +19,12 @@ from ...core.causal import CausalModel
 from ...core.errors import ChoiceError, message
 from ...core.tree import leaves, tree_map
 from ..effects.checkpoint import Checkpoint
+from ..effects.ending import end_at_once
 from ..effects.library import library
-from ..effects.ranks.leading import Handlers, Lead, divided, led
+from ..effects.ranks.leading import GRACE, Handlers, Lead, divided, led
 from ..effects.ranks.learning import ranked_learner
 from ..effects.ranks.spread import whole
-from ..effects.ranks.world import Ranks, joined
+from ..effects.ranks.world import RankError, Ranks, joined
 from ..effects.sharded import saving as at_once
 from ..effects.sharded.forms import FULL
 from ..effects.sharded.group import Group
@@ -193,13 +194,13 @@ def _divided(tree: Any) -> bool:
 
 
 def _shelf(lead: Lead) -> dict[str, Any]:
-    """How a team keeps checkpoints: all ranks write what is divided; the first alone what is not, a warm start's."""
+    """How a team keeps checkpoints: all ranks write what is divided; the first alone what is not, a warm start's.
+
+    Each checkpoint says how many ranks there are, whoever writes it.
+    """
 
     def save(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
-        about = {
-            "facts": {**facts, "ranks": lead.ranks.size},
-            "metadata": dict(metadata),
-        }  # also where one of them writes
+        about: dict[str, Any] = {"facts": {**facts, "ranks": lead.ranks.size}, "metadata": dict(metadata)}
         if _divided(tree):
             lead.later("save", run.absolute(), step, tree, machine, about)
         else:
@@ -234,4 +235,9 @@ def in_world(program: Callable[[Team], int]) -> int:
 def _desk(ranks: Ranks) -> Iterator[Desk]:
     desk = Desk(ranks, grouped(seconds=WAIT))
     with desk.files:
-        yield desk
+        try:
+            yield desk
+        except RankError as gone:  # which a checkpoint under way waits for
+            if ranks.size > 1 and not all(saver.ended(GRACE) for saver in desk.savers.values()):
+                end_at_once(str(gone))
+            raise

@@ -30,6 +30,10 @@ class Group:
 ALONE = Group(rank=0, size=1)
 
 
+class LostError(CheckpointError):
+    """Another rank cannot be reached."""
+
+
 def joined(*, seconds: float = 600.0) -> Group:
     """The group of all ranks of torch.distributed, with a channel of its own; `ALONE` where that was never started.
 
@@ -54,14 +58,14 @@ def gathered(group: Group, value: T) -> list[T]:
     return values
 
 
-def lost(cause: RuntimeError) -> CheckpointError:
+def lost(cause: RuntimeError) -> LostError:
     """What to raise where the others cannot be reached.
 
     >>> str(lost(RuntimeError("[/a/b.cc:5] Connection closed by peer")))
     'a rank is lost (Connection closed by peer), wanted all of them; start them again from the newest checkpoint'
     """
     got, remedy = f"lost ({re.sub(PLACE, '', _said(cause))})", "start them again from the newest checkpoint"
-    return CheckpointError(message("a rank", got=got, wanted="all of them", remedy=remedy))
+    return LostError(message("a rank", got=got, wanted="all of them", remedy=remedy))
 
 
 def all_or_none(group: Group, work: Callable[[], T]) -> T:

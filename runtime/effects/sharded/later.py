@@ -6,7 +6,7 @@ with saving(run, group=group) as saver:
 """
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ....core.errors import CheckpointError
 from ..checkpoint import to_stderr
 from ..files import DISK, Files
 from .forms import SHARDED, Form
-from .group import ALONE, Group
+from .group import ALONE, Group, LostError
 from .later_rules import Answer, Ask, Desk, Ended, Event, Leave, Tell, Wait, step
 from .saving import staged, write
 
@@ -68,6 +68,10 @@ class Saver:
             raise
         self.writing = (self.thread.submit(write, how.run, given, keep=how.keep, group=how.group, files=how.files),)
 
+    def ended(self, seconds: float) -> bool:
+        """Whether nothing is being written any more, after so many seconds at most."""
+        return not wait(self.writing, seconds).not_done
+
     def close(self) -> None:
         """Waits until everything asked for is on the disk. Raises: CheckpointError where it could not be written."""
         self._settled(Leave())
@@ -103,7 +107,7 @@ def saving(
     """A `Saver` for a run, whose last checkpoint is whole when the block ends.
 
     Raises, at the end: CheckpointError where it could not be written; a block that ended in an error keeps its own, and the
-    other is printed.
+    other is printed, unless it says that a rank is lost, whose loss ends the block as well.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="checkpoint") as thread:
         saver = Saver(How(run, form, keep, group, files), thread)
@@ -113,6 +117,7 @@ def saving(
             try:
                 saver.close()
             except CheckpointError as fault:
-                to_stderr(str(fault))
+                if not isinstance(saver.cause, LostError):
+                    to_stderr(str(fault))
             raise
         saver.close()
