@@ -17,7 +17,7 @@ from purestep.runtime.effects.engine import ENGINES, opened, replicas
 from purestep.runtime.effects.engine import hands_rules as rules
 from purestep.runtime.effects.engine.hands import on
 from purestep.runtime.effects.engine.hands_actor import Post
-from purestep.runtime.effects.engine.interface import Cluster
+from purestep.runtime.effects.engine.interface import Cluster, Mesh
 from purestep.runtime.effects.engine.processes_there import hosting
 from purestep.runtime.effects.service import serving
 from purestep.runtime.effects.service_rules import HEALTHY
@@ -178,9 +178,18 @@ def test_a_replacement_gets_the_host_and_the_device_that_are_used_least(bodies: 
     """The first of two hosts is lost, too, and comes back as the last one."""
     spawned = list[tuple[str, str]]()
 
-    def spawn(actor: Any, arguments: tuple[Any, ...], /, **options: Any) -> Any:
-        spawned.append((*options["hosts"], *pickle.loads(arguments[0])[1]))
-        return cluster.spawn(actor, arguments, **options)
+    def spawn(
+        actor: type[Any],
+        arguments: tuple[Any, ...] = (),
+        /,
+        *,
+        size: int,
+        hosts: tuple[str, ...] = (),
+        timeout: float,
+    ) -> Mesh:
+        (host,), (_, (device,)) = hosts, pickle.loads(arguments[0])
+        spawned.append((host, device))
+        return cluster.spawn(actor, arguments, size=size, hosts=hosts, timeout=timeout)
 
     def begun(count: int) -> list[tuple[str, str]]:
         """Where that many workers have begun, in any order."""
