@@ -22,7 +22,7 @@ from .commands import (
     train_command,
 )
 from .effects.ending import end_at_once, interruptible
-from .effects.ranks.world import RankError, several
+from .effects.ranks.world import RankError, let_go, several
 from .host_commands import host_command
 from .words import say
 
@@ -90,7 +90,13 @@ def told(error: Exception) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs a command line; gives the exit code."""
-    words = list(sys.argv[1:] if words is None else words)
+    code = _called(list(sys.argv[1:] if words is None else words))
+    if several():
+        let_go()
+    return code
+
+
+def _called(words: list[str]) -> int:
     debug = "--debug" in words
     name, *rest = [word for word in words if word != "--debug"] or ["--help"]
     try:

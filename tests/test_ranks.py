@@ -228,6 +228,33 @@ def test_an_error_of_the_body_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) 
         on_ranks(body, device="cpu")
 
 
+def of_gloo() -> int:
+    """How many threads of gloo's are in this process."""
+    names = [place.read_text().strip() for place in Path("/proc/self/task").glob("*/comm")]
+    return sum("gloo" in name for name in names)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no list of threads")
+@pytest.mark.parametrize("refused", [False, True])
+def test_gloos_threads_end_with_the_world_whatever_is_kept_of_it(
+    refused: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A process that takes itself apart while one of them lets go of a tensor is aborted."""
+    alone(monkeypatch)
+    kept, inside, before = list[Ranks](), list[int](), of_gloo()
+
+    def body(ranks: Ranks) -> None:
+        kept.append(ranks)
+        inside.append(of_gloo())
+        if refused:
+            raise ChoiceError("no")
+
+    assert on_ranks(body, device="cpu") == int(refused)
+    assert inside[0] > before
+    assert of_gloo() == before
+    assert capsys.readouterr().err == "no\n" * refused
+
+
 def test_what_purestep_refuses_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ block is entered when all are there. A program that nobody launched so is a worl
 """
 
 import contextlib
+import gc
 import os
 import re
 import sys
@@ -77,13 +78,16 @@ def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[Ranks]:
         store = _met(rank, size, patience)
         own = PrefixStore("purestep-world", store)
         dist.init_process_group(backend, rank=rank, world_size=size, timeout=patience, store=own)
+    meshes: list[DeviceMesh] = []
     try:
         with one_line(rank, size, "in training"):
-            mesh = init_device_mesh(kind, (size,))
-            yield Ranks(rank=rank, size=size, device=place, mesh=mesh, timeout=timeout, store=store)
+            meshes.append(init_device_mesh(kind, (size,)))
+            yield Ranks(rank=rank, size=size, device=place, mesh=meshes[0], timeout=timeout, store=store)
     finally:
         with contextlib.suppress(RuntimeError):  # what has come apart already
             dist.destroy_process_group()
+        for mesh in meshes:  # whoever keeps a DTensor keeps its mesh, which would keep gloo's threads
+            getattr(mesh, "_pg_registry", {}).clear()
 
 
 def several() -> bool:
@@ -188,8 +192,19 @@ def on_ranks(body: Callable[[Ranks], None], *, timeout: float = 600.0, device: s
         end_at_once(str(error))
     except PurestepError as error:
         print(error, file=sys.stderr, flush=True)
-        return 1
-    return 0
+        code = 1
+    else:
+        code = 0
+    let_go()
+    return code
+
+
+def let_go() -> None:
+    """Frees what is left of a world that is over, and so ends gloo's threads, before the process takes itself apart.
+
+    They let go of their last tensors, for which they need Python: a process that ends meanwhile is aborted.
+    """
+    gc.collect()
 
 
 def gathered(ranks: Ranks, value: Tensor) -> list[Tensor]:
