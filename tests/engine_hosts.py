@@ -6,7 +6,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from purestep.runtime.effects.engine.interface import Cluster, Done, Failed, Fai
 from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Workers, working
 
 from .engine_contract import SOON, left, path_with, running, values
-from .engine_spaces import Space
+from .engine_spaces import Space, spaces
 from .network_spaces import Line, detour
 from .programs import END, START, first_line
 
@@ -192,3 +193,23 @@ def behind(host: Host) -> Iterator[Line]:
     """For a block a slow line that loses packets leads to that host, and back."""
     with detour(host.space, delay=DELAY, loss=LOSS) as wire:
         yield wire
+
+
+def outlived(
+    engine: str, clustered: Callable[..., AbstractContextManager[Cluster]], silence: float, folder: Path
+) -> tuple[Lost, ...]:
+    """All of this, one after the other, on two hosts of that engine: whom its crew has lost.
+
+    `folder` holds what the hosts import.
+    """
+    with spaces(2) as there, hosted(engine, there, folder) as hosts:
+        first, second = addresses = tuple(host.address for host in hosts)
+        with behind(hosts[0]) as wire, clustered(addresses, key=folder / "key", silence=silence) as cluster:
+            alive_behind_a_slow_line(cluster, hosts, wire)
+        body = import_module("space_bodies").slow
+        with clustered(addresses, key=folder / "key", silence=silence) as cluster:
+            ward = outlives_a_lost_link_and_a_killed_host(cluster, hosts, body)
+            told = [cluster.failure(1.0) for _ in range(4)]
+            assert [getattr(one, "host", "") for one in told] == [first, second, second, ""]
+        assert left({*ward.pids.values()}, SOON) == set()
+    return tuple(ward.losses)

@@ -12,7 +12,7 @@ from pathlib import Path
 LONG = 240.0  # seconds for what several programs do on a busy machine
 START = 120.0  # seconds for a program to say where it is: much is imported
 END = 60.0  # seconds for it to end: engines let theirs end by itself for a while
-LOOK = 0.02
+LOOK = 0.005
 
 
 def until(
@@ -44,6 +44,12 @@ def first_line(process: "subprocess.Popen[str]", seconds: float = START) -> str:
     line = process.stdout.readline()
     assert line, f"{process.args!r} says nothing and ends"
     return line.strip()
+
+
+def last_words(process: "subprocess.Popen[str]") -> tuple[str, str]:
+    """What it has said, output and errors; it is killed unless it has ended."""
+    process.kill()
+    return process.communicate(timeout=END)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +14,7 @@ from purestep.runtime.effects.weights_layout import WeightsError
 
 from .engine_spaces import Space
 from .network_spaces import inside, limit, sent, switched
+from .programs import until
 
 pytestmark = pytest.mark.slow
 
@@ -28,13 +28,6 @@ def of(version: int) -> dict[str, Tensor]:
 
 def equal(found: Any, version: int) -> bool:
     return found[0] == version and all(torch.equal(found[1][name], leaf) for name, leaf in of(version).items())
-
-
-def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 class Member(threading.Thread):
@@ -85,23 +78,23 @@ def test_a_link_that_goes_down_is_known_to_all_and_those_who_are_left_go_on() ->
         publish(0)
         before = sent(near)
         publishing = pool.submit(publish, 1)
-        until(lambda: sent(near) - before > NUMBERS)
+        until(lambda: sent(near) - before > NUMBERS, "a transfer is under way")
         lost.cut()
         with pytest.raises(
             WeightsError, match=r"^publish: broadcast is broken \(.*\), wanted all members; outlet\.renew"
         ):
             publishing.result(60.0)
-        until(lambda: bool(stays.errors and far.errors))
+        until(lambda: bool(stays.errors and far.errors), "both are told")
         weights.renew(1)
         for version in (2, 3):
             publish(version)
-        until(lambda: len(far.errors) > 2)  # none of its fetches goes on for ever
+        until(lambda: len(far.errors) > 2, "it has tried three times")  # none of its fetches goes on for ever
         lost.mend()
         assert stays.versions == [0, 2, 3]
-        until(lambda: any("the group is full" in line for line in far.errors))
+        until(lambda: any("the group is full" in line for line in far.errors), "it is told that the group is full")
         weights.renew(2)
         publish(4)
-        until(lambda: all(member.versions[-1] == 4 for member in members))
+        until(lambda: all(member.versions[-1] == 4 for member in members), "all have the last version")
         for member in members:
             member.end()
         made.__exit__(None, None, None)

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -22,6 +21,8 @@ from purestep.runtime.recipes import RECIPES, session, world
 from purestep.runtime.recipes.arguments import flag, flatten
 from purestep.runtime.recipes.closing import closing_of
 from purestep.runtime.recipes.machine import Loop
+
+from .programs import last_words, until
 
 TINY = ["--steps", "96", "--envs", "2", "--horizon", "8", "--hidden", "8", "--backend", "none", "--episodes", "4"]
 PNG = b"\x89PNG"
@@ -312,8 +313,13 @@ def test_the_program_compiles_is_stopped_by_ctrl_c_and_goes_on(tmp_path: Path) -
     running = subprocess.Popen(
         words("cut"), cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    while not (tmp_path / "cut" / "metrics.jsonl").exists() or not (tmp_path / "cut" / "metrics.jsonl").stat().st_size:
-        time.sleep(0.01)
+    metrics = tmp_path / "cut" / "metrics.jsonl"
+    until(
+        lambda: metrics.exists() and metrics.stat().st_size > 0,
+        "the first row is there",
+        alive=lambda: running.poll() is None,
+        said=lambda: last_words(running),
+    )
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=120)
     assert running.returncode == 130, said

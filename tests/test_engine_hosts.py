@@ -25,6 +25,7 @@ from purestep.runtime.effects.engine.processes_link import LETTER, PIECE, SEND, 
 from purestep.runtime.effects.engine.processes_there import STRANGERS, hosting
 
 from .engine_contract import left, path_with, running, values
+from .programs import first_line
 
 KEY = b"0123456789abcdef" * 2
 HERE = "127.0.0.1:0"
@@ -300,9 +301,8 @@ def test_who_works_for_somebody_killed_ends() -> None:
     with hosting(HERE, KEY) as address:
         command = [sys.executable, "-c", textwrap.dedent(PROGRAM), address]
         environment = {**os.environ, "PURESTEP_KEY": KEY.decode(), "PYTHONPATH": path_with(Path(__file__).parent)}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as program:
-            assert program.stdout is not None
-            pids = {int(pid) for pid in program.stdout.readline().split()}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as program:
+            pids = {int(pid) for pid in first_line(program).split()}
             assert len(pids) == 4
             assert all(map(running, pids))
             program.kill()

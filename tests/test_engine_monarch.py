@@ -21,6 +21,7 @@ from purestep.runtime.effects.engine.monarch_version import installed, tried
 from purestep.runtime.effects.engine.processes_there import hosting
 
 from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, path_with, values
+from .programs import first_line, last_words
 
 HERE = Path(__file__).parent
 KEY = "0123456789abcdef" * 2
@@ -85,13 +86,10 @@ def said(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process in a session of its own, and the first line it prints; killed after the block."""
     environment = {**os.environ, "PURESTEP_KEY": KEY, "PYTHONPATH": path_with(HERE)}
     process = subprocess.Popen([*command], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
-    assert process.stdout is not None
     try:
-        yield process, process.stdout.readline().strip()
+        yield process, first_line(process)
     finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        last_words(process)
 
 
 def host(listen: str = "127.0.0.1:0", *before: str) -> AbstractContextManager[tuple[subprocess.Popen[str], str]]:

@@ -23,6 +23,7 @@ from purestep.runtime.effects.engine.ray_hosts import hosted
 from purestep.runtime.effects.engine.ray_version import tried
 
 from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, path_with, values
+from .programs import first_line, last_words
 
 HERE = Path(__file__).parent
 KEY = "0123456789abcdef" * 2
@@ -93,13 +94,10 @@ def said(*command: str, **more: str) -> Iterator[tuple[subprocess.Popen[str], st
     process = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
-    assert process.stdout is not None
     try:
-        yield process, process.stdout.readline().strip()
+        yield process, first_line(process)
     finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        last_words(process)
 
 
 def host() -> AbstractContextManager[tuple[subprocess.Popen[str], str]]:

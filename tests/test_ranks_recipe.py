@@ -26,14 +26,11 @@ from purestep.runtime import cli, language_commands
 from purestep.runtime.asynchronous import session as phases
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.causal_folder import open_model
-from purestep.runtime.effects.generate import complete, generator
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.ranks.channel import Channel
 from purestep.runtime.effects.ranks.leading import Lead
 from purestep.runtime.effects.ranks.world import Ranks
 from purestep.runtime.effects.sharded.description import described
-from purestep.runtime.effects.vllm import lay_out
-from purestep.runtime.language import serving
 from purestep.runtime.language.parts import parts_of
 from purestep.runtime.language.ranked import check_ranks, in_world, ranked_team
 from purestep.runtime.language.team import ALONE, Team, of_ranks
@@ -45,6 +42,7 @@ from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 
 from . import recipe_program
 from .programs import END, LONG, free_port, until
+from .stand_in_server import stood_in
 
 PROGRAM = Path(recipe_program.__file__)
 PAGE = (Path(__file__).parent.parent / "docs" / "ranks.md").read_text()
@@ -275,25 +273,12 @@ def test_phases_keep_shards_and_read_segments(tmp_path: Path) -> None:
 
 
 def test_a_server_samples_with_the_weights_of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server of this process, which knows nothing but the folder it was pointed to."""
-    run, published = tmp_path / "run", list[int]()
-
-    def answer(where: Any, rules: Any, codec: Any, begun: Any, *, version: int, **choices: Any) -> Any:
-        opened = open_model(run / "served" / "served")
-        room = {"capacity": TINY["capacity"], "max_new_tokens": TINY["max_new_tokens"]}
-        made = generator(opened.model, rules, codec, slots=len(begun), **room, **choices)
-        return complete(made, opened.params, version, begun)
-
-    def take(where: Any, root: Path, save: Any, *, version: int, **told: Any) -> float:
-        lay_out(root, save, version=version)
-        published.append(version)
-        return 0.0
-
-    monkeypatch.setattr(serving, "served", answer)
-    monkeypatch.setattr(serving, "publish", take)
+    run = tmp_path / "run"
+    room = {name: TINY[name] for name in ("capacity", "max_new_tokens")}
+    published = stood_in(monkeypatch, run, **room)
     arguments = tiny(server="http://127.0.0.1:9/v1", steps=2)
     within(lambda team: session.start(run, arguments, overwrite=False, notice=silent, team=team))
-    assert published == [0, 1]
+    assert [version for _, version in published] == [0, 1]
     rows = read(run / "metrics.jsonl")[1:]
     assert len(rows) == 2
     assert all(row["log_prob_difference"] < 1e-4 for row in rows)

@@ -2,14 +2,13 @@
 
 import json
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from .forked_hosts import forks
 from .network_spaces import line, switched
+from .programs import until
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.slow
@@ -17,13 +16,6 @@ pytestmark = pytest.mark.slow
 LINE = re.compile(
     r"ranks: rank \d is without another in training \(.*\), wanted all 2 at work; start all of them again .*\n"
 )
-
-
-def until(done: Callable[[], bool], seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_a_slow_line_changes_no_bit_and_one_that_goes_down_ends_all(tmp_path: Path) -> None:
@@ -43,17 +35,17 @@ def test_a_slow_line_changes_no_bit_and_one_that_goes_down_ends_all(tmp_path: Pa
             )
             for rank in range(2)
         ]
-        until(lambda: met(0))
+        until(lambda: met(0), "both ranks are there for the first time")
         before, wire.delay = wire.carried, 0.01
         (tmp_path / "go0").touch()
-        until(lambda: met(1))
+        until(lambda: met(1), "both ranks are there for the second time")
         assert wire.carried - before > 50
         found = [json.loads((tmp_path / f"{number}-{rank}").read_text()) for number in range(2) for rank in range(2)]
         assert len({json.dumps(each) for each in found}) == 1
         assert len(set(found[0])) == len(found[0]) > 2
         wire.delay = 0.0
         (tmp_path / "go1").touch()
-        until(lambda: met(2))
+        until(lambda: met(2), "both ranks are there for the third time")
         wire.down = True
         assert [server.code(child) for child in children] == [1, 1]
         told = [(tmp_path / f"told{rank}").read_text() for rank in range(2)]

@@ -13,6 +13,8 @@ import torch
 
 from purestep.runtime.effects.sharded import loading
 
+from .programs import first_line
+
 ROOT = Path(__file__).parent.parent
 
 RANK = """
@@ -110,8 +112,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str,
     quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
     start: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": quiet}
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(place / "other")], **start) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+        assert first_line(holder) == "held"
         words = [sys.executable, "-c", RANK, str(place)]
         ranks = [subprocess.Popen([*words, str(rank), str(place / "other")], **start) for rank in range(2)]
         try:

@@ -1,7 +1,6 @@
 """Checkpoints of ranks on two hosts: a link goes down or a host is lost in the middle of a save, and nothing is lost by it."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +13,7 @@ from purestep.runtime.effects.sharded import loading
 from .engine_spaces import Space
 from .forked_hosts import Forks, forks
 from .network_spaces import device, lose, switched
+from .programs import until
 from .sharded_hosts import FIRST, LAST, SECOND, begun, trained
 
 pytestmark = pytest.mark.slow
@@ -59,13 +59,6 @@ def started(server: Forks, place: Path, port: int, spaces: Sequence[Space], how:
     return World(place, how, tuple(children), tuple(spaces))
 
 
-def until(done: Callable[[], bool], seconds: float = 90.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
 def there() -> Iterator[Sequence[Space]]:
     with switched(4) as found:
@@ -95,7 +88,7 @@ def worlds(server: Forks, folder: Path, port: int, near: Space, far: Space) -> d
         for i, (name, spaces) in enumerate(plan.items())
     }
     for world in made.values():
-        until((world.place / "middle").exists)
+        until((world.place / "middle").exists, "a save is in the middle")
     return made
 
 
@@ -165,7 +158,7 @@ def a_rank_that_was_given_up_writes_into_nothing(server: Forks, world: World, ne
     mark = world.place / "again"
     mark.mkdir()
     another = started(server, world.place, 7120, (near, near), "again held up")
-    until((mark / "middle").exists)
+    until((mark / "middle").exists, "a save is in the middle")
     world.go()
     assert server.code(world.children[1]) == 1
     (mark / "go").touch()

@@ -23,6 +23,8 @@ from purestep.runtime.effects.transfer import frames as frame
 from purestep.runtime.effects.transfer.sockets import GREETING, AdmissionError, place_of
 from purestep.runtime.effects.weights_layout import WeightsError
 
+from .programs import first_line
+
 KEY, CHUNK = b"the key of the tests", 1 << 14
 PUBLISHER = """
 import sys, torch
@@ -148,8 +150,7 @@ def child() -> Iterator[Callable[..., Any]]:
         words = [sys.executable, "-c", PUBLISHER, str(numbers), str(port)]
         process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         started.append(process)
-        assert process.stdout is not None
-        return process, process.stdout.readline().strip()
+        return process, first_line(process)
 
     yield start
     for process in started:
@@ -159,10 +160,9 @@ def child() -> Iterator[Callable[..., Any]]:
 
 def publish(process: subprocess.Popen[str], version: int) -> None:
     assert process.stdin is not None
-    assert process.stdout is not None
     process.stdin.write(f"{version}\n")
     process.stdin.flush()
-    assert process.stdout.readline() == "published\n"
+    assert first_line(process) == "published"
 
 
 @pytest.mark.slow

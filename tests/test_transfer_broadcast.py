@@ -16,6 +16,8 @@ from purestep.core.errors import ChoiceError
 from purestep.runtime.effects.transfer import Host, chosen, inlet, outlet, this_host
 from purestep.runtime.effects.weights_layout import WeightsError
 
+from .programs import first_line
+
 NUMBERS = 100_000
 READER = """
 import sys, time, torch
@@ -133,9 +135,8 @@ def test_a_reader_whose_process_is_killed_is_an_error_in_time() -> None:
     with outlet("broadcast", of(0), readers=1, seconds=60.0) as weights:
         words = [sys.executable, "-c", READER, weights.address]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
             weights.publish(0, of(0))
-            assert process.stdout.readline().split() == ["0", str(float(of(0)["a"].sum()))]
+            assert first_line(process).split() == ["0", str(float(of(0)["a"].sum()))]
             process.kill()
             process.wait()
         with pytest.raises(WeightsError, match="broken"):

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +20,7 @@ from purestep.runtime.effects.weights_layout import WeightsError
 
 from .engine_spaces import Space
 from .network_spaces import inside, limit, line, lose, replace, sent, switched
+from .programs import until
 
 pytestmark = pytest.mark.slow
 
@@ -58,13 +59,6 @@ def of(version: int, numbers: int = NUMBERS, salt: float = 0.0) -> dict[str, Ten
 def equal(found: Any, version: int, **options: Any) -> bool:
     wanted = of(version, **options)
     return found[0] == version and all(torch.equal(found[1][name], leaf) for name, leaf in wanted.items())
-
-
-def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def serving() -> int:
@@ -128,7 +122,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def halfway(pulled: Future[Any], space: Space, before: int, share: float = 0.3) -> None:
     """Returns in the middle of a pull."""
-    until(lambda: sent(space) - before > SIZE * share)
+    until(lambda: sent(space) - before > SIZE * share, "a pull is under way")
     assert not pulled.done()
 
 
@@ -212,14 +206,14 @@ def test_a_reader_whose_host_is_lost_holds_nothing(there: Sequence[Space]) -> No
     with published(near, 0, keep=1, patience=1.0) as weights, program(far, "pull", weights.address) as process:
         before = sent(near)
         assert heard(process) == "pulls"
-        until(lambda: sent(near) - before > SIZE * 0.3)
+        until(lambda: sent(near) - before > SIZE * 0.3, "a pull is under way")
         lose(far)
         assert process.wait(30.0) != 0
         with inlet(weights.address, of(0), key=KEY) as pulling:
             for version in range(1, 3):
                 weights.publish(version, of(version))
                 assert equal(pulling.fetch(version - 1), version)
-            until(lambda: serving() == 1)
+            until(lambda: serving() == 1, "one reader is left")
         far.mend()
 
 
@@ -233,7 +227,7 @@ def test_a_reader_that_was_cut_off_holds_nothing(there: Sequence[Space], pool: T
             far.cut()
             with pytest.raises(WeightsError, match="not whole after 2 s"):
                 pulled.result(60.0)
-            until(lambda: serving() == 0)
+            until(lambda: serving() == 0, "no reader is left")
             far.mend()
             with inside(far):
                 assert equal(pulling.fetch(), 0)
@@ -269,7 +263,7 @@ def test_a_line_that_is_slow_and_loses_packets_brings_whole_versions_in_order(
             time.sleep(1.5 * wire.down)
             wire.down = False
             weights.publish(version, of(version, numbers))
-            until(partial(enough, found, version))
+            until(partial(enough, found, version), f"{version} versions came")
         pulled.result(60.0)
         made.__exit__(None, None, None)
     assert wire.dropped > 3

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,7 @@ pytest.importorskip("transformers")
 
 from purestep.runtime import cli
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.causal_folder import open_model
-from purestep.runtime.effects.generate import complete, generator
 from purestep.runtime.effects.metrics import read
-from purestep.runtime.effects.vllm import lay_out
 from purestep.runtime.language import serving
 from purestep.runtime.language.world import LanguageWorld
 from purestep.runtime.reasoning.world import CacheWorld
@@ -28,6 +24,9 @@ from purestep.runtime.recipes import cache_session, zorplex_session
 from purestep.runtime.recipes.arguments import flag
 from purestep.runtime.recipes.machine import Log, Loop, Train
 from purestep.runtime.recipes.telling import telling
+
+from .programs import last_words, until
+from .stand_in_server import stood_in
 
 Said = pytest.CaptureFixture[str]
 SMALL: dict[str, Any] = {
@@ -49,6 +48,7 @@ CACHE = {
     **{"problems": 2, "states": 2, "cycles": 2, "longest": 6, "test_longest": 6},
     **{"num_reasoning_steps": 2, "num_samples_per_problem": 2, "max_retries": 0},
 }
+ROOM = {name: ZORPLEX[name] for name in ("capacity", "max_new_tokens")}
 RECIPES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "zorplex": (ZORPLEX, zorplex_session, LanguageWorld),
     "cache": (CACHE, cache_session, CacheWorld),
@@ -215,28 +215,10 @@ def test_what_was_saved_is_never_begun_again(whole: tuple[str, Path], tmp_path: 
 # --- a server that was not there ---
 
 
-def stand_in(patch: pytest.MonkeyPatch, run: Path, asked: list[str]) -> None:
-    """A server of this process, which knows nothing but the folder it was pointed to."""
-
-    def answer(where: Any, rules: Any, codec: Any, begun: Any, *, version: int, **choices: Any) -> Any:
-        opened = open_model(run / "served" / "served")
-        room = {"capacity": ZORPLEX["capacity"], "max_new_tokens": ZORPLEX["max_new_tokens"]}
-        made = generator(opened.model, rules, codec, slots=len(begun), **room, **choices)
-        return complete(made, opened.params, version, begun)
-
-    def take(where: Any, root: Path, save: Any, *, version: int, **told: Any) -> float:
-        asked.append(where.url)
-        lay_out(root, save, version=version)
-        return 0.0
-
-    patch.setattr(serving, "served", answer)
-    patch.setattr(serving, "publish", take)
-
-
 def test_a_server_that_was_not_there_may_be_somewhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
-    run, asked = tmp_path / "run", list[str]()
+    run = tmp_path / "run"
     monkeypatch.setattr(serving, "WAIT", 0.01)
     assert cli.main(train("zorplex", run, server=NOWHERE)) == 1
     assert NOWHERE in capsys.readouterr().err.splitlines()[-1]
@@ -249,9 +231,9 @@ def test_a_server_that_was_not_there_may_be_somewhere_else(
     assert cli.main(resume(run, "--server", "nowhere")) == 1
     assert contents(run) == left
     with monkeypatch.context() as patch:
-        stand_in(patch, run, asked)
+        published = stood_in(patch, run, **ROOM)
         assert cli.main(resume(run, "--server", ELSEWHERE)) == 0
-    assert asked == [ELSEWHERE] * 2
+    assert published == [(ELSEWHERE, 0), (ELSEWHERE, 1)]
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]
     assert json.loads((run / "arguments.json").read_text())["server"] == ELSEWHERE
     assert zorplex_session.arguments_in(run).sampling.server == ELSEWHERE
@@ -259,16 +241,19 @@ def test_a_server_that_was_not_there_may_be_somewhere_else(
 
 @pytest.mark.slow
 def test_a_run_that_was_killed_while_it_waited_for_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, asked = tmp_path / "run", list[str]()
+    run = tmp_path / "run"
     words = [sys.executable, "-m", "purestep.runtime.cli", *train("zorplex", run, server=NOWHERE)]
     going = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ})
-    while not (run / "before.json").exists():
-        assert going.poll() is None
-        time.sleep(0.05)
+    until(
+        (run / "before.json").exists,
+        "it waits for its server",
+        alive=lambda: going.poll() is None,
+        said=lambda: last_words(going),
+    )
     going.send_signal(signal.SIGKILL)
     going.communicate(timeout=60)
     assert folder.unsaved(run)
-    stand_in(monkeypatch, run, asked)
+    published = stood_in(monkeypatch, run, **ROOM)
     assert cli.main(resume(run)) == 0
-    assert asked == [NOWHERE] * 2
+    assert published == [(NOWHERE, 0), (NOWHERE, 1)]
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]

@@ -1,0 +1,33 @@
+"""A server of this process, in place of one that is reached over HTTP: it knows nothing but the folder it was pointed to."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from purestep.runtime.effects.causal_folder import open_model
+from purestep.runtime.effects.generate import complete, generator
+from purestep.runtime.effects.vllm import lay_out
+from purestep.runtime.language import serving
+
+
+def stood_in(patch: pytest.MonkeyPatch, run: Path, *, capacity: int, max_new_tokens: int) -> list[tuple[str, int]]:
+    """Samples for that run from now on. Gives a list, to which it adds (where, version) as it is told of weights."""
+    published = list[tuple[str, int]]()
+
+    def answer(where: Any, rules: Any, codec: Any, begun: Any, *, version: int, **choices: Any) -> Any:
+        opened = open_model(run / "served" / "served")
+        slots = len(begun)
+        made = generator(
+            opened.model, rules, codec, slots=slots, capacity=capacity, max_new_tokens=max_new_tokens, **choices
+        )
+        return complete(made, opened.params, version, begun)
+
+    def take(where: Any, root: Path, save: Any, *, version: int, **told: Any) -> float:
+        lay_out(root, save, version=version)
+        published.append((where.url, version))
+        return 0.0
+
+    patch.setattr(serving, "served", answer)
+    patch.setattr(serving, "publish", take)
+    return published
