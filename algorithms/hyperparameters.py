@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..core.errors import ChoiceError, message
+from ..core.errors import check_within
 
 Number = float | Tensor  # a tensor has no axes but those that vmap hides
 
@@ -28,5 +28,5 @@ def check_number(where: str, number: Number, low: float, high: float = math.inf)
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: gae: gamma is 99, wanted a number from 0.0 to 1.0; change it
     """
-    if not isinstance(number, Tensor) and not low <= number <= high:
-        raise ChoiceError(message(where, got=number, wanted=f"a number from {low} to {high}", remedy="change it"))
+    if not isinstance(number, Tensor):
+        check_within(where, number, low, high)

@@ -1,6 +1,7 @@
 """Errors: one line each, saying what was got, what was wanted and what to do."""
 
 import difflib
+import math
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -69,3 +70,14 @@ def choose(where: str, name: str, table: Mapping[str, T]) -> T:
     near = difflib.get_close_matches(str(name), table, n=1)
     remedy = f"did you mean {near[0]!r}?" if near else "choose one of these"
     raise ChoiceError(message(where, got=repr(name), wanted=f"one of {sorted(table)}", remedy=remedy))
+
+
+def check_within(where: str, number: float, low: float, high: float = math.inf) -> None:
+    """Raises ChoiceError unless low <= number <= high.
+
+    >>> check_within("--gamma", 99, 0.0, 1.0)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --gamma is 99, wanted a number from 0.0 to 1.0; change it
+    """
+    if not low <= number <= high:
+        raise ChoiceError(message(where, got=number, wanted=f"a number from {low} to {high}", remedy="change it"))

@@ -12,18 +12,9 @@ from typing import Any
 from attrs import frozen
 
 from ..core.errors import ChoiceError, PurestepError, choose, message
-from .asynchronous_commands import replay_command
-from .chat_command import chat_command
-from .commands import (
-    evaluate_command,
-    explain_command,
-    plot_command,
-    resume_command,
-    train_command,
-)
+from .deferred import deferred
 from .effects.ending import end_at_once, interruptible
-from .effects.ranks.world import RankError, let_go, several
-from .host_commands import host_command
+from .effects.ranks.launched import RankError, several
 from .words import say
 
 GROUP = "purestep.commands"
@@ -37,15 +28,23 @@ class Command:
     call: Callable[[list[str]], int]
 
 
+def _own(about: str, module: str, name: str) -> Command:
+    return Command(about, deferred(__package__, module, name))
+
+
 COMMANDS: Mapping[str, Command] = {
-    "train": Command("train a policy, evaluate it and draw its learning curve", train_command),
-    "evaluate": Command("play episodes with a trained policy, or rank by its proofs", evaluate_command),
-    "explain": Command("show how a policy that was trained to prove proves something", explain_command),
-    "chat": Command("try tasks with a trained language model and see the turns", chat_command),
-    "resume": Command("go on with a run that was stopped", resume_command),
-    "plot": Command("draw the learning curve of one run, or of several seeds", plot_command),
-    "host": Command("have workers of others' clusters on this machine", host_command),
-    "replay": Command("go again through what generators and trainer of a run did, and check it", replay_command),
+    "train": _own("train a policy, evaluate it and draw its learning curve", "commands", "train_command"),
+    "evaluate": _own("play episodes with a trained policy, or rank by its proofs", "commands", "evaluate_command"),
+    "explain": _own("show how a policy that was trained to prove proves something", "commands", "explain_command"),
+    "chat": _own("try tasks with a trained language model and see the turns", "chat_command", "chat_command"),
+    "resume": _own("go on with a run that was stopped", "commands", "resume_command"),
+    "plot": _own("draw the learning curve of one run, or of several seeds", "commands", "plot_command"),
+    "host": _own("have workers of others' clusters on this machine", "host_commands", "host_command"),
+    "replay": _own(
+        "go again through what generators and trainer of a run did, and check it",
+        "asynchronous_commands",
+        "replay_command",
+    ),
 }
 
 
@@ -92,6 +91,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """Runs a command line; gives the exit code."""
     code = _called(list(sys.argv[1:] if words is None else words))
     if several():
+        from .effects.ranks.world import let_go  # here: it imports torch
+
         let_go()
     return code
 

@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import tyro
 from attrs import frozen
 
 from ..core.errors import ChoiceError
 from .effects import folder
-from .reasoning.evaluate import evaluated
-from .recipes import cache_report as report
-from .recipes import cache_session as session
 from .recipes.arguments import check_whole
 from .recipes.cache import NAME, Cache, cache_defaults, check
-from .words import FLAGS, option, run_folder, say
+from .recipes.run_kinds import is_cache
+from .words import FLAGS, loading, option, run_folder, say
+
+if TYPE_CHECKING:
+    from .recipes import cache_session as session
 
 AS_TRAINED = -1
 
@@ -45,6 +45,8 @@ def train(words: list[str]) -> int:
     check(given.arguments)
     steps = given.arguments.run.steps
     say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps, into {given.run}")
+    from .recipes import cache_session as session
+
     return _through(given.run, lambda: session.start(given.run, given.arguments, overwrite=given.overwrite, notice=say))
 
 
@@ -57,12 +59,15 @@ def resume(words: list[str]) -> int:
         Args:
             run: the run's folder
         """
+        loading(run)
+        from .recipes import cache_session as session
+
         return _through(run, lambda: session.resume(run, notice=say))
 
     return tyro.cli(go_on, args=words, prog="purestep resume")
 
 
-def _through(run: Path, work: Callable[[], session.Outcome]) -> int:
+def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
     """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
     try:
         outcome = work()
@@ -82,6 +87,10 @@ def _through(run: Path, work: Callable[[], session.Outcome]) -> int:
 
 def _evaluated(run: Path, problems: int = 0, draw: int = AS_TRAINED, cycles: int = 0) -> str:
     """Evaluates the newest checkpoint and writes the model; gives what is to be printed."""
+    from .reasoning.evaluate import evaluated
+    from .recipes import cache_report as report
+    from .recipes import cache_session as session
+
     parts, held, loop = session.restored(run, session.newest(run))
     own, params = parts.arguments.run, parts.whole(session.policy_of(held))
     usual = {"problems": own.held_out, "draw": own.draw, "cycles": own.cycles}
@@ -99,6 +108,8 @@ def _evaluated(run: Path, problems: int = 0, draw: int = AS_TRAINED, cycles: int
 
 
 def _drawn(run: Path, out: Path) -> None:
+    from .recipes import cache_report as report
+
     try:
         print(f"picture: {report.pictures([run], out, _trained_on(run))}")
     except ChoiceError as nothing:
@@ -106,6 +117,8 @@ def _drawn(run: Path, out: Path) -> None:
 
 
 def _trained_on(run: Path) -> int:
+    from .recipes import cache_session as session
+
     return session.arguments_in(run).rollouts.num_reasoning_steps
 
 
@@ -124,6 +137,11 @@ def evaluate(words: list[str]) -> int:
         check_whole("--problems", problems, 0)
         check_whole("--draw", draw, AS_TRAINED)
         check_whole("--cycles", cycles, 0)
+        loading(run)
+        import torch
+
+        from .recipes import cache_session as session
+
         torch.set_num_threads(session.arguments_in(run).machine.threads)
         print(_evaluated(run, problems, draw, cycles))
         return 0
@@ -141,6 +159,8 @@ def plot(words: list[str]) -> int:
             runs: the runs' folders
             out: the picture; for a single run it goes into its folder unless given
         """
+        from .recipes import cache_report as report
+
         place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out
         print(report.pictures(runs, place, _trained_on(runs[0])))
         return 0
@@ -150,4 +170,4 @@ def plot(words: list[str]) -> int:
 
 def run_among(words: list[str]) -> bool:
     """Whether the words name the folder of a run of the reasoning cache."""
-    return any(session.is_cache(Path(word)) for word in words if not word.startswith("-"))
+    return any(is_cache(Path(word)) for word in words if not word.startswith("-"))

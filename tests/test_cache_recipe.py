@@ -24,10 +24,11 @@ from purestep.core.language.attempt import Heard, Said
 from purestep.core.language.events import Sampled, User
 from purestep.core.language.parsers import strict_answer
 from purestep.core.language.reasoning_events import GroupResult
+from purestep.core.language.reasoning_lists import Lists
 from purestep.core.language.reasoning_rollouts import answered
 from purestep.core.language.reasoning_settings import Settings
 from purestep.core.language.reasoning_state import InferenceProblemState
-from purestep.core.language.reasoning_tasks import Lists, read_list, right_reasoning, step_correct
+from purestep.core.language.reasoning_tasks import read_list, right_reasoning, step_correct
 from purestep.core.language.reasoning_templates import thought
 from purestep.properties import check as check_laws
 from purestep.properties import cycling_laws

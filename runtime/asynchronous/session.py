@@ -24,6 +24,7 @@ from ..language.world import Held, Notice, held_at, learning_parts, phases, poli
 from ..recipes import zorplex_session as turns
 from ..recipes.arguments import changed
 from ..recipes.asynchronous import Asynchronous
+from ..recipes.run_kinds import is_language
 from ..recipes.zorplex import Zorplex, check
 from ..recipes.zorplex_report import BEFORE, evaluation, write_before
 from ..values import decode, encode
@@ -61,7 +62,7 @@ def phases_of(arguments: Zorplex) -> tuple[str, ...]:
 
 def is_asynchronous(run: Path) -> bool:
     """Whether the folder is that of a run with generators."""
-    return turns.is_language(run) and arguments_in(run).generators() > 0
+    return is_language(run) and arguments_in(run).generators() > 0
 
 
 def arguments_in(run: Path) -> Zorplex:

@@ -18,8 +18,8 @@ from ...core.language.codec import NOTHING, Codec, Ids
 from ...core.language.events import User
 from ...core.language.parsers import chain
 from ...core.language.protocol import Protocol, protocol
-from ...core.language.reasoning_cache import ReasoningCache
-from ...core.language.reasoning_settings import Sampling, Settings, cache_of
+from ...core.language.reasoning_cache import ReasoningCache, cache_of
+from ...core.language.reasoning_settings import Sampling, Settings
 from ...core.language.requests import STREAMS, Request, rollouts
 from ...core.language.world import TextEnv
 from ..effects.causal_folder import open_model

@@ -19,7 +19,7 @@ from ..effects.metrics import rewind
 from ..train import RunState, train
 from ..values import encode
 from . import RECIPES
-from .arguments import changed, flatten, iteration_steps, loop_of
+from .arguments import changed, flatten, iteration_steps, loop_of, run_steps
 from .common import Pipeline
 from .machine import Log, Loop, Save, Saved, Train, trainer_machine
 from .world import Notice, Run, World, reporting
@@ -42,7 +42,7 @@ class Plan:
 
     def steps(self) -> int:
         """In the environment, over the whole run: those asked for, rounded up."""
-        return self.beginning().iterations * iteration_steps(self.arguments.experience)
+        return run_steps(self.arguments)
 
     def described(self) -> dict[str, Any]:
         """The recipe's name and all arguments, flat; `planned` undoes it."""

@@ -64,12 +64,6 @@ def arguments_of(held: Mapping[str, Any]) -> Zorplex:
     return changed(defaults, values)
 
 
-def is_language(run: Path) -> bool:
-    """Whether the folder is that of a run of this recipe."""
-    path = run / folder.ARGUMENTS
-    return path.is_file() and folder.read_json(path).get("recipe") == NAME
-
-
 def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
     """A new run in the folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
 
