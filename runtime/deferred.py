@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 
@@ -39,3 +40,17 @@ def lazy(
         return held[name]
 
     return get, lambda: sorted({*held, *module_of})
+
+
+class Package(ModuleType):
+    """A lazy package with modules named as what they hold: `package.name` is never such a module, but what `__all__` means.
+
+    Python sets each module that it imports as an attribute of its package, where it would hide the name.
+    """
+
+    __all__: Sequence[str]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute, but for a module whose name the package means otherwise."""
+        if not (isinstance(value, ModuleType) and name in self.__all__):
+            super().__setattr__(name, value)

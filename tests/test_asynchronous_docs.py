@@ -11,9 +11,9 @@ from attrs import fields
 pytest.importorskip("transformers")
 
 from purestep.core.machine import Started
-from purestep.runtime import asynchronous_commands, cli, host_commands
-from purestep.runtime.asynchronous import keeping, report, session
-from purestep.runtime.effects import folder
+from purestep.runtime import cli
+from purestep.runtime.asynchronous import keeping, replaying, report, session
+from purestep.runtime.effects import engine, folder, plot
 from purestep.runtime.recipes import zorplex_session
 from purestep.runtime.recipes.arguments import flag
 from purestep.runtime.recipes.asynchronous import Asynchronous
@@ -58,12 +58,12 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
         folder.write_json(
             Path("runs") / run / "arguments.json", {"recipe": "zorplex", "mode": "async", "generators": -1}
         )
-    monkeypatch.setattr(host_commands, "served", note("host"))
+    monkeypatch.setattr(engine, "served", note("host"))
     monkeypatch.setattr(session, "start", note("train"))
     monkeypatch.setattr(session, "resume", note("resume"))
     monkeypatch.setattr(session, "arguments_in", note("evaluate"))
-    monkeypatch.setattr(asynchronous_commands, "replayed", note("replay"))
-    monkeypatch.setattr(asynchronous_commands, "learning_curve", note("plot"))
+    monkeypatch.setattr(replaying, "replayed", note("replay"))
+    monkeypatch.setattr(plot, "learning_curve", note("plot"))
     words = [shlex.split(line, comments=True)[1:] for block in blocks("bash") for line in block.splitlines()]
     assert {cli.main(one) for one in words} == {130}
     assert noted == ["train", "train", "train", "resume", "replay", "evaluate", "plot", "host", "train", "resume"]

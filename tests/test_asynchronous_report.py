@@ -17,7 +17,7 @@ from purestep.properties.auditing_laws import auditing_laws
 from purestep.properties.comparing_laws import comparing_laws, own_comparing
 from purestep.properties.replaying_laws import replaying_laws
 from purestep.properties.timeline_laws import own_timing, timeline_laws
-from purestep.runtime import asynchronous_commands, cli
+from purestep.runtime import cli
 from purestep.runtime.asynchronous import report, session
 from purestep.runtime.asynchronous.auditing import audited
 from purestep.runtime.asynchronous.folding import folded
@@ -29,6 +29,7 @@ from purestep.runtime.effects.lines import objects
 from purestep.runtime.language.evaluate import wilson
 from purestep.runtime.recipes import zorplex_session as turns
 from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.recipes.run_kinds import with_generators
 from purestep.runtime.recipes.zorplex import zorplex_defaults
 from purestep.runtime.scheduling.state import Schedule
 from purestep.runtime.values import encode, line
@@ -483,7 +484,7 @@ def test_a_folder_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
     folder.clear(tmp_path / "run")
     assert (tmp_path / "run" / "sync" / "mine").read_text() == "mine"
     assert not (tmp_path / "run" / "arguments.json").exists()
-    assert not asynchronous_commands.with_generators(tmp_path / "run")
+    assert not with_generators(tmp_path / "run")
 
 
 class Cut(BaseException):

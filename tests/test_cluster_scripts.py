@@ -20,9 +20,9 @@ import yaml  # type: ignore[import-untyped]
 
 pytest.importorskip("transformers", reason="the extra llm is not installed")
 
-from purestep.runtime import cli, host_commands
+from purestep.runtime import cli
 from purestep.runtime.asynchronous import session as at_once
-from purestep.runtime.effects import folder
+from purestep.runtime.effects import engine, folder
 from purestep.runtime.recipes import zorplex_session as in_turns
 
 from .programs import END, free_port, until
@@ -141,7 +141,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         return work
 
-    monkeypatch.setattr(host_commands, "served", note("host"))
+    monkeypatch.setattr(engine, "served", note("host"))
     for name, session in (("at once", at_once), ("in turns", in_turns)):
         monkeypatch.setattr(session, "start", note(f"train {name}"))
         monkeypatch.setattr(session, "resume", note(f"resume {name}"))

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,7 +58,8 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
     monkeypatch.setattr(pictures, "picture", note("plot"))
     monkeypatch.setattr(explain, "explained", note("explain"))
     monkeypatch.setattr(zorplex_session, "start", note("teach"))
-    monkeypatch.setattr(chat_command, "session", SimpleNamespace(is_language=note("chat")))
+    monkeypatch.setattr(chat_command, "is_language", note("chat"))
+    monkeypatch.setattr("purestep.runtime.commands.loading", lambda run: None)
     monkeypatch.setattr(at_once, "start", note("at once"))
     monkeypatch.setattr(cache_session, "start", note("cycles"))
     return noted

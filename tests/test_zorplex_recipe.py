@@ -737,7 +737,7 @@ def test_tasks_are_those_that_the_run_held_out(trained: Path, monkeypatch: pytes
         shown_at.append(seed)
         return held_out(number, seed, first=first)
 
-    monkeypatch.setattr("purestep.runtime.chat_command.held_out", noted)
+    monkeypatch.setattr("purestep.runtime.language.evaluate.held_out", noted)
     for more in ([], ["--seed", "2"]):
         assert chat(monkeypatch, trained, "", "--task", "1", *more) == 0
     assert shown_at == [5, 2]
