@@ -33,6 +33,7 @@ PHASES = ("warm", "sync", "async")
 GENERATORS = (*PHASES, "comparison.json", "comparison.txt", "timeline.png", "staleness.png")
 COMMON = (ARGUMENTS, METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS)
 OWN: Mapping[str, tuple[str, ...]] = {"prove": (PROOF,), "zorplex": (*LANGUAGE, *GENERATORS), "cache": LANGUAGE}
+ALL = frozenset((*COMMON, *(name for names in OWN.values() for name in names)))
 
 FILE: Literal["file"] = "file"
 PNG: Literal["picture"] = "picture"  # one that purestep drew
@@ -96,6 +97,8 @@ def removals(path: Path) -> tuple[tuple[Path, bool], ...]:
     >>> removals(Path("/nowhere/metrics.jsonl"))
     ()
     """
+    if path.name not in ALL:
+        return ()
     what = KINDS.get(path.name, FILE)
     begun = () if isinstance(what, Within) else _removals(path.with_name(f"{PARTIAL}{path.name}"), FILE)
     return (*_removals(path, what), *begun)

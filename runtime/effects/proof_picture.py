@@ -13,7 +13,7 @@ from matplotlib.text import Text
 
 from ..logic.explain import Row
 from .plot import COLOURS, FAINT, INK
-from .png import save_figure
+from .png import save_figure as save_figure
 
 EDGES = {"rule": COLOURS[0], "fact": COLOURS[2], "known": COLOURS[2], "open": COLOURS[3]}
 FILLS = {"rule": "#f3f7fb", "fact": "#f0f8f4", "known": "#f0f8f4", "open": "#fdf3f6"}
