@@ -105,7 +105,10 @@ def test_a_project_keeps_every_byte(tmp_path: Path, foreign: str | None, more: l
     if foreign is not None:
         (project / "arguments.json").write_text(foreign)
     left = contents(project)
-    for words in (["train", "ppo", "--steps", "8", "--backend", "none"], ["train", "prove", "--data", "family:20", "--steps", "8", "--backend", "none"]):
+    for words in (
+        ["train", "ppo", "--steps", "8", "--backend", "none"],
+        ["train", "prove", "--data", "family:20", "--steps", "8", "--backend", "none"],
+    ):
         assert cli.main([*words, "--run", str(project), *more]) == 1
         said = capsys.readouterr().err.splitlines()[-1]
         assert said.startswith(f"purestep: {project} is a ")

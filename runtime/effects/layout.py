@@ -53,12 +53,14 @@ Kind = Literal["file", "picture", "link", "whole"] | Within
 VERSION = r"[0-9]{6,}(-[0-9]+)?"
 STEPS = Within({rf"step_{VERSION}": WHOLE, rf"\{PARTIAL}step_.*": WHOLE, rf"(\{PARTIAL})?latest": FILE})
 EVENTS = Within({r"events\.out\.tfevents\..*": FILE})
-SPOKEN = {
+SPOKEN: Mapping[str, Kind] = {
     r"(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json": FILE,
     r"vocab\.txt|merges\.txt|(tokenizer|spiece|sentencepiece\.bpe)\.model|chat_template\.(jinja|json)": FILE,
     r"additional_chat_templates": Within({r".*\.jinja": FILE}),
 }
-WEIGHTS = {r"(config|generation_config)\.json|model(-[0-9]+-of-[0-9]+)?\.safetensors(\.index\.json)?": FILE}
+WEIGHTS: Mapping[str, Kind] = {
+    r"(config|generation_config)\.json|model(-[0-9]+-of-[0-9]+)?\.safetensors(\.index\.json)?": FILE
+}
 LAID_OUT = Within({rf"version_{VERSION}": WHOLE, r"\.partial": WHOLE})
 PHASE = Within(
     {
