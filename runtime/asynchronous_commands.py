@@ -8,6 +8,8 @@ import tyro
 
 from ..core.errors import CheckpointError, ChoiceError, message
 from .effects import folder
+from .effects.png import check_picture
+from .effects.step_folders import steps
 from .recipes.arguments import check_whole
 from .recipes.run_kinds import with_generators
 from .recipes.zorplex import NAME, Zorplex
@@ -96,7 +98,7 @@ def speaker(run: Path, phase: str = "") -> "tuple[Parts, dict[str, Tensor], str]
     """
     from .asynchronous import session
 
-    there = [name for name in (session.SYNC, session.ASYNC) if any((run / name / folder.CHECKPOINTS).glob("step_*"))]
+    there = [name for name in (session.SYNC, session.ASYNC) if steps(run / name / folder.CHECKPOINTS)]
     named = phase or (there[-1] if there else session.phases_of(session.arguments_in(run))[-1])
     parts, policy = session.phase_policy(run, named)
     return parts, dict(parts.whole(policy)), named
@@ -155,11 +157,16 @@ def plot(words: list[str]) -> int:
             out: the picture of several runs; for a single run, a folder for its pictures in place of its own
             over: what the success of several runs is drawn over
         """
-        if len(runs) == 1:
-            place = runs[0] if option(words, "--out", "") == "" else out
-            print("\n".join(_drawn(runs[0], place)))
+        homes = [folder.existing(run) for run in runs]
+        if len(homes) == 1:
+            place = homes[0] if option(words, "--out", "") == "" else out
+            from .asynchronous import report
+
+            for file in (report.TIMES, report.AGES, folder.PICTURE):
+                check_picture(place / file)
+            print("\n".join(_drawn(homes[0], place)))
         else:
-            print(_success(runs, out, over))
+            print(_success(homes, check_picture(out), over))
         return 0
 
     return tyro.cli(draw, args=words, prog="purestep plot")
@@ -199,15 +206,16 @@ def replay_command(words: list[str]) -> int:
         Args:
             run: the folder of a run with generators, or of one of its phases, RUN/sync or RUN/async
         """
-        loading(run)
-        from .asynchronous import report, session
-        from .asynchronous.replaying import replayed
-
-        home, names = (run.parent, [run.name]) if with_generators(run.parent) else (run, [session.SYNC, session.ASYNC])
+        home, names = (run.parent, (run.name,)) if with_generators(run.parent) else (run, folder.PHASES[1:])
         there = [name for name in names if (home / name).is_dir()]
+        if with_generators(home) or not home.is_dir():
+            loading(home)
         if not with_generators(home) or not there:
             wanted, remedy = "the folder of one", f"train one: purestep train {NAME} --mode async"
             raise ChoiceError(message(str(run), got="no run with generators", wanted=wanted, remedy=remedy))
+        from .asynchronous import report
+        from .asynchronous.replaying import replayed
+
         wrong = []
         for name in there:
             replay, audit = replayed(home, name), report.audit(home, name)

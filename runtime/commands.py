@@ -16,6 +16,7 @@ from ..core.errors import ChoiceError, ShapeError, choose, message
 from . import language_commands as language
 from . import reasoning_commands as reasoning
 from .effects import folder
+from .effects.png import check_picture
 from .effects.ranks.launched import on_one_rank
 from .recipes import RECIPES, cache
 from .recipes.arguments import check_whole, run_steps
@@ -159,7 +160,7 @@ def _through(run: Path, closing: Closing, work: "Callable[[], session.Outcome]")
 
     try:
         print(f"learning curve: {pictures.picture([run], run / folder.PICTURE)}")
-    except ShapeError as nothing:
+    except (ChoiceError, ShapeError) as nothing:
         say(f"no picture: {nothing}")
     print(spent(outcome, folder.install_seconds()))
     return 0
@@ -236,10 +237,12 @@ def explain_command(words: list[str]) -> int:
             run: the folder of a run of `purestep train prove`
             out: the picture; it goes into the run's folder unless given
         """
+        place = folder.existing(run) / folder.PROOF if option(words, "--out", "") == "" else out
+        check_picture(place)
         loading(run)
         from .recipes import explain
 
-        found = explain.explained(run, query, () if option(words, "--out", "") == "" else out)
+        found = explain.explained(run, query, place)
         print("\n".join(found.text))
         print(f"picture: {found.picture}")
         return 0
@@ -266,7 +269,7 @@ def plot_command(words: list[str]) -> int:
         from .recipes import pictures
 
         place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out
-        print(pictures.picture(list(runs), place))
+        print(pictures.picture(list(runs), check_picture(place)))
         return 0
 
     return tyro.cli(plot, args=words, prog="purestep plot")

@@ -10,6 +10,7 @@ from attrs import frozen
 from ..core.errors import ChoiceError, message
 from . import asynchronous_commands as asynchronous
 from .effects import folder
+from .effects.png import check_picture
 from .effects.ranks.launched import launched, several
 from .recipes.arguments import check_whole, flag
 from .recipes.run_kinds import is_language, with_generators
@@ -250,12 +251,14 @@ def plot(words: list[str]) -> int:
             runs: the runs' folders; several become a mean in a band
             out: the picture; for a single run it goes into its folder unless given
         """
+        homes = [folder.existing(run) for run in runs]
         from .recipes import zorplex_report as report
 
-        if len(runs) == 1:
-            print(report.picture(runs[0], runs[0] / folder.PICTURE if option(words, "--out", "") == "" else out))
+        if len(homes) == 1:
+            place = homes[0] / folder.PICTURE if option(words, "--out", "") == "" else out
+            print(report.picture(homes[0], check_picture(place)))
         else:
-            print(report.pictures(runs, out))
+            print(report.pictures(homes, check_picture(out)))
         return 0
 
     return tyro.cli(draw, args=words, prog="purestep plot")

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from ..core.errors import ChoiceError
 from .effects import folder
+from .effects.png import check_picture
 from .recipes.arguments import check_whole
 from .recipes.cache import NAME, Cache, cache_defaults, check
 from .recipes.run_kinds import is_cache
@@ -162,7 +163,8 @@ def plot(words: list[str]) -> int:
         from .recipes import cache_report as report
 
         place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out
-        print(report.pictures(runs, place, _trained_on(runs[0])))
+        homes = [folder.existing(run) for run in runs]
+        print(report.pictures(homes, check_picture(place), _trained_on(runs[0])))
         return 0
 
     return tyro.cli(draw, args=words, prog="purestep plot")

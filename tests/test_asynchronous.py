@@ -117,7 +117,9 @@ def test_a_run_that_is_over_has_nothing_left_and_is_not_begun_anew(both: Path) -
     before = (both / "async" / "ledger.jsonl").read_bytes()
     assert session.resume(both, notice=silent).phases == ("sync", "async")
     assert (both / "async" / "ledger.jsonl").read_bytes() == before
-    with pytest.raises(CheckpointError, match=r"with a run, wanted a new folder; go on with it: purestep resume"):
+    with pytest.raises(
+        CheckpointError, match=r"a run with checkpoints, wanted a new folder; go on with it: purestep resume"
+    ):
         session.start(both, tiny(), overwrite=False, notice=silent)
     parts, policy = session.phase_policy(both, "async")
     assert all(bool(leaf.isfinite().all()) for leaf in leaves(parts.whole(policy)))

@@ -51,6 +51,8 @@ from purestep.runtime.recipes.cache import Cache, cache_defaults, check, lists_o
 from purestep.runtime.recipes.machine import Train
 from purestep.runtime.recipes.zorplex import CHANGES
 
+from .run_folders import begun
+
 Said_ = pytest.CaptureFixture[str]
 TINY: dict[str, Any] = {
     "width": 16,
@@ -548,8 +550,7 @@ def test_evaluate_plot_and_resume_know_such_runs(trained: Path, tmp_path: Path, 
     assert "before" in json.loads((run / "evaluation.json").read_text())
     assert cli.main(["train", "cache", "--run", str(run), *WORDS]) == 1
     assert "wanted a new folder; go on with it: purestep resume" in capsys.readouterr().err
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "arguments.json").write_text('{"recipe": "cache"}')
+    begun(tmp_path / "empty", {"recipe": "cache"})
     assert cli.main(["plot", str(tmp_path / "empty")]) == 1
 
 

@@ -22,9 +22,10 @@ pytest.importorskip("transformers", reason="the extra llm is not installed")
 
 from purestep.runtime import cli
 from purestep.runtime.asynchronous import session as at_once
-from purestep.runtime.effects import engine, folder
+from purestep.runtime.effects import engine
 from purestep.runtime.recipes import zorplex_session as in_turns
 
+from . import run_folders
 from .programs import END, free_port, until
 
 ROOT = Path(__file__).parent.parent
@@ -156,8 +157,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def begun(run: Path, **arguments: Any) -> None:
     """Leaves what a run that has begun leaves."""
-    run.mkdir(parents=True, exist_ok=True)
-    folder.write_json(run / "arguments.json", {"recipe": "zorplex", "generators": -1, **arguments})
+    run_folders.begun(run, {"recipe": "zorplex", "generators": -1, **arguments})
 
 
 def submissions(script: str) -> list[Words]:

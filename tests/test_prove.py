@@ -10,6 +10,7 @@ import pytest
 from purestep.core.logic.terms import decode, encode
 from purestep.runtime import cli
 from purestep.runtime.effects import folder
+from purestep.runtime.effects.layout import names_of
 from purestep.runtime.logic.world import Proofs
 from purestep.runtime.recipes import explain, prove, ranking, session, world
 from purestep.runtime.recipes.arguments import changed
@@ -86,7 +87,7 @@ def test_train_ranks_draws_a_proof_and_a_curve_and_says_what_it_took(tmp_path: P
     written = json.loads((run / "evaluation.json").read_text())
     assert (written["candidates"], written["queries"], written["iteration"]) == (24, 8, 3)
     assert 0 < written["mean_reciprocal_rank"] <= 1
-    assert {path.name for path in run.iterdir()} >= {*folder.OURS, folder.PROOF}
+    assert {path.name for path in run.iterdir()} >= {folder.MARKER, *names_of("prove")}
 
 
 def test_the_picture_is_the_deepest_proof_among_the_first_test_queries(

@@ -25,7 +25,7 @@ from ..recipes import zorplex_session as turns
 from ..recipes.arguments import changed
 from ..recipes.asynchronous import Asynchronous
 from ..recipes.run_kinds import is_language
-from ..recipes.zorplex import Zorplex, check
+from ..recipes.zorplex import NAME, Zorplex, check
 from ..recipes.zorplex_report import BEFORE, evaluation, write_before
 from ..values import decode, encode
 from . import keeping
@@ -81,18 +81,19 @@ def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, tea
         where, remedy = "--generators", "give it some, or train without `--mode async`"
         raise ChoiceError(message(where, got=arguments.generators(), wanted="at least 1", remedy=remedy))
     arguments = _absolute(arguments)
-    with lock(run):
-        if (run / folder.ARGUMENTS).exists() and not overwrite:
-            remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
-            raise CheckpointError(message(str(run), got="with a run", wanted="a new folder", remedy=remedy))
+    with folder.starting(run, NAME, overwrite=overwrite, holds=_holds):
         torch.set_num_threads(arguments.machine.threads)
         parts = turns.parts_for(run, arguments)
         with placed(arguments.asynchronous, notice) as place:
-            folder.clear(run)
+            folder.clear(run, NAME)
             folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
             if not arguments.model.model:
                 save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
             return _go_on(run, arguments, team.parts(parts), place, notice, team)
+
+
+def _holds(run: Path) -> bool:
+    return folder.begun(run) or (run / folder.ARGUMENTS).exists()
 
 
 def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Team = ALONE) -> Outcome:

@@ -4,12 +4,14 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
 from ...core.errors import CheckpointError, StructureError, message
+from .files import ABSENT, kind, opened, read_bytes
 
 
 @frozen
@@ -24,7 +26,7 @@ class Lines:
 def lines(path: Path, keep: int = 0) -> Iterator[Lines]:
     """The file with its first `keep` lines, to be appended to; it is made if it is absent.
 
-    Raises: CheckpointError where it has fewer lines than that.
+    Raises: CheckpointError where it has fewer lines than that, or is no file.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
@@ -37,7 +39,7 @@ def lines(path: Path, keep: int = 0) -> Iterator[Lines]:
     (2, 'one\\n2\\n')
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as file:
+    with os.fdopen(opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "ab+") as file:
         count = _cut(path, file.fileno(), keep)
 
         def write(text: str) -> None:
@@ -55,7 +57,7 @@ def lines(path: Path, keep: int = 0) -> Iterator[Lines]:
 
 def _cut(path: Path, descriptor: int, keep: int) -> int:
     """Leaves the first `keep` lines."""
-    data, end = path.read_bytes(), 0
+    data, end = read_bytes(path), 0
     for number in range(keep):
         end = data.find(b"\n", end) + 1
         if not end:
@@ -77,9 +79,9 @@ def objects(path: Path) -> Iterator[dict[str, Any]]:
     ...     list(objects(path))
     [{'version': 0}]
     """
-    if not path.exists():
+    if kind(path) == ABSENT:
         return
-    with path.open(encoding="utf-8") as file:
+    with TextIOWrapper(BytesIO(read_bytes(path)), encoding="utf-8") as file:
         for number, text in enumerate(file, 1):
             if not text.endswith("\n"):
                 return

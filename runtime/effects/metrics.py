@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ...core.errors import ChoiceError, ShapeError, StructureError, message
 from ..values import line
-from .files import write_whole
+from .files import ABSENT, kind, made_folder, opened, read_bytes, write_whole
 
 Row = dict[str, float]
 Sink = Callable[[Row], None]
@@ -122,9 +122,8 @@ def jsonl(path: Path) -> Iterator[Sink]:
     [{'steps': 512.0, 'loss': 0.5}]
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
-    with path.open("a", encoding="ascii") as file:
+    with os.fdopen(opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+", encoding="ascii") as file:
+        os.truncate(file.fileno(), read_bytes(path).rfind(b"\n") + 1)
 
         def write(row: Row) -> None:
             file.write(_text(row))
@@ -143,7 +142,7 @@ def read(path: Path) -> list[Row]:
     Raises: StructureError for any other line that is no row.
     """
     rows: list[Row] = []
-    for number, text in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+    for number, text in enumerate(str(read_bytes(path), "utf-8").split("\n")[:-1], 1):
         try:
             rows.append({str(name): float(value) for name, value in json.loads(text).items()})
         except (ValueError, TypeError, AttributeError) as cause:
@@ -156,7 +155,7 @@ def read(path: Path) -> list[Row]:
 
 def rewind(path: Path, last: float, *, by: str = "iteration") -> None:
     """Removes the rows whose column `by` is beyond `last`: a run that resumes from there will write them again."""
-    if path.exists():
+    if kind(path) != ABSENT:
         kept = [row for row in read(path) if column(row, by) <= last]
         write_whole(path, "".join(map(_text, kept)).encode())
 
@@ -170,7 +169,8 @@ def tensorboard(folder: Path, *, by: str = "steps", resumed_at: int = 0) -> Iter
     # Loaded here, as few need it; by name, as no type checker can see into generated classes.
     events = import_module("tensorboard.compat.proto.event_pb2")
     summaries = import_module("tensorboard.compat.proto.summary_pb2")
-    writer = import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter(str(folder), flush_secs=10)
+    kind_of = import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter
+    writer = kind_of(str(made_folder(folder)), flush_secs=10)
     if resumed_at:
         start = events.SessionLog(status=events.SessionLog.START)
         writer.add_event(events.Event(wall_time=time(), step=resumed_at + 1, session_log=start))

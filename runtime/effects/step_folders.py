@@ -6,13 +6,26 @@ ROOT/latest           the name of the newest, for people and other programs
 """
 
 import errno
+import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from ...core.errors import message
+from .files import PARTIAL as PARTIAL
 from .files import Files, write_whole
 
-LATEST, PARTIAL = "latest", ".partial-"
+LATEST = "latest"
+STEP = re.compile(r"step_[0-9]{6,}(-[0-9]+)?")
+
+
+def steps(root: Path) -> list[Path]:
+    """Return what has the name of a step's folder, sorted; a copy that somebody has made under another name is not ours.
+
+    >>> steps(Path("/nowhere"))
+    []
+    """
+    return sorted(path for path in root.glob("step_*") if STEP.fullmatch(path.name))
 
 
 def begin(root: Path, name: str, files: Files) -> Path:
@@ -54,7 +67,7 @@ def sweep(root: Path, files: Files) -> None:
 def free_name(root: Path, step: int) -> str:
     """The name of a step's folder; a step saved twice (a run that went back) gets another."""
     name, count = f"step_{step:06d}", 1
-    while (root / name).exists():
+    while os.path.lexists(root / name):
         count += 1
         name = f"step_{step:06d}-{count}"
     return name

@@ -13,6 +13,7 @@ from ...core.transcript import Transcript
 from ..effects import checkpoint, folder
 from ..effects.checkpoint import Checkpoint
 from ..effects.sharded.description import Description, described
+from ..effects.step_folders import steps
 from ..language_train import Trainer, language_reader
 from ..recipes.zorplex import Zorplex
 from .learning import algorithm_of, objective_of, optimizer_of, trainer_of
@@ -75,7 +76,7 @@ def of_ranks(run: Path) -> bool:
     return any(
         "ranks" in description.manifest.environment
         for home in homes
-        for where in sorted((home / folder.CHECKPOINTS).glob("step_*"))
+        for where in steps(home / folder.CHECKPOINTS)
         for description in _described(where)
     )
 

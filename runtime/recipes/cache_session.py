@@ -18,6 +18,7 @@ from ...core.language.reasoning_report import published_rows
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder, stream
 from ..effects.files import lock
+from ..effects.layout import names_of
 from ..effects.manifest import describe
 from ..effects.tokenizer import save_tokenizer
 from ..language.world import Held
@@ -63,10 +64,7 @@ def start(run: Path, arguments: Cache, *, overwrite: bool, notice: Notice) -> Ou
     check(arguments)
     if arguments.model.model and Path(arguments.model.model).is_dir():
         arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
-    with lock(run):
-        if folder.begun(run) and not overwrite:
-            remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
-            raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
+    with folder.starting(run, NAME, overwrite=overwrite):
         return _begin(run, arguments, notice)
 
 
@@ -74,7 +72,7 @@ def _begin(run: Path, arguments: Cache, notice: Notice, keep: Collection[str] = 
     """A run from its beginning, in a folder from which all else that a run has left is removed but what `keep` names."""
     torch.set_num_threads(arguments.machine.threads)
     parts, held = _begun(run, arguments)
-    folder.clear(run, keep=keep)
+    folder.clear(run, NAME, keep=keep)
     folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
     if not arguments.model.model:
         save_tokenizer(parts.tokenizer, run / TOKENIZER)
@@ -84,7 +82,7 @@ def _begin(run: Path, arguments: Cache, notice: Notice, keep: Collection[str] = 
 def _begun(run: Path, arguments: Cache) -> tuple[Parts, Held]:
     """What a new run begins with. All that may be refused is, before anything of an older run in the folder is removed."""
     model = Path(arguments.model.model).resolve()
-    if arguments.model.model and any(model.is_relative_to((run / name).resolve()) for name in folder.LANGUAGE):
+    if arguments.model.model and any(model.is_relative_to((run / name).resolve()) for name in names_of(NAME)):
         got, remedy = f"{model}, which this run would remove", "choose another --run"
         raise ChoiceError(message("--model", got=got, wanted="a folder elsewhere", remedy=remedy))
     parts = parts_of(arguments, str(run))

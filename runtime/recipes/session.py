@@ -120,11 +120,8 @@ def world_of(run: Path) -> str:
 
 def start(run: Path, plan: Plan, *, overwrite: bool, notice: Notice) -> Outcome:
     """A new run in the folder, which must hold no checkpoints unless they may be overwritten. Raises: CheckpointError."""
-    with lock(run):
-        if folder.begun(run) and not overwrite:
-            remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
-            raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
-        folder.clear(run)
+    with folder.starting(run, plan.recipe, overwrite=overwrite):
+        folder.clear(run, plan.recipe)
         folder.write_json(run / folder.ARGUMENTS, encode(plan.described()))
         state = plan.pipeline.prepare(plan.pipeline.trainer.init(keys.key(plan.arguments.experience.seed)))
         return _perform(run, plan, state, plan.beginning(), notice)
