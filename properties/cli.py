@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import PurestepError, StructureError, choose, message
+from ..core.errors import PurestepError, StructureError, choose, described, message
 
 if TYPE_CHECKING:
     from .law import Suite
@@ -55,7 +55,7 @@ def load(target: str) -> Any:
     except Exception as error:  # importing runs the user's module, which may raise anything
         remedy = "check the spelling, and that it can be imported from here"
         raise StructureError(
-            message(f"verify: {target}", got=_line(error), wanted="an object", remedy=remedy)
+            message(f"verify: {target}", got=described(error), wanted="an object", remedy=remedy)
         ) from error
     return value
 
@@ -113,7 +113,9 @@ def _called(value: Any) -> Any:
         raise
     except Exception as error:
         remedy = "mend the function, or name an object"
-        raise StructureError(message("verify: --call", got=_line(error), wanted="an object", remedy=remedy)) from error
+        raise StructureError(
+            message("verify: --call", got=described(error), wanted="an object", remedy=remedy)
+        ) from error
 
 
 def _takes_nothing(value: Callable[..., Any]) -> bool:
@@ -127,10 +129,6 @@ def _takes_nothing(value: Callable[..., Any]) -> bool:
 def _kind(value: Any) -> str:
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
-
-
-def _line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def skips(words: Sequence[str]) -> dict[str, str]:
