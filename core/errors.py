@@ -44,8 +44,22 @@ class CheckpointError(PurestepError, RuntimeError):
     """A checkpoint is damaged, of another schema or of another architecture."""
 
 
+class WorldError(PurestepError, RuntimeError):
+    """An environment, or a reward or tool of it, raised where no episode could be marked, or in every episode of a batch."""
+
+
 class RecompileError(PurestepError, RuntimeError):
     """A program was compiled again after its warm-up."""
+
+
+def described(error: BaseException, *, limit: int = 300) -> str:
+    """The class and text of an error in one line, cut at `limit` characters.
+
+    >>> described(ValueError("no\\nnumber"))
+    'ValueError: no number'
+    """
+    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def message(where: str, *, got: object, wanted: object, remedy: str) -> str:

@@ -3,6 +3,9 @@
 An update adds up what `update` gives: `params + updates`. Since learning rates and the like are tensors [] of the state, a
 population with different ones is one vmap over states. They are float64, and what an update derives from them (1 - beta,
 bias corrections) is computed so before it meets the parameters in their own dtype: in float32, 1 - 0.999 is off by 1e-5.
+
+Parameters below float32 (bfloat16, float16) are held in float32 beside their own, see `master_weights`, which stands around
+every optimiser here: what is remembered of gradients is float32 then too.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,8 +15,9 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from .errors import ShapeError, choose, message
+from .errors import ShapeError, StructureError, choose, message
 from .record import record, replace, tensor
+from .rounding import below_float32, rounded
 from .schedules import Schedule as Schedule
 from .schedules import constant as constant
 from .schedules import cosine as cosine
@@ -28,7 +32,10 @@ Number = float | Tensor
 
 @frozen
 class Optimizer:
-    """`update(gradients, state, params) -> (updates, state)`; all but the state are trees like `params`."""
+    """`update(gradients, state, params) -> (updates, state)`; all but the state are trees like `params`.
+
+    Updates of parameters below float32 are float32: `apply_updates` rounds the sum.
+    """
 
     init: Callable[[Any], State]
     update: Callable[[Any, State, Any], tuple[Any, State]]
@@ -68,13 +75,89 @@ class ScheduleState:
     factor: Tensor = tensor("*", "float")  # what the last of them was scaled by, float64
 
 
+@record
+class MasterState:
+    """State of an optimiser of parameters below float32."""
+
+    inner: Any  # the optimiser's own, of parameters in float32
+    master: Any  # like params: float32 numbers that round to them; () for a leaf of float32 or more
+
+
 def apply_updates(params: P, updates: P) -> P:
-    """params + updates, leaf by leaf.
+    """params + updates, leaf by leaf; below float32 the sum is made in float32 and rounded to the dtype of params.
 
     >>> apply_updates(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.0]))
     tensor([1.5000, 2.0000])
+    >>> apply_updates(torch.ones(1, dtype=torch.bfloat16), torch.tensor([0.005]))
+    tensor([1.0078], dtype=torch.bfloat16)
     """
-    return tree_map(torch.add, params, updates)
+
+    def moved(param: Tensor, update: Tensor) -> Tensor:
+        if below_float32(param):
+            return rounded(param.float() + update.float(), param.dtype).to(param.dtype)
+        return torch.add(param, update)
+
+    return tree_map(moved, params, updates)
+
+
+def master_weights(optimizer: Optimizer) -> Optimizer:
+    """The optimiser with a float32 copy of parameters below float32, which it updates in place of them.
+
+    It sees gradients and parameters in float32, and an update leads from a parameter to the copy's next value, so that
+    `apply_updates` gives that value rounded: changes smaller than a parameter's last bit add up in the copy. Where a parameter
+    is not what its copy rounds to, because weights were loaded or merged, the copy begins anew from the parameter.
+    Without such parameters the optimiser stays as it is, its state included. What scales updates belongs into one `chain`
+    with the optimiser that makes them: a chain keeps one copy, around all of its optimisers.
+    Raises: StructureError, where a state belongs to parameters of other dtypes.
+
+    >>> optimizer, param = sgd(1.0), torch.ones(1, dtype=torch.bfloat16)
+    >>> state = optimizer.init(param)
+    >>> for _ in range(4):
+    ...     updates, state = optimizer.update(torch.full_like(param, -0.001), state, param)
+    ...     param = apply_updates(param, updates)
+    >>> state.master, param
+    (tensor([1.0040]), tensor([1.0078], dtype=torch.bfloat16))
+    """
+
+    def init(params: Any) -> State:
+        if not any(below_float32(leaf) for leaf in leaves(params)):
+            return optimizer.init(params)
+        master = tree_map(lambda p: p.float() if below_float32(p) else (), params)
+        return MasterState(inner=optimizer.init(tree_map(_widened, params)), master=master)
+
+    def update(gradients: Any, state: State, params: Any) -> tuple[Any, State]:
+        narrow = any(below_float32(leaf) for leaf in leaves(params))
+        if narrow != isinstance(state, MasterState):
+            raise _foreign(params, narrow)
+        if not narrow:
+            return optimizer.update(gradients, state, params)
+        current = tree_map(_current, params, state.master)
+        updates, inner = optimizer.update(tree_map(_widened, gradients), state.inner, current)
+        updates = tree_map(lambda p, c, u: (c + u) - p.float() if below_float32(p) else u, params, current, updates)
+        master = tree_map(lambda p, u: p.float() + u if below_float32(p) else (), params, updates)
+        return updates, MasterState(inner=inner, master=master)
+
+    return Optimizer(init=init, update=update)
+
+
+def _widened(leaf: Tensor) -> Tensor:
+    return leaf.float() if below_float32(leaf) else leaf
+
+
+def _current(param: Tensor, master: Tensor | tuple[()]) -> Tensor:
+    if below_float32(param) == isinstance(master, tuple):
+        raise _foreign(param, below_float32(param))
+    if isinstance(master, tuple):
+        return param
+    wide = param.float()
+    return torch.where(rounded(master, param.dtype) == wide, master, wide)
+
+
+def _foreign(params: Any, narrow: bool) -> StructureError:
+    got = "without a float32 copy of parameters below float32" if narrow else "with a float32 copy of parameters"
+    wanted = f"one of these parameters, {' and '.join(sorted({str(leaf.dtype) for leaf in leaves(params)}))}"
+    remedy = "call init with the parameters that are updated"
+    return StructureError(message("update: state", got=got, wanted=wanted, remedy=remedy))
 
 
 def sgd(learning_rate: Number, *, momentum: Number = 0.0) -> Optimizer:
@@ -122,7 +205,7 @@ def _descent(
         updates = tree_map(lambda g, v: -rate.to(g.dtype) * direction(g, v, keep.to(g.dtype)), gradients, velocity)
         return updates, replace(state, velocity=velocity)
 
-    return Optimizer(init=init, update=update)
+    return master_weights(Optimizer(init=init, update=update))
 
 
 def adam(learning_rate: Number, *, beta1: Number = 0.9, beta2: Number = 0.999, eps: Number = 1e-8) -> Optimizer:
@@ -189,7 +272,7 @@ def _adam(numbers: Mapping[str, Number]) -> Optimizer:
         )
         return updates, after
 
-    return Optimizer(init=init, update=update)
+    return master_weights(Optimizer(init=init, update=update))
 
 
 def global_norm(tree: Any) -> Tensor:
@@ -262,7 +345,7 @@ def chain(*optimizers: Optimizer) -> Optimizer:
             after.append(inner)
         return gradients, tuple(after)
 
-    return Optimizer(init=init, update=update)
+    return master_weights(Optimizer(init=init, update=update))
 
 
 def hyperparameters(state: State) -> dict[str, Tensor]:
@@ -271,6 +354,8 @@ def hyperparameters(state: State) -> dict[str, Tensor]:
     >>> sorted(hyperparameters(chain(clip_by_global_norm(0.5), sgd(0.1)).init(torch.zeros(1))))
     ['learning_rate', 'max_norm']
     """
+    if isinstance(state, MasterState):
+        return hyperparameters(state.inner)
     if isinstance(state, tuple):
         return {name: value for inner in state for name, value in hyperparameters(inner).items()}
     return dict(getattr(state, "hyperparameters", {}))
@@ -293,6 +378,8 @@ def with_hyperparameters(state: State, changes: Mapping[str, Number]) -> State:
 
 
 def _changed(state: State, changes: Mapping[str, Number]) -> State:
+    if isinstance(state, MasterState):
+        return replace(state, inner=_changed(state.inner, changes))
     if isinstance(state, tuple):
         return tuple(_changed(inner, changes) for inner in state)
     old = hyperparameters(state)

@@ -126,6 +126,8 @@ if TYPE_CHECKING:
     from .parser_laws import parser_laws as parser_laws
     from .parser_mutants import Reading as Reading
     from .policy_laws import policy_laws as policy_laws
+    from .precision_laws import precision_laws as precision_laws
+    from .precision_mutants import Descending as Descending
     from .probe_laws import probe_laws as probe_laws
     from .profiles import Profile as Profile
     from .profiles import named_profile as named_profile
@@ -305,6 +307,8 @@ else:
         "parser_laws": ("parser_laws",),
         "parser_mutants": ("Reading",),
         "policy_laws": ("policy_laws",),
+        "precision_laws": ("precision_laws",),
+        "precision_mutants": ("Descending",),
         "probe_laws": ("probe_laws",),
         "profiles": ("Profile", "named_profile"),
         "proof_policy_laws": ("proof_policy_laws",),
