@@ -56,6 +56,18 @@ def message(where: str, *, got: object, wanted: object, remedy: str) -> str:
     return f"{where} is {got}, wanted {wanted}; {remedy}"
 
 
+def at_least(where: str, count: int, least: int) -> None:
+    """Raises ChoiceError unless `count` is a whole number, `least` or more.
+
+    >>> at_least("trainer: envs", 0, 1)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: trainer: envs is 0, wanted a whole number, 1 or more; change it
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or count < least:
+        wanted = f"a whole number, {least} or more"
+        raise ChoiceError(message(where, got=repr(count), wanted=wanted, remedy="change it"))
+
+
 def choose(where: str, name: str, table: Mapping[str, T]) -> T:
     """Returns table[name].
 

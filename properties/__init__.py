@@ -103,6 +103,7 @@ from .machine_laws import machine_laws as machine_laws
 from .masked_loss_laws import masked_loss_laws as masked_loss_laws
 from .mdps import layered_mdps as layered_mdps
 from .mdps import tabular_mdps as tabular_mdps
+from .memory_laws import memory_laws as memory_laws
 from .micro_batch_laws import micro_batch_laws as micro_batch_laws
 from .micro_batch_mutants import Batching as Batching
 from .module_laws import module_laws as module_laws

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..core.errors import RecompileError, message
 from ..core.tree import leaf_names
+from .diverged import AFTERWARDS
 from .effects.toolchain import hurried
 from .loops import borrowing_loops
 
@@ -68,7 +69,11 @@ class Program(Generic[P, R]):
         inputs = [_prepared(leaf) for leaf in leaves]
         if signature not in self._compiled:
             self._compile(signature, inputs, leaves)
-        return cast(R, self._compiled[signature](inputs))
+        result = cast(R, self._compiled[signature](inputs))
+        afterwards = getattr(self.function, AFTERWARDS, None)
+        if afterwards is not None:
+            afterwards(result)
+        return result
 
     def settle(self) -> None:
         """From now on another compilation is an error."""

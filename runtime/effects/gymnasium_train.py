@@ -14,13 +14,16 @@ from ...core import keys
 from ...core.keys import Key
 from ...core.policy import ActorCritic
 from ...core.record import replace
+from ...core.spaces import Fields, sample
 from ...core.steps import Trajectory
 from ...core.tree import all_finite
 from ..compile import program
+from ..declared import all_names, as_declared
 from ..episodes import Episodes, follow, none_yet
 from ..normalizer import Normalizer, identity
 from ..rollout import Rollout, begin, rollout
-from ..train import COUNTS, RunState, Trainer
+from ..train import RunState, Trainer
+from ..validate_learner import validate_learner
 from .gymnasium_import import GymnasiumWorld
 
 Lower = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -50,6 +53,9 @@ def gymnasium_trainer(
     Only the update is compiled, by `lower`, e.g. `functools.partial(program, artefact=path)`; so `iterate` is called from
     Python and must not be compiled. It moves the world, so a state can be used once: the newest, or one that `begin_anew` gave.
     """
+    if not isinstance(world.env.observation_space, Fields):
+        seen = sample(world.env.observation_space, keys.key(0))
+        validate_learner(model, algorithm, seen, world.env.action_space)
     envs = world.vector.num_envs
     act = gymnasium_rollout(world, model, horizon)
     scaling = normalizer or identity()
@@ -69,6 +75,7 @@ def gymnasium_trainer(
         learner: TrainState, scales: Any, episodes: Episodes, raw: Trajectory, key: Key
     ) -> tuple[TrainState, Any, Episodes, Metrics]:
         after, metrics = algorithm.update(learner, scaling.scale(scales, raw), key)
+        as_declared(algorithm, metrics)
         episodes, counts = follow(episodes, raw)
         finite = all_finite((after.params, raw.reward)).to(torch.float32)
         return after, scaling.update(scales, raw), episodes, {**metrics, **counts, "finite": finite}
@@ -84,7 +91,7 @@ def gymnasium_trainer(
         after = RunState(learner=learner, worlds=worlds, episodes=episodes, normalizer=scales, key=key, env_steps=steps)
         return after, metrics
 
-    return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=(*algorithm.metrics, *COUNTS))
+    return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=all_names(algorithm))
 
 
 def begin_anew(world: GymnasiumWorld, state: RunState) -> RunState:
