@@ -47,6 +47,10 @@ class RecompileError(PurestepError, RuntimeError):
     """A program was compiled again after its warm-up."""
 
 
+class CompileError(PurestepError, RuntimeError):
+    """A function does not compile as one graph."""
+
+
 def message(where: str, *, got: object, wanted: object, remedy: str) -> str:
     """Formats the one line every error carries.
 

@@ -229,7 +229,7 @@ def flat(model: M) -> M:
     """The same model with params as ONE vector [N], so that an optimiser makes one pass over it.
 
     Its `init` gives the model's own params, raveled; `apply` unravels them into views by static sizes.
-    Raises: DtypeError unless all params are of one floating-point type.
+    Raises: StructureError, DtypeError unless all params are tensors of one floating-point type.
 
     >>> flat(mlp([4, 2])).init(keys.key(0)).shape
     torch.Size([10])

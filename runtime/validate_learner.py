@@ -64,6 +64,10 @@ def _same_params(begun: Any, params: Any) -> None:
 
 def _looked(model: ActorCritic, params: Any, observation: Any) -> tuple[Any, Any]:
     """The distribution and value of a batch of one observation, without memory."""
+    luck, drawn = (
+        torch.get_rng_state(),
+        "call .eval() on its module: dropout and the like are off where a policy is pure",
+    )
     feedforward, loop = "a model without memory", "play a model with memory by `rollout`, in a loop of your own"
     try:
         result = model.apply(params, observation, ())
@@ -72,6 +76,9 @@ def _looked(model: ActorCritic, params: Any, observation: Any) -> tuple[Any, Any
         got = f"one that fails on an observation of the env and the memory () ({type(fault).__name__}: {reason})"
         remedy = f"fit it to observation_space; {loop}"
         raise StructureError(message("trainer: model", got=got, wanted=feedforward, remedy=remedy)) from fault
+    if not torch.equal(torch.get_rng_state(), luck):
+        got = "one that draws from torch's global generator"
+        raise StructureError(message("trainer: model", got=got, wanted="a pure function", remedy=drawn))
     if not (isinstance(result, tuple) and len(result) == 3):
         remedy = "let `apply` give all three, () for the memory"
         got, wanted = type(result).__name__, "(distribution, value, carry)"

@@ -19,6 +19,7 @@ COUSINS: dict[type[PurestepError], type[Exception]] = {
     errors.NonFiniteError: ArithmeticError,
     errors.CheckpointError: RuntimeError,
     errors.RecompileError: RuntimeError,
+    errors.CompileError: RuntimeError,
 }
 
 
