@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..core.keys import Key
 from ..core.optim import Optimizer, apply_updates, check_optimizer, global_norm
-from ..core.policy import ActorCritic
+from ..core.policy import ActorCritic, check_model
 from ..core.steps import Trajectory
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import Number, check_coefficients
@@ -49,6 +49,7 @@ def actor_critic(
     >>> int(bandit.init(keys.key(0)).step)
     0
     """
+    check_model(model)
     check_optimizer(optimizer)
     check_coefficients("actor_critic", value_coefficient=value_coefficient, entropy_coefficient=entropy_coefficient)
 

@@ -15,7 +15,7 @@ from ..core import keys
 from ..core.errors import ShapeError, at_least, choose, message
 from ..core.keys import Key
 from ..core.optim import Optimizer, apply_updates, check_optimizer, global_norm
-from ..core.policy import ActorCritic
+from ..core.policy import ActorCritic, check_model
 from ..core.record import record, replace, select, take, tensor
 from ..core.scan import scan
 from ..core.steps import Trajectory
@@ -110,6 +110,7 @@ def learner(
     >>> int(learner(model, sgd(0.1), numbers, plain, samples_of, METRICS).init(keys.key(0)).step)
     0
     """
+    check_model(model)
     check_optimizer(optimizer)
     minibatch = _minibatch_update(model, optimizer, numbers, surrogate)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from . import keys
 from .errors import DtypeError, ShapeError, StructureError, choose, message
 from .keys import Key
+from .numbers import check_number
 from .record import record, tensor
 
 Params = Any
@@ -145,7 +146,12 @@ def mlp(
     >>> network.apply(network.init(keys.key(0)), torch.ones(3, 5, 4)).shape
     torch.Size([3, 5, 2])
     """
-    if len(sizes) < 2 or min(sizes) < 1:
+    if isinstance(activation, type):
+        got, remedy = activation.__name__, "pass a name, as 'tanh', or a function, as torch.tanh"
+        raise StructureError(message("mlp: activation", got=f"the class {got}", wanted="a function", remedy=remedy))
+    check_number("mlp: gain", gain, 0.0)
+    check_number("mlp: final_gain", final_gain, 0.0)
+    if len(sizes) < 2 or not all(isinstance(size, int) and size >= 1 for size in sizes):
         remedy = "pass the input size, any hidden sizes and the output size"
         raise ShapeError(message("mlp: sizes", got=list(sizes), wanted="two or more positive ints", remedy=remedy))
     pairs = list(itertools.pairwise(sizes))

@@ -247,6 +247,10 @@ def scale_by_schedule(schedule: Schedule) -> Optimizer:
 
     def init(params: Any) -> ScheduleState:
         count = torch.zeros((), dtype=torch.int64, device=device_of(params))
+        given = schedule(count)
+        if not isinstance(given, Tensor):
+            got, remedy = type(given).__name__, "for a number that stays, constant(number)"
+            raise StructureError(message("scale_by_schedule: a value", got=got, wanted="a tensor []", remedy=remedy))
         return ScheduleState(count=count, factor=_number(params, 0.0))
 
     def update(updates: Any, state: ScheduleState, params: Any) -> tuple[Any, ScheduleState]:

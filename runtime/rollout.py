@@ -8,6 +8,7 @@ import torch
 from ..core import keys
 from ..core.check import check_tensor
 from ..core.env import Env, halves
+from ..core.errors import ShapeError, at_least, message
 from ..core.keys import Key
 from ..core.policy import ActorCritic
 from ..core.record import record, select
@@ -67,6 +68,7 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
     >>> trajectory.reward.shape
     torch.Size([5, 3])
     """
+    at_least("rollout: length", length, 1)
     parts = halves(env)
 
     def run(params: Any, worlds: Worlds, key: Key, observe: Observe = lambda x: x) -> tuple[Worlds, Trajectory]:
@@ -76,6 +78,12 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
         distribution, value, memory = model.apply(params, observe(worlds.observation), worlds.memory)
         same_structure("rollout: the model's memory", memory, worlds.memory)
         same_structure("rollout: the memory to begin with", worlds.fresh, worlds.memory)
+        if value.ndim != 1:
+            where, remedy = (
+                "rollout: the model's values",
+                "step a batch of worlds, batched(env, n), with one value for each",
+            )
+            raise ShapeError(message(where, got=list(value.shape), wanted="[B]", remedy=remedy))
         policy_keys = keys.split(keys.split(policy_key, length), value.shape[0]).transpose(0, 1)
         noise = torch.vmap(distribution.noise)(policy_keys)
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from ..algorithms.algorithm import Algorithm, Metrics, TrainState
 from ..core import keys
 from ..core.env import Env, auto_reset, batched
-from ..core.errors import at_least, choose
-from ..core.keys import Key
+from ..core.errors import ShapeError, at_least, choose, message
+from ..core.keys import Key, check_key
 from ..core.policy import ActorCritic
 from ..core.record import record, stack, take, tensor
 from ..core.scan import scan
@@ -20,7 +20,7 @@ from .declared import COUNTS as COUNTS
 from .declared import all_names, as_declared
 from .diverged import refusing
 from .episodes import Episodes, follow, none_yet
-from .normalizer import Normalizer, identity
+from .normalizer import Normalizer, check_normalizer, identity
 from .rollout import Worlds, begin, rollout
 from .validate import validate
 from .validate_learner import validate_learner
@@ -77,13 +77,17 @@ def trainer(
     ):
         at_least(f"trainer: {name}", number, least)
     choose("trainer: reset", reset, dict.fromkeys(("pooled", "select", "own")))
-    names, checked = all_names(algorithm), validate(env)
-    validate_learner(model, algorithm, checked.reset(checked.params, keys.key(0))[1].observation, checked.action_space)
+    checked, scaling = validate(env), check_normalizer(normalizer or identity())
+    observation = checked.reset(checked.params, keys.key(0))[1].observation
+    validate_learner(model, algorithm, observation, checked.action_space)
+    names = all_names(algorithm)
     worlds_env = batched(checked if reset == "own" else auto_reset(checked, reset), envs)
     act = rollout(worlds_env, model, horizon, unroll=unroll)
-    scaling = normalizer or identity()
 
     def init(key: Key) -> RunState:
+        if check_key("trainer: init", key).ndim != 1:
+            remedy = "pass one key, or make a `population` of the trainer"
+            raise ShapeError(message("trainer: init: key", got=list(key.shape), wanted=[2], remedy=remedy))
         learner_key, worlds_key, key = keys.split(key, 3)
         learner = algorithm.init(learner_key)
         return RunState(
@@ -106,8 +110,8 @@ def trainer(
             lambda observation: scaling.observe(state.normalizer, observation),
         )
         trajectory = scaling.scale(state.normalizer, raw)
-        learner, metrics = algorithm.update(state.learner, trajectory, update_key)
-        as_declared(algorithm, metrics)
+        updated = algorithm.update(state.learner, trajectory, update_key)
+        learner, metrics = as_declared(algorithm, state.learner, updated)
         episodes, counts = follow(state.episodes, raw)
         after = RunState(
             learner=learner,

@@ -23,9 +23,9 @@ S = TypeVar("S")
 def validate(env: Env[P, S]) -> Env[P, S]:
     """Returns `env`, one world, if a reset and a step of it keep the contract that training relies on.
 
-    State and observation keep structure, shapes and dtypes, alone and in a batch; observations are of their space; reward and flags are numbers
-    without axes, the reward a finite float32; a reset has reward 0 and no flag; nothing that was passed is written to; and
-    both run under vmap. What one step cannot show is for `purestep.properties.env_laws`.
+    State and observation keep structure, shapes and dtypes, alone and in a batch; observations are of their space; reward
+    and flags are numbers without axes, the reward a finite float32; a reset has reward 0 and no flag; nothing that was
+    passed is written to; and both run under vmap. What one step cannot show is for `purestep.properties.env_laws`.
 
     Raises: StructureError, ShapeError, DtypeError, NonFiniteError, ChoiceError; the first fault, with its remedy.
 

@@ -9,7 +9,7 @@ from ..algorithms.algorithm import Algorithm
 from ..core import keys
 from ..core.distributions import Categorical
 from ..core.errors import DtypeError, ShapeError, StructureError, message
-from ..core.policy import ActorCritic
+from ..core.policy import ActorCritic, check_model
 from ..core.spaces import Discrete, Space
 from ..core.tree import leaf_names, leaves, same_structure, tree_map
 
@@ -30,13 +30,10 @@ def validate_learner(model: ActorCritic, algorithm: Algorithm, observation: Any,
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (3,)), Discrete(2))
     >>> validate_learner(model, a2c(model, adam(1e-3)), torch.zeros(3), Discrete(2))
     """
-    for name, value, kind in (("model", model, ActorCritic), ("algorithm", algorithm, Algorithm)):
-        if not isinstance(value, kind):
-            remedy = (
-                "make it with `separate` or `actor_critic_mlp`" if kind is ActorCritic else "make it with e.g. `ppo`"
-            )
-            got = type(value).__name__
-            raise StructureError(message(f"trainer: {name}", got=got, wanted=f"of type {kind.__name__}", remedy=remedy))
+    check_model(model)
+    if not isinstance(algorithm, Algorithm):
+        got, remedy = type(algorithm).__name__, "make it with e.g. ppo(model, adam(1e-3))"
+        raise StructureError(message("trainer: algorithm", got=got, wanted="an Algorithm", remedy=remedy))
     params = model.init(keys.key(0))
     for name, leaf in zip(leaf_names(params), leaves(params), strict=True):
         if not isinstance(leaf, Tensor):

@@ -20,7 +20,7 @@ from ...core.tree import all_finite
 from ..compile import program
 from ..declared import all_names, as_declared
 from ..episodes import Episodes, follow, none_yet
-from ..normalizer import Normalizer, identity
+from ..normalizer import Normalizer, check_normalizer, identity
 from ..rollout import Rollout, begin, rollout
 from ..train import RunState, Trainer
 from ..validate_learner import validate_learner
@@ -58,7 +58,7 @@ def gymnasium_trainer(
         validate_learner(model, algorithm, seen, world.env.action_space)
     envs = world.vector.num_envs
     act = gymnasium_rollout(world, model, horizon)
-    scaling = normalizer or identity()
+    scaling = check_normalizer(normalizer or identity())
 
     def init(key: Key) -> RunState:
         learner_key, worlds_key, key = keys.split(key, 3)
@@ -74,8 +74,7 @@ def gymnasium_trainer(
     def learn(
         learner: TrainState, scales: Any, episodes: Episodes, raw: Trajectory, key: Key
     ) -> tuple[TrainState, Any, Episodes, Metrics]:
-        after, metrics = algorithm.update(learner, scaling.scale(scales, raw), key)
-        as_declared(algorithm, metrics)
+        after, metrics = as_declared(algorithm, learner, algorithm.update(learner, scaling.scale(scales, raw), key))
         episodes, counts = follow(episodes, raw)
         finite = all_finite((after.params, raw.reward)).to(torch.float32)
         return after, scaling.update(scales, raw), episodes, {**metrics, **counts, "finite": finite}
