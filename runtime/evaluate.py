@@ -10,7 +10,7 @@ from torch import Tensor
 from ..core import keys
 from ..core.distributions import Distribution
 from ..core.env import Env, batched, halves
-from ..core.errors import ShapeError, choose, message
+from ..core.errors import ShapeError, at_least, choose, message
 from ..core.keys import Key
 from ..core.policy import ActorCritic
 from ..core.record import record, replace, select, tensor
@@ -71,7 +71,7 @@ def evaluate(
     is none; they stand still. `memory` [episodes, ...] is what a policy with memory begins with, as in `begin`. The same
     arguments give the same episodes; for a population, vmap over all three.
 
-    Raises: ChoiceError, ShapeError; StructureError for a model whose carry is not a tree like `memory`.
+    Raises: ChoiceError; StructureError for a model whose carry is not a tree like `memory`.
 
     >>> from purestep.core.envs import make
     >>> from purestep.core.policy import actor_critic_mlp
@@ -80,9 +80,8 @@ def evaluate(
     >>> evaluate(env, model, episodes=2, steps=9)(model.init(keys.key(0)), (), keys.key(1)).lengths
     tensor([2, 2])
     """
-    if min(episodes, steps) < 1:
-        got = f"{episodes} and {steps}"
-        raise ShapeError(message("evaluate: episodes and steps", got=got, wanted="at least 1", remedy="pass more"))
+    at_least("evaluate: episodes", episodes, 1)
+    at_least("evaluate: steps", steps, 1)
     taken = choose("evaluate: action", action, ACTIONS)
     several, scaling = batched(env, episodes), normalizer or identity()
     parts = halves(several)

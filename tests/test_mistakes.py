@@ -308,11 +308,11 @@ def test_a_mistake_is_one_line(mistake: str) -> None:
 
 NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     **{
-        f"{make.__name__}: {name}": (
-            lambda value, make=make, name=name: make(**{"learning_rate": 0.1, name: value}),
+        f"{factory.__name__}: {name}": (
+            lambda value, factory=factory, name=name: factory(**{"learning_rate": 0.1, name: value}),
             name,
         )
-        for make, names in (
+        for factory, names in (
             (sgd, ("learning_rate", "momentum")),
             (nesterov, ("learning_rate", "momentum")),
             (adam, ("learning_rate", "beta1", "beta2", "eps")),
@@ -323,8 +323,11 @@ NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     },
     "clip_by_global_norm": (clip_by_global_norm, "max_norm"),
     **{
-        f"{make.__name__}: {name}": (lambda value, make=make, name=name: make(MODEL, adam(0.1), **{name: value}), name)
-        for make, names in (
+        f"{factory.__name__}: {name}": (
+            lambda value, factory=factory, name=name: factory(MODEL, adam(0.1), **{name: value}),
+            name,
+        )
+        for factory, names in (
             (ppo, ("gamma", "lambda_", "clip", "value_clip", "value_coefficient", "entropy_coefficient", "target_kl")),
             (decoupled_ppo, ("gamma", "lambda_", "clip", "value_coefficient", "entropy_coefficient")),
             (a2c, ("gamma", "lambda_", "value_coefficient", "entropy_coefficient")),
@@ -353,8 +356,8 @@ STRANGE = {
 @pytest.mark.parametrize("strange", STRANGE)
 def test_what_is_no_number_is_refused_where_it_enters(strange: str) -> None:
     value, said = STRANGE[strange]
-    for make, name in NUMBERS.values():
-        one_line(lambda make=make: make(value), f"{name}.*{said}")  # type: ignore[misc]
+    for factory, name in NUMBERS.values():
+        one_line(lambda factory=factory: factory(value), f"{name}.*{said}")  # type: ignore[misc]
 
 
 def test_numbers_of_any_kind_are_taken() -> None:
@@ -372,7 +375,7 @@ def test_numbers_of_any_kind_are_taken() -> None:
     ids=["half", "both heads", "half, then whole", "twice"],
 )
 def test_models_flat_in_any_part_train(model: ActorCritic) -> None:
-    state, metrics = play(model=model, algorithm=ppo(model, adam(1e-3), epochs=1, minibatches=2), iterations=2)
+    _, metrics = play(model=model, algorithm=ppo(model, adam(1e-3), epochs=1, minibatches=2), iterations=2)
     assert metrics["finite"].tolist() == [1.0, 1.0]
     made = population(trainer(CARTPOLE, model, a2c(model, adam(1e-3)), envs=2, horizon=2))
     assert train(made, 1)(made.init(keys.split(KEY, 2)))[1]["finite"].tolist() == [[1.0, 1.0]]
