@@ -158,7 +158,7 @@ def test_wrong_numbers_and_names_are_refused() -> None:
     with pytest.raises(ChoiceError, match=r"evaluate: action is 'modes', wanted one of .*; did you mean 'mode'"):
         evaluate(CARTPOLE, MODEL, episodes=1, steps=1, action="modes")
     for episodes, steps in ((0, 1), (1, 0)):
-        with pytest.raises(ShapeError, match="evaluate: episodes and steps is"):
+        with pytest.raises(ChoiceError, match=r"evaluate: (episodes|steps) is 0, wanted a whole number, 1 or more"):
             evaluate(CARTPOLE, MODEL, episodes=episodes, steps=steps)
 
 
