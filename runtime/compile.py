@@ -24,8 +24,8 @@ from ..core.errors import RecompileError, message
 from ..core.tree import leaf_names
 from .diverged import AFTERWARDS
 from .effects.toolchain import hurried
+from .effects.untraceable import quiet, untraceable
 from .loops import borrowing_loops
-from .untraceable import quiet, untraceable
 
 P = ParamSpec("P")
 R = TypeVar("R")

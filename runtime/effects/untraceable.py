@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
-from ..core import errors
-from ..core.errors import CompileError, PurestepError, message
+from ...core import errors
+from ...core.errors import CompileError, PurestepError, message
 
-OWN = Path(__file__).parents[1]
+OWN = Path(__file__).parents[2]
 WHERE = "torch.where, scan and vmap in place of Python's own if, while and for on tensors"
 REMEDIES = {
     "a Python branch on a tensor": f"take {WHERE}",
