@@ -52,6 +52,10 @@ class RecompileError(PurestepError, RuntimeError):
     """A program was compiled again after its warm-up."""
 
 
+class CompileError(PurestepError, RuntimeError):
+    """A function does not compile as one graph."""
+
+
 def described(error: BaseException, *, limit: int = 300) -> str:
     """The class and text of an error in one line, cut at `limit` characters.
 
@@ -69,6 +73,18 @@ def message(where: str, *, got: object, wanted: object, remedy: str) -> str:
     'gae: values is [5], wanted [4]; pass the last value as next_values'
     """
     return f"{where} is {got}, wanted {wanted}; {remedy}"
+
+
+def at_least(where: str, count: int, least: int) -> None:
+    """Raises ChoiceError unless `count` is a whole number, `least` or more.
+
+    >>> at_least("trainer: envs", 0, 1)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: trainer: envs is 0, wanted a whole number, 1 or more; change it
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or count < least:
+        wanted = f"a whole number, {least} or more"
+        raise ChoiceError(message(where, got=repr(count), wanted=wanted, remedy="change it"))
 
 
 def choose(where: str, name: str, table: Mapping[str, T]) -> T:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .errors import ShapeError, StructureError, choose, message
-from .optim import Number, Optimizer, master_weights
+from .optim import Number, Optimizer, check_hyperparameters, master_weights
 from .record import record, replace
 from .tree import leaf_names, leaves, tree_map
 
@@ -73,6 +73,7 @@ def muon(
     True
     """
     scale = choose("muon: adjust", adjust, ADJUST)
+    check_hyperparameters("muon", learning_rate=learning_rate, momentum=momentum, weight_decay=weight_decay)
 
     def init(params: Any) -> MuonState:
         _matrices("muon: params", params)

@@ -8,6 +8,7 @@ Parameters below float32 (bfloat16, float16) are held in float32 beside their ow
 every optimiser here: what is remembered of gradients is float32 then too.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -15,7 +16,9 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from .errors import ShapeError, StructureError, choose, message
+from .errors import ChoiceError, ShapeError, StructureError, choose, message
+from .numbers import Number as Number
+from .numbers import check_number
 from .record import record, replace, tensor
 from .rounding import below_float32, rounded
 from .schedules import Schedule as Schedule
@@ -27,7 +30,6 @@ from .tree import leaves, tree_map
 
 P = TypeVar("P")
 State = Any
-Number = float | Tensor
 
 
 @frozen
@@ -169,6 +171,7 @@ def sgd(learning_rate: Number, *, momentum: Number = 0.0) -> Optimizer:
     >>> optimizer.update(torch.tensor([2.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
     tensor([-1.])
     """
+    check_hyperparameters("sgd", learning_rate=learning_rate, momentum=momentum)
     return _descent(learning_rate, momentum, lambda gradient, velocity, momentum: velocity)
 
 
@@ -181,6 +184,7 @@ def nesterov(learning_rate: Number, *, momentum: Number = 0.9) -> Optimizer:
     >>> optimizer.update(torch.tensor([2.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
     tensor([-3.])
     """
+    check_hyperparameters("nesterov", learning_rate=learning_rate, momentum=momentum)
     return _descent(learning_rate, momentum, lambda gradient, velocity, momentum: gradient + momentum * velocity)
 
 
@@ -219,7 +223,9 @@ def adam(learning_rate: Number, *, beta1: Number = 0.9, beta2: Number = 0.999, e
     >>> optimizer.update(torch.tensor([5.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
     tensor([-0.1000])
     """
-    return _adam({"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps})
+    numbers = {"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps}
+    check_hyperparameters("adam", **numbers)
+    return _adam(numbers)
 
 
 def adamw(
@@ -238,8 +244,9 @@ def adamw(
     >>> optimizer.update(torch.tensor([0.0]), optimizer.init(torch.ones(1)), torch.ones(1))[0]
     tensor([-0.0500])
     """
-    numbers = {"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps}
-    return _adam({**numbers, "weight_decay": weight_decay})
+    numbers = {"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+    check_hyperparameters("adamw", **numbers)
+    return _adam(numbers)
 
 
 def _adam(numbers: Mapping[str, Number]) -> Optimizer:
@@ -295,6 +302,10 @@ def clip_by_global_norm(max_norm: Number) -> Optimizer:
     >>> clip.update(torch.tensor([0.5, 0.0]), clip.init(torch.zeros(2)), torch.zeros(2))[0]
     tensor([0.5000, 0.0000])
     """
+    check_number("clip_by_global_norm: max_norm", max_norm, 0.0)
+    if not isinstance(max_norm, Tensor) and max_norm == 0.0:
+        remedy = "leave it out of the chain for no clipping: this would stop all learning"
+        raise ChoiceError(message("clip_by_global_norm: max_norm", got=max_norm, wanted="above 0", remedy=remedy))
 
     def update(gradients: Any, state: ClipState, params: Any) -> tuple[Any, ClipState]:
         del params
@@ -313,9 +324,16 @@ def scale_by_schedule(schedule: Schedule) -> Optimizer:
     tensor([-1.])
     """
 
+    if not callable(schedule) or isinstance(schedule, Optimizer):
+        where, got, remedy = "scale_by_schedule: schedule", repr(schedule), "for a number that stays, constant(number)"
+        raise StructureError(message(where, got=got, wanted="a schedule, e.g. linear(1.0, 0.0, 1000)", remedy=remedy))
+
     def init(params: Any) -> ScheduleState:
-        device = leaves(params)[0].device
-        count = torch.zeros((), dtype=torch.int64, device=device)
+        count = torch.zeros((), dtype=torch.int64, device=device_of(params))
+        given = schedule(count)
+        if not isinstance(given, Tensor):
+            got, remedy = type(given).__name__, "for a number that stays, constant(number)"
+            raise StructureError(message("scale_by_schedule: a value", got=got, wanted="a tensor []", remedy=remedy))
         return ScheduleState(count=count, factor=_number(params, 0.0))
 
     def update(updates: Any, state: ScheduleState, params: Any) -> tuple[Any, ScheduleState]:
@@ -334,6 +352,8 @@ def chain(*optimizers: Optimizer) -> Optimizer:
     >>> optimizer.update(torch.tensor([0.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
     tensor([-0.])
     """
+    for optimizer in optimizers:
+        check_optimizer(optimizer)
 
     def init(params: Any) -> tuple[State, ...]:
         return tuple(optimizer.init(params) for optimizer in optimizers)
@@ -388,6 +408,8 @@ def _changed(state: State, changes: Mapping[str, Number]) -> State:
 
 
 def _like(name: str, value: Number, old: Tensor) -> Tensor:
+    if not isinstance(value, Tensor | list | tuple):
+        check_number(f"with_hyperparameters: {name}", value, 0.0, 1.0 if name in BELOW_ONE else math.inf)
     new = torch.as_tensor(value, dtype=old.dtype, device=old.device)
     if new.ndim > old.ndim or any(a not in (1, b) for a, b in zip(new.shape[::-1], old.shape[::-1], strict=False)):
         remedy = "for a population make the states with torch.vmap(optimizer.init) first"
@@ -396,8 +418,46 @@ def _like(name: str, value: Number, old: Tensor) -> Tensor:
     return new.expand_as(old).clone()
 
 
+BELOW_ONE = ("beta1", "beta2", "momentum")  # from 1 on nothing old is ever forgotten
+
+
+def check_hyperparameters(where: str, **numbers: Number) -> None:
+    """Raises ChoiceError unless each number is finite and 0 or more, and the decays are below 1.
+
+    >>> check_hyperparameters("adam", beta1=1.0)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: adam: beta1 is 1.0, wanted a number from 0.0 to below 1.0; change it
+    """
+    for name, number in numbers.items():
+        check_number(f"{where}: {name}", number, 0.0, 1.0 if name in BELOW_ONE else math.inf, below=True)
+
+
+def check_optimizer(optimizer: Optimizer) -> None:
+    """Raises StructureError for what is no Optimizer, as a learning rate alone or a function that makes one.
+
+    >>> check_optimizer(sgd(0.1))
+    """
+    if not isinstance(optimizer, Optimizer):
+        got, remedy = type(optimizer).__name__, "pass what adam(1e-3), or another of `core.optim`, makes"
+        raise StructureError(message("optimizer", got=got, wanted="an Optimizer", remedy=remedy))
+
+
+def device_of(params: Any) -> torch.device:
+    """Where the params lie. Raises: StructureError for a tree without tensors.
+
+    >>> device_of({"weight": torch.zeros(2)})
+    device(type='cpu')
+    """
+    found = leaves(params)
+    if not found or not isinstance(found[0], Tensor):
+        got = f"a tree of {type(found[0]).__name__}" if found else "a tree without leaves"
+        raise StructureError(message("optimizer: params", got=got, wanted="tensors", remedy="pass a model's params"))
+    device: torch.device = found[0].device
+    return device
+
+
 def _number(params: Any, value: Number) -> Tensor:
-    return torch.as_tensor(value, dtype=torch.float64, device=leaves(params)[0].device).clone()
+    return torch.as_tensor(value, dtype=torch.float64, device=device_of(params)).clone()
 
 
 def _numbers(params: Any, **values: Number) -> dict[str, Tensor]:

@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from .masked_loss_laws import masked_loss_laws as masked_loss_laws
     from .mdps import layered_mdps as layered_mdps
     from .mdps import tabular_mdps as tabular_mdps
+    from .memory_laws import memory_laws as memory_laws
     from .micro_batch_laws import micro_batch_laws as micro_batch_laws
     from .micro_batch_mutants import Batching as Batching
     from .module_laws import module_laws as module_laws
@@ -293,6 +294,7 @@ else:
         "machine_laws": ("Play", "machine_laws"),
         "masked_loss_laws": ("masked_loss_laws",),
         "mdps": ("layered_mdps", "tabular_mdps"),
+        "memory_laws": ("memory_laws",),
         "micro_batch_laws": ("micro_batch_laws",),
         "micro_batch_mutants": ("Batching",),
         "module_laws": ("module_laws",),

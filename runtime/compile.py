@@ -18,10 +18,13 @@ import torch._inductor.config as inductor
 import torch.utils._pytree as pytree
 from attrs import define, field
 from torch import Tensor
+from torch._dynamo.exc import TorchDynamoException
 
 from ..core.errors import RecompileError, message
 from ..core.tree import leaf_names
+from .diverged import AFTERWARDS
 from .effects.toolchain import hurried
+from .effects.untraceable import quiet, untraceable
 from .loops import borrowing_loops
 
 P = ParamSpec("P")
@@ -68,7 +71,11 @@ class Program(Generic[P, R]):
         inputs = [_prepared(leaf) for leaf in leaves]
         if signature not in self._compiled:
             self._compile(signature, inputs, leaves)
-        return cast(R, self._compiled[signature](inputs))
+        result = cast(R, self._compiled[signature](inputs))
+        afterwards = getattr(self.function, AFTERWARDS, None)
+        if afterwards is not None:
+            afterwards(result)
+        return result
 
     def settle(self) -> None:
         """From now on another compilation is an error."""
@@ -87,7 +94,10 @@ class Program(Generic[P, R]):
         else:
             made = None
         if made is None:
-            made = _ahead_of_time(self.function, signature[0], leaves, inputs, self.backend)
+            try:
+                made = _ahead_of_time(self.function, signature[0], leaves, inputs, self.backend)
+            except TorchDynamoException as fault:
+                raise untraceable(self.name, fault) from fault
             if where is not None:
                 _save(made, where, signature)
         self._compiled[signature] = made
@@ -137,7 +147,7 @@ def _ahead_of_time(
     options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False for _ in guards]}
     on_gpu = any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in leaves)
     quick = hurried() if backend == "inductor" else contextlib.nullcontext()
-    with settings(cpp_wrapper=not on_gpu), quick, warnings.catch_warnings():
+    with settings(cpp_wrapper=not on_gpu), quick, quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the compiler's own deprecations, which no caller can act on
         compiled = torch.compile(own, fullgraph=True, dynamic=False, backend=backend, options=options)
         return compiled.aot_compile(((inputs,), {}))  # type: ignore[attr-defined]

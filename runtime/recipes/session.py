@@ -16,7 +16,7 @@ from ..effects import checkpoint, folder
 from ..effects.files import lock
 from ..effects.manifest import describe
 from ..effects.metrics import rewind
-from ..train import RunState, train
+from ..train import RunState, folded
 from ..values import encode
 from . import RECIPES
 from .arguments import changed, flatten, iteration_steps, loop_of, run_steps
@@ -180,7 +180,7 @@ def _perform(run: Path, plan: Plan, state: RunState, loop: Loop, notice: Notice)
 
 def lowered(plan: Plan, loop: Loop) -> Run:
     """The function that does a chunk of iterations: compiled, unless the arguments say otherwise."""
-    chunk, backend = train(plan.pipeline.trainer, loop.chunk), plan.arguments.process.backend
+    chunk, backend = folded(plan.pipeline.trainer, loop.chunk), plan.arguments.process.backend
     if backend == "none":
         return chunk
     cache = folder.cache_directory() if backend == "inductor" else None
