@@ -1,8 +1,8 @@
 """purestep: reinforcement learning as pure, compiled steps over immutable records.
 
 The names most pipelines need, by hand; `purestep.core`, `purestep.algorithms` and `purestep.runtime` hold the rest, and
-`purestep.properties`, which needs hypothesis, the laws. A name is imported when it is first used: `import purestep` alone
-needs no torch.
+`purestep.properties`, which needs hypothesis, the laws. A name is imported when it is first used:
+`import purestep` alone needs no torch.
 """
 
 from typing import TYPE_CHECKING

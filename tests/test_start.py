@@ -188,8 +188,8 @@ assert isinstance(properties.cli, types.ModuleType)
 def test_a_package_keeps_what_is_set_and_is_no_module_that_its_names_hide() -> None:
     package = Package("house")
     package.__all__ = ["room"]
-    package.room, package.door = ModuleType("house.room"), ModuleType("house.door")  # type: ignore[attr-defined]
+    package.room, package.door = ModuleType("house.room"), ModuleType("house.door")
     assert "room" not in vars(package)
     assert "door" in vars(package)
-    package.room = "a name"  # type: ignore[attr-defined]
+    package.room = "a name"
     assert vars(package)["room"] == "a name"
