@@ -301,7 +301,7 @@ def _train(draw: Random, ground: Ground, command: str) -> Input:
     words, way = ("train", recipe, *TINY[recipe]), draw.random()
     if way < 0.55:
         given = _changed(draw, (*words, "--run", RUN), ground.options[command])
-        return Input(command, given, own=(RUN, "runs", *given[2:]), long=_plain(given), trusted=any("canary" in word for word in given))
+        return Input(command, given, own=(RUN, "runs", *(word.partition("=")[2] or word for word in given[2:])), long=_plain(given), trusted=any("canary" in word for word in given))
     if way < 0.75 or recipe not in DATA:
         place, steps, own = _place(draw, draw.choice((*WRITTEN, *WRITTEN_TOO)))
         more = ("--overwrite",) if draw.random() < 0.4 else ()

@@ -306,7 +306,7 @@ def _child(words: Sequence[str], here: Path, variables: Mapping[str, str], after
 
 def call(given: Input, case: Path, here: Path, shared: Path, after: Callable[[], None] = lambda: None) -> Ended:
     """Calls the command and waits for it."""
-    said = [case / name for name in ("stdin", "stdout", "stderr")]
+    said = [case.parent / name for name in ("stdin", "stdout", "stderr")]
     said[0].write_bytes(given.typed.encode("utf-8", "surrogatepass"))
     variables, began = surroundings(case, shared), time.monotonic()
     with said[0].open("rb") as typed, said[1].open("wb") as out, said[2].open("wb") as err:
@@ -332,8 +332,6 @@ def call(given: Input, case: Path, here: Path, shared: Path, after: Callable[[],
     code = _waited(pid, given.long)
     seconds = time.monotonic() - began
     texts = [path.read_bytes()[:1_000_000].decode("utf-8", "replace") for path in said[1:]]
-    for path in said:
-        path.unlink()
     return Ended(code, round(seconds, 2), *texts)
 
 
