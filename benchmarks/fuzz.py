@@ -89,6 +89,11 @@ def side(kinds: Sequence[str] = tuple(MADE)) -> Iterator[Side]:
                 process.wait()
 
 
+def startable() -> bool:
+    """Whether an ordinary user can start this Python here: root needs to be able to put him in a file system of his own."""
+    return os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode == 0
+
+
 def apart(words: Sequence[str], folder: Path) -> list[str]:
     """The command line that runs `words` as nobody, with a file system in `folder` that others do not see.
 

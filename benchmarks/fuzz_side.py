@@ -75,7 +75,7 @@ def begin(case: Path, runs: Path, steps: Sequence[Step]) -> Path:
     os.mkfifo(here / "fifo")
     os.symlink("/dev/zero", here / "endless")
     for action, *rest in steps:
-        with contextlib.suppress(OSError):  # a name may be too long, or taken by an earlier step
+        with contextlib.suppress(Exception):  # a name may be too long, or an earlier step has left nothing to be harmed
             LAY[action](here, runs, *rest)
     return here
 
@@ -212,7 +212,7 @@ def looked(case: Path, own: Sequence[str]) -> dict[str, str]:
             name = os.path.relpath(path, case)
             if name.split("/")[0] in ("home", "cache", "tmp"):
                 continue
-            mine = any(path == root or path.startswith(root + "/") for root in free)
+            mine = any(path == root or path.startswith(root + "/") or root.startswith(path + "/") for root in free)
             if not mine or (entry == KEPT.encode() and len(name.split("/")) == 3):
                 found[name] = _described(path)
     return found

@@ -4,6 +4,7 @@ Exit codes: 0; 1 for an error, told in one line on stderr; 2 for words that are 
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
 """
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
@@ -18,6 +19,7 @@ from .effects.ranks.launched import RankError, several
 from .words import say
 
 GROUP = "purestep.commands"
+NO_MEMORY = "can't allocate memory"  # what PyTorch says
 
 
 @frozen
@@ -82,9 +84,22 @@ def told(error: Exception) -> str:
     if isinstance(error, PurestepError):
         return " ".join(str(error).split())
     if isinstance(error, OSError):
-        return ": ".join(str(part) for part in (error.strerror or type(error).__name__, error.filename) if part)
+        return _refused(error)
+    if isinstance(error, MemoryError) or NO_MEMORY in str(error):
+        remedy = "choose smaller sizes, or end other programs"
+        return message("memory", got="used up", wanted="enough for what was asked", remedy=remedy)
     first = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {first} (--debug shows where)"
+
+
+def _refused(error: OSError) -> str:
+    """What the system does not do, in one line."""
+    got = f"refused ({error.strerror or type(error).__name__})"
+    if isinstance(error, ConnectionError | TimeoutError):
+        return message("a connection", got=got, wanted="an answer", remedy="check the address, and that it is served")
+    paths = " -> ".join(os.fsdecode(path) for path in (error.filename, error.filename2) if isinstance(path, str | bytes))
+    wanted, remedy = "a place that can be read and written", "check the path, its permissions and the room left"
+    return " ".join(message(paths or "a file", got=got, wanted=wanted, remedy=remedy).split())
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -97,6 +112,16 @@ def main(words: Sequence[str] | None = None) -> int:
     return code
 
 
+def _check_text(words: Sequence[str]) -> None:
+    """Refuses words in other encodings: not every library that is given them as names could write these. Raises: ChoiceError."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            where, remedy = "a word of the command line", "rename what it names"
+            raise ChoiceError(message(where, got=ascii(word), wanted="text in UTF-8", remedy=remedy)) from None
+
+
 def _called(words: list[str]) -> int:
     debug = "--debug" in words
     name, *rest = [word for word in words if word != "--debug"] or ["--help"]
@@ -105,6 +130,7 @@ def _called(words: list[str]) -> int:
         if name in ("-h", "--help"):
             print(usage(known))
             return 0
+        _check_text(rest)
         with interruptible():
             return choose("purestep: command", name, known).call(rest)
     except SystemExit as leaving:

@@ -223,6 +223,7 @@ def one_line(capsys: Said) -> str:
         (["resume", "nowhere"], "nowhere is no folder"),
         (["plot", "nowhere"], "nowhere is no folder"),
         (["plot"], "purestep plot: RUN is absent"),
+        (["plot", "run\udcff"], "a word of the command line is 'run\\udcff', wanted text in UTF-8; rename what it names"),
     ],
 )
 def test_an_error_is_one_line_with_a_remedy(
@@ -262,7 +263,13 @@ def test_words_that_are_no_command_line_are_explained(capsys: Said) -> None:
     ("error", "wanted"),
     [
         (NonFiniteError("train: iteration 3 is NaN"), "purestep: train: iteration 3 is NaN"),
-        (OSError(28, "No space left on device", "runs/x/metrics.jsonl"), "purestep: No space left on device: runs/x"),
+        (
+            OSError(28, "No space left on device", "runs/x\n/metrics.jsonl"),
+            "purestep: runs/x /metrics.jsonl is refused (No space left on device), wanted a place that",
+        ),
+        (ConnectionRefusedError(111, "Connection refused"), "purestep: a connection is refused (Connection refused)"),
+        (MemoryError(), "purestep: memory is used up, wanted enough"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "purestep: memory is used up, wanted"),
         (ZeroDivisionError("by zero\nand more"), "purestep: ZeroDivisionError: by zero (--debug shows where)"),
     ],
 )
