@@ -1,4 +1,4 @@
-"""Thousands of drawn inputs over all commands, as an ordinary user in a folder of its own: what each call says, leaves and loses.
+"""Thousands of drawn inputs over all commands, as an ordinary user in a folder of its own: what each says, leaves and loses.
 
 Inputs are drawn by `fuzz_inputs`, a number each: `--only NUMBER` draws one again and shows all of it. Two sides (`fuzz_side`)
 call the command line. Started as root, the sides are another user's, in a file system of their own that is gone afterwards.
@@ -67,7 +67,12 @@ def side(kinds: Sequence[str] = tuple(MADE)) -> Iterator[Side]:
     """A side, in a temporary folder, as an ordinary user. Raises: RuntimeError when it cannot be started."""
     with tempfile.TemporaryDirectory(prefix="purestep-fuzz-") as folder:
         words = [sys.executable, "-m", "benchmarks.fuzz_side", folder, *kinds]
-        limits = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        limits = {
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         process = subprocess.Popen(
             apart(words, Path(folder)) if os.geteuid() == 0 else words,
             cwd=evidence.ROOT,
@@ -91,13 +96,16 @@ def side(kinds: Sequence[str] = tuple(MADE)) -> Iterator[Side]:
 
 def startable() -> bool:
     """Whether an ordinary user can start this Python here: root needs to be able to put him in a file system of his own."""
-    return os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode == 0
+    return (
+        os.geteuid() != 0
+        or subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode == 0
+    )
 
 
 def apart(words: Sequence[str], folder: Path) -> list[str]:
     """The command line that runs `words` as nobody, with a file system in `folder` that others do not see.
 
-    Python and the repository stay where they are: what hides them from that user, such as root's home, holds nothing else there.
+    Python and the repository stay where they are: what hides them from that user, such as root's home, holds nothing else.
     """
     lines, needed = [f"mount -t tmpfs -o size=4g,mode=0700,uid={NOBODY},gid={NOBODY} none {folder}"], {}
     for place in {Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve(), evidence.ROOT.resolve()}:
@@ -114,7 +122,9 @@ def apart(words: Sequence[str], folder: Path) -> list[str]:
     return ["unshare", "--mount", "sh", "-ec", "\n".join([*lines, f'exec {drop} "$@"']), "sh", *words]
 
 
-def judged(numbers: Sequence[int], commands: Sequence[str], alone: int, sides: int) -> Iterator[tuple[int, Input, dict[str, Any]]]:
+def judged(
+    numbers: Sequence[int], commands: Sequence[str], alone: int, sides: int
+) -> Iterator[tuple[int, Input, dict[str, Any]]]:
     """The verdicts on drawn inputs, as they come; one in `alone` has a process of its own."""
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -147,7 +157,9 @@ def judged(numbers: Sequence[int], commands: Sequence[str], alone: int, sides: i
 def shown(given: Input, verdict: Mapping[str, Any]) -> str:
     """All of an input and its verdict."""
     rows = {**attrs.asdict(given), **verdict}
-    return "\n".join(f"{name}: {value if name in ('out', 'err') else repr(value)[:3000]}" for name, value in rows.items())
+    return "\n".join(
+        f"{name}: {value if name in ('out', 'err') else repr(value)[:3000]}" for name, value in rows.items()
+    )
 
 
 def table(rows: Mapping[str, Counter[str]]) -> list[str]:
@@ -155,7 +167,10 @@ def table(rows: Mapping[str, Counter[str]]) -> list[str]:
     columns = ("inputs", "refused", "succeeded", "stopped", *KINDS)
     total: Counter[str] = sum(rows.values(), Counter())
     lines = [f"{'':16}" + "".join(f"{name:>11}" for name in columns)]
-    return lines + [f"{name:16}" + "".join(f"{row[column]:11}" for column in columns) for name, row in {**rows, "all": total}.items()]
+    return lines + [
+        f"{name:16}" + "".join(f"{row[column]:11}" for column in columns)
+        for name, row in {**rows, "all": total}.items()
+    ]
 
 
 def main() -> int:
@@ -163,22 +178,35 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=2000, help="how many (default: 2000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first (default: 0)")
     parser.add_argument("--only", type=int, default=None, help="draw this one alone, and show it; writes nothing")
-    parser.add_argument("--commands", nargs="*", default=[], choices=list(COMMANDS), help="of these commands alone; writes nothing")
-    parser.add_argument("--alone", type=int, default=33, help="one in so many has a process of its own; 0 means none (default: 33)")
+    parser.add_argument(
+        "--commands", nargs="*", default=[], choices=list(COMMANDS), help="of these commands alone; writes nothing"
+    )
+    parser.add_argument(
+        "--alone", type=int, default=33, help="one in so many has a process of its own; 0 means none (default: 33)"
+    )
     parser.add_argument("--sides", type=int, default=2, help="side by side (default: 2)")
     parser.add_argument("--log", type=Path, default=None, help="a file for every input that was wrong, as it comes")
     given, began = parser.parse_args(), time.perf_counter()
     numbers = range(given.first, given.first + given.inputs) if given.only is None else [given.only]
     rows: dict[str, Counter[str]] = {name: Counter() for name in given.commands or COMMANDS}
-    wrong, alone, slowest = [], 0, 0.0
-    for number, drawn_input, verdict in judged(numbers, given.commands, given.alone, given.sides if given.only is None else 1):
+    wrong, alone, slowest, cpu = list[dict[str, object]](), 0, 0.0, Counter[str]()
+    for number, drawn_input, verdict in judged(
+        numbers, given.commands, given.alone, given.sides if given.only is None else 1
+    ):
         row = rows[drawn_input.command]
         ways = {0: "succeeded", 130: "stopped"}
         row.update(["inputs", *([] if verdict["faults"] else [ways.get(verdict["code"], "refused")])])
         row.update(name for name, kinds in KINDS.items() if verdict["faults"].keys() & set(kinds))
         alone, slowest = alone + drawn_input.alone, max(slowest, verdict["seconds"])
+        cpu[drawn_input.command] += verdict["cpu"]
         if verdict["faults"]:
-            about = {"number": number, "command": drawn_input.command, "words": drawn_input.words, "code": verdict["code"], **verdict["faults"]}
+            about = {
+                "number": number,
+                "command": drawn_input.command,
+                "words": drawn_input.words,
+                "code": verdict["code"],
+                **verdict["faults"],
+            }
             wrong.append({name: _short(value) for name, value in about.items()})
             print(f"{number} {drawn_input.command}: {_short(verdict['faults'])}", flush=True)
             if given.log:
@@ -194,9 +222,11 @@ def main() -> int:
         "first": given.first,
         "processes_of_their_own": alone,
         "slowest_seconds": slowest,
+        "processor_seconds": {name: round(used, 1) for name, used in cpu.items()},
         "commands": {name: dict(row) for name, row in rows.items()},
         "wrong": sorted(wrong, key=lambda row: str(row["number"])),
     }
+    print(f"processor seconds: {figures['processor_seconds']}")
     print(f"{len(wrong)} of {len(numbers)} inputs are wrong; {seconds:.0f} s")
     if given.only is None and not given.commands:
         print(evidence.write("fuzz", seconds=seconds, figures=figures).relative_to(evidence.ROOT))

@@ -14,6 +14,7 @@ Step = tuple[str, ...]  # an action of `fuzz_side.lay`, and what it needs
 
 RUN, OUT, KEPT, CANARY = "run", "drawn.png", "mine.txt", "CANARY"
 OTHERS = "../others"  # a tree of somebody else's files, beside the folder in which a command is called
+# fmt: off
 NET = ("--width", "16", "--layers", "1", "--heads", "2", "--warm-steps", "3", "--demonstrations", "12", "--warm-batch", "4")
 PLAY = ("--steps", "96", "--envs", "2", "--horizon", "8", "--hidden", "8", "--backend", "none", "--episodes", "3")
 ASK = ("--candidates", "3", "--queries", "3", "--slots", "8")
@@ -66,23 +67,35 @@ TEXT = (
 )
 VALUES = (  # what a value of JSON is replaced by
     *("null", "true", "false", "0", "-1", "1", "1e400", "-1e400", "NaN", "Infinity", "1.5", "9" * 400, "9" * 5000, '""', "[]"),
-    *("{}", '"a"', "[[]]", "[1, 2]", '{"a": 1}', "[" * 900 + "]" * 900, "[" * 90000 + "]" * 90000, '{"a":' * 50000 + "1" + "}" * 50000),
+    *("{}", '"a"', "[[]]", "[1, 2]", '{"a": 1}', "[" * 900 + "]" * 900, "[" * 90000 + "]" * 90000),
+    *('{"a":' * 50000 + "1" + "}" * 50000, '{"a":' * 90 + "1" + "}" * 90),
     *('"canary.touch"', '"canary_at_import.touch"', '{"$class": "canary.Thing"}', '{"class": "canary.Thing", "fields": {}}'),
     *('"\\ud800"', '"\\u0000"', "9223372036854775807", "9223372036854775808", "100000000", '"../../../others"', '"/dev/zero"'),
     *('"' + "a" * 100000 + '"', "", "{", "'"),
 )
 LINES = (
-    *("", "a", "a\tb", "a\tb\tc", "a b c", "a(b,c).", "a(b,c,d).", "a(b", "(a,b).", "é(ü,ß).", "a(b,c). d(e,f).", "% note", "\x00"),
-    *("\xff\xfe", "a" * 100000 + "(b,c).", "X(Y,Z).", "a(X,b).", "\ufeffa(b,c).", "'q'(\"r\", s).", ":-", "p(X) :- .", "a(,).", "a().a"),
-    *("p(X,Y) :- q(X,Y), .", "p(X,Y):-p(X,Y).", "1.0 : p(X,Y) <= q(X,Y)", "\r", "\u2028", "a(" * 5000 + ")" * 5000, "p(X,Y) :- in(X,Z)."),
-    *("in(a, in).", "in(in, in).", "in(a,b) :- in(b,a).", "in(X,Y) :- in(Y,X).", "0(1,2).", "-1(2,3).", "in(a,b", "in(a,b)..", "NaN(a,b)."),
+    *("", "a", "a\tb", "a\tb\tc", "a b c", "a(b,c).", "a(b,c,d).", "a(b", "(a,b).", "é(ü,ß)."),
+    *("a(b,c). d(e,f).", "% note", "\x00"),
+    *("\xff\xfe", "a" * 100000 + "(b,c).", "X(Y,Z).", "a(X,b).", "\ufeffa(b,c).", "'q'(\"r\", s).", ":-"),
+    *("p(X) :- .", "a(,).", "a().a"),
+    *("p(X,Y) :- q(X,Y), .", "p(X,Y):-p(X,Y).", "1.0 : p(X,Y) <= q(X,Y)", "\r", "\u2028"),
+    *("a(" * 5000 + ")" * 5000, "p(X,Y) :- in(X,Z)."),
+    *("in(a, in).", "in(in, in).", "in(a,b) :- in(b,a).", "in(X,Y) :- in(Y,X).", "0(1,2).", "-1(2,3)."),
+    *("in(a,b", "in(a,b)..", "NaN(a,b)."),
     *("in(X,Y) :- " + ", ".join(["in(X,Y)"] * 400) + ".", '{"a": 1}', "{}", "[]", "null", '{"iteration": "a"}', "9" * 5000),
 )
-KNOWN = ("in(france, europe).", "in(peru, america).", "borders(spain, france).", "borders(portugal, spain).", "in(spain, europe).")
+KNOWN = (
+    "in(france, europe).", "in(peru, america).", "borders(spain, france).", "borders(portugal, spain).",
+    "in(spain, europe).",
+)
 RULE = "in(X, Z) :- borders(X, Y), in(Y, Z)."
 PICKLE = f"cos\nsystem\n(S'touch {CANARY}'\ntR."
-NAMES = ("é", "a b", "a\nb", "-dash", "--run", "a" * 300, "/".join(["a" * 200] * 30), "\udcff", "a;b", "$HOME", "*", "con", "a\x1bb")
+NAMES = (
+    "é", "a b", "a\nb", "-dash", "--run", "a" * 300, "/".join(["a" * 200] * 30), "\udcff", "a;b",
+    "$HOME", "*", "con", "a\x1bb",
+)
 FOREIGN = ("arguments.json", "metrics.jsonl", "evaluation.json", "before.json", "rollouts.jsonl", "learning_curve.png")
+# fmt: on
 
 
 @frozen
@@ -149,7 +162,10 @@ def _changed(draw: Random, words: Sequence[str], options: Sequence[tuple[str, st
         elif way == 12:
             changed += [name, value, name, _value(draw, kind)]
         elif way == 13:
-            changed += [draw.choice(("--nothing", "-q", "--no-" + name[2:], name + "s", name.upper(), name.replace("-", "_"))), value]
+            changed += [
+                draw.choice(("--nothing", "-q", "--no-" + name[2:], name + "s", name.upper(), name.replace("-", "_"))),
+                value,
+            ]
         elif way == 14 and len(changed) > 1:
             del changed[draw.randrange(1, len(changed))]
         elif way == 15:
@@ -174,10 +190,11 @@ def _plain(words: Sequence[str]) -> bool:
 
 
 def _place(draw: Random, inside: str) -> tuple[str, tuple[Step, ...], tuple[str, ...]]:
-    """A path that is not what it should be; how it came about; what may change of it. `inside` is a name that would be written."""
+    """A path that is not what it should be, how it came about, and what may change. `inside` is a file's name in a run."""
     path = draw.choice(("there", "there", "a b", "é", "-there", "line\nbreak", "\udcfe"))
     word = path if not path.startswith("-") else f"./{path}"
     held = f"{path}/{inside}"
+    # fmt: off
     ways: Sequence[tuple[str, tuple[Step, ...], tuple[str, ...]]] = (
         (word, (("folder", path),), (path,)),
         (word, (), (path,)),
@@ -191,7 +208,7 @@ def _place(draw: Random, inside: str) -> tuple[str, tuple[Step, ...], tuple[str,
         (f"{word}/below", (("file", path, "text"),), ()),
         (word, (("folder", path), *(("file", f"{path}/{name}", "mine") for name in draw.sample(FOREIGN, 2))), ()),
         (word, (("folder", path), ("file", f"{path}/arguments.json", '{"recipe": "ppo"}'), ("folder", f"{path}/model")), ()),
-        (word, (("folder", path), ("file", f"{path}/arguments.json", draw.choice(VALUES)), ("file", f"{path}/model/a", "a")), ()),
+        (word, (("file", f"{path}/arguments.json", draw.choice(VALUES)), ("file", f"{path}/model/a", "a")), ()),
         (word, (("folder", path), ("file", f"{path}/notes", "mine")), ()),
         ("project", (), ()),
         (word, (("link", path, "project"),), ()),
@@ -211,11 +228,28 @@ def _place(draw: Random, inside: str) -> tuple[str, tuple[Step, ...], tuple[str,
         (word, (("folder", path), ("folder", held)), (path,)),
         (word, (("folder", path), ("file", held, "mine")), ()),
     )
+    # fmt: on
     return draw.choice(ways)
 
 
-WRITTEN = (".lock", ".partial-arguments.json", "arguments.json", "checkpoints", "metrics.jsonl", "tensorboard", "evaluation.json")
-WRITTEN_TOO = ("model", "tokenizer", "learning_curve.png", ".partial-evaluation.json", "warm", "purestep.json", ".purestep")
+WRITTEN = (
+    ".lock",
+    ".partial-arguments.json",
+    "arguments.json",
+    "checkpoints",
+    "metrics.jsonl",
+    "tensorboard",
+    "evaluation.json",
+)
+WRITTEN_TOO = (
+    "model",
+    "tokenizer",
+    "learning_curve.png",
+    ".partial-evaluation.json",
+    "warm",
+    "purestep.json",
+    ".purestep",
+)
 
 
 # --- runs that are damaged ---
@@ -229,7 +263,7 @@ def _checkpoints(files: Sequence[str]) -> list[str]:
 
 
 def _damaged(draw: Random, ground: Ground, kind: str) -> tuple[tuple[Step, ...], bool]:
-    """The steps that copy a made run and damage it, and whether a good checkpoint is left beside files that are as they were."""
+    """The steps that copy a made run and damage it, and whether a good checkpoint is left beside files as they were."""
     files, steps = ground.runs[kind], [("run", RUN, kind), ("file", f"{RUN}/{KEPT}", "mine")]
     newest, *older = _checkpoints(files)
     good = draw.random() < 0.6
@@ -253,7 +287,9 @@ def _harm(draw: Random, file: str, newest: str, older: str) -> tuple[tuple[Step,
     if file.endswith(".safetensors") and "/step_" in f"/{file}" and way < 8:
         what = draw.choice(("nan", "nan", "inf", "drop", "shape", "dtype", "name", "zero"))
         return (("weights", f"{RUN}/{newest}", what),), what != "zero"
-    target = draw.choice(("nowhere", "/dev/zero", "/proc/self/mem", "/dev/null", "../../../../others/kept.txt", "self", "/etc/passwd"))
+    target = draw.choice(
+        ("nowhere", "/dev/zero", "/proc/self/mem", "/dev/null", "../../../../others/kept.txt", "self", "/etc/passwd")
+    )
     name = path.rpartition("/")[2]
     others: Sequence[tuple[tuple[Step, ...], bool]] = (
         ((("flip", path, number),), True),
@@ -266,11 +302,27 @@ def _harm(draw: Random, file: str, newest: str, older: str) -> tuple[tuple[Step,
         ((("remove", path), ("fifo", path)), True),
         ((("file", path, draw.choice((*VALUES, *LINES, PICKLE, "\x80\x04\x95"))),), True),
         ((("mode", path, "0000"),), True),
-        ((("copy", f"{RUN}/{older}/{name}", path),), True) if path.startswith(f"{RUN}/{newest}/") else ((("cut", path, number),), True),
-        ((("remove", f"{RUN}/{newest}"), ("link", f"{RUN}/{newest}", draw.choice(("../../../others", "nowhere", newest.rpartition("/")[2])))), True),
+        ((("copy", f"{RUN}/{older}/{name}", path),), True)
+        if path.startswith(f"{RUN}/{newest}/")
+        else ((("cut", path, number),), True),
+        (
+            (
+                ("remove", f"{RUN}/{newest}"),
+                ("link", f"{RUN}/{newest}", draw.choice(("../../../others", "nowhere", newest.rpartition("/")[2]))),
+            ),
+            True,
+        ),
         ((("remove", f"{RUN}/{newest}"), ("file", f"{RUN}/{newest}", "text")), True),
         ((("swap", f"{RUN}/{newest}", f"{RUN}/{older}"),), False),
-        ((("folder", f"{RUN}/{newest.rpartition('/')[0]}/step_{draw.choice(('999999', 'x', '-1', '9' * 40, '000001-9', ''))}"),), False),
+        (
+            (
+                (
+                    "folder",
+                    f"{RUN}/{newest.rpartition('/')[0]}/step_{draw.choice(('999999', 'x', '-1', '9' * 40, '000001-9', ''))}",
+                ),
+            ),
+            False,
+        ),
     )
     return draw.choice(others)
 
@@ -301,7 +353,13 @@ def _train(draw: Random, ground: Ground, command: str) -> Input:
     words, way = ("train", recipe, *TINY[recipe]), draw.random()
     if way < 0.55:
         given = _changed(draw, (*words, "--run", RUN), ground.options[command])
-        return Input(command, given, own=(RUN, "runs", *(word.partition("=")[2] or word for word in given[2:])), long=_plain(given), trusted=any("canary" in word for word in given))
+        return Input(
+            command,
+            given,
+            own=(RUN, "runs", *(word.partition("=")[2] or word for word in given[2:])),
+            long=_plain(given),
+            trusted=any("canary" in word for word in given),
+        )
     if way < 0.75 or recipe not in DATA:
         place, steps, own = _place(draw, draw.choice((*WRITTEN, *WRITTEN_TOO)))
         more = ("--overwrite",) if draw.random() < 0.4 else ()
@@ -321,14 +379,34 @@ def _lines(draw: Random, known: Sequence[str]) -> str:
 
 def _graph(draw: Random, given: Input) -> Input:
     """A knowledge graph or rules with odd lines, absent or no file at all."""
-    names = {"train.txt": KNOWN, "test.txt": KNOWN, "valid.txt": KNOWN, "rules.txt": (RULE,), "domain2constants.txt": ("europe france", "in 1 europe")}
+    names = {
+        "train.txt": KNOWN,
+        "test.txt": KNOWN,
+        "valid.txt": KNOWN,
+        "rules.txt": (RULE,),
+        "domain2constants.txt": ("europe france", "in 1 europe"),
+    }
     steps: list[Step] = [("folder", "data")]
-    steps += [("file", f"data/{name}", _lines(draw, known)) for name, known in names.items() if name in ("train.txt", "test.txt") or draw.random() < 0.4]
+    steps += [
+        ("file", f"data/{name}", _lines(draw, known))
+        for name, known in names.items()
+        if name in ("train.txt", "test.txt") or draw.random() < 0.4
+    ]
     if draw.random() < 0.4:
         steps += _spoilt(draw, f"data/{draw.choice(list(names))}")
     rules = draw.choice(("own", "mine", "data/rules.txt", "data", *SPECIAL, "rules", "file"))
     steps += [("file", "rules", _lines(draw, (RULE,)))]
-    return evolve(given, words=(*given.words, "--data", draw.choice(("data", "data", "data", "data/", "./data", "rules")), "--rules", rules), steps=tuple(steps))
+    return evolve(
+        given,
+        words=(
+            *given.words,
+            "--data",
+            draw.choice(("data", "data", "data", "data/", "./data", "rules")),
+            "--rules",
+            rules,
+        ),
+        steps=tuple(steps),
+    )
 
 
 def _spoilt(draw: Random, path: str) -> list[Step]:
@@ -337,7 +415,10 @@ def _spoilt(draw: Random, path: str) -> list[Step]:
         [("remove", path)],
         [("remove", path), ("folder", path)],
         [("remove", path), ("fifo", path)],
-        [("remove", path), ("link", path, draw.choice(("/dev/zero", "nowhere", "/proc/self/mem", path, f"../{OTHERS}/kept.txt")))],
+        [
+            ("remove", path),
+            ("link", path, draw.choice(("/dev/zero", "nowhere", "/proc/self/mem", path, f"../{OTHERS}/kept.txt"))),
+        ],
         [("mode", path, "0000")],
         [("cut", path, str(draw.randrange(10**6)))],
         [("flip", path, str(draw.randrange(10**6)))],
@@ -346,7 +427,14 @@ def _spoilt(draw: Random, path: str) -> list[Step]:
     return draw.choice(ways)
 
 
-MODEL = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja")
+MODEL = (
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "chat_template.jinja",
+)
 MAPS = '{"AutoModelForCausalLM": "canary.Thing", "AutoConfig": "canary.Thing", "AutoTokenizer": ["canary.Thing", null]}'
 TEMPLATE = "{{ cycler.__init__.__globals__.os.system('touch CANARY') }}"
 
@@ -362,21 +450,53 @@ def _model(draw: Random, given: Input) -> Input:
                 [("json", file, number, draw.choice(VALUES))],
                 [("key", file, number, "-")],
                 _spoilt(draw, file),
-                [("merge", "had/model/config.json", "auto_map", MAPS), ("merge", "had/model/config.json", "model_type", '"mine"')],
-                [("merge", "had/model/tokenizer_config.json", "auto_map", MAPS), ("merge", "had/model/tokenizer_config.json", "tokenizer_class", '"Thing"')],
+                [
+                    ("merge", "had/model/config.json", "auto_map", MAPS),
+                    ("merge", "had/model/config.json", "model_type", '"mine"'),
+                ],
+                [
+                    ("merge", "had/model/tokenizer_config.json", "auto_map", MAPS),
+                    ("merge", "had/model/tokenizer_config.json", "tokenizer_class", '"Thing"'),
+                ],
                 [("merge", "had/model/tokenizer_config.json", "chat_template", json.dumps(TEMPLATE))],
                 [("file", "had/model/chat_template.jinja", TEMPLATE)],
                 [("remove", "had/model/model.safetensors"), ("file", "had/model/pytorch_model.bin", PICKLE)],
             )
         )
     more = draw.choice(((), (), ("--lora", "2")))
-    return evolve(given, words=(*given.words, "--model", draw.choice(("had/model", "had/model", "had", "project", *TEXT[:8])), *more), steps=tuple(steps))
+    return evolve(
+        given,
+        words=(*given.words, "--model", draw.choice(("had/model", "had/model", "had", "project", *TEXT[:8])), *more),
+        steps=tuple(steps),
+    )
 
 
 def _module(draw: Random, given: Input) -> Input:
     """Functions of a module that are none, fail, or are not there; odd templates."""
-    names = ("canary.touch", "canary.Thing", "canary.nothing", "canary", "nowhere.f", "canary.fails", "os.system", "math.pi", "", ".", "a.", ".a", "victims.wrong")
-    template = draw.choice((*TEXT, "{problem}{curr_summary}", "{problem.__class__}{curr_summary}", "{0}", "{problem!r:>99999999}{curr_summary}"))
+    names = (
+        "canary.touch",
+        "canary.Thing",
+        "canary.nothing",
+        "canary",
+        "nowhere.f",
+        "canary.fails",
+        "os.system",
+        "math.pi",
+        "",
+        ".",
+        "a.",
+        ".a",
+        "victims.wrong",
+    )
+    template = draw.choice(
+        (
+            *TEXT,
+            "{problem}{curr_summary}",
+            "{problem.__class__}{curr_summary}",
+            "{0}",
+            "{problem!r:>99999999}{curr_summary}",
+        )
+    )
     words = draw.choice(
         (
             (draw.choice(("--solution-rollout-policy", "--summarization-rollout-policy")), draw.choice(names)),
@@ -395,13 +515,24 @@ DATA: Mapping[str, Callable[[Random, Input], Input]] = {
 
 def _on_run(draw: Random, ground: Ground, command: str) -> Input:
     """What is done with a run: damaged, elsewhere, or with odd options."""
-    fitting = {"explain": ("prove",), "chat": ("zorplex", "zorplex", "async"), "replay": ("async",)}.get(command, tuple(ground.runs))
+    fitting = {"explain": ("prove",), "chat": ("zorplex", "zorplex", "async"), "replay": ("async",)}.get(
+        command, tuple(ground.runs)
+    )
     kind = draw.choice([name for name in fitting if name in ground.runs] or list(ground.runs))
     whole: tuple[Step, ...] = (("run", RUN, kind), ("file", f"{RUN}/{KEPT}", "mine"))
     way, typed = draw.random(), ""
-    words: tuple[str, ...] = (command, RUN, *(FEWER[kind] if command == "evaluate" or (command == "resume" and kind in ("ppo", "prove")) else ()))
+    words: tuple[str, ...] = (
+        command,
+        RUN,
+        *(FEWER[kind] if command == "evaluate" or (command == "resume" and kind in ("ppo", "prove")) else ()),
+    )
     if command == "explain":
-        words = (command, draw.choice(("grandparent(person1, person2)", "child(X, person3)", *LINES)).replace("\x00", ""), "--run", RUN)
+        words = (
+            command,
+            draw.choice(("grandparent(person1, person2)", "child(X, person3)", *LINES)).replace("\x00", ""),
+            "--run",
+            RUN,
+        )
     if command == "chat":
         words, typed = _talk(draw, words)
     if way < 0.55:
@@ -410,13 +541,21 @@ def _on_run(draw: Random, ground: Ground, command: str) -> Input:
         return Input(command, words, steps, typed, (RUN,), good=good and calm)
     if way < 0.7:
         place, steps, own = _place(draw, draw.choice(WRITTEN))
-        return Input(command, tuple(place if word == RUN else word for word in words), steps, typed, () if command == "plot" else own)
+        return Input(
+            command,
+            tuple(place if word == RUN else word for word in words),
+            steps,
+            typed,
+            () if command == "plot" else own,
+        )
     if way < 0.8 and command in ("plot", "explain"):
         place, steps, own = _place(draw, OUT)
         return Input(command, (*words, f"--out={place}"), (*whole, *steps), typed, (RUN, *own))
     if way < 0.85 and command == "plot":
         second = draw.choice(list(ground.runs))
-        return Input(command, (command, RUN, "second", "--out", OUT), (*whole, ("run", "second", second)), own=(RUN, OUT))
+        return Input(
+            command, (command, RUN, "second", "--out", OUT), (*whole, ("run", "second", second)), own=(RUN, OUT)
+        )
     given = _changed(draw, words, ground.options[command])
     names = (RUN, "second", OUT, "learning_curve.png", *(word.partition("=")[2] or word for word in given[2:]))
     return Input(command, given, whole, typed, names, long=_plain(given))
@@ -428,13 +567,19 @@ def _talk(draw: Random, words: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     if way == 0:
         return (*words, "--task", "1"), ""
     if way == 1:
-        return (*words, "--question", draw.choice((*TEXT, "zorplex[kramun] + 1", "zorplex[" * 3000)).replace("\x00", "")), ""
+        return (
+            *words,
+            "--question",
+            draw.choice((*TEXT, "zorplex[kramun] + 1", "zorplex[" * 3000)).replace("\x00", ""),
+        ), ""
     return words, "\n".join(draw.choice((*TEXT, *WHOLE, "zorplex[kramun] * 2", "q")) for _ in range(draw.randint(0, 4)))
 
 
 def _host(draw: Random, ground: Ground, command: str) -> Input:
     """A host: with odd addresses, engines and keys."""
-    address = draw.choice(("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:1", "localhost:0", *(text for text in TEXT if len(text) < 99)))
+    address = draw.choice(
+        ("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:1", "localhost:0", *(text for text in TEXT if len(text) < 99))
+    )
     key = draw.choice(("key", "key", "key", "absent", "project", *SPECIAL, *NAMES))
     text = draw.choice(("secret" * 8, "secret" * 8, "", "\n", "a", "\xff\x00", "a" * 10**5))
     steps: tuple[Step, ...] = (("file", "key", text), ("mode", "key", draw.choice(("0600", "0600", "0644", "0000"))))
@@ -446,15 +591,46 @@ def _host(draw: Random, ground: Ground, command: str) -> Input:
 
 def _verify(draw: Random, ground: Ground, command: str) -> Input:
     """Laws for what is no object of theirs, or does something when it is called."""
-    targets = ("victims:save", "victims:Saver", "victims:saver", "victims:wrong", "victims:world", "victims:nothing", "victims", "victims:", ":")
-    target = draw.choice((*targets, *targets, "canary:touch", "canary:Thing", "broken:x", "leaving:x", "os:getcwd", "math:pi", *TEXT, "victims:saver.save.__self__"))
+    targets = (
+        "victims:save",
+        "victims:Saver",
+        "victims:saver",
+        "victims:wrong",
+        "victims:world",
+        "victims:nothing",
+        "victims",
+        "victims:",
+        ":",
+    )
+    target = draw.choice(
+        (
+            *targets,
+            *targets,
+            "canary:touch",
+            "canary:Thing",
+            "broken:x",
+            "leaving:x",
+            "os:getcwd",
+            "math:pi",
+            *TEXT,
+            "victims:saver.save.__self__",
+        )
+    )
     words: tuple[str, ...] = ("verify", target)
     if draw.random() < 0.4:
-        words = (*words, "--suite", draw.choice(("env", "estimator", "loss", "machine", "scan", "checkpoint", "update", "kl", "probe", "nothing", "")))
+        words = (
+            *words,
+            "--suite",
+            draw.choice(
+                ("env", "estimator", "loss", "machine", "scan", "checkpoint", "update", "kl", "probe", "nothing", "")
+            ),
+        )
     if draw.random() < 0.3:
         words = _changed(draw, words, ground.options[command])
     calls = "--call" in words or any(word.startswith("--call=") for word in words)
-    return Input(command, words, trusted=calls or "--suite" in words or any(word.startswith("--s") for word in words), long=True)
+    return Input(
+        command, words, trusted=calls or "--suite" in words or any(word.startswith("--s") for word in words), long=True
+    )
 
 
 COMMANDS: Mapping[str, tuple[int, Callable[[Random, Ground, str], Input]]] = {

@@ -4,7 +4,7 @@ python -m benchmarks.fuzz_side FOLDER RUN...    as an ordinary user; FOLDER is e
 
 Its first line of output is the ground from which inputs are drawn; then it prints a verdict for each input. A call is a fork of
 this process, which has imported everything and has one thread, so that it costs no import; an input that says so gets a process
-of its own. A call sees a folder of its own: HOME, a cache, temporary files, other people's files, and the folder it is called in.
+of its own. A call sees a folder of its own: HOME, a cache, temporary files, files of others, and the folder it is called in.
 """
 
 import atexit
@@ -44,17 +44,56 @@ SHOWN = 4000  # characters of what a call said
 CODES = (0, 1, 2, 130)
 BARE = re.compile(r"\b(?!Interrupt)[A-Z]\w*(Error|Exception|Exit|Iteration|Interrupt|Warning)\b: ")
 OPTION = re.compile(r"(--[a-z][a-z-]*)(?:, --no-[a-z-]+)? (\{[^}]*\}|[A-Z:|]+|\[[^│]*?\]\]|(?=\s))")
+TOUCH = "import canary; canary.touch()"
 MODULES = {
-    "canary.py": f"def touch(*a, **k):\n    open({CANARY!r}, 'w')\n\n\ndef fails(*a, **k):\n    raise ValueError('no')\n\n\n"
-    "class Thing:\n    def __init__(self, *a, **k):\n        touch()\n",
+    "canary.py": f"""
+def touch(*a, **k):
+    open({CANARY!r}, 'w')
+
+def fails(*a, **k):
+    raise ValueError('no')
+
+class Thing:
+    def __init__(self, *a, **k):
+        touch()
+""",
     "canary_at_import.py": f"open({CANARY!r}, 'w')\ntouch = print\n",
-    "victims.py": "import canary\n\n\ndef save():\n    canary.touch()\n\n\ndef wrong(a, b):\n    canary.touch()\n    return a / b\n\n\n"
-    "def world():\n    canary.touch()\n    return 3\n\n\nclass Saver:\n    def __init__(self):\n        canary.touch()\n\n"
-    "    def save(self):\n        canary.touch()\n\n    def __call__(self):\n        canary.touch()\n\n\nsaver = object.__new__(Saver)\n",
+    "victims.py": f"""
+def save():
+    {TOUCH}
+
+def wrong(a, b):
+    {TOUCH}
+    return a / b
+
+def world():
+    {TOUCH}
+    return 3
+
+class Saver:
+    def __init__(self):
+        {TOUCH}
+
+    def save(self):
+        {TOUCH}
+
+    def __call__(self):
+        {TOUCH}
+
+saver = object.__new__(Saver)
+""",
     "broken.py": "def x(:\n",
     "leaving.py": "raise SystemExit(7)\n",
 }
-PROJECT = ("model/weights.bin", "tokenizer/words.txt", "metrics.jsonl", "arguments.json", "checkpoints/mine.pt", "warm/a", "notes.txt")
+PROJECT = (
+    "model/weights.bin",
+    "tokenizer/words.txt",
+    "metrics.jsonl",
+    "arguments.json",
+    "checkpoints/mine.pt",
+    "warm/a",
+    "notes.txt",
+)
 
 
 # --- what a call sees ---
@@ -159,7 +198,9 @@ def _weights(here: Path, runs: Path, path: str, what: str) -> None:
 
     file, manifest = here / path / "state.safetensors", here / path / "manifest.json"
     tensors = safetensors.torch.load(file.read_bytes())
-    name = next((name for name, leaf in sorted(tensors.items()) if leaf.is_floating_point() and leaf.numel()), min(tensors))
+    name = next(
+        (name for name, leaf in sorted(tensors.items()) if leaf.is_floating_point() and leaf.numel()), min(tensors)
+    )
     leaf = tensors.pop(name)
     changed = {
         "nan": lambda: {name: torch.full_like(leaf, torch.nan)},
@@ -203,7 +244,7 @@ LAY: Mapping[str, Callable[..., object]] = {
 
 
 def looked(case: Path, own: Sequence[str]) -> dict[str, str]:
-    """What lies in the folder of a case, without following links: all that a command may not change, with its content's digest."""
+    """What a command may not change in the folder of a case: names, and digests of contents. Links are not followed."""
     found = {}
     free = [os.path.normpath(case / "here" / path) for path in own if path.strip("./")]
     for top, folders, files in os.walk(os.fsencode(case)):
@@ -245,6 +286,7 @@ class Ended:
 
     code: int | None
     seconds: float
+    cpu: float
     out: str
     err: str
 
@@ -253,8 +295,14 @@ def surroundings(case: Path, shared: Path) -> dict[str, str]:
     """The environment variables of a call."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH", "LANG")}
     places = {"HOME": "home", "XDG_CACHE_HOME": "cache", "TMPDIR": "tmp", "TORCHINDUCTOR_CACHE_DIR": "cache/inductor"}
-    one = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONDONTWRITEBYTECODE")}
-    return {**kept, **{name: str(case / place) for name, place in places.items()}, **one, "MPLCONFIGDIR": str(shared), "COLUMNS": "100"}
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONDONTWRITEBYTECODE"), "1")
+    return {
+        **kept,
+        **{name: str(case / place) for name, place in places.items()},
+        **one,
+        "MPLCONFIGDIR": str(shared),
+        "COLUMNS": "100",
+    }
 
 
 def _limited() -> None:
@@ -280,9 +328,9 @@ def _child(words: Sequence[str], here: Path, variables: Mapping[str, str], after
     os.environ.update(variables)
     tempfile.tempdir = None
     sys.argv = ["purestep", *words]
-    sys.stdin = open(0, encoding="utf-8", closefd=False)
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), "utf-8")
+    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", write_through=True)
+    sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8", "backslashreplace", write_through=True)
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGQUIT, sys.stderr)
     try:
@@ -324,25 +372,25 @@ def call(given: Input, case: Path, here: Path, shared: Path, after: Callable[[],
                         os.dup2(file.fileno(), number)
                     code = _child(given.words, here, variables, after)
                 except BaseException:
-                    traceback.print_exc(file=open(2, "w", closefd=False))
+                    os.write(2, traceback.format_exc().encode("ascii", "backslashreplace"))
                 finally:
                     with contextlib.suppress(BaseException):
                         sys.stderr.flush()
                     os._exit(code)
-    code = _waited(pid, given.long)
+    code, cpu = _waited(pid, given.long)
     seconds = time.monotonic() - began
     texts = [path.read_bytes()[:1_000_000].decode("utf-8", "replace") for path in said[1:]]
-    return Ended(code, round(seconds, 2), *texts)
+    return Ended(code, round(seconds, 2), round(cpu, 2), *texts)
 
 
-def _waited(pid: int, long: bool) -> int | None:
-    """The exit code of a process, for which Ctrl-C is pressed where it may be long; its group is ended."""
+def _waited(pid: int, long: bool) -> tuple[int | None, float]:
+    """The exit code of a process, and its processor's seconds. Ctrl-C is pressed where it may be long; its group is ended."""
     began, presses, step = time.monotonic(), 0, 0.002
     try:
         while True:
-            ended, status = os.waitpid(pid, os.WNOHANG)
+            ended, status, used = os.wait4(pid, os.WNOHANG)
             if ended:
-                return os.waitstatus_to_exitcode(status)
+                return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
             seconds = time.monotonic() - began
             if long and seconds > PATIENCE * (presses + 1):
                 presses += 1
@@ -351,8 +399,8 @@ def _waited(pid: int, long: bool) -> int | None:
                 os.kill(pid, signal.SIGQUIT)  # says where it stands
                 time.sleep(0.3)
                 os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                return None
+                used = os.wait4(pid, 0)[2]
+                return None, used.ru_utime + used.ru_stime
             time.sleep(step)
             step = min(step * 1.3, 0.05)
     finally:
@@ -367,7 +415,7 @@ def faults(given: Input, ended: Ended, changed: Sequence[str], touched: bool) ->
     """What is wrong with how a call ended: kind -> what shows it."""
     found: dict[str, str] = {}
     lines = [line for line in ended.err.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith("purestep")]
+    laws = given.command == "verify" and ended.code == 1  # a broken law says what a function raised
     if ended.code is None:
         found["hang"] = lines[-1] if lines else ""
     elif ended.code < 0 or "Fatal Python error" in ended.err:
@@ -377,16 +425,17 @@ def faults(given: Input, ended: Ended, changed: Sequence[str], touched: bool) ->
     if "Traceback (most recent call last)" in ended.err + ended.out:
         found["traceback"] = lines[-1] if lines else ""
     else:
-        bare = [line for line in lines if "(--debug shows where)" in line or (BARE.search(line) and ", wanted " not in line)]
-        if bare:
+        bare = [
+            line for line in lines if "(--debug shows where)" in line or (BARE.search(line) and ", wanted " not in line)
+        ]
+        if bare and not laws:
             found["bare"] = bare[0]
     if not found and ended.code in (1, 2) and not lines and not (given.command == "replay" and ended.out):
         found["silent"] = "nothing on standard error"
     if not found and ended.code == 1 and given.command not in ("replay", "verify"):
         last = lines[-1]
-        if not last.startswith("purestep: ") or sum(line.startswith("purestep: ") for line in told) != 1:
-            found["lines"] = last
-        elif not (", wanted " in last and "; " in last.partition(", wanted ")[2]):
+        whole = ", wanted " in last and "; " in last.partition(", wanted ")[2]
+        if not (whole and last.startswith("purestep: ") and sum(line.startswith("purestep: ") for line in lines) == 1):
             found["lines"] = last
     if changed:
         found["lost"] = "; ".join(changed[:5])
@@ -409,7 +458,14 @@ def judged(given: Input, root: Path, after: Callable[[], None] = lambda: None) -
     finally:
         cleaned(case)
     found = faults(given, ended, changes(before, later), touched)
-    return {"code": ended.code, "seconds": ended.seconds, "out": ended.out[:SHOWN], "err": ended.err[-SHOWN:], "faults": found}
+    return {
+        "code": ended.code,
+        "seconds": ended.seconds,
+        "cpu": ended.cpu,
+        "out": ended.out[:SHOWN],
+        "err": ended.err[-SHOWN:],
+        "faults": found,
+    }
 
 
 def cleaned(case: Path) -> None:

@@ -97,7 +97,9 @@ def _refused(error: OSError) -> str:
     got = f"refused ({error.strerror or type(error).__name__})"
     if isinstance(error, ConnectionError | TimeoutError):
         return message("a connection", got=got, wanted="an answer", remedy="check the address, and that it is served")
-    paths = " -> ".join(os.fsdecode(path) for path in (error.filename, error.filename2) if isinstance(path, str | bytes))
+    paths = " -> ".join(
+        os.fsdecode(path) for path in (error.filename, error.filename2) if isinstance(path, str | bytes)
+    )
     wanted, remedy = "a place that can be read and written", "check the path, its permissions and the room left"
     return " ".join(message(paths or "a file", got=got, wanted=wanted, remedy=remedy).split())
 
@@ -113,7 +115,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _check_text(words: Sequence[str]) -> None:
-    """Refuses words in other encodings: not every library that is given them as names could write these. Raises: ChoiceError."""
+    """Refuses words in other encodings: not every library that is given them as names can write these.
+
+    Raises: ChoiceError.
+    """
     for word in words:
         try:
             word.encode()

@@ -223,7 +223,10 @@ def one_line(capsys: Said) -> str:
         (["resume", "nowhere"], "nowhere is no folder"),
         (["plot", "nowhere"], "nowhere is no folder"),
         (["plot"], "purestep plot: RUN is absent"),
-        (["plot", "run\udcff"], "a word of the command line is 'run\\udcff', wanted text in UTF-8; rename what it names"),
+        (
+            ["plot", "run\udcff"],
+            "a word of the command line is 'run\\udcff', wanted text in UTF-8; rename what it names",
+        ),
     ],
 )
 def test_an_error_is_one_line_with_a_remedy(

@@ -58,7 +58,10 @@ def test_an_odd_input_is_told_in_one_line(draw: Random, command: str, quick: Cal
 
 
 @pytest.mark.slow
-@given(draw=randoms, command=st.sampled_from([*QUICK, "train a2c", "train reinforce", "train prove", "explain", "verify", "host"]))
+@given(
+    draw=randoms,
+    command=st.sampled_from([*QUICK, "train a2c", "train reinforce", "train prove", "explain", "verify", "host"]),
+)
 @settings(max_examples=1000, suppress_health_check=FUNCTION_SCOPED)
 def test_odd_inputs_of_every_command(draw: Random, command: str, every: Callable[..., dict[str, str]]) -> None:
     assert every(draw, command) == {}
@@ -98,7 +101,7 @@ SAID = "purestep: --envs is 0, wanted at least 1; change it\n"
 def test_what_is_wrong_with_an_end_is_seen(module: Callable[[str], Any], code: int, err: str, kinds: set[str]) -> None:
     side = module("fuzz_side")
     given = module("fuzz_inputs").Input("plot", ("plot", "run"))
-    ended = side.Ended(code, 0.1, "", err)
+    ended = side.Ended(code, 0.1, 0.1, "", err)
     assert side.faults(given, ended, [], False).keys() == kinds
     assert side.faults(given, ended, [], True).keys() == kinds | {"executed"}
     assert side.faults(given, ended, ["a is gone"], False).keys() == kinds | {"lost"}
