@@ -36,7 +36,7 @@ from . import fuzz_inputs as inputs
 from .fuzz_inputs import CANARY, KEPT, MADE, Ground, Input, Step
 
 LIMIT = 60.0  # seconds of a call
-PATIENCE = 5.0  # seconds until Ctrl-C is pressed where a call may be long, and between two presses
+PATIENCE = 5.0  # seconds until Ctrl-C is pressed where a call may be long, and a third of those between two presses
 SPACE = 4 << 30  # bytes of memory beyond what a process has that was only started
 FILE = 1 << 28  # bytes of a file
 PROCESSES = 500
@@ -345,6 +345,7 @@ def _child(words: Sequence[str], here: Path, variables: Mapping[str, str], after
     except BaseException:
         traceback.print_exc()
         code = 1
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python ends, and has not half of what it had
     after()
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
@@ -392,7 +393,7 @@ def _waited(pid: int, long: bool) -> tuple[int | None, float]:
             if ended:
                 return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
             seconds = time.monotonic() - began
-            if long and seconds > PATIENCE * (presses + 1):
+            if long and seconds > PATIENCE * (3 * presses + 1):
                 presses += 1
                 os.killpg(pid, signal.SIGINT)
             if seconds > LIMIT:
