@@ -4,7 +4,6 @@ Exit codes: 0; 1 for an error, told in one line on stderr; 2 for words that are 
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
 """
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
@@ -19,7 +18,6 @@ from .effects.ranks.launched import RankError, several
 from .words import say
 
 GROUP = "purestep.commands"
-NO_MEMORY = "can't allocate memory"  # what PyTorch says
 
 
 @frozen
@@ -84,24 +82,9 @@ def told(error: Exception) -> str:
     if isinstance(error, PurestepError):
         return " ".join(str(error).split())
     if isinstance(error, OSError):
-        return _refused(error)
-    if isinstance(error, MemoryError) or NO_MEMORY in str(error):
-        remedy = "choose smaller sizes, or end other programs"
-        return message("memory", got="used up", wanted="enough for what was asked", remedy=remedy)
+        return ": ".join(str(part) for part in (error.strerror or type(error).__name__, error.filename) if part)
     first = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {first} (--debug shows where)"
-
-
-def _refused(error: OSError) -> str:
-    """What the system does not do, in one line."""
-    got = f"refused ({error.strerror or type(error).__name__})"
-    if isinstance(error, ConnectionError | TimeoutError):
-        return message("a connection", got=got, wanted="an answer", remedy="check the address, and that it is served")
-    paths = " -> ".join(
-        os.fsdecode(path) for path in (error.filename, error.filename2) if isinstance(path, str | bytes)
-    )
-    wanted, remedy = "a place that can be read and written", "check the path, its permissions and the room left"
-    return " ".join(message(paths or "a file", got=got, wanted=wanted, remedy=remedy).split())
 
 
 def main(words: Sequence[str] | None = None) -> int:
