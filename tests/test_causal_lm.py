@@ -338,28 +338,6 @@ def test_folders_can_be_opened_by_several_threads_at_once(tmp_path: Path) -> Non
         same("weights", one.params, params)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"hidden_size": "a"},
-        {"hidden_size": None},
-        {"vocab_size": -1},
-        {"num_attention_heads": [[1]]},
-        {"rope_parameters": 3},
-        {"model_type": "mine", "auto_map": {"AutoConfig": "code.Thing", "AutoModelForCausalLM": "code.Thing"}},
-    ],
-    ids=str,
-)
-def test_a_damaged_configuration_is_refused_and_code_beside_it_never_runs(changes: Any, tmp_path: Path) -> None:
-    save_model(tmp_path, from_config(small()).init(keys.key(1)), small())
-    (tmp_path / "code.py").write_text(f"open({str(tmp_path / 'called')!r}, 'w')")
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), **changes}))
-    with pytest.raises(StructureError, match="open_model: "):
-        open_model(tmp_path)
-    assert not (tmp_path / "called").exists()
-
-
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent"):
         with pytest.raises(StructureError, match=r"open_model: .* is no model .*, wanted a model; name a folder"):

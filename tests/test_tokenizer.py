@@ -119,10 +119,6 @@ def test_the_folder_gives_the_same_tokenizer(own: Any, tmp_path: Path) -> None:
         ChoiceError, match=r"nowhere is without a tokenizer .*, wanted a tokenizer's folder; name a folder"
     ):
         load_tokenizer(tmp_path / "nowhere")
-    for damaged in ("[]", '{"model": 3}', "[" * 9000, "null"):
-        (tmp_path / "kept" / "tokenizer.json").write_text(damaged)
-        with pytest.raises(ChoiceError, match="kept is without a tokenizer"):
-            load_tokenizer(tmp_path / "kept")
 
 
 def test_a_vocabulary_has_room_for_all_bytes() -> None:

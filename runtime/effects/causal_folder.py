@@ -12,7 +12,7 @@ import torch
 from attrs import frozen
 
 from ...core.causal import CausalModel
-from ...core.errors import PurestepError, StructureError, message
+from ...core.errors import StructureError, message
 from .causal_lm import Params, causal_model
 from .checkpoint import to_stderr
 from .files import plain_folder
@@ -67,11 +67,8 @@ def open_model(
     try:
         with READING, _without_bars():
             module, found, said = _of_folder(Path(path), how) or _of_library(str(path), how)
-    except (PurestepError, ImportError):
-        raise
-    except Exception as cause:  # damaged files make the library raise whatever its parsers do
-        first = next(iter(str(cause).strip().splitlines()), "")
-        got = f"no model ({first or type(cause).__name__})"
+    except (OSError, ValueError) as cause:
+        got = f"no model ({str(cause).strip().splitlines()[0]})"
         remedy = "name a folder with config.json and weights, as save_model writes it"
         raise StructureError(message(f"open_model: {path}", got=got, wanted="a model", remedy=remedy)) from cause
     _refuse_gaps(str(path), found)
@@ -87,7 +84,7 @@ Found = tuple[Any, Mapping[str, Any], str]  # a module, what the library says of
 
 
 def _of_library(path: str, how: Mapping[str, Any]) -> Found:
-    module, found = library().AutoModelForCausalLM.from_pretrained(path, trust_remote_code=False, **how)
+    module, found = library().AutoModelForCausalLM.from_pretrained(path, **how)
     return module, found, f"weights: those that transformers finds for {path}"
 
 
@@ -99,7 +96,7 @@ def _of_folder(folder: Path, how: Mapping[str, Any]) -> Found | tuple[()]:
     names = {one.name for one in folder.iterdir()} if folder.is_dir() else set()
     if "config.json" not in names or "adapter_config.json" in names or not could_hold(names):
         return ()
-    config = library().AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+    config = library().AutoConfig.from_pretrained(str(folder))
     if any(getattr(config, word, None) for word in OTHERWISE):
         return ()
     with torch.device("meta"):

@@ -93,9 +93,7 @@ def load_tokenizer(folder: Path) -> Any:
     """The tokenizer in a folder, nothing being downloaded. Raises: ChoiceError where there is none, ImportError."""
     auto = library().AutoTokenizer
     try:
-        return auto.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-    except ImportError:
-        raise
-    except Exception as cause:  # damaged files make the library raise whatever its parsers do
+        return auto.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError) as cause:
         got, remedy = f"without a tokenizer ({type(cause).__name__})", "name a folder that save_pretrained wrote"
         raise ChoiceError(message(str(folder), got=got, wanted="a tokenizer's folder", remedy=remedy)) from cause
