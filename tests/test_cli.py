@@ -256,6 +256,15 @@ def test_an_empty_folder_is_no_run(tmp_path: Path, capsys: Said) -> None:
     assert "name the folder of a run" in one_line(capsys)
 
 
+@pytest.mark.parametrize("held", [{}, {"recipe": "ppo"}, {"recipe": ["ppo"]}, {"recipe": "prove", "env": "a"}], ids=str)
+def test_arguments_that_name_no_world_are_no_run_to_be_drawn(
+    held: dict[str, Any], tmp_path: Path, capsys: Said
+) -> None:
+    (tmp_path / "arguments.json").write_text(json.dumps(held))
+    assert cli.main(["plot", str(tmp_path)]) == 1
+    assert "arguments.json is without a recipe and its world, wanted" in one_line(capsys)
+
+
 def test_words_that_are_no_command_line_are_explained(capsys: Said) -> None:
     assert cli.main(["train", "ppo", "--learning-rat", "1"]) == 2
     assert "--learning-rate" in capsys.readouterr().err
