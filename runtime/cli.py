@@ -129,7 +129,7 @@ def _called(words: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        line = f"purestep: {told(error)}"
+        line = " ".join(f"purestep: {told(error)}".split())
         if isinstance(error, RankError) and several():
             end_at_once(line)
         say(line)

@@ -276,6 +276,7 @@ def test_words_that_are_no_command_line_are_explained(capsys: Said) -> None:
     [
         (NonFiniteError("train: iteration 3 is NaN"), "purestep: train: iteration 3 is NaN"),
         (OSError(28, "No space left on device", "runs/x/metrics.jsonl"), "purestep: No space left on device: runs/x"),
+        (OSError(13, "Permission denied", "a\nb"), "purestep: "),
         (ZeroDivisionError("by zero\nand more"), "purestep: ZeroDivisionError: by zero (--debug shows where)"),
     ],
 )
