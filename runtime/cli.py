@@ -97,6 +97,19 @@ def main(words: Sequence[str] | None = None) -> int:
     return code
 
 
+def _check_text(words: Sequence[str]) -> None:
+    """Refuses words in other encodings: not every library that is given them as names can write these.
+
+    Raises: ChoiceError.
+    """
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            where, remedy = "a word of the command line", "rename what it names"
+            raise ChoiceError(message(where, got=ascii(word), wanted="text in UTF-8", remedy=remedy)) from None
+
+
 def _called(words: list[str]) -> int:
     debug = "--debug" in words
     name, *rest = [word for word in words if word != "--debug"] or ["--help"]
@@ -105,6 +118,7 @@ def _called(words: list[str]) -> int:
         if name in ("-h", "--help"):
             print(usage(known))
             return 0
+        _check_text(rest)
         with interruptible():
             return choose("purestep: command", name, known).call(rest)
     except SystemExit as leaving:
@@ -115,7 +129,7 @@ def _called(words: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        line = f"purestep: {told(error)}"
+        line = " ".join(f"purestep: {told(error)}".split())
         if isinstance(error, RankError) and several():
             end_at_once(line)
         say(line)

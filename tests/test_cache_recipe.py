@@ -324,6 +324,14 @@ def test_a_policy_is_found_by_its_name_and_told_the_runs_numbers(own_policies: s
             cache_with(arguments, evolve(settings, solution_rollout_policy=f"{own_policies}.{function}"))
 
 
+def test_a_name_of_no_function_or_of_a_module_that_fails_is_refused(own_policies: str, tmp_path: Path) -> None:
+    (tmp_path / "broken_policies.py").write_text("def f(:\n")
+    settings = settings_of(tiny(), "here")
+    for name in ("math.pi", "broken_policies.f", ".f", f".{own_policies}.paid", "absent.f"):
+        with pytest.raises(ChoiceError, match="rollout policy: .*, wanted a function"):
+            cache_with(tiny(), evolve(settings, solution_rollout_policy=name))
+
+
 # --- demonstrations ---
 
 

@@ -223,6 +223,10 @@ def one_line(capsys: Said) -> str:
         (["resume", "nowhere"], "nowhere is no folder"),
         (["plot", "nowhere"], "nowhere is no folder"),
         (["plot"], "purestep plot: RUN is absent"),
+        (
+            ["plot", "run\udcff"],
+            "a word of the command line is 'run\\udcff', wanted text in UTF-8; rename what it names",
+        ),
     ],
 )
 def test_an_error_is_one_line_with_a_remedy(
@@ -252,6 +256,15 @@ def test_an_empty_folder_is_no_run(tmp_path: Path, capsys: Said) -> None:
     assert "name the folder of a run" in one_line(capsys)
 
 
+@pytest.mark.parametrize("held", [{}, {"recipe": "ppo"}, {"recipe": ["ppo"]}, {"recipe": "prove", "env": "a"}], ids=str)
+def test_arguments_that_name_no_world_are_no_run_to_be_drawn(
+    held: dict[str, Any], tmp_path: Path, capsys: Said
+) -> None:
+    (tmp_path / "arguments.json").write_text(json.dumps(held))
+    assert cli.main(["plot", str(tmp_path)]) == 1
+    assert "arguments.json is without a recipe and its world, wanted" in one_line(capsys)
+
+
 def test_words_that_are_no_command_line_are_explained(capsys: Said) -> None:
     assert cli.main(["train", "ppo", "--learning-rat", "1"]) == 2
     assert "--learning-rate" in capsys.readouterr().err
@@ -263,6 +276,7 @@ def test_words_that_are_no_command_line_are_explained(capsys: Said) -> None:
     [
         (NonFiniteError("train: iteration 3 is NaN"), "purestep: train: iteration 3 is NaN"),
         (OSError(28, "No space left on device", "runs/x/metrics.jsonl"), "purestep: No space left on device: runs/x"),
+        (OSError(13, "Permission denied", "a\nb"), "purestep: "),
         (ZeroDivisionError("by zero\nand more"), "purestep: ZeroDivisionError: by zero (--debug shows where)"),
     ],
 )
