@@ -13,7 +13,7 @@ from attrs import frozen
 
 from ..core.errors import ChoiceError, PurestepError, choose, message
 from .deferred import deferred
-from .effects.ending import end_at_once, interruptible
+from .effects.ending import deaf, end_at_once, interruptible
 from .effects.ranks.launched import RankError, several
 from .words import say
 
@@ -90,6 +90,8 @@ def told(error: Exception) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     """Runs a command line; gives the exit code."""
     code = _called(list(sys.argv[1:] if words is None else words))
+    if words is None:
+        deaf()
     if several():
         from .effects.ranks.world import let_go  # here: it imports torch
 
