@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from . import evidence
-from .faults_cases import FAULTS, Whole, performed, reason, whole
-from .faults_outside import RECIPES, Place
+from .faults_cases import FAULTS, Whole, mount, performed, reason, whole
+from .faults_outside import MEMORY, RECIPES, Place
 
 NAMESPACE = "PURESTEP_FAULTS_NAMESPACE"  # set in the environment once there is one
 HEAD = f"{'recipe':9}{'fault':24}{'struck':>7}{'went on':>8}{'refused':>8}{'wrong':>6}{'seconds':>9}"
@@ -37,12 +37,18 @@ def in_namespace() -> bool:
     if os.geteuid() == 0 and NAMESPACE not in os.environ:
         words = ("unshare", "--mount", sys.executable, "-m", "benchmarks.faults", *sys.argv[1:])
         os.execvpe(words[0], words, {**os.environ, NAMESPACE: "1"})
+    if NAMESPACE in os.environ and MEMORY.is_dir():
+        mount("-t", "tmpfs", "tmpfs", str(MEMORY))  # so that what others leave there is not taken for ours
     return NAMESPACE in os.environ
 
 
 def of_recipe(place: Place, recipe: str, faults: Sequence[str], namespace: bool) -> list[Row]:
     """All that befalls a recipe, one case after the other."""
-    undisturbed: Whole = whole(place, recipe)
+    try:
+        undisturbed: Whole = whole(place, recipe)
+    except RuntimeError as error:
+        print(error, flush=True)
+        raise
     rows = []
     for fault in faults:
         if why := reason(recipe, fault, namespace):

@@ -348,7 +348,7 @@ FAULTS: Mapping[str, tuple[Callable[[Case], None], int]] = {  # what befalls a r
     "SIGINT at the start": (at_birth, 2),
     "SIGTERM at the end": (at_the_end, 1),
     "SIGSTOP, SIGCONT": (paused, 1),
-    "a full disk": (full, 4),
+    "a full disk": (full, 3),
     "an unreadable folder": (unreadable, 1),
     "a folder moved away": (vanished, 1),
     "a folder removed": (removed, 1),
@@ -400,6 +400,7 @@ def performed(place: Place, recipe: str, fault: str, number: int, whole: Whole) 
     if not case.hits:
         case.wrong.append("it was never struck")
     case.wrong += [f"left: {found}" for found in outside.left(place, token, before)]
+    case.wrong += [f"it printed: {line}" for line in outside.bare(place, token)] if not case.wrong else []
     return {
         "recipe": recipe,
         "fault": fault,

@@ -3,6 +3,7 @@
 A part of `faults`. Linux only: processes are found in /proc, by a token in their environment.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -172,6 +173,12 @@ def faults_of(code: int | str, codes: Collection[int], text: str) -> list[str]:
     return wrong
 
 
+def bare(place: Place, token: str) -> list[str]:
+    """What a case's sessions, the killed ones too, have printed that is for nobody's eyes."""
+    texts = (path.read_text(errors="replace") for path in sorted((place.path / "logs").glob(f"{token}-*")))
+    return [line[:200] for text in texts for line in text.splitlines() if BARE.search(line)][:3]
+
+
 def processes(token: str) -> list[int]:
     """The processes that a case has started and that have not ended."""
     found, mark = [], f"{TOKEN}={token}".encode()
@@ -184,8 +191,18 @@ def processes(token: str) -> list[int]:
 
 
 def segments() -> frozenset[str]:
-    """What lies in shared memory."""
-    return frozenset(path.name for path in MEMORY.iterdir()) if MEMORY.is_dir() else frozenset()
+    """What lies in shared memory and nobody holds."""
+    return frozenset(path.name for path in MEMORY.glob("*") if not _held(path))
+
+
+def _held(path: Path) -> bool:
+    """Whether somebody holds a lock on the file, or it is gone."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, FileNotFoundError):
+        return True
+    return False
 
 
 def left(place: Place, token: str, before: frozenset[str]) -> list[str]:
