@@ -307,10 +307,12 @@ def doubled(case: Case) -> None:
     """Other processes on the run while it works, and two that begin a run at once."""
     session = case.train()
     if session.until(session.held):
+        session.signal(signal.SIGSTOP)  # so that it is still there when they look
         others = [case.train("--overwrite"), case.train(), case.start("resume", str(case.run))]
         case.struck("three more", session)
         for other in others:
             case.ended(other, 1, why="another")
+        session.signal(signal.SIGCONT)
     case.finished(session)
     case.run = case.run.with_name(f"{case.token}-twice")
     two = [case.train(), case.train()]
