@@ -27,6 +27,7 @@ from . import evidence
 from .faults_cases import FAULTS, Whole, mount, performed, reason, whole
 from .faults_outside import MEMORY, RECIPES, Place
 
+KILLS = 20
 NAMESPACE = "PURESTEP_FAULTS_NAMESPACE"  # set in the environment once there is one
 HEAD = f"{'recipe':9}{'fault':24}{'struck':>7}{'went on':>8}{'refused':>8}{'wrong':>6}{'seconds':>9}"
 Row = dict[str, Any]
@@ -87,6 +88,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
     parser.add_argument("--only", nargs="+", choices=RECIPES, default=list(RECIPES), help="recipes (default: all)")
     parser.add_argument("--fault", nargs="+", choices=FAULTS, default=list(FAULTS), help="(default: all)")
+    parser.add_argument(
+        "--kills", type=int, default=KILLS, help=f"moments of SIGKILL for each recipe (default: {KILLS})"
+    )
     parser.add_argument("--side-by-side", type=int, default=2, help="recipes (default: 2)")
     return parser.parse_args(words)
 
@@ -99,12 +103,12 @@ def main() -> int:
     )  # a shell's background job ignores it, and so would the runs
     print(HEAD, flush=True)
     with tempfile.TemporaryDirectory() as path, ThreadPoolExecutor(given.side_by_side) as pool:
-        place = Place(Path(path), given.seed)
+        place = Place(Path(path), given.seed, given.kills)
         (place.path / "logs").mkdir()
         asked = [pool.submit(of_recipe, place, recipe, given.fault, namespace) for recipe in given.only]
         rows = [row for one in asked for row in one.result()]
     figures = told(rows, given.seed)
-    all_of_it = given.only == list(RECIPES) and given.fault == list(FAULTS)
+    all_of_it = given.kills == KILLS and given.only == list(RECIPES) and given.fault == list(FAULTS)
     path_written = evidence.write(
         "faults" if all_of_it else "faults_small", seconds=time.perf_counter() - began, figures=figures
     )

@@ -22,7 +22,6 @@ from . import async_outside
 from . import faults_outside as outside
 from .faults_outside import RANKING, RECIPES, Place, Recipe, Session
 
-KILLS = 20  # moments of SIGKILL for each recipe
 MANY = 3  # times as many sessions as kills are wanted, and it gives up
 INSIDE = 0.006  # seconds into a save, the longest
 STOPS = 3.0  # seconds between SIGSTOP and SIGCONT
@@ -137,11 +136,11 @@ def anywhere(case: Case, session: Session) -> str:
 
 def killed(case: Case) -> None:
     """SIGKILL at random moments, and `purestep resume` each time, run after run until there were enough kills."""
-    runs = 0
-    while case.hits < KILLS and case.sessions < MANY * KILLS and not case.wrong:
+    runs, kills = 0, case.place.kills
+    while case.hits < kills and case.sessions < MANY * kills and not case.wrong:
         case.run = case.run.with_name(f"{case.token}-{runs}")
         runs, session = runs + 1, case.train()
-        while aim := anywhere(case, session) if case.hits < KILLS else "":
+        while aim := anywhere(case, session) if case.hits < kills else "":
             session.signal(signal.SIGKILL)
             code = session.code()
             if code == -signal.SIGKILL:
@@ -150,8 +149,8 @@ def killed(case: Case) -> None:
                 case.wrong.append(f"code {code} before a kill: {session.text()[-300:]}")
             session = case.go_on()
         case.finished(session)
-    if case.hits < KILLS and not case.wrong:
-        case.wrong.append(f"{case.hits} kills, not {KILLS}")
+    if case.hits < kills and not case.wrong:
+        case.wrong.append(f"{case.hits} kills, not {kills}")
 
 
 def workers_killed(case: Case) -> None:

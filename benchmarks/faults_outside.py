@@ -88,6 +88,7 @@ class Place:
 
     path: Path
     seed: int
+    kills: int  # moments of SIGKILL for each recipe
 
     def environment(self, token: str) -> dict[str, str]:
         """That of a case's processes; temporary files get a folder that is to be empty in the end."""

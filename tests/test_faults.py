@@ -61,7 +61,7 @@ def test_bare_errors_and_wrong_codes_are_seen(faults: Any) -> None:
 
 @pytest.mark.slow
 def test_a_run_goes_on_after_each_fault_as_if_there_had_been_none(faults: Any, tmp_path: Path) -> None:
-    place = faults.Place(tmp_path, 0)
+    place = faults.Place(tmp_path, seed=0, kills=1)
     (tmp_path / "logs").mkdir()
     whole = faults.whole(place, "ppo")
     for fault in ("SIGINT twice", "SIGTERM", "a folder moved away"):
