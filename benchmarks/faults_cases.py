@@ -90,9 +90,10 @@ class Case:
         code, text = session.code(), session.text()
         self.codes.append(code)
         self.wrong += [f"{why or 'session'} {self.sessions}: {fault}" for fault in outside.faults_of(code, codes, text)]
-        self.refused += code == 1
-        if code == 1:
-            self.moments += [line for line in text.splitlines() if line.startswith("purestep: ")][:1]
+        self.refused += code in (1, outside.ABORTED)
+        if code in (1, outside.ABORTED):
+            said = [line for line in text.splitlines() if line.startswith(("purestep: ", outside.ABORT))]
+            self.moments += [line.replace(str(self.place.path), "") for line in said[:1]]
         return code
 
     def finished(self, session: Session | None = None) -> None:
@@ -334,7 +335,7 @@ def starved(case: Case) -> None:
             more = int(case.draw.uniform(0.0, 4e6))
             outside.limit_memory(session.process.popen.pid, outside.address_space(session.process.popen.pid) + more)
             case.struck(f"{more:,} bytes more", session)
-    code = case.ended(session, *ALIVE, why="with little memory")
+    code = case.ended(session, *ALIVE, outside.ABORTED, why="with little memory")
     if code == 0:
         case.compare(code)
     else:

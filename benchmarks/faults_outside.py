@@ -34,6 +34,7 @@ BARE = re.compile(
     r"Traceback|^\s+File \"|Exception ignored|^Exception|Fatal|terminate called|Segmentation|core dumped|^\w+Error\b"
 )
 STOPPED = re.compile(r"^purestep: interrupted|^interrupted |^stopped at once|^nothing was saved")
+ABORT, ABORTED = "cannot allocate memory for thread-local data", 127  # the C library, where nobody else can say it
 TIMES = ("_seconds", "_per_second")  # how columns end that hold times
 UNLIKE = (folder.TENSORBOARD, ".lock", folder.PICTURE)  # files that differ: times, process ids, pictures of speeds
 DROPPED = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--no-new-privs", "--")
@@ -166,7 +167,8 @@ def faults_of(code: int | str, codes: Collection[int], text: str) -> list[str]:
     wrong = [] if code in codes else [f"code {code}, not {sorted(codes)}: {lines[-3:]}"]
     wrong += [f"it printed: {line[:200]}" for line in lines if BARE.search(line)][:3]
     said = [line for line in lines if line.startswith("purestep: ")]
-    ends = {0: said, 1: said, 130: [line for line in lines if STOPPED.search(line)]}.get(
+    library = [line for line in lines if line.startswith(ABORT)]
+    ends = {0: said, 1: said, ABORTED: library, 130: [line for line in lines if STOPPED.search(line)]}.get(
         int(code) if code != "hung" else -1
     )
     if ends is not None and len(ends) != (code != 0):

@@ -4,6 +4,7 @@ Exit codes: 0; 1 for an error, told in one line on stderr; 2 for words that are 
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
 """
 
+import atexit
 import errno
 import os
 import sys
@@ -113,7 +114,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Runs a command line; gives the exit code."""
     code = _called(list(sys.argv[1:] if words is None else words))
     if words is None:
-        deaf()
+        atexit.register(deaf)
     if several():
         from .effects.ranks.world import let_go  # here: it imports torch
 

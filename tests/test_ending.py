@@ -72,15 +72,14 @@ def test_a_process_alone_ends_as_ever(
 
 
 DONE = """
-import signal, sys, time
+import atexit, signal, sys
 from purestep.runtime import cli
 
 cli.COMMANDS = {"done": cli.Command("", lambda words: 0)}
 sys.argv = ["purestep", "done"]
-code = cli.main()
 for number in (signal.SIGINT, signal.SIGTERM):
-    signal.raise_signal(number)
-sys.exit(code)
+    atexit.register(signal.raise_signal, number)
+sys.exit(cli.main())
 """
 
 
