@@ -8,8 +8,8 @@ once, no update missing, the event log replayed bit for bit. Where a session can
 seconds after the last there may be no process of it, no shared memory, no temporary file.
 
 As root it works in a mount namespace of its own, in which small disks are mounted; sessions then have none of root's
-privileges. Prints a table, writes results/faults.json; with --only, --fault or --kills, results/faults_small.json. Linux only. Ends
-with 1 where anything is not as asked.
+privileges. Prints a table, writes results/faults.json; with --only, --fault or --kills, results/faults_small.json. Linux
+only. Ends with 1 where anything is not as asked.
 """
 
 import argparse

@@ -92,7 +92,7 @@ class Case:
         self.wrong += [f"{why or 'session'} {self.sessions}: {fault}" for fault in outside.faults_of(code, codes, text)]
         self.refused += code in (1, outside.ABORTED)
         if code in (1, outside.ABORTED):
-            said = [line for line in text.splitlines() if line.startswith(("purestep: ", outside.ABORT))]
+            said = [line for line in text.splitlines() if line.startswith(outside.TOLD)]
             self.moments += [line.replace(str(self.place.path), "") for line in said[:1]]
         return code
 

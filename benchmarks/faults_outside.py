@@ -34,7 +34,12 @@ BARE = re.compile(
     r"Traceback|^\s+File \"|Exception ignored|^Exception|Fatal|terminate called|Segmentation|core dumped|^\w+Error\b"
 )
 STOPPED = re.compile(r"^purestep: interrupted|^interrupted |^stopped at once|^nothing was saved")
-ABORT, ABORTED = "cannot allocate memory for thread-local data", 127  # the C library, where nobody else can say it
+ABORTED = 127  # the exit code of a process in which the C library has no memory left
+TOLD = (  # how a line begins that says why a session ended; the last two are of libraries that end the process themselves
+    "purestep: ",
+    "cannot allocate memory for thread-local data",
+    "OpenBLAS error: Memory allocation",
+)
 TIMES = ("_seconds", "_per_second")  # how columns end that hold times
 UNLIKE = (folder.TENSORBOARD, ".lock", folder.PICTURE)  # files that differ: times, process ids, pictures of speeds
 DROPPED = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--no-new-privs", "--")
@@ -166,11 +171,9 @@ def faults_of(code: int | str, codes: Collection[int], text: str) -> list[str]:
     lines = text.splitlines()
     wrong = [] if code in codes else [f"code {code}, not {sorted(codes)}: {lines[-3:]}"]
     wrong += [f"it printed: {line[:200]}" for line in lines if BARE.search(line)][:3]
-    said = [line for line in lines if line.startswith("purestep: ")]
-    library = [line for line in lines if line.startswith(ABORT)]
-    ends = {0: said, 1: said, ABORTED: library, 130: [line for line in lines if STOPPED.search(line)]}.get(
-        int(code) if code != "hung" else -1
-    )
+    said = [line for line in lines if line.startswith(TOLD)]
+    stops = [line for line in lines if STOPPED.search(line)]
+    ends = {0: said, 1: said, ABORTED: said, 130: stops}.get(code) if isinstance(code, int) else None
     if ends is not None and len(ends) != (code != 0):
         wrong.append(f"code {code}, and {len(ends)} lines that say why: {ends[:3]}")
     return wrong
