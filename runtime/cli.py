@@ -4,6 +4,9 @@ Exit codes: 0; 1 for an error, told in one line on stderr; 2 for words that are 
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
 """
 
+import atexit
+import errno
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
@@ -13,11 +16,20 @@ from attrs import frozen
 
 from ..core.errors import ChoiceError, PurestepError, choose, message
 from .deferred import deferred
-from .effects.ending import end_at_once, interruptible
+from .effects.ending import deaf, end_at_once, interruptible
 from .effects.ranks.launched import RankError, several
 from .words import say
 
 GROUP = "purestep.commands"
+MEMORY = (  # what errors say where a process may have no more of it
+    *("allocate memory", "failed to map segment", "can't start new thread", "bad_alloc"),
+    os.strerror(errno.ENOMEM),
+)
+REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space; what was saved stays"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "see its rights, or name another"),
+    errno.EMFILE: "let this process open more files (ulimit -n)",
+}
 
 
 @frozen
@@ -78,18 +90,31 @@ def usage(known: Mapping[str, Command]) -> str:
 
 
 def told(error: Exception) -> str:
-    """An error in one line."""
+    """An error in one line.
+
+    >>> told(FileNotFoundError(2, "No such file or directory", "run"))
+    'run is not usable (No such file or directory), wanted a file or folder that is; check the path'
+    >>> told(MemoryError())
+    'this process is out of memory (MemoryError), wanted more; raise its limit, or ask for less; what was saved stays'
+    """
     if isinstance(error, PurestepError):
         return " ".join(str(error).split())
+    first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    if isinstance(error, MemoryError) or any(words in str(error) for words in MEMORY):
+        remedy = "raise its limit, or ask for less; what was saved stays"
+        return message("this process", got=f"out of memory ({first[:160]})", wanted="more", remedy=remedy)
     if isinstance(error, OSError):
-        return ": ".join(str(part) for part in (error.strerror or type(error).__name__, error.filename) if part)
-    first = next(iter(str(error).strip().splitlines()), "")
+        where, got = str(error.filename or "a file"), f"not usable ({error.strerror or first})"
+        remedy = REMEDIES.get(error.errno or 0, "check the path")
+        return message(where, got=got, wanted="a file or folder that is", remedy=remedy)
     return f"{type(error).__name__}: {first} (--debug shows where)"
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs a command line; gives the exit code."""
     code = _called(list(sys.argv[1:] if words is None else words))
+    if words is None:
+        atexit.register(deaf)
     if several():
         from .effects.ranks.world import let_go  # here: it imports torch
 

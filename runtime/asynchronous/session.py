@@ -112,7 +112,10 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Te
             arguments = _absolute(changed(arguments, {**alone, **moved}))
             check(arguments)
         torch.set_num_threads(arguments.machine.threads)
-        parts = team.parts(parts_of(arguments, run / turns.TOKENIZER))
+        begun = folder.begun(run)  # else its tokenizer may be half there, and is made again as it was
+        parts = team.parts(parts_of(arguments, run / turns.TOKENIZER if begun else ()))
+        if not begun and not arguments.model.model:
+            save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
         left = [phase for phase in phases_of(arguments) if not (run / phase / TOTALS).exists()]
         with placed(arguments.asynchronous if left else Asynchronous(), notice) as place:
             if moved:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...core.errors import CheckpointError, message
 
@@ -166,6 +166,9 @@ DISK = Files(
     remove=_remove,
     remove_empty=_remove_empty,
 )
+
+# Makes no folder whose own folder is gone: a run's stays where its run has begun, and is not made anew elsewhere.
+INSIDE = evolve(DISK, make_folder=lambda path: path.mkdir(exist_ok=True))
 
 
 def write_whole(path: Path, data: bytes, *, files: Files = DISK) -> None:

@@ -75,8 +75,8 @@ def free_name(root: Path, step: int) -> str:
 
 def unwritten(root: Path, size: int, cause: OSError) -> str:
     """What to say where a checkpoint of that many bytes could not be written."""
-    full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
-    got = "a full disk" if full else f"not writable ({cause.strerror or cause})"
+    full, gone = cause.errno in (errno.ENOSPC, errno.EDQUOT), cause.errno == errno.ENOENT
+    got = "a full disk" if full else "in a folder that is gone" if gone else f"not writable ({cause.strerror or cause})"
     wanted = f"room for {size:,} bytes" if full else "a folder on a sound disk"
-    remedy = "free some space" if full else "check the folder and the disk"
+    remedy = "free some space" if full else "bring it back" if gone else "check the folder and the disk"
     return message(f"save: {root}", got=got, wanted=wanted, remedy=f"{remedy}; the older checkpoints are untouched")

@@ -12,6 +12,7 @@ from ...core.errors import CheckpointError
 from ...core.transcript import Transcript
 from ..effects import checkpoint, folder
 from ..effects.checkpoint import Checkpoint
+from ..effects.files import INSIDE
 from ..effects.sharded.description import Description, described
 from ..effects.step_folders import steps
 from ..language_train import Trainer, language_reader
@@ -89,7 +90,7 @@ def _described(where: Path) -> tuple[Description, ...]:
 
 
 def _save_alone(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
-    checkpoint.save(run, step, tree, machine=machine, facts=facts, metadata=metadata)
+    checkpoint.save(run, step, tree, machine=machine, facts=facts, metadata=metadata, files=INSIDE)
 
 
 ALONE = Team(

@@ -17,7 +17,7 @@ from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ...core.language.reasoning_report import published_rows
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder, stream
-from ..effects.files import lock
+from ..effects.files import INSIDE, lock
 from ..effects.layout import names_of
 from ..effects.manifest import describe
 from ..effects.tokenizer import save_tokenizer
@@ -200,5 +200,5 @@ def _publishing(run: Path, parts: Parts) -> Iterator[Publish]:
 def _save(run: Path, arguments: Cache, world: CacheWorld, command: Save) -> Saved:
     loop = command.loop
     facts, metadata = _facts(world.parts), described(arguments)
-    checkpoint.save(run, loop.iteration, world.held, machine=loop, facts=facts, metadata=metadata)
+    checkpoint.save(run, loop.iteration, world.held, machine=loop, facts=facts, metadata=metadata, files=INSIDE)
     return Saved(loop.iteration)

@@ -13,7 +13,7 @@ from ...core.errors import CheckpointError, NonFiniteError, choose, message
 from ..compile import Program, fingerprint, program
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder
-from ..effects.files import lock
+from ..effects.files import INSIDE, lock
 from ..effects.manifest import describe
 from ..effects.metrics import rewind
 from ..train import RunState, folded
@@ -190,7 +190,8 @@ def lowered(plan: Plan, loop: Loop) -> Run:
 
 def _save(run: Path, plan: Plan, world: World, command: Save) -> Saved:
     loop = command.loop
-    checkpoint.save(run, loop.iteration, world.state, machine=loop, facts=plan.facts, metadata=plan.described())
+    about: dict[str, Any] = {"facts": plan.facts, "metadata": plan.described()}
+    checkpoint.save(run, loop.iteration, world.state, machine=loop, **about, files=INSIDE)
     return Saved(loop.iteration)
 
 
