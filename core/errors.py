@@ -43,6 +43,10 @@ class CheckpointError(PurestepError, RuntimeError):
     """A checkpoint is damaged, of another schema or of another architecture."""
 
 
+class TrustError(PurestepError, RuntimeError):
+    """A run's folder names code that the command line does not name."""
+
+
 class RecompileError(PurestepError, RuntimeError):
     """A program was compiled again after its warm-up."""
 
