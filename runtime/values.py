@@ -112,7 +112,9 @@ def _decode(data: Json, table: dict[str, type], where: str) -> Any:
     hints = _hints(cls)
     for name, value in parts.items():
         if not fits(value, hints.get(name, Any)):
-            wanted = getattr(hints[name], "__name__", str(hints[name])) if isinstance(hints[name], type) else hints[name]
+            wanted = (
+                getattr(hints[name], "__name__", str(hints[name])) if isinstance(hints[name], type) else hints[name]
+            )
             got, remedy = f"{type(value).__name__} {short(value)}", "it was damaged, or written by another version"
             raise StructureError(message(f"decode: {where}.{name}", got=got, wanted=wanted, remedy=remedy))
     return cls(**parts)

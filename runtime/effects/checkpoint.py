@@ -167,9 +167,7 @@ def to_stderr(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def latest(
-    run: Path, *, report: Callable[[str], None] = to_stderr, without: Collection[Path] = ()
-) -> Path | None:
+def latest(run: Path, *, report: Callable[[str], None] = to_stderr, without: Collection[Path] = ()) -> Path | None:
     """The folder of the newest good checkpoint of a run but those in `without`; None when none was ever finished.
 
     A damaged one is named in a line given to `report`, and the one before it is tried.
@@ -207,9 +205,7 @@ def all_damaged(root: Path, number: int) -> str:
 Find = Callable[[Callable[[str], None], Collection[Path]], Path | None]  # as `latest`: (report, without)
 
 
-def newest_usable(
-    find: Find, use: Callable[[Path], T], *, report: Callable[[str], None] = to_stderr
-) -> T | None:
+def newest_usable(find: Find, use: Callable[[Path], T], *, report: Callable[[str], None] = to_stderr) -> T | None:
     """What `use` gives of the newest checkpoint that it can use; None when none was ever finished.
 
     One that shows its damage only in use is named in a line given to `report`, and the one before it is tried. Where none can
@@ -257,7 +253,11 @@ def newest_usable(
 
 
 def _unusable(path: Path, fault: Exception) -> str:
-    said = " ".join(str(fault).split()) if isinstance(fault, PurestepError) else f"{type(fault).__name__}: {short(str(fault))}"
+    said = (
+        " ".join(str(fault).split())
+        if isinstance(fault, PurestepError)
+        else f"{type(fault).__name__}: {short(str(fault))}"
+    )
     return damaged(path / MANIFEST, f"unusable ({said})", "a checkpoint of this run")
 
 
@@ -298,7 +298,10 @@ def machine_of(path: Path, machine: Json, classes: Iterable[type]) -> Any:
     try:
         return decode(machine, table, "machine")
     except (PurestepError, TypeError, ValueError) as cause:
-        got, wanted = f"with a state that is none ({' '.join(str(cause).split())})", f"one of {[one.__name__ for one in table]}"
+        got, wanted = (
+            f"with a state that is none ({' '.join(str(cause).split())})",
+            f"one of {[one.__name__ for one in table]}",
+        )
         raise DamagedError(damaged(path / MANIFEST, got, wanted)) from cause
 
 
@@ -311,10 +314,12 @@ def not_as_stated(path: Path, cause: Exception) -> str:
 def check_finite(path: Path, tree: Any, name: str) -> None:
     """Refuse parameters with NaN or infinite numbers: no run saves such. Raises: DamagedError, naming the first leaf.
 
+    Of leaves that are divided among ranks nothing is looked at, which all ranks would have to do together.
+
     >>> check_finite(Path("step_000001"), {"w": torch.ones(2)}, "params")
     """
     for leaf_name, leaf in zip(leaf_names(tree), leaves(tree), strict=True):
-        if isinstance(leaf, Tensor) and not bool(leaf.isfinite().all()):
+        if type(leaf) is Tensor and not bool(leaf.isfinite().all()):
             where = f"with NaN or infinite numbers in {'.'.join(filter(None, (name, leaf_name)))}"
             raise DamagedError(damaged(path / TENSORS, where, "finite parameters"))
 

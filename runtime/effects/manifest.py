@@ -138,7 +138,9 @@ def manifest_of(body: Json, path: Path) -> Manifest:
     try:
         plain = {name: decode(body[name], where=name) for name in ("environment", "metadata")}
     except PurestepError as cause:
-        raise DamagedError(damaged(path / MANIFEST, f"with a part that is none ({cause})", "numbers and texts")) from cause
+        raise DamagedError(
+            damaged(path / MANIFEST, f"with a part that is none ({cause})", "numbers and texts")
+        ) from cause
     return Manifest(**{**body, **plain})
 
 
@@ -162,7 +164,9 @@ def checked_body(body: Json, path: Path, schema: str, fields: set[str]) -> dict[
         if not isinstance(found, str) or not OURS.fullmatch(found):
             raise DamagedError(damaged(file, f"of schema {short(found)}", repr(schema)))
         remedy = "read it with the version of purestep that wrote it"
-        raise CheckpointError(message(f"describe: schema of {path}", got=repr(found), wanted=repr(schema), remedy=remedy))
+        raise CheckpointError(
+            message(f"describe: schema of {path}", got=repr(found), wanted=repr(schema), remedy=remedy)
+        )
     del rest["schema"]
     if rest.keys() != fields:
         raise DamagedError(damaged(file, f"of fields {short(sorted(rest))}", str(sorted(fields))))

@@ -7,7 +7,7 @@ from attrs import field, frozen
 
 from ...algorithms.hyperparameters import check_number
 from ...core.errors import ChoiceError, choose, message
-from .arguments import SEEDS, changed, check_whole, flag
+from .arguments import SEEDS, changed, check_threads, check_whole, flag
 from .asynchronous import Asynchronous, check_asynchronous
 
 NAME, ABOUT = "zorplex", "a language model learns to use tools: a warm start, then reinforcement"
@@ -156,6 +156,7 @@ def check(arguments: Zorplex) -> None:
         arguments.learning,
     )
     check_whole("--seed", tasks.seed, 0, SEEDS)
+    check_threads(arguments.machine.threads)
     groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
         (tasks, 1, ("steps", "groups", "samples", "max_turns", "held_out")),
         (tasks, 0, ("draw",)),
@@ -165,7 +166,7 @@ def check(arguments: Zorplex) -> None:
         (warm, -1, ("warm_steps",)),
         (warm, 1, ("demonstrations", "warm_batch")),
         (learning, 1, ("epochs", "minibatches", "budget")),
-        (arguments.machine, 1, ("threads", "save_every")),
+        (arguments.machine, 1, ("save_every",)),
     )
     for group, low, names in groups:
         for name in names:

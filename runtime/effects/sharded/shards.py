@@ -62,7 +62,9 @@ class ShardReader(FileSystemReader):
             raise
         except Exception as cause:  # damaged bytes lead an unpickler anywhere
             said = next(iter(str(cause).splitlines()), "")[:80]
-            raise DamagedError(damaged(where, f"unreadable ({type(cause).__name__}: {said})", "shards of tensors")) from cause
+            raise DamagedError(
+                damaged(where, f"unreadable ({type(cause).__name__}: {said})", "shards of tensors")
+            ) from cause
         found.storage_meta = metadata.StorageMeta(load_id=self.load_id)
         return found
 
@@ -74,10 +76,14 @@ class ShardReader(FileSystemReader):
             and all(isinstance(one, metadata.TensorStorageMetadata) for one in found.state_dict_metadata.values())
             and isinstance(found.storage_data, dict)
             and all(
-                isinstance(one, filesystem._StorageInfo) and one.relative_path in names and not one.transform_descriptors
+                isinstance(one, filesystem._StorageInfo)
+                and one.relative_path in names
+                and not one.transform_descriptors
                 for one in found.storage_data.values()
             )
         )
         if not fits:
-            raise DamagedError(damaged(where, "of other values, or of files elsewhere", "shards of tensors in this folder"))
+            raise DamagedError(
+                damaged(where, "of other values, or of files elsewhere", "shards of tensors in this folder")
+            )
         return found
