@@ -21,6 +21,7 @@ from typing import Any
 
 from ...core.errors import CheckpointError, message
 from .files import DISK, Files, write_whole
+from .reading import MOST_JSON, parse_json, read_bounded, reason
 from .step_folders import LATEST
 
 ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
@@ -81,9 +82,9 @@ def write_text(path: Path, text: str, *, files: Files = DISK) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The mapping in a file. Raises: CheckpointError when it is absent or holds no mapping."""
     try:
-        value = json.loads(path.read_bytes())
+        value = parse_json(read_bounded(path, MOST_JSON))
     except (OSError, ValueError) as cause:
-        value = type(cause).__name__
+        value = reason(cause)
     if not isinstance(value, dict):
         remedy = "name the folder of a run"
         raise CheckpointError(message(str(path), got=f"unreadable ({value})", wanted="a JSON object", remedy=remedy))

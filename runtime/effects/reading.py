@@ -39,21 +39,22 @@ def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     >>> with opened(Path("/dev/null")) as file:
     ...     file.read()
     Traceback (most recent call last):
-    purestep.runtime.effects.reading.UnreadableError: a device
+    purestep.runtime.effects.reading.UnreadableError: [Errno 22] a device: '/dev/null'
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
     except OSError as cause:
         if cause.errno == errno.ELOOP and path.is_symlink():
-            raise UnreadableError("a link") from None
+            raise UnreadableError(errno.EINVAL, "a link", str(path)) from None
         if cause.errno == errno.ENXIO:  # a socket
-            raise UnreadableError("a socket") from None
+            raise UnreadableError(errno.EINVAL, "a socket", str(path)) from None
         raise
     with os.fdopen(descriptor, "rb") as file:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise UnreadableError(next((name for of, name in KINDS if of(mode)), "no regular file"))
+            found = next((name for of, name in KINDS if of(mode)), "no regular file")
+            raise UnreadableError(errno.EINVAL, found, str(path))
         yield file
 
 
@@ -64,20 +65,41 @@ def read_bounded(path: Path, most: int = MOST, *, follow: bool = True) -> bytes:
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "x"
     ...     _ = path.write_text("abc")
-    ...     read_bounded(path, 3), reason(UnreadableError("a FIFO"))
-    (b'abc', 'a FIFO')
+    ...     read_bounded(path, 3), read_text(path)
+    (b'abc', 'abc')
     """
     with opened(path, follow=follow) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise UnreadableError(f"of more than {most:,} bytes")
+            raise UnreadableError(errno.EFBIG, f"of more than {most:,} bytes", str(path))
         pieces, length = [file.read(size)], size
         while piece := file.read(CHUNK):  # files of /proc state no size
             pieces.append(piece)
             length += len(piece)
             if length > most:
-                raise UnreadableError(f"of more than {most:,} bytes")
+                raise UnreadableError(errno.EFBIG, f"of more than {most:,} bytes", str(path))
     return b"".join(pieces) if len(pieces) > 1 else pieces[0]
+
+
+def read_text(path: Path, most: int = MOST, *, encoding: str = "utf-8") -> str:
+    """Return the text of such a file, lines ended by newlines alone. Raises: OSError, UnicodeDecodeError."""
+    return read_bounded(path, most).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def irregular(folder: Path) -> str:
+    """Return the name of the first entry of a folder that is, links followed, neither a file nor a folder; "" without any.
+
+    >>> irregular(Path(__file__).parent)
+    ''
+    """
+    for path in sorted(folder.iterdir()):
+        try:
+            mode = path.stat().st_mode
+        except OSError:  # a dangling link, which nobody can read
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            return path.name
+    return ""
 
 
 def parse_json(data: bytes | str) -> Any:
@@ -115,4 +137,4 @@ def reason(cause: Exception) -> str:
     >>> reason(FileNotFoundError(2, "No such file"))
     'FileNotFoundError'
     """
-    return str(cause) if isinstance(cause, UnreadableError) else type(cause).__name__
+    return str(cause.strerror) if isinstance(cause, UnreadableError) else type(cause).__name__
