@@ -74,6 +74,7 @@ from .group_laws import group_laws as group_laws
 from .hands_laws import Posting as Posting
 from .hands_laws import hands_laws as hands_laws
 from .hands_laws import own_posting as own_posting
+from .identity_laws import identity_laws as identity_laws
 from .importance_laws import importance_laws as importance_laws
 from .kernel_laws import kernel_laws as kernel_laws
 from .kl_laws import kl_laws as kl_laws

@@ -62,12 +62,17 @@ def identity(function: Callable[..., Any], *parts: object) -> bytes:
     """
     versions = (
         *(platform.python_implementation(), sys.version_info[:3], torch.get_default_dtype()),
-        *(metadata.version(name) for name in ("torch", "attrs", "tensordict")),
+        *_versions(),
     )
     digest = hashlib.sha256(repr((versions, parts)).encode())
     for piece in _Walk().pieces(function, getattr(function, "__name__", "function")):
         digest.update(len(piece).to_bytes(8, "big") + piece)
     return digest.digest()
+
+
+@functools.cache
+def _versions() -> tuple[str, ...]:
+    return tuple(metadata.version(name) for name in ("torch", "attrs", "tensordict"))
 
 
 @define
