@@ -191,7 +191,7 @@ class _Walk:
         facts = (type(value).__name__, value.dtype, value.shape, value.stride(), value.device, value.requires_grad)
         yield repr(facts).encode()
         flat = value.detach().cpu().contiguous().clone().reshape(-1).view(torch.uint8)
-        yield hashlib.sha256(flat.numpy()).digest()
+        yield hashlib.sha256(flat.numpy().tobytes()).digest()
 
     def _class(self, value: type, where: str) -> Iterator[bytes]:
         name = f"{value.__module__}.{value.__qualname__}"

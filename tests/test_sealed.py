@@ -176,6 +176,6 @@ def test_backend_none_calls_the_function_itself() -> None:
 
 
 def test_an_identity_refuses_what_looks_things_up_by_itself() -> None:
-    for function in (lambda x: eval("x"), lambda x: open("/dev/null"), lambda x: globals()):
+    for function in (lambda x: eval("x"), lambda x: vars(x), lambda x: globals()):
         with pytest.raises(UnknownError, match="a call of"):
             identity(function)

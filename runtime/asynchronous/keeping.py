@@ -150,7 +150,8 @@ def _fault(kept: Kept, version: int) -> str:
         now.submitted == now.waiting + now.running + now.accepted + now.rejected,
         now.accepted == now.consumed + now.filtered + now.queued + now.cached,
         len({one.name for one in kept.waiting}) == len(kept.waiting),
-        all(map(sound, (now.groups, now.workers, now.again.items, now.pending.items, now.free.items))),
+        sound(now.groups) and sound(now.workers),
+        all(sound(line.items) for line in (now.again, now.pending, now.free)),
         all(0 <= line.first <= line.next for line in (now.again, now.pending, now.free)),
     )
     negative = [name for name, value in counts.items() if not value >= 0]

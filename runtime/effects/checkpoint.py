@@ -246,9 +246,9 @@ def newest_usable(find: Find, use: Callable[[Path], T], *, report: Callable[[str
             if isinstance(fault, DamagedError):
                 report_once(str(fault))
             continue
-        for path, fault in unusable.items():
-            if not isinstance(fault, DamagedError):
-                report_once(_unusable(path, fault))
+        for path, cause in unusable.items():
+            if not isinstance(cause, DamagedError):
+                report_once(_unusable(path, cause))
         return found
 
 

@@ -50,11 +50,12 @@ def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
         if cause.errno == errno.ENXIO:  # a socket
             raise UnreadableError(errno.EINVAL, "a socket", str(path)) from None
         raise
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        found = next((name for of, name in KINDS if of(mode)), "no regular file")
+        raise UnreadableError(errno.EINVAL, found, str(path))
     with os.fdopen(descriptor, "rb") as file:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            found = next((name for of, name in KINDS if of(mode)), "no regular file")
-            raise UnreadableError(errno.EINVAL, found, str(path))
         yield file
 
 

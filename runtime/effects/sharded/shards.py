@@ -68,7 +68,8 @@ class ShardReader(FileSystemReader):
         found.storage_meta = metadata.StorageMeta(load_id=self.load_id)
         return found
 
-    def _checked(self, where: Path, found: Any) -> metadata.Metadata:
+    def _checked(self, where: Path, read: Any) -> metadata.Metadata:
+        found: metadata.Metadata = read
         names = {path.name for path in where.parent.iterdir() if path.is_file() and not path.is_symlink()}
         fits = (
             isinstance(found, metadata.Metadata)
