@@ -1,4 +1,4 @@
-"""The suites about checkpoints of several ranks and kept programs, each beside a subject that obeys it and edits beyond those of its laws."""
+"""Suites about checkpoints of several ranks and kept programs, each beside a subject that obeys it and further edits of it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
