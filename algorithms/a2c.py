@@ -8,7 +8,7 @@ from ..core.steps import Trajectory
 from .actor_critic import actor_critic
 from .advantages import gae
 from .algorithm import Algorithm
-from .hyperparameters import Number
+from .hyperparameters import Number, check_number
 
 
 def a2c(
@@ -39,6 +39,8 @@ def a2c(
     >>> int(algorithm.init(keys.key(0)).step)
     0
     """
+    check_number("a2c: gamma", gamma, 0.0, 1.0)
+    check_number("a2c: lambda_", lambda_, 0.0, 1.0)
 
     def estimate(trajectory: Trajectory, values: Tensor, next_values: Tensor) -> tuple[Tensor, Tensor]:
         ends = trajectory.terminated, trajectory.truncated

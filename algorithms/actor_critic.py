@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from ..core.keys import Key
-from ..core.optim import Optimizer, apply_updates, global_norm
-from ..core.policy import ActorCritic
+from ..core.optim import Optimizer, apply_updates, check_optimizer, global_norm
+from ..core.policy import ActorCritic, check_model
 from ..core.steps import Trajectory
 from .algorithm import Algorithm, Metrics, TrainState
-from .hyperparameters import Number
+from .hyperparameters import Number, check_coefficients
 from .kl import k3
 from .policy_losses import policy_gradient
 from .value_losses import squared
@@ -49,6 +49,9 @@ def actor_critic(
     >>> int(bandit.init(keys.key(0)).step)
     0
     """
+    check_model(model)
+    check_optimizer(optimizer)
+    check_coefficients("actor_critic", value_coefficient=value_coefficient, entropy_coefficient=entropy_coefficient)
 
     def loss(params: Any, trajectory: Trajectory, next_values: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         distribution, values, _ = model.apply(params, trajectory.observation, ())

@@ -6,8 +6,11 @@ import torch
 from torch import Tensor
 
 from ..core.errors import ChoiceError, message
+from ..core.numbers import Number as Number
+from ..core.numbers import check_number as check_number
 
-Number = float | Tensor  # a tensor has no axes but those that vmap hides
+LARGEST = 1e30  # what float32 holds, with room
+Clip = Number | tuple[Number, Number]  # how far a ratio may leave 1, or how far below and how far above
 
 
 def bounded(x: Tensor, low: Number = -math.inf, high: Number = math.inf) -> Tensor:
@@ -21,12 +24,27 @@ def bounded(x: Tensor, low: Number = -math.inf, high: Number = math.inf) -> Tens
     return torch.clamp(torch.clamp(x, min=low), max=high)
 
 
-def check_number(where: str, number: Number, low: float, high: float = math.inf) -> None:
-    """Raises ChoiceError unless low <= number <= high; what a tensor holds is not looked at.
+def check_clip(where: str, clip: Clip) -> tuple[Number, Number]:
+    """Returns the pair that `clip` stands for. Raises: ChoiceError.
 
-    >>> check_number("gae: gamma", 99, 0.0, 1.0)
-    Traceback (most recent call last):
-    purestep.core.errors.ChoiceError: gae: gamma is 99, wanted a number from 0.0 to 1.0; change it
+    >>> check_clip("ppo: clip", 0.2)
+    (0.2, 0.2)
     """
-    if not isinstance(number, Tensor) and not low <= number <= high:
-        raise ChoiceError(message(where, got=number, wanted=f"a number from {low} to {high}", remedy="change it"))
+    if isinstance(clip, tuple) and len(clip) != 2:
+        remedy = "pass one number, or how far below 1 and how far above"
+        raise ChoiceError(message(where, got=f"{len(clip)} numbers", wanted="one or two", remedy=remedy))
+    low, high = clip if isinstance(clip, tuple) else (clip, clip)
+    check_number(f"{where} below", low, 0.0)
+    check_number(f"{where} above", high, 0.0)
+    return low, high
+
+
+def check_coefficients(where: str, **coefficients: Number) -> None:
+    """Raises ChoiceError unless each, which a part of a loss is multiplied by, is a finite number.
+
+    >>> check_coefficients("ppo", entropy_coefficient=float("nan"))
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: ppo: entropy_coefficient is nan, wanted a number from -1e+30 to 1e+30; change it
+    """
+    for name, number in coefficients.items():
+        check_number(f"{where}: {name}", number, -LARGEST, LARGEST)

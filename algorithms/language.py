@@ -25,13 +25,13 @@ from torch import Tensor
 
 from ..core.causal import CausalModel
 from ..core.errors import ChoiceError, choose, message
-from ..core.optim import Optimizer, apply_updates, global_norm
+from ..core.optim import Optimizer, apply_updates, check_optimizer, global_norm
 from ..core.record import record, replace, select, tensor
 from ..core.transcript import Transcript
 from ..core.tree import clone, leaves
 from . import language_batch, language_loss
 from .algorithm import Metrics
-from .hyperparameters import Number, check_number
+from .hyperparameters import Number, check_coefficients, check_number
 from .kl import k1, k3
 from .kl_penalties import Estimator
 from .language_batch import Handling, Reading, learned_from, teaches
@@ -132,6 +132,10 @@ def learner(
     ((), ('reference_log_prob',))
     """
     _check(objective, truncated, denominators, proximal, {"kl_in_loss": kl_in_loss, "kl_in_reward": kl_in_reward})
+    check_optimizer(optimizer)
+    check_coefficients("learner", entropy_coefficient=entropy_coefficient, value_coefficient=value_coefficient)
+    check_number("learner: value_clip", value_clip, 0.0)
+    check_number("learner: down_weight", down_weight, 0.0, 1.0)
     parts = _Parts(
         model=model,
         optimizer=optimizer,

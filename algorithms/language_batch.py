@@ -8,7 +8,7 @@ from attrs import frozen
 from torch import Tensor
 
 from ..core.record import record, replace
-from ..core.transcript import Transcript
+from ..core.transcript import FAILED, Transcript
 from .aggregate import divided
 from .credit import episode_return, token_credit
 from .decoupled import interpolation
@@ -22,7 +22,7 @@ from .masking import neutral
 from .overlong import Counted, counted
 from .token_batch import TokenBatch, numbered, token_batch, token_rewards
 
-FIGURES = ("reward", "sampled_tokens", "truncated", "zero_spread", "tokens", "sequences")
+FIGURES = ("reward", "sampled_tokens", "truncated", "failed", "zero_spread", "tokens", "sequences")
 
 
 @record
@@ -53,7 +53,8 @@ def learned_from(
 
     `version` [] is that of the weights about to be trained, which "interpolated" needs. Figures: reward, the mean return;
     sampled_tokens, the mean number; truncated, the share that ended so; zero_spread, the share whose group's returns are
-    all equal; tokens and sequences that count. Raises: ShapeError, DtypeError, ChoiceError.
+    all equal; tokens and sequences that count; failed, the share whose environment raised. Those are learned from as if they
+    had never been sampled, and are in no other figure. Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> from ..core.transcript import empty
     >>> from .language_objectives import rloo
@@ -65,10 +66,12 @@ def learned_from(
             [-1.]])
     """
     batch = _anchored(token_batch(transcript), handling, transcript, reading, version)
-    cut = transcript.truncated & ~transcript.terminated
+    failed = transcript.reason == FAILED
+    cut = transcript.truncated & ~transcript.terminated & ~failed
     treatment = "keep" if handling.truncated == "bootstrap" else handling.truncated
     weight = handling.down_weight
-    told = counted(cut, numbered(transcript.group), batch.mask, treatment=treatment, down_weight=weight)
+    group = torch.where(failed, -1, numbered(transcript.group))
+    told = counted(cut, group, batch.mask, treatment=treatment, down_weight=weight)
     plain = episode_return(transcript.reward, transcript.calls)
     reward, total = _paid(objective, handling, transcript, batch, plain)
     flat = zero_spread(plain + _overlong(objective, batch), told.group, groups=plain.shape[0])
@@ -78,7 +81,7 @@ def learned_from(
         total=total,
         credit=token_credit(transcript, transcript.credit),
         group=told.group,
-        counted=(transcript.length > 0) & ~(cut & (handling.truncated == "drop")),
+        counted=(transcript.length > 0) & ~failed & ~(cut & (handling.truncated == "drop")),
         mask=mask,
         terminated=~cut if handling.truncated == "bootstrap" else torch.ones_like(cut),
         values=reading.values,
@@ -146,13 +149,15 @@ def _paid(
 def _figures(
     batch: TokenBatch, plain: Tensor, cut: Tensor, flat: Tensor, told: Counted, transcript: Transcript
 ) -> dict[str, Tensor]:
-    there = transcript.length > 0
+    failed = transcript.reason == FAILED
+    there = (transcript.length > 0) & ~failed
     rows = there.sum()
     sampled = batch.sampled.sum(-1)
     values = (
         divided(torch.where(there, plain, 0.0).sum(), rows),
         divided(sampled.sum().to(plain.dtype), rows),
         divided((cut & there).sum().to(plain.dtype), rows),
+        divided((failed & (transcript.length > 0)).sum().to(plain.dtype), (transcript.length > 0).sum()),
         divided((flat & (told.group >= 0)).sum().to(plain.dtype), rows),
         batch.mask.sum().to(plain.dtype),
         batch.mask.any(-1).sum().to(plain.dtype),

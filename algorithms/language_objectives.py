@@ -26,7 +26,7 @@ from torch import Tensor
 from ..core.errors import choose
 from . import token_losses
 from .group_advantages import dr_grpo_advantages, grpo_advantages, rloo_advantages
-from .hyperparameters import Number
+from .hyperparameters import Number, check_clip, check_coefficients, check_number
 from .language_advantages import Estimate, GroupEstimator, against, generalized, of_groups, unscaled, whitened, written
 from .language_loss import Outside, Reduction, TokenLoss, everywhere
 from .language_parts import (
@@ -72,6 +72,7 @@ def reinforce(
     >>> reinforce().memory, reinforce(baseline="leave_one_out").memory
     (0.0, ())
     """
+    check_coefficients("reinforce", initial=initial)
     return Objective(
         advantages=against(baseline, credit, decay=decay),
         loss=log_prob_gradient,
@@ -97,6 +98,7 @@ def grpo(*, clip: Clip = 0.2, eps: Number = 1e-4) -> Objective:
     >>> grpo(clip=0.1).critic
     False
     """
+    check_number("grpo: eps", eps, 0.0)
     return _clipped(partial(grpo_advantages, eps=eps), clip, by_sequence)
 
 
@@ -126,6 +128,7 @@ def dapo(
     >>> dapo().zero_spread
     'drop'
     """
+    check_number("dapo: eps", eps, 0.0)
     choose("dapo: zero_spread", zero_spread, {"drop": 0, "keep": 0})
     return Objective(
         advantages=of_groups(partial(grpo_advantages, eps=eps)),
@@ -143,6 +146,8 @@ def gspo(*, clip: Clip = (3e-4, 4e-4), eps: Number = 1e-4, gradient: str = "toke
     >>> gspo().zero_spread
     'keep'
     """
+    check_number("gspo: eps", eps, 0.0)
+    check_clip("gspo: clip", clip)
 
     def loss(log_prob: Tensor, anchor: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         return token_losses.gspo(log_prob, anchor, advantage, mask, clip=clip, gradient=gradient)
@@ -163,6 +168,8 @@ def cispo(*, low: Number = 0.0, high: Number = 5.0, eps: Number = 1e-4) -> Objec
     >>> cispo().critic
     False
     """
+    for name, number in (("eps", eps), ("low", low), ("high", high)):
+        check_number(f"cispo: {name}", number, 0.0)
 
     def loss(log_prob: Tensor, anchor: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         return token_losses.cispo(log_prob, anchor, advantage, mask, low=low, high=high)

@@ -6,7 +6,7 @@ from torch import Tensor
 from ..core.errors import choose
 from . import token_losses
 from .aggregate import constant_length, sequence_mean, sequence_sum_mean, token_mean
-from .hyperparameters import Number, check_number
+from .hyperparameters import Number, check_clip, check_number
 from .language_loss import Outside, Reduction, TokenLoss
 from .masking import mean_of_tokens, neutral
 from .policy_losses import policy_gradient
@@ -21,6 +21,7 @@ def clipped_ratio(clip: Clip) -> TokenLoss:
     >>> clipped_ratio(0.5)(one, 0 * one, one, mask)
     tensor([[-1.5000]])
     """
+    check_clip("clipped_ratio: clip", clip)
 
     def loss(log_prob: Tensor, anchor: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         return token_losses.token_clip(log_prob, anchor, advantage, mask, clip=clip)
@@ -45,6 +46,8 @@ def dual_clipped(clip: Clip, *, c: Number = 3.0) -> TokenLoss:
     >>> dual_clipped(0.2)(9 * one, 0 * one, -one, mask)
     tensor([[3.]])
     """
+    check_clip("dual_clipped: clip", clip)
+    check_number("dual_clipped: c", c, 1.0)
 
     def loss(log_prob: Tensor, anchor: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         return token_losses.dual_clip(log_prob, anchor, advantage, mask, clip=clip, c=c)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..core.shapes import same_shape
-from .hyperparameters import Number, bounded, check_number
+from .hyperparameters import Number, bounded, check_clip
 
 
 def policy_gradient(log_prob: Tensor, advantage: Tensor) -> Tensor:
@@ -55,9 +55,7 @@ def ppo_clip(
     (tensor([-2.,  0.]),)
     """
     same_shape("ppo_clip", log_prob=log_prob, behaviour_log_prob=behaviour_log_prob, advantage=advantage)
-    low, high = clip if isinstance(clip, tuple) else (clip, clip)
-    check_number("ppo_clip: clip below", low, 0.0)
-    check_number("ppo_clip: clip above", high, 0.0)
+    low, high = check_clip("ppo_clip: clip", clip)
     log_ratio = log_prob - behaviour_log_prob.detach()
     # An infinite ratio is clipped where A > 0, yet would turn the backward pass's 0 into NaN.
     ceiling = math.log(torch.finfo(log_ratio.dtype).max) - 1.0

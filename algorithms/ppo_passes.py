@@ -12,17 +12,17 @@ from attrs import frozen
 from torch import Tensor
 
 from ..core import keys
-from ..core.errors import ShapeError, choose, message
+from ..core.errors import ShapeError, at_least, choose, message
 from ..core.keys import Key
-from ..core.optim import Optimizer, apply_updates, global_norm
-from ..core.policy import ActorCritic
+from ..core.optim import Optimizer, apply_updates, check_optimizer, global_norm
+from ..core.policy import ActorCritic, check_model
 from ..core.record import record, replace, select, take, tensor
 from ..core.scan import scan
 from ..core.steps import Trajectory
 from ..core.tree import tree_map
 from .advantages import gae
 from .algorithm import Algorithm, Metrics, TrainState
-from .hyperparameters import Number
+from .hyperparameters import Number, check_clip, check_coefficients, check_number
 from .kl import k3
 from .value_losses import clipped, squared
 
@@ -65,6 +65,15 @@ class Settings:
 
     def __attrs_post_init__(self) -> None:
         choose("ppo: advantages", self.advantages, dict.fromkeys(("minibatch", "batch", "none")))
+        check_number("ppo: gamma", self.gamma, 0.0, 1.0)
+        check_number("ppo: lambda_", self.lambda_, 0.0, 1.0)
+        check_clip("ppo: clip", self.clip)
+        check_number("ppo: value_clip", self.value_clip, 0.0)
+        check_number("ppo: target_kl", self.target_kl, 0.0)
+        coefficients = {"value_coefficient": self.value_coefficient, "entropy_coefficient": self.entropy_coefficient}
+        check_coefficients("ppo", **coefficients)
+        at_least("ppo: epochs", self.epochs, 1)
+        at_least("ppo: minibatches", self.minibatches, 1)
 
 
 def normalized(advantage: Tensor) -> Tensor:
@@ -101,6 +110,8 @@ def learner(
     >>> int(learner(model, sgd(0.1), numbers, plain, samples_of, METRICS).init(keys.key(0)).step)
     0
     """
+    check_model(model)
+    check_optimizer(optimizer)
     minibatch = _minibatch_update(model, optimizer, numbers, surrogate)
 
     def init(key: Key) -> TrainState:

@@ -10,7 +10,7 @@ from ..core.policy import ActorCritic
 from ..core.steps import Trajectory
 from .actor_critic import Estimate, actor_critic
 from .algorithm import Algorithm
-from .hyperparameters import Number
+from .hyperparameters import Number, check_number
 from .returns import discounted
 
 
@@ -50,6 +50,7 @@ def reinforce(
     >>> int(algorithm.init(keys.key(0)).step)
     0
     """
+    check_number("reinforce: gamma", gamma, 0.0, 1.0)
 
     def seen(trajectory: Trajectory) -> Tensor:
         return discounted(trajectory.reward, trajectory.terminated, trajectory.truncated, gamma=gamma)

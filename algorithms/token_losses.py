@@ -12,11 +12,10 @@ from torch import Tensor
 
 from ..core.errors import ChoiceError, choose, message
 from ..core.shapes import same_shape
+from .hyperparameters import Clip as Clip
 from .hyperparameters import Number, bounded, check_number
 from .masking import mean_of_tokens, neutral
 from .policy_losses import ppo_clip
-
-Clip = Number | tuple[Number, Number]
 
 
 def token_clip(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor, *, clip: Clip) -> Tensor:

@@ -39,12 +39,21 @@ class Process:
 
     words: Sequence[str]
     log: Path  # what it prints is added here
+    before: Sequence[str] = ()  # words in front of `purestep`
+    environment: Mapping[str, str] | None = None  # in place of this process's own
     began: float = field(factory=time.perf_counter)
     popen: "subprocess.Popen[bytes]" = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         with self.log.open("ab") as log:
-            self.popen = subprocess.Popen([PURESTEP, *self.words], stdout=log, stderr=log, start_new_session=True)
+            self.popen = subprocess.Popen(
+                [*self.before, PURESTEP, *self.words],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def running(self) -> bool:
         """Whether it has not ended."""

@@ -22,7 +22,8 @@ from purestep.runtime.compile import program
 from purestep.runtime.logic.breadth import deriver, shortest_proofs
 from purestep.runtime.logic.rank import asked, scored_by_length, standing
 from purestep.runtime.logic.world import Proofs
-from purestep.runtime.recipes.prove import USUAL, opened, prove_defaults
+from purestep.runtime.recipes.prove import opened
+from purestep.runtime.recipes.prove_settings import USUAL, prove_defaults
 
 from . import evidence
 

@@ -14,7 +14,8 @@ from purestep.runtime.compile import program
 from purestep.runtime.logic.rank import asked, scorer
 from purestep.runtime.logic.recycle import IDLE, Finished, Play, Slots, idle, play, proven_all
 from purestep.runtime.logic.world import Proofs
-from purestep.runtime.recipes.prove import USUAL, prove_defaults, prove_pipeline
+from purestep.runtime.recipes.prove import prove_pipeline
+from purestep.runtime.recipes.prove_settings import USUAL, prove_defaults
 from purestep.runtime.train import train
 
 from .prove_timing import compile_seconds, ratio, scaled, turns

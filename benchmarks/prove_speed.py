@@ -21,7 +21,7 @@ import torch
 
 from purestep.core.policy import ActorCritic
 from purestep.runtime.logic.world import Proofs
-from purestep.runtime.recipes.prove import USUAL
+from purestep.runtime.recipes.prove_settings import USUAL
 
 from . import evidence
 from .prove_feeding import evaluation, learnt

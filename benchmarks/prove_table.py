@@ -31,7 +31,8 @@ from purestep.runtime.logic.breadth import deriver, shortest_proofs
 from purestep.runtime.logic.rank import Scored, asked, scored_by_length, scorer, standing
 from purestep.runtime.logic.world import Proofs
 from purestep.runtime.recipes.arguments import loop_of
-from purestep.runtime.recipes.prove import Prove, model_of, prove_pipeline
+from purestep.runtime.recipes.prove import model_of, prove_pipeline
+from purestep.runtime.recipes.prove_settings import Prove
 from purestep.runtime.train import train
 
 from . import evidence

@@ -37,7 +37,7 @@ from purestep.runtime.population import each
 from purestep.runtime.recipes import RECIPES
 from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.common import network, optimizer
-from purestep.runtime.recipes.ppo import PPO
+from purestep.runtime.recipes.settings import PPO
 from purestep.runtime.rollout import rollout
 from purestep.runtime.train import RunState, Trainer, trainer
 

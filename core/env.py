@@ -8,7 +8,7 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from .errors import choose
+from .errors import at_least, choose
 from .keys import Key, split
 from .record import record, replace, select, tensor
 from .spaces import Space
@@ -126,6 +126,7 @@ def batched(env: Env[P, S], n: int, *, own_params: bool = False) -> Env[P, S]:
     >>> env.reset(env.params, torch.tensor([1, 0]))[1].observation.shape
     torch.Size([3, 4])
     """
+    at_least("batched: n", n, 1)
     axis = 0 if own_params else None
 
     def reset(params: P, key: Key) -> tuple[S, TimeStep]:
@@ -161,6 +162,7 @@ def time_limit(env: Env[P, S], steps: int) -> Env[P, TimeLimitState]:
     >>> told.terminated, told.truncated
     (tensor(False), tensor(True))
     """
+    at_least("time_limit: steps", steps, 1)
 
     def reset(params: P, key: Key) -> tuple[TimeLimitState, TimeStep]:
         state, timestep = env.reset(params, key)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import ChoiceError, DtypeError, ShapeError, message
+from .errors import ChoiceError, DtypeError, ShapeError, StructureError, at_least, message
 
 Key = Tensor  # [..., 2] int64, each word in [0, 2**32)
 
@@ -32,17 +32,20 @@ def key(seed: int, *, device: torch.device | str | None = None) -> Key:
     >>> key(7)
     tensor([7, 0])
     """
-    if not 0 <= seed < 1 << 64:
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 1 << 64:
         raise ChoiceError(message("key: seed", got=seed, wanted="0 <= seed < 2**64", remedy="pass a non-negative int"))
     return torch.tensor([seed & WORD, seed >> 32], dtype=torch.int64, device=device)
 
 
 def check_key(where: str, value: Key) -> Key:
-    """Returns `value` if it is a key or a batch of keys. Raises: DtypeError, ShapeError.
+    """Returns `value` if it is a key or a batch of keys. Raises: StructureError, DtypeError, ShapeError.
 
     >>> check_key("draw", key(7))
     tensor([7, 0])
     """
+    if not isinstance(value, Tensor):
+        got, remedy = type(value).__name__, "make it with keys.key(seed)"
+        raise StructureError(message(f"{where}: key", got=got, wanted="a tensor [*, 2]", remedy=remedy))
     if value.dtype != torch.int64:
         raise DtypeError(
             message(f"{where}: key", got=value.dtype, wanted="torch.int64", remedy="make it with keys.key")
@@ -83,6 +86,7 @@ def split(key: Key, n: int = 2) -> Key:
     torch.Size([3, 2])
     """
     check_key("split", key)
+    at_least("split: n", n, 0)
     index = torch.arange(n, device=key.device).reshape((n,) + (1,) * (key.ndim - 1))
     first, second, _, _ = _block(key, index, SPLIT)
     return torch.stack([first, second], -1)

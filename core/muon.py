@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .errors import ShapeError, StructureError, choose, message
-from .optim import Number, Optimizer
+from .optim import Number, Optimizer, check_hyperparameters, master_weights
 from .record import record, replace
 from .tree import leaf_names, leaves, tree_map
 
@@ -73,6 +73,7 @@ def muon(
     True
     """
     scale = choose("muon: adjust", adjust, ADJUST)
+    check_hyperparameters("muon", learning_rate=learning_rate, momentum=momentum, weight_decay=weight_decay)
 
     def init(params: Any) -> MuonState:
         _matrices("muon: params", params)
@@ -93,7 +94,7 @@ def muon(
 
         return tree_map(step, gradients, velocity, params), replace(state, velocity=velocity)
 
-    return Optimizer(init=init, update=update)
+    return master_weights(Optimizer(init=init, update=update))
 
 
 def orthogonal(matrix: Tensor, *, precision: torch.dtype = torch.float32, steps: int = STEPS) -> Tensor:
@@ -158,7 +159,7 @@ def divided(label: Callable[[str, Tensor], str], optimizers: Mapping[str, Optimi
             after = (*after, inner)
         return {name: updates[name] for name in params}, after
 
-    return Optimizer(init=init, update=update)
+    return master_weights(Optimizer(init=init, update=update))
 
 
 def _matrices(where: str, params: Any) -> None:

@@ -12,8 +12,9 @@ from attrs import frozen
 from torch import Tensor
 
 from . import keys
-from .errors import DtypeError, ShapeError, choose, message
+from .errors import DtypeError, ShapeError, StructureError, choose, message
 from .keys import Key
+from .numbers import check_number
 from .record import record, tensor
 
 Params = Any
@@ -145,7 +146,12 @@ def mlp(
     >>> network.apply(network.init(keys.key(0)), torch.ones(3, 5, 4)).shape
     torch.Size([3, 5, 2])
     """
-    if len(sizes) < 2 or min(sizes) < 1:
+    if isinstance(activation, type):
+        got, remedy = activation.__name__, "pass a name, as 'tanh', or a function, as torch.tanh"
+        raise StructureError(message("mlp: activation", got=f"the class {got}", wanted="a function", remedy=remedy))
+    check_number("mlp: gain", gain, 0.0)
+    check_number("mlp: final_gain", final_gain, 0.0)
+    if len(sizes) < 2 or not all(isinstance(size, int) and size >= 1 for size in sizes):
         remedy = "pass the input size, any hidden sizes and the output size"
         raise ShapeError(message("mlp: sizes", got=list(sizes), wanted="two or more positive ints", remedy=remedy))
     pairs = list(itertools.pairwise(sizes))
@@ -179,25 +185,56 @@ def functional(module: torch.nn.Module, *, arguments: Callable[[Any], Arguments]
     a constant of the network and gets no gradient: parameters that require none, which it shares with the module, and the
     buffers as they were when `functional` was called. What the forward writes into a buffer is dropped, so the module is
     never changed. `arguments(x)` gives the positional and named arguments of the call, e.g. for a Hugging Face model.
-    The module's mode counts: one that draws random numbers (dropout while training) is not pure, so call `.eval()` first.
+    The module's mode counts: a part that in training draws random numbers or moves statistics of its own (dropout, batch
+    normalisation) is not pure there, so call `.eval()` first. Raises: StructureError, also when it is called later.
 
     >>> module = torch.nn.Linear(2, 1)
     >>> network = functional(module)
     >>> bool((network.apply(network.init(keys.key(0)), torch.ones(3, 2)) == module(torch.ones(3, 2))).all())
     True
     """
+    if not isinstance(module, torch.nn.Module):
+        remedy = "pass a torch.nn.Module, or make a Network of two functions"
+        raise StructureError(message("functional: module", got=type(module).__name__, wanted="a Module", remedy=remedy))
     buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+    moving = [(name, part, said) for name, part in module.named_modules() for said in _moves_in_training(part)]
+
+    def check_mode() -> None:
+        for name, part, said in moving:
+            if part.training:
+                where = f"functional: {name or 'module'}"
+                remedy = "call .eval() on the module first"
+                raise StructureError(
+                    message(where, got=f"training with {said}", wanted="a pure function", remedy=remedy)
+                )
+
+    check_mode()
 
     def init(key: Key) -> dict[str, Tensor]:
         del key
         return {name: value.detach().clone() for name, value in module.named_parameters() if value.requires_grad}
 
     def apply(params: dict[str, Tensor], x: Any) -> Any:
+        check_mode()
         positional, named = arguments(x)
         values = {**{name: buffer.clone() for name, buffer in buffers.items()}, **params}
         return torch.func.functional_call(module, values, positional, dict(named))
 
     return Network(init=init, apply=apply)
+
+
+def _moves_in_training(part: torch.nn.Module) -> list[str]:
+    """What this one module does in training that no function of parameters and input does."""
+    kind = type(part).__name__
+    drops = {name: value for name, value in vars(part).items() if "drop" in name or (name == "p" and "Drop" in kind)}
+    said = [f"{kind}'s {name} = {value}" for name, value in drops.items() if type(value) in (float, int) and value > 0]
+    if isinstance(part, torch.nn.modules.batchnorm._NormBase) and part.running_mean is not None:
+        said.append(f"{kind}'s running statistics")
+    if isinstance(part, torch.nn.RReLU) and part.lower < part.upper:
+        said.append("RReLU's random slopes")
+    if isinstance(part, torch.nn.utils.parametrizations._SpectralNorm):
+        said.append("the power iteration of spectral_norm")
+    return said
 
 
 @frozen
@@ -225,13 +262,17 @@ class Layout:
 def layout(tree: Any) -> Layout:
     """The layout of a tree of floating-point tensors of one dtype.
 
-    Raises: DtypeError.
+    Raises: DtypeError, StructureError.
 
     >>> two = {"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor(3.0)}
     >>> layout(two).ravel(two)
     tensor([1., 2., 3.])
     """
     leaves, structure = pytree.tree_flatten(tree)
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            got, remedy = type(leaf).__name__, "wrap it in torch.tensor, or close over it"
+            raise StructureError(message("layout: a leaf", got=got, wanted="a tensor", remedy=remedy))
     dtypes = {leaf.dtype for leaf in leaves}
     if len(dtypes) != 1 or not leaves[0].is_floating_point():
         remedy = "convert the leaves, or keep the tree as it is"

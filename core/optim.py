@@ -3,8 +3,12 @@
 An update adds up what `update` gives: `params + updates`. Since learning rates and the like are tensors [] of the state, a
 population with different ones is one vmap over states. They are float64, and what an update derives from them (1 - beta,
 bias corrections) is computed so before it meets the parameters in their own dtype: in float32, 1 - 0.999 is off by 1e-5.
+
+Parameters below float32 (bfloat16, float16) are held in float32 beside their own, see `master_weights`, which stands around
+every optimiser here: what is remembered of gradients is float32 then too.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -12,8 +16,11 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from .errors import ShapeError, choose, message
+from .errors import ChoiceError, ShapeError, StructureError, choose, message
+from .numbers import Number as Number
+from .numbers import check_number
 from .record import record, replace, tensor
+from .rounding import below_float32, rounded
 from .schedules import Schedule as Schedule
 from .schedules import constant as constant
 from .schedules import cosine as cosine
@@ -23,12 +30,14 @@ from .tree import leaves, tree_map
 
 P = TypeVar("P")
 State = Any
-Number = float | Tensor
 
 
 @frozen
 class Optimizer:
-    """`update(gradients, state, params) -> (updates, state)`; all but the state are trees like `params`."""
+    """`update(gradients, state, params) -> (updates, state)`; all but the state are trees like `params`.
+
+    Updates of parameters below float32 are float32: `apply_updates` rounds the sum.
+    """
 
     init: Callable[[Any], State]
     update: Callable[[Any, State, Any], tuple[Any, State]]
@@ -68,13 +77,89 @@ class ScheduleState:
     factor: Tensor = tensor("*", "float")  # what the last of them was scaled by, float64
 
 
+@record
+class MasterState:
+    """State of an optimiser of parameters below float32."""
+
+    inner: Any  # the optimiser's own, of parameters in float32
+    master: Any  # like params: float32 numbers that round to them; () for a leaf of float32 or more
+
+
 def apply_updates(params: P, updates: P) -> P:
-    """params + updates, leaf by leaf.
+    """params + updates, leaf by leaf; below float32 the sum is made in float32 and rounded to the dtype of params.
 
     >>> apply_updates(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.0]))
     tensor([1.5000, 2.0000])
+    >>> apply_updates(torch.ones(1, dtype=torch.bfloat16), torch.tensor([0.005]))
+    tensor([1.0078], dtype=torch.bfloat16)
     """
-    return tree_map(torch.add, params, updates)
+
+    def moved(param: Tensor, update: Tensor) -> Tensor:
+        if below_float32(param):
+            return rounded(param.float() + update.float(), param.dtype).to(param.dtype)
+        return torch.add(param, update)
+
+    return tree_map(moved, params, updates)
+
+
+def master_weights(optimizer: Optimizer) -> Optimizer:
+    """The optimiser with a float32 copy of parameters below float32, which it updates in place of them.
+
+    It sees gradients and parameters in float32, and an update leads from a parameter to the copy's next value, so that
+    `apply_updates` gives that value rounded: changes smaller than a parameter's last bit add up in the copy. Where a parameter
+    is not what its copy rounds to, because weights were loaded or merged, the copy begins anew from the parameter.
+    Without such parameters the optimiser stays as it is, its state included. What scales updates belongs into one `chain`
+    with the optimiser that makes them: a chain keeps one copy, around all of its optimisers.
+    Raises: StructureError, where a state belongs to parameters of other dtypes.
+
+    >>> optimizer, param = sgd(1.0), torch.ones(1, dtype=torch.bfloat16)
+    >>> state = optimizer.init(param)
+    >>> for _ in range(4):
+    ...     updates, state = optimizer.update(torch.full_like(param, -0.001), state, param)
+    ...     param = apply_updates(param, updates)
+    >>> state.master, param
+    (tensor([1.0040]), tensor([1.0078], dtype=torch.bfloat16))
+    """
+
+    def init(params: Any) -> State:
+        if not any(below_float32(leaf) for leaf in leaves(params)):
+            return optimizer.init(params)
+        master = tree_map(lambda p: p.float() if below_float32(p) else (), params)
+        return MasterState(inner=optimizer.init(tree_map(_widened, params)), master=master)
+
+    def update(gradients: Any, state: State, params: Any) -> tuple[Any, State]:
+        narrow = any(below_float32(leaf) for leaf in leaves(params))
+        if narrow != isinstance(state, MasterState):
+            raise _foreign(params, narrow)
+        if not narrow:
+            return optimizer.update(gradients, state, params)
+        current = tree_map(_current, params, state.master)
+        updates, inner = optimizer.update(tree_map(_widened, gradients), state.inner, current)
+        updates = tree_map(lambda p, c, u: (c + u) - p.float() if below_float32(p) else u, params, current, updates)
+        master = tree_map(lambda p, u: p.float() + u if below_float32(p) else (), params, updates)
+        return updates, MasterState(inner=inner, master=master)
+
+    return Optimizer(init=init, update=update)
+
+
+def _widened(leaf: Tensor) -> Tensor:
+    return leaf.float() if below_float32(leaf) else leaf
+
+
+def _current(param: Tensor, master: Tensor | tuple[()]) -> Tensor:
+    if below_float32(param) == isinstance(master, tuple):
+        raise _foreign(param, below_float32(param))
+    if isinstance(master, tuple):
+        return param
+    wide = param.float()
+    return torch.where(rounded(master, param.dtype) == wide, master, wide)
+
+
+def _foreign(params: Any, narrow: bool) -> StructureError:
+    got = "without a float32 copy of parameters below float32" if narrow else "with a float32 copy of parameters"
+    wanted = f"one of these parameters, {' and '.join(sorted({str(leaf.dtype) for leaf in leaves(params)}))}"
+    remedy = "call init with the parameters that are updated"
+    return StructureError(message("update: state", got=got, wanted=wanted, remedy=remedy))
 
 
 def sgd(learning_rate: Number, *, momentum: Number = 0.0) -> Optimizer:
@@ -86,6 +171,7 @@ def sgd(learning_rate: Number, *, momentum: Number = 0.0) -> Optimizer:
     >>> optimizer.update(torch.tensor([2.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
     tensor([-1.])
     """
+    check_hyperparameters("sgd", learning_rate=learning_rate, momentum=momentum)
     return _descent(learning_rate, momentum, lambda gradient, velocity, momentum: velocity)
 
 
@@ -98,6 +184,7 @@ def nesterov(learning_rate: Number, *, momentum: Number = 0.9) -> Optimizer:
     >>> optimizer.update(torch.tensor([2.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
     tensor([-3.])
     """
+    check_hyperparameters("nesterov", learning_rate=learning_rate, momentum=momentum)
     return _descent(learning_rate, momentum, lambda gradient, velocity, momentum: gradient + momentum * velocity)
 
 
@@ -122,7 +209,7 @@ def _descent(
         updates = tree_map(lambda g, v: -rate.to(g.dtype) * direction(g, v, keep.to(g.dtype)), gradients, velocity)
         return updates, replace(state, velocity=velocity)
 
-    return Optimizer(init=init, update=update)
+    return master_weights(Optimizer(init=init, update=update))
 
 
 def adam(learning_rate: Number, *, beta1: Number = 0.9, beta2: Number = 0.999, eps: Number = 1e-8) -> Optimizer:
@@ -136,7 +223,9 @@ def adam(learning_rate: Number, *, beta1: Number = 0.9, beta2: Number = 0.999, e
     >>> optimizer.update(torch.tensor([5.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
     tensor([-0.1000])
     """
-    return _adam({"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps})
+    numbers = {"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps}
+    check_hyperparameters("adam", **numbers)
+    return _adam(numbers)
 
 
 def adamw(
@@ -155,8 +244,9 @@ def adamw(
     >>> optimizer.update(torch.tensor([0.0]), optimizer.init(torch.ones(1)), torch.ones(1))[0]
     tensor([-0.0500])
     """
-    numbers = {"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps}
-    return _adam({**numbers, "weight_decay": weight_decay})
+    numbers = {"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+    check_hyperparameters("adamw", **numbers)
+    return _adam(numbers)
 
 
 def _adam(numbers: Mapping[str, Number]) -> Optimizer:
@@ -189,7 +279,7 @@ def _adam(numbers: Mapping[str, Number]) -> Optimizer:
         )
         return updates, after
 
-    return Optimizer(init=init, update=update)
+    return master_weights(Optimizer(init=init, update=update))
 
 
 def global_norm(tree: Any) -> Tensor:
@@ -212,6 +302,10 @@ def clip_by_global_norm(max_norm: Number) -> Optimizer:
     >>> clip.update(torch.tensor([0.5, 0.0]), clip.init(torch.zeros(2)), torch.zeros(2))[0]
     tensor([0.5000, 0.0000])
     """
+    check_number("clip_by_global_norm: max_norm", max_norm, 0.0)
+    if not isinstance(max_norm, Tensor) and max_norm == 0.0:
+        remedy = "leave it out of the chain for no clipping: this would stop all learning"
+        raise ChoiceError(message("clip_by_global_norm: max_norm", got=max_norm, wanted="above 0", remedy=remedy))
 
     def update(gradients: Any, state: ClipState, params: Any) -> tuple[Any, ClipState]:
         del params
@@ -230,9 +324,16 @@ def scale_by_schedule(schedule: Schedule) -> Optimizer:
     tensor([-1.])
     """
 
+    if not callable(schedule) or isinstance(schedule, Optimizer):
+        where, got, remedy = "scale_by_schedule: schedule", repr(schedule), "for a number that stays, constant(number)"
+        raise StructureError(message(where, got=got, wanted="a schedule, e.g. linear(1.0, 0.0, 1000)", remedy=remedy))
+
     def init(params: Any) -> ScheduleState:
-        device = leaves(params)[0].device
-        count = torch.zeros((), dtype=torch.int64, device=device)
+        count = torch.zeros((), dtype=torch.int64, device=device_of(params))
+        given = schedule(count)
+        if not isinstance(given, Tensor):
+            got, remedy = type(given).__name__, "for a number that stays, constant(number)"
+            raise StructureError(message("scale_by_schedule: a value", got=got, wanted="a tensor []", remedy=remedy))
         return ScheduleState(count=count, factor=_number(params, 0.0))
 
     def update(updates: Any, state: ScheduleState, params: Any) -> tuple[Any, ScheduleState]:
@@ -251,6 +352,8 @@ def chain(*optimizers: Optimizer) -> Optimizer:
     >>> optimizer.update(torch.tensor([0.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
     tensor([-0.])
     """
+    for optimizer in optimizers:
+        check_optimizer(optimizer)
 
     def init(params: Any) -> tuple[State, ...]:
         return tuple(optimizer.init(params) for optimizer in optimizers)
@@ -262,7 +365,7 @@ def chain(*optimizers: Optimizer) -> Optimizer:
             after.append(inner)
         return gradients, tuple(after)
 
-    return Optimizer(init=init, update=update)
+    return master_weights(Optimizer(init=init, update=update))
 
 
 def hyperparameters(state: State) -> dict[str, Tensor]:
@@ -271,6 +374,8 @@ def hyperparameters(state: State) -> dict[str, Tensor]:
     >>> sorted(hyperparameters(chain(clip_by_global_norm(0.5), sgd(0.1)).init(torch.zeros(1))))
     ['learning_rate', 'max_norm']
     """
+    if isinstance(state, MasterState):
+        return hyperparameters(state.inner)
     if isinstance(state, tuple):
         return {name: value for inner in state for name, value in hyperparameters(inner).items()}
     return dict(getattr(state, "hyperparameters", {}))
@@ -293,6 +398,8 @@ def with_hyperparameters(state: State, changes: Mapping[str, Number]) -> State:
 
 
 def _changed(state: State, changes: Mapping[str, Number]) -> State:
+    if isinstance(state, MasterState):
+        return replace(state, inner=_changed(state.inner, changes))
     if isinstance(state, tuple):
         return tuple(_changed(inner, changes) for inner in state)
     old = hyperparameters(state)
@@ -301,6 +408,8 @@ def _changed(state: State, changes: Mapping[str, Number]) -> State:
 
 
 def _like(name: str, value: Number, old: Tensor) -> Tensor:
+    if not isinstance(value, Tensor | list | tuple):
+        check_number(f"with_hyperparameters: {name}", value, 0.0, 1.0 if name in BELOW_ONE else math.inf)
     new = torch.as_tensor(value, dtype=old.dtype, device=old.device)
     if new.ndim > old.ndim or any(a not in (1, b) for a, b in zip(new.shape[::-1], old.shape[::-1], strict=False)):
         remedy = "for a population make the states with torch.vmap(optimizer.init) first"
@@ -309,8 +418,46 @@ def _like(name: str, value: Number, old: Tensor) -> Tensor:
     return new.expand_as(old).clone()
 
 
+BELOW_ONE = ("beta1", "beta2", "momentum")  # from 1 on nothing old is ever forgotten
+
+
+def check_hyperparameters(where: str, **numbers: Number) -> None:
+    """Raises ChoiceError unless each number is finite and 0 or more, and the decays are below 1.
+
+    >>> check_hyperparameters("adam", beta1=1.0)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: adam: beta1 is 1.0, wanted a number from 0.0 to below 1.0; change it
+    """
+    for name, number in numbers.items():
+        check_number(f"{where}: {name}", number, 0.0, 1.0 if name in BELOW_ONE else math.inf, below=True)
+
+
+def check_optimizer(optimizer: Optimizer) -> None:
+    """Raises StructureError for what is no Optimizer, as a learning rate alone or a function that makes one.
+
+    >>> check_optimizer(sgd(0.1))
+    """
+    if not isinstance(optimizer, Optimizer):
+        got, remedy = type(optimizer).__name__, "pass what adam(1e-3), or another of `core.optim`, makes"
+        raise StructureError(message("optimizer", got=got, wanted="an Optimizer", remedy=remedy))
+
+
+def device_of(params: Any) -> torch.device:
+    """Where the params lie. Raises: StructureError for a tree without tensors.
+
+    >>> device_of({"weight": torch.zeros(2)})
+    device(type='cpu')
+    """
+    found = leaves(params)
+    if not found or not isinstance(found[0], Tensor):
+        got = f"a tree of {type(found[0]).__name__}" if found else "a tree without leaves"
+        raise StructureError(message("optimizer: params", got=got, wanted="tensors", remedy="pass a model's params"))
+    device: torch.device = found[0].device
+    return device
+
+
 def _number(params: Any, value: Number) -> Tensor:
-    return torch.as_tensor(value, dtype=torch.float64, device=leaves(params)[0].device).clone()
+    return torch.as_tensor(value, dtype=torch.float64, device=device_of(params)).clone()
 
 
 def _numbers(params: Any, **values: Number) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from .distributions import Categorical, Distribution, Normal, TanhNormal, masked
 from .errors import ShapeError, StructureError, choose, message
 from .keys import Key
 from .networks import Activation, Network, layout, mlp
+from .numbers import check_number
 from .record import record, tensor
 from .spaces import Box, Discrete, Fields, Space, field
 
@@ -30,6 +31,16 @@ class ActorCritic:
 
     init: Callable[[Key], Params]
     apply: Callable[[Params, Any, Carry], tuple[Distribution, Tensor, Carry]]
+
+
+def check_model(model: ActorCritic) -> None:
+    """Raises StructureError for what is no ActorCritic, as a Network or a torch Module.
+
+    >>> check_model(actor_critic_mlp(Discrete(2), Discrete(2)))
+    """
+    if not isinstance(model, ActorCritic):
+        remedy = "make it with `separate` or `actor_critic_mlp`; a Module goes through `functional`"
+        raise StructureError(message("model", got=type(model).__name__, wanted="an ActorCritic", remedy=remedy))
 
 
 M = TypeVar("M", ActorCritic, Network)
@@ -229,7 +240,7 @@ def flat(model: M) -> M:
     """The same model with params as ONE vector [N], so that an optimiser makes one pass over it.
 
     Its `init` gives the model's own params, raveled; `apply` unravels them into views by static sizes.
-    Raises: DtypeError unless all params are of one floating-point type.
+    Raises: StructureError, DtypeError unless all params are tensors of one floating-point type.
 
     >>> flat(mlp([4, 2])).init(keys.key(0)).shape
     torch.Size([10])
@@ -265,6 +276,10 @@ def actor_critic_mlp(
     >>> distribution.logits.shape, value.shape, carry
     (torch.Size([3, 2]), torch.Size([3]), ())
     """
+    if not isinstance(hidden, Sequence) or isinstance(hidden, str):
+        where, remedy = "actor_critic_mlp: hidden", "write (64,) for one layer"
+        raise StructureError(message(where, got=repr(hidden), wanted="a sequence of sizes", remedy=remedy))
+    check_number("actor_critic_mlp: log_std", log_std, -math.inf)
     if isinstance(action_space, Discrete) and isinstance(observation_space, Fields) and _has_mask(observation_space):
         features = dict(observation_space.spaces)["features"]
         return with_action_mask(actor_critic_mlp(features, action_space, hidden, activation, product=product))

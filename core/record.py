@@ -6,12 +6,11 @@ a user's value enters. An absent field is `()`, never None.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, cast, dataclass_transform
 
 import attrs
 import torch
 import torch.utils._pytree as pytree
-from tensordict import TensorDict
 from torch import Tensor
 
 from .check import KINDS, check_tensor
@@ -19,6 +18,9 @@ from .check import check as check
 from .check import is_record as is_record
 from .errors import FrozenError, ShapeError, StructureError, choose, message
 from .tree import leaf_paths, leaves, same_structure
+
+if TYPE_CHECKING:
+    from tensordict import TensorDict  # imports the compiler, which takes torch a second
 
 R = TypeVar("R")
 C = TypeVar("C", bound=type)
@@ -171,7 +173,7 @@ def select(mask: Tensor, where_true: R, where_false: R) -> R:
     return cast(R, pytree.tree_map(pick, where_true, where_false))
 
 
-def to_tensordict(value: Any, batch_size: Sequence[int] = ()) -> TensorDict:
+def to_tensordict(value: Any, batch_size: Sequence[int] = ()) -> "TensorDict":
     """A record as a TensorDict of the same tensors, for replay, queues and files.
 
     Trees inside it nest: a tuple's entries are named "0", "1", ... Static fields and empty ones are left out.
@@ -183,6 +185,8 @@ def to_tensordict(value: Any, batch_size: Sequence[int] = ()) -> TensorDict:
     >>> to_tensordict(Pair(both=(torch.ones(2), torch.zeros(2))), [2])["both", "0"]
     tensor([1., 1.])
     """
+    from tensordict import TensorDict
+
     if not is_record(value):
         raise StructureError(
             message("to_tensordict: value", got=type(value).__name__, wanted="a record", remedy="pass one")
@@ -194,9 +198,10 @@ def to_tensordict(value: Any, batch_size: Sequence[int] = ()) -> TensorDict:
     return result
 
 
-def from_tensordict(like: R, source: TensorDict) -> R:
+def from_tensordict(like: R, source: "TensorDict") -> R:
     """The record with the structure of `like` and the tensors of `source`. Raises: StructureError for a missing field.
 
+    >>> from tensordict import TensorDict
     >>> @record
     ... class Point:
     ...     x: Tensor

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .errors import ChoiceError, message
+from .errors import StructureError, at_least, message
+from .numbers import check_number
 
 Schedule = Callable[[Tensor], Tensor]
 
@@ -17,6 +18,7 @@ def constant(value: float) -> Schedule:
     >>> constant(0.5)(torch.tensor(7))
     tensor(0.5000, dtype=torch.float64)
     """
+    _numbers("constant", value=value)
     return lambda count: torch.full_like(count, value, dtype=torch.float64)
 
 
@@ -26,7 +28,8 @@ def linear(start: float, end: float, steps: int) -> Schedule:
     >>> linear(1.0, 0.0, 10)(torch.tensor(4))
     tensor(0.6000, dtype=torch.float64)
     """
-    _positive("linear: steps", steps)
+    _numbers("linear", start=start, end=end)
+    at_least("linear: steps", steps, 1)
     return lambda count: start + (end - start) * _fraction(count, steps)
 
 
@@ -38,7 +41,8 @@ def cosine(start: float, end: float, steps: int) -> Schedule:
     >>> cosine(1.0, 0.0, 3)(torch.tensor(1))
     tensor(0.7500, dtype=torch.float64)
     """
-    _positive("cosine: steps", steps)
+    _numbers("cosine", start=start, end=end)
+    at_least("cosine: steps", steps, 1)
     return lambda count: end + (start - end) * 0.5 * (1.0 + torch.cos(math.pi * _fraction(count, steps)))
 
 
@@ -48,7 +52,10 @@ def warmup(steps: int, then: Schedule) -> Schedule:
     >>> [float(warmup(3, constant(1.0))(torch.tensor(n))) for n in (0, 1, 3, 4)]
     [0.25, 0.5, 1.0, 1.0]
     """
-    _positive("warmup: steps", steps)
+    at_least("warmup: steps", steps, 1)
+    if not callable(then):
+        remedy = "for a number that stays, constant(number)"
+        raise StructureError(message("warmup: then", got=repr(then), wanted="a schedule", remedy=remedy))
 
     def schedule(count: Tensor) -> Tensor:
         rise = ((count + 1).to(torch.float64) / (steps + 1)).clamp_max(1.0)
@@ -61,6 +68,6 @@ def _fraction(count: Tensor, steps: int) -> Tensor:
     return (count.to(torch.float64) / steps).clamp(0.0, 1.0)
 
 
-def _positive(where: str, steps: int) -> None:
-    if steps < 1:
-        raise ChoiceError(message(where, got=steps, wanted="at least 1", remedy="leave the schedule out for none"))
+def _numbers(where: str, **numbers: float) -> None:
+    for name, number in numbers.items():
+        check_number(f"{where}: {name}", number, -math.inf)

@@ -8,24 +8,42 @@ from attrs import frozen
 from torch import Tensor
 
 from . import keys
-from .errors import StructureError, message
+from .errors import ShapeError, StructureError, at_least, message
 from .keys import Key
 
 
 @frozen
 class Discrete:
-    """Integers 0..n-1, int64 []."""
+    """Integers 0..n-1, int64 []. Raises: ChoiceError."""
 
     n: int
+
+    def __attrs_post_init__(self) -> None:
+        at_least("Discrete: n", self.n, 1)
 
 
 @frozen
 class Box:
-    """Tensors of one shape with low <= x <= high; a bound is one number for all entries, or a tuple of one for each."""
+    """Tensors of one shape with low <= x <= high; a bound is one number for all entries, or a tuple of one for each.
+
+    Raises: ShapeError, StructureError.
+    """
 
     low: float | tuple[float, ...]
     high: float | tuple[float, ...]
     shape: tuple[int, ...]
+
+    def __attrs_post_init__(self) -> None:
+        if not (isinstance(self.shape, tuple) and all(isinstance(size, int) and size >= 0 for size in self.shape)):
+            got, remedy = repr(self.shape), "write (4,) for four numbers"
+            raise ShapeError(message("Box: shape", got=got, wanted="a tuple of whole numbers", remedy=remedy))
+        for name, bound in (("low", self.low), ("high", self.high)):
+            if not (isinstance(bound, tuple) or hasattr(bound, "__float__")):
+                got, remedy = type(bound).__name__, "write a list or an array as a tuple"
+                raise StructureError(message(f"Box: {name}", got=got, wanted="a number or a tuple", remedy=remedy))
+            if isinstance(bound, tuple) and len(bound) != math.prod(self.shape):
+                got, wanted = f"{len(bound)} numbers", f"{math.prod(self.shape)}, or one for all"
+                raise ShapeError(message(f"Box: {name}", got=got, wanted=wanted, remedy=f"fit it to {self.shape}"))
 
 
 @frozen

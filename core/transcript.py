@@ -20,6 +20,7 @@ SYSTEM, USER, TOOL, FEEDBACK, SAMPLED = range(5)  # source: where a token comes 
 NONE = 0  # finish_reason: the call goes on; reason: not truncated
 STOP, LENGTH, TOOL_CALL, ABORT = range(1, 5)  # finish_reason: how a call ended, which never says that the episode did
 ENV, MAX_STEPS, MAX_SEQ_LEN, TIME_OUT, OTHER = range(1, 6)  # reason: why an episode was truncated
+FAILED = 6  # reason: the environment raised, and nothing of the episode is learned from
 
 TOKEN_BLANKS: dict[str, int | float] = {
     "token": 0,

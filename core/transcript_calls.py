@@ -5,7 +5,7 @@ from torch import Tensor
 
 from .errors import ChoiceError, ShapeError, message
 from .record import replace
-from .transcript import ABORT, NONE, OTHER, Transcript, for_each, in_call
+from .transcript import ABORT, FAILED, NONE, OTHER, Transcript, for_each, in_call
 
 
 def begin_call(transcript: Transcript, temperature: Tensor | float, top_p: Tensor | float) -> Transcript:
@@ -94,7 +94,7 @@ def ended(
     (tensor(True), tensor(True), tensor(1))
     """
     if isinstance(reason, int) and (reason != NONE or truncated is True):
-        _among("ended: reason", reason, OTHER, "ENV, MAX_STEPS, MAX_SEQ_LEN, TIME_OUT or OTHER")
+        _among("ended: reason", reason, FAILED, "ENV, MAX_STEPS, MAX_SEQ_LEN, TIME_OUT, OTHER or FAILED")
     length = transcript.length
     cut = for_each("ended: truncated", truncated, length, "bool")
     why = for_each("ended: reason", reason, length, "int")

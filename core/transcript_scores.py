@@ -7,13 +7,14 @@ from torch import Tensor
 from .errors import ChoiceError, DtypeError, ShapeError, message
 from .record import replace
 from .shapes import boolean, same_shape
-from .transcript import Transcript
+from .transcript import FAILED, Transcript
 
 
 def loss_mask(transcript: Transcript) -> Tensor:
     """Which tokens to learn from: bool [*, L], those that were sampled in this very transcript.
 
-    What a fork inherited counts where it was written, so that over a transcript and all its forks each counts once.
+    What a fork inherited counts where it was written, so that over a transcript and all its forks each counts once. Of an
+    episode that FAILED none count.
 
     >>> from .transcript import empty
     >>> said = replace(empty(3, 1, id=0), is_action=torch.tensor([True, False, True]))
@@ -21,7 +22,8 @@ def loss_mask(transcript: Transcript) -> Tensor:
     (tensor([ True, False,  True]), tensor([False, False,  True]))
     """
     place = torch.arange(transcript.token.shape[-1], device=transcript.token.device)
-    return transcript.is_action & (place >= transcript.inherited[..., None])
+    counts = transcript.is_action & (place >= transcript.inherited[..., None])
+    return counts & (transcript.reason != FAILED)[..., None]
 
 
 def with_proximal(transcript: Transcript, log_probs: Tensor, mask: Tensor | None = None) -> Transcript:

@@ -27,6 +27,7 @@ class CrashingFiles:
             sync=self._sync,
             rename=self._rename,
             remove=self._remove,
+            remove_empty=self._remove_empty,
         )
 
     def _spend(self) -> None:
@@ -61,6 +62,10 @@ class CrashingFiles:
         self._spend()
         DISK.remove(path)
         self.unsynced = {p: n for p, n in self.unsynced.items() if p != path and path not in p.parents}
+
+    def _remove_empty(self, path: Path) -> None:
+        self._spend()
+        DISK.remove_empty(path)
 
     def power_fails(self) -> None:
         """Takes back what was appended and never synced, if the disk forgets."""

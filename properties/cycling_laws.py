@@ -16,10 +16,11 @@ from ..core.language.attempt import Said
 from ..core.language.reasoning_cache import ReasoningCache, due, reasoning_cache, step
 from ..core.language.reasoning_demonstrations import show_reasoning, show_summary
 from ..core.language.reasoning_events import GroupResult
+from ..core.language.reasoning_lists import Lists
 from ..core.language.reasoning_rollouts import answered, solution_rollout, summarization_rollout
 from ..core.language.reasoning_settings import Settings
 from ..core.language.reasoning_state import REASONING, Ask, InferenceProblemState, Problem, Reply, TrainingText
-from ..core.language.reasoning_tasks import Lists, carried, list_problem, list_task, read_list
+from ..core.language.reasoning_tasks import carried, list_problem, list_task, read_list
 from ..core.language.requests import stream_of
 from ..runtime.reasoning.cycles import Asked
 from . import cycling_mutants as mutants

@@ -36,6 +36,7 @@ from ..core.policy import ActorCritic, actor_critic_mlp
 from ..core.scan import scan
 from ..core.spaces import Box, Discrete
 from ..runtime.logic.recycle import play, proven_all
+from ..runtime.rollout import rollout
 from . import (
     canonical_mutants,
     checkpoint_mutants,
@@ -49,6 +50,7 @@ from . import (
     lagging_mutants,
     link_prediction_mutants,
     loss_mutants,
+    memory_mutants,
     recycle_mutants,
     return_mutants,
     scan_mutants,
@@ -84,6 +86,7 @@ from .loss_laws import loss_laws
 from .machine_laws import machine_laws
 from .machine_mutants import fetcher
 from .masked_loss_laws import masked_loss_laws
+from .memory_laws import memory_laws
 from .module_laws import module_laws
 from .moving_families import moving_families
 from .optimizer_families import optimizer_families
@@ -180,6 +183,7 @@ def _worlds() -> list[Family]:
         Family(auto_reset_laws(limited), auto_reset(limited), _edits(wrapper_mutants.AUTO_RESET)),
         Family(time_limit_laws(cartpole(), LIMIT), limited, _edits(wrapper_mutants.TIME_LIMIT)),
         Family(kernel_laws(), tabular),
+        Family(memory_laws(), rollout, _edits(memory_mutants.MUTANTS)),
     ]
 
 

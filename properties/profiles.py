@@ -4,11 +4,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from attrs import frozen
-from hypothesis import HealthCheck, Phase, settings
 
 from ..core.errors import choose
+
+if TYPE_CHECKING:
+    from hypothesis import settings  # not at the top: pytest's option and a line of help need the profiles' names alone
 
 VARIABLE = "PURESTEP_LAWS"
 
@@ -73,11 +76,13 @@ def includes(profile: Profile, least: str) -> bool:
     return ORDER.index(profile.name) >= ORDER.index(least)
 
 
-def hypothesis_settings(profile: Profile, *, shrink: bool = True, most: int = 2000) -> settings:
+def hypothesis_settings(profile: Profile, *, shrink: bool = True, most: int = 2000) -> "settings":
     """The profile, with `most` inputs at most, in hypothesis' terms.
 
     No deadline, since a first call compiles, and no health check that times a machine.
     """
+    from hypothesis import HealthCheck, Phase, settings
+
     phases = [Phase.explicit, Phase.reuse, Phase.generate, Phase.target]
     options = {
         "max_examples": min(profile.examples, most),

@@ -15,8 +15,9 @@ from hypothesis.strategies import SearchStrategy
 from ..core import keys
 from ..core.language.attempt import Said
 from ..core.language.parsers import strict_answer
+from ..core.language.reasoning_lists import KINDS, Lists
 from ..core.language.reasoning_state import REASONING, Ask, InferenceProblemState, Reply
-from ..core.language.reasoning_tasks import KINDS, Lists, ListTask
+from ..core.language.reasoning_tasks import ListTask
 from ..core.language.reasoning_templates import thought
 from . import reasoning_task_mutants as mutants
 from .compare import require, same

@@ -8,8 +8,9 @@ from attrs import evolve, frozen
 from ..core.keys import Key
 from ..core.language.parsers import strict_answer
 from ..core.language.reasoning_demonstrations import summed_up
+from ..core.language.reasoning_lists import Lists
 from ..core.language.reasoning_state import Ask, InferenceProblemState, Problem, Reply, RolloutResult
-from ..core.language.reasoning_tasks import Lists, ListTask
+from ..core.language.reasoning_tasks import ListTask
 
 
 @frozen

@@ -3,6 +3,8 @@
 The subject is a `Scheduling`. It is played against a world on paper, which keeps its own book; see `scheduler_world`.
 """
 
+from collections import Counter
+
 from ..core.machine import Started
 from ..runtime.scheduling import messages as say
 from ..runtime.scheduling.numbered import entries
@@ -17,7 +19,7 @@ from .scheduler_world import Scheduling, Script, Told, World
 
 def scheduler_laws() -> Suite:
     """The laws of a `Scheduling(scheduler, begin)` in a world where nothing is lost for good."""
-    bounds = (_counted(), _under_way(), _let_in(), _room(), _age(), _versions(), _recovered())
+    bounds = (_counted(), _under_way(), _spread(), _let_in(), _room(), _age(), _versions(), _recovered())
     return Suite("scheduler_laws", (*bounds, *batch_laws()))
 
 
@@ -66,6 +68,27 @@ def _under_way() -> Law:
     )
     mutant = ("pays filtered samples back after the minimum is taken", mutants.adds_afterwards)
     return scheduler_law("never_more_under_way", claim, mutant, Played(watching), "as many as allowed", source=CAPACITY)
+
+
+def _spread() -> Law:
+    def watching(script: Script, seen: Seen) -> Watch:
+        def watch(here: World, told: Told) -> None:
+            begun = [one for one in told.commands if isinstance(one, say.Dispatch)]
+            names = [(one.group, one.seat, one.attempt) for one in begun]
+            load = Counter(flight.worker for name, flight in here.flights.items() if name not in names)
+            for one in begun:
+                open_ones = [load[worker] for worker, slots in here.workers.items() if load[worker] < slots]
+                seen("generators with more and with fewer", len(set(open_ones)) > 1)
+                same(f"samples under way with generator {one.worker}", load[one.worker], min(open_ones))
+                load[one.worker] += 1
+
+        return watch
+
+    claim = "A sample goes to a generator that has the fewest under way, among those that have room for one."
+    mutant = ("fills one generator after the other", mutants.one_by_one)
+    needs = ("generators with more and with fewer",)
+    inputs = scripts(concurrency=6)
+    return scheduler_law("generators_share_alike", claim, mutant, Played(watching), *needs, inputs=inputs)
 
 
 def _let_in() -> Law:

@@ -7,8 +7,9 @@ from attrs import evolve
 
 from ..core.machine import Command, Event, Failed, Interrupted, Machine, Started
 from ..runtime.scheduling import messages as say
-from ..runtime.scheduling.numbered import find, remove
-from ..runtime.scheduling.state import DROP, PACE, PUBLISH, REQUEUE, Rules, Schedule, changed
+from ..runtime.scheduling.numbered import entries, find, push, put, remove
+from ..runtime.scheduling.seats import seated
+from ..runtime.scheduling.state import DROP, NOBODY, PACE, PUBLISH, REQUEUE, Group, Rules, Schedule, changed
 from ..runtime.scheduling.updates import work
 from .scheduler_world import Scheduling
 
@@ -155,6 +156,33 @@ def _add_chunks(state: Schedule, event: Event) -> Event:
     return evolve(event, tokens=group.seats[event.seat].tokens + event.tokens) if group and here else event
 
 
+def _one_by_one(step: Step, state: Schedule, event: Event) -> Answer:
+    """Gives what is begun to the generators of the lowest numbers, as long as they have room."""
+    after, commands = step(state, event)
+    begun = [one for one in commands if isinstance(one, say.Dispatch)]
+    for one in begun:
+        after = _given(after, one, NOBODY)
+    moved = dict[Command, Command]()
+    for one in begun:
+        worker = next(number for number, found in entries(after.workers) if len(found.busy) < found.slots)
+        after, moved[one] = _given(after, one, worker), evolve(one, worker=worker)
+    return after, tuple(moved.get(one, one) for one in commands)
+
+
+def _given(state: Schedule, command: say.Dispatch, worker: int) -> Schedule:
+    """The state in which a sample under way is with another generator, or with none."""
+    group, place = find(state.groups, command.group) or Group(NOBODY), (command.group, command.seat)
+    seat = group.seats[command.seat]
+    old, new = find(state.workers, seat.worker), find(state.workers, worker)
+    if old:
+        busy = tuple(one for one in old.busy if one != place)
+        workers = put(state.workers, seat.worker, changed(old, busy=busy))
+        state = changed(state, workers=workers, free=push(state.free, seat.worker))
+    if new:
+        state = changed(state, workers=put(state.workers, worker, changed(new, busy=(*new.busy, place))))
+    return seated(state, command.group, group, command.seat, changed(seat, worker=worker))
+
+
 def _ignore_interrupt(step: Step, state: Schedule, event: Event) -> Answer:
     return (state, ()) if isinstance(event, Interrupted) else step(state, event)
 
@@ -272,6 +300,7 @@ forgets_filtered = _stepping(_forget_filtered)
 pays_twice = _stepping(_pay_twice)
 pays_nothing = _stepping(_pay_nothing)
 adds_afterwards = _ruling(lambda rules, state: evolve(rules, concurrency=rules.concurrency + state.filtered))
+one_by_one = _stepping(_one_by_one)
 tail_for_age = _stepping(_tail_for_age)
 failure_is_empty = _hearing(_failure_is_empty)
 anew = _stepping(_anew)

@@ -2,33 +2,28 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 import tyro
 
 from ..core.errors import CheckpointError, ChoiceError, message
-from .asynchronous import report, session
-from .asynchronous.replaying import replayed
 from .effects import folder
-from .effects.plot import learning_curve
-from .language.evaluate import table
-from .language.parts import Parts
-from .language.team import ALONE, Team
-from .recipes import zorplex_report
+from .effects.png import check_picture
+from .effects.step_folders import steps
 from .recipes.arguments import check_whole
+from .recipes.run_kinds import with_generators
 from .recipes.zorplex import NAME, Zorplex
-from .words import option, say
+from .words import loading, option, say
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .asynchronous import session
+    from .language.parts import Parts
+    from .language.team import Team
 
 AS_TRAINED = -1
 Place = Literal["", "sync", "async"]
-
-
-def with_generators(run: Path) -> bool:
-    """Whether the folder is that of a run whose samples come from generators."""
-    path = run / folder.ARGUMENTS
-    held = folder.read_json(path) if path.is_file() else {}
-    return held.get("recipe") == NAME and (held.get("mode") == "async" or held.get("generators", 0) > 0)
 
 
 def run_among(words: Sequence[str]) -> bool:
@@ -36,17 +31,21 @@ def run_among(words: Sequence[str]) -> bool:
     return any(with_generators(Path(word)) for word in words if not word.startswith("-"))
 
 
-def train(run: Path, arguments: Zorplex, *, overwrite: bool, team: Team = ALONE) -> int:
+def train(run: Path, arguments: Zorplex, *, overwrite: bool, team: "Team") -> int:
     """`purestep train zorplex` with generators."""
+    from .asynchronous import session
+
     return _through(run, lambda: session.start(run, arguments, overwrite=overwrite, notice=say, team=team))
 
 
-def resume(run: Path, moved: Mapping[str, Any], *, team: Team = ALONE) -> int:
+def resume(run: Path, moved: Mapping[str, Any], *, team: "Team") -> int:
     """`purestep resume RUN`; `moved` says where its generators work from now on."""
+    from .asynchronous import session
+
     return _through(run, lambda: session.resume(run, notice=say, moved=moved, team=team))
 
 
-def _through(run: Path, work: Callable[[], session.Outcome]) -> int:
+def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
     """Does the work; then compares, draws and says what it took, or how to go on if it was interrupted."""
     go_on = f"purestep resume {run}"
     try:
@@ -62,6 +61,9 @@ def _through(run: Path, work: Callable[[], session.Outcome]) -> int:
         over = f"; {' and '.join(outcome.phases)} is over" if outcome.phases else ""
         say(f"interrupted and saved{over}; go on with: {go_on}")
         return 130
+    from .asynchronous import report
+    from .recipes import zorplex_report
+
     print(report.write_comparison(run))
     for line in _drawn(run, run):
         print(line)
@@ -73,6 +75,8 @@ def _through(run: Path, work: Callable[[], session.Outcome]) -> int:
 
 def _drawn(run: Path, place: Path) -> list[str]:
     """Draws what there is of a run into a folder; a line for each picture."""
+    from .asynchronous import report
+
     pictures = (
         ("timeline", report.write_timeline, report.TIMES),
         ("staleness", report.write_staleness, report.AGES),
@@ -87,12 +91,14 @@ def _drawn(run: Path, place: Path) -> list[str]:
     return found
 
 
-def speaker(run: Path, phase: str = "") -> tuple[Parts, dict[str, torch.Tensor], str]:
+def speaker(run: Path, phase: str = "") -> "tuple[Parts, dict[str, Tensor], str]":
     """What speaks in a run: its parts, all parameters of a phase's newest checkpoint, and the phase, the last one unless named.
 
     Raises: CheckpointError where there is no checkpoint of it.
     """
-    there = [name for name in (session.SYNC, session.ASYNC) if any((run / name / folder.CHECKPOINTS).glob("step_*"))]
+    from .asynchronous import session
+
+    there = [name for name in (session.SYNC, session.ASYNC) if steps(run / name / folder.CHECKPOINTS)]
     named = phase or (there[-1] if there else session.phases_of(session.arguments_in(run))[-1])
     parts, policy = session.phase_policy(run, named)
     return parts, dict(parts.whole(policy)), named
@@ -112,6 +118,13 @@ def evaluate(words: list[str]) -> int:
         """
         check_whole("--tasks", tasks, 0)
         check_whole("--draw", draw, AS_TRAINED)
+        loading(run)
+        import torch
+
+        from .asynchronous import session
+        from .language.evaluate import table
+        from .recipes import zorplex_report
+
         arguments = session.arguments_in(run)
         torch.set_num_threads(arguments.machine.threads)
         parts, params, named = speaker(run, phase)
@@ -144,11 +157,16 @@ def plot(words: list[str]) -> int:
             out: the picture of several runs; for a single run, a folder for its pictures in place of its own
             over: what the success of several runs is drawn over
         """
-        if len(runs) == 1:
-            place = runs[0] if option(words, "--out", "") == "" else out
-            print("\n".join(_drawn(runs[0], place)))
+        homes = [folder.existing(run) for run in runs]
+        if len(homes) == 1:
+            place = homes[0] if option(words, "--out", "") == "" else out
+            from .asynchronous import report
+
+            for file in (report.TIMES, report.AGES, folder.PICTURE):
+                check_picture(place / file)
+            print("\n".join(_drawn(homes[0], place)))
         else:
-            print(_success(runs, out, over))
+            print(_success(homes, check_picture(out), over))
         return 0
 
     return tyro.cli(draw, args=words, prog="purestep plot")
@@ -156,6 +174,9 @@ def plot(words: list[str]) -> int:
 
 def _success(runs: Sequence[Path], out: Path, over: str) -> Path:
     """The share of attempts that succeed, the mean over runs, a line for each phase."""
+    from .asynchronous import session
+    from .effects.plot import learning_curve
+
     files = {
         label: [path for run in runs if (path := run / phase / folder.METRICS).exists()]
         for label, phase in (("in turns", session.SYNC), ("at once", session.ASYNC))
@@ -185,11 +206,16 @@ def replay_command(words: list[str]) -> int:
         Args:
             run: the folder of a run with generators, or of one of its phases, RUN/sync or RUN/async
         """
-        home, names = (run.parent, [run.name]) if with_generators(run.parent) else (run, [session.SYNC, session.ASYNC])
+        home, names = (run.parent, (run.name,)) if with_generators(run.parent) else (run, folder.PHASES[1:])
         there = [name for name in names if (home / name).is_dir()]
+        if with_generators(home) or not home.is_dir():
+            loading(home)
         if not with_generators(home) or not there:
             wanted, remedy = "the folder of one", f"train one: purestep train {NAME} --mode async"
             raise ChoiceError(message(str(run), got="no run with generators", wanted=wanted, remedy=remedy))
+        from .asynchronous import report
+        from .asynchronous.replaying import replayed
+
         wrong = []
         for name in there:
             replay, audit = replayed(home, name), report.audit(home, name)

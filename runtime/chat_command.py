@@ -3,23 +3,24 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 import tyro
 from attrs import define, evolve
 
 from ..core.errors import ChoiceError, PurestepError, message
-from ..core.language.protocol import Protocol
-from ..core.language.zorplex import Play, Zorplex
 from . import asynchronous_commands as asynchronous
-from .asynchronous import session as phases
-from .language.evaluate import held_out
-from .language.parts import Parts, sampler
-from .language.talking import lines, typed
-from .recipes import zorplex_session as session
 from .recipes.arguments import check_whole
-from .recipes.zorplex import Zorplex as Trained
-from .words import say
+from .recipes.run_kinds import is_language, with_generators
+from .words import loading, say
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..core.language.protocol import Protocol
+    from ..core.language.zorplex import Play, Zorplex
+    from .language.parts import Parts
+    from .recipes.zorplex import Zorplex as Trained
 
 HELP = "a number for that held-out task, a question of your own, Enter for the next task, q to leave"
 NONE = -1
@@ -50,9 +51,12 @@ def chat_command(words: list[str]) -> int:
         """
         check_whole("--task", task, NONE, LAST)
         check_whole("--seed", seed, AS_TRAINED)
-        if not session.is_language(run):
+        if not is_language(run):
             wanted, remedy = "one of: purestep train zorplex", "name the folder of such a run"
             raise ChoiceError(message(str(run), got="no run of a language model", wanted=wanted, remedy=remedy))
+        loading(run)
+        import torch
+
         parts, params, arguments, version = speaking(run)
         torch.set_num_threads(arguments.machine.threads)
         talk = _Talk(parts, params, arguments.tasks.draw if seed == AS_TRAINED else seed, temperature)
@@ -69,12 +73,15 @@ def chat_command(words: list[str]) -> int:
     return tyro.cli(chat, args=words, prog="purestep chat")
 
 
-def speaking(run: Path) -> tuple[Parts, dict[str, torch.Tensor], Trained, str]:
+def speaking(run: Path) -> "tuple[Parts, dict[str, Tensor], Trained, str]":
     """What speaks in a run: its parts, all parameters of its newest checkpoint, its arguments, and which checkpoint that is.
 
     Raises: CheckpointError.
     """
-    if asynchronous.with_generators(run):
+    from .asynchronous import session as phases
+    from .recipes import zorplex_session as session
+
+    if with_generators(run):
         parts, params, phase = asynchronous.speaker(run)
         return parts, params, phases.arguments_in(run), phase
     found = session.restored_newest(run)
@@ -103,8 +110,8 @@ def _told(talk: "_Talk", text: str) -> None:
 class _Talk:
     """What is needed to answer; `following` is the task that comes where none is named."""
 
-    parts: Parts
-    params: dict[str, torch.Tensor]
+    parts: "Parts"
+    params: "dict[str, Tensor]"
     seed: int
     temperature: float
     following: int = 0
@@ -123,10 +130,16 @@ class _Talk:
 
     def question(self, text: str) -> tuple[str, ...]:
         """What becomes of a question, with the values of the task that comes next."""
+        from .language.talking import typed
+
         rules, known = typed(self.parts.trial, text)
         return self._played(rules, self.following, "your question", known)
 
-    def _played(self, rules: Protocol[Zorplex, Play], number: int, head: str, known: bool) -> tuple[str, ...]:
+    def _played(self, rules: "Protocol[Zorplex, Play]", number: int, head: str, known: bool) -> tuple[str, ...]:
+        from .language.evaluate import held_out
+        from .language.parts import sampler
+        from .language.talking import lines
+
         parts, asked = evolve(self.parts, rules=rules), held_out(1, self.seed, first=number)
         (attempt,) = sampler(parts, temperature=self.temperature, slots=1)(self.params, 0, asked)
         right = f" (right: {attempt.episode.world.task.answer})" if known else ""

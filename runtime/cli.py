@@ -4,6 +4,9 @@ Exit codes: 0; 1 for an error, told in one line on stderr; 2 for words that are 
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
 """
 
+import atexit
+import errno
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
@@ -12,21 +15,21 @@ from typing import Any
 from attrs import frozen
 
 from ..core.errors import ChoiceError, PurestepError, choose, message
-from .asynchronous_commands import replay_command
-from .chat_command import chat_command
-from .commands import (
-    evaluate_command,
-    explain_command,
-    plot_command,
-    resume_command,
-    train_command,
-)
-from .effects.ending import end_at_once, interruptible
-from .effects.ranks.world import RankError, let_go, several
-from .host_commands import host_command
+from .deferred import deferred
+from .effects.ending import deaf, end_at_once, interruptible
+from .effects.ranks.launched import RankError, several
 from .words import say
 
 GROUP = "purestep.commands"
+MEMORY = (  # what errors say where a process may have no more of it
+    *("allocate memory", "failed to map segment", "can't start new thread", "bad_alloc"),
+    os.strerror(errno.ENOMEM),
+)
+REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space; what was saved stays"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "see its rights, or name another"),
+    errno.EMFILE: "let this process open more files (ulimit -n)",
+}
 
 
 @frozen
@@ -37,15 +40,23 @@ class Command:
     call: Callable[[list[str]], int]
 
 
+def _own(about: str, module: str, name: str) -> Command:
+    return Command(about, deferred(__package__, module, name))
+
+
 COMMANDS: Mapping[str, Command] = {
-    "train": Command("train a policy, evaluate it and draw its learning curve", train_command),
-    "evaluate": Command("play episodes with a trained policy, or rank by its proofs", evaluate_command),
-    "explain": Command("show how a policy that was trained to prove proves something", explain_command),
-    "chat": Command("try tasks with a trained language model and see the turns", chat_command),
-    "resume": Command("go on with a run that was stopped", resume_command),
-    "plot": Command("draw the learning curve of one run, or of several seeds", plot_command),
-    "host": Command("have workers of others' clusters on this machine", host_command),
-    "replay": Command("go again through what generators and trainer of a run did, and check it", replay_command),
+    "train": _own("train a policy, evaluate it and draw its learning curve", "commands", "train_command"),
+    "evaluate": _own("play episodes with a trained policy, or rank by its proofs", "commands", "evaluate_command"),
+    "explain": _own("show how a policy that was trained to prove proves something", "commands", "explain_command"),
+    "chat": _own("try tasks with a trained language model and see the turns", "chat_command", "chat_command"),
+    "resume": _own("go on with a run that was stopped", "commands", "resume_command"),
+    "plot": _own("draw the learning curve of one run, or of several seeds", "commands", "plot_command"),
+    "host": _own("have workers of others' clusters on this machine", "host_commands", "host_command"),
+    "replay": _own(
+        "go again through what generators and trainer of a run did, and check it",
+        "asynchronous_commands",
+        "replay_command",
+    ),
 }
 
 
@@ -79,21 +90,49 @@ def usage(known: Mapping[str, Command]) -> str:
 
 
 def told(error: Exception) -> str:
-    """An error in one line."""
+    """An error in one line.
+
+    >>> told(FileNotFoundError(2, "No such file or directory", "run"))
+    'run is not usable (No such file or directory), wanted a file or folder that is; check the path'
+    >>> told(MemoryError())
+    'this process is out of memory (MemoryError), wanted more; raise its limit, or ask for less; what was saved stays'
+    """
     if isinstance(error, PurestepError):
         return " ".join(str(error).split())
+    first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    if isinstance(error, MemoryError) or any(words in str(error) for words in MEMORY):
+        remedy = "raise its limit, or ask for less; what was saved stays"
+        return message("this process", got=f"out of memory ({first[:160]})", wanted="more", remedy=remedy)
     if isinstance(error, OSError):
-        return ": ".join(str(part) for part in (error.strerror or type(error).__name__, error.filename) if part)
-    first = next(iter(str(error).strip().splitlines()), "")
+        where, got = str(error.filename or "a file"), f"not usable ({error.strerror or first})"
+        remedy = REMEDIES.get(error.errno or 0, "check the path")
+        return message(where, got=got, wanted="a file or folder that is", remedy=remedy)
     return f"{type(error).__name__}: {first} (--debug shows where)"
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs a command line; gives the exit code."""
     code = _called(list(sys.argv[1:] if words is None else words))
+    if words is None:
+        atexit.register(deaf)
     if several():
+        from .effects.ranks.world import let_go  # here: it imports torch
+
         let_go()
     return code
+
+
+def _check_text(words: Sequence[str]) -> None:
+    """Refuses words in other encodings: not every library that is given them as names can write these.
+
+    Raises: ChoiceError.
+    """
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            where, remedy = "a word of the command line", "rename what it names"
+            raise ChoiceError(message(where, got=ascii(word), wanted="text in UTF-8", remedy=remedy)) from None
 
 
 def _called(words: list[str]) -> int:
@@ -104,6 +143,7 @@ def _called(words: list[str]) -> int:
         if name in ("-h", "--help"):
             print(usage(known))
             return 0
+        _check_text(rest)
         with interruptible():
             return choose("purestep: command", name, known).call(rest)
     except SystemExit as leaving:
@@ -114,7 +154,7 @@ def _called(words: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        line = f"purestep: {told(error)}"
+        line = " ".join(f"purestep: {told(error)}".split())
         if isinstance(error, RankError) and several():
             end_at_once(line)
         say(line)

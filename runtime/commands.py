@@ -1,10 +1,13 @@
-"""What the commands of `purestep` do with the words that follow their names: train, resume, evaluate, explain, plot."""
+"""What the commands of `purestep` do with the words that follow their names: train, resume, evaluate, explain, plot.
+
+What imports torch is imported where the words have been checked, so that help, refusals and the first line come at once.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 from attrs import frozen
@@ -13,13 +16,19 @@ from ..core.errors import ChoiceError, ShapeError, choose, message
 from . import language_commands as language
 from . import reasoning_commands as reasoning
 from .effects import folder
-from .effects.ranks.world import on_one_rank
-from .recipes import RECIPES, cache, explain, pictures, report, session
+from .effects.png import check_picture
+from .effects.ranks.launched import on_one_rank
+from .recipes import RECIPES, cache
+from .recipes.arguments import check_whole, run_steps
 from .recipes.closing import Closing, Playing, Ranking, closing_of
-from .recipes.prove import USUAL
+from .recipes.prove_settings import USUAL
+from .recipes.run_kinds import recorded
 from .recipes.zorplex import ABOUT, NAME
-from .words import FLAGS, run_folder, say
+from .words import FLAGS, loading, run_folder, say
 from .words import option as option
+
+if TYPE_CHECKING:
+    from .recipes import session
 
 A = TypeVar("A")
 C = TypeVar("C")
@@ -69,9 +78,13 @@ def train_command(words: list[str]) -> int:
         description=f"{type(defaults).__doc__}\n\nThe defaults shown are those of --{chosen.world} {env}.",
         config=FLAGS,
     )
+    given.closing.check()
+    chosen.check(given.arguments)
+    say(f"{recipe} on {env} for {run_steps(given.arguments):,} steps, into {given.run}")
+    from .recipes import session
+
     given.closing.check(env)
     plan = session.plan(recipe, given.arguments)
-    say(f"{recipe} on {env} for {plan.steps():,} steps, into {given.run}")
     return _through(
         given.run, given.closing, lambda: session.start(given.run, plan, overwrite=given.overwrite, notice=say)
     )
@@ -88,6 +101,10 @@ def resume_command(words: list[str]) -> int:
     def resume(closing: Closing, words: list[str]) -> int:
         about = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
         run, given = _asked(words, "resume", about, closing)
+        given.check()
+        loading(run)
+        from .recipes import session
+
         given.check(session.world_of(run) if folder.begun(run) else "")
         return _through(run, given, lambda: session.resume(run, notice=say))
 
@@ -106,7 +123,7 @@ def _by_recipe(words: list[str], play: Callable[[list[str]], int], rank: Callabl
     runs = [Path(word) for word in words if not word.startswith("-") and folder.begun(Path(word))]
     words = words if {"-h", "--help"}.isdisjoint(words) else ["--help"]
     if runs:
-        proving = isinstance(closing_of(session.recipe_of(runs[0])), Ranking)
+        proving = isinstance(closing_of(_recipe_of(runs[0])), Ranking)
         return rank(words) if proving else play(words)
     if words == ["--help"]:
         with suppress(SystemExit):
@@ -116,7 +133,17 @@ def _by_recipe(words: list[str], play: Callable[[list[str]], int], rank: Callabl
     return play(words)
 
 
-def _through(run: Path, closing: Closing, work: Callable[[], session.Outcome]) -> int:
+def _recipe_of(run: Path) -> str:
+    """The recipe that a run follows: by the file in its folder or, where that is gone, by its newest checkpoint."""
+    recipe = str(recorded(run).get("recipe", ""))
+    if recipe:
+        return recipe
+    from .recipes import session
+
+    return session.recipe_of(run)
+
+
+def _through(run: Path, closing: Closing, work: "Callable[[], session.Outcome]") -> int:
     """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
     try:
         outcome = work()
@@ -129,15 +156,17 @@ def _through(run: Path, closing: Closing, work: Callable[[], session.Outcome]) -
         return 130
     for line in closing.told(run, say):
         print(line)
+    from .recipes import pictures
+
     try:
         print(f"learning curve: {pictures.picture([run], run / folder.PICTURE)}")
-    except ShapeError as nothing:
+    except (ChoiceError, ShapeError) as nothing:
         say(f"no picture: {nothing}")
     print(spent(outcome, folder.install_seconds()))
     return 0
 
 
-def spent(outcome: session.Outcome, install: float | None) -> str:
+def spent(outcome: "session.Outcome", install: float | None) -> str:
     """What a run took, part by part, in one line."""
     parts = [f"install {install:.0f} s"] if install is not None else []
     if outcome.trained:
@@ -158,7 +187,12 @@ def evaluate_command(words: list[str]) -> int:
         return reasoning.evaluate(words)
 
     def evaluate(
-        run: tyro.conf.Positional[Path], /, *, episodes: int = 100, seed: int = 0, action: report.Choice = "mode"
+        run: tyro.conf.Positional[Path],
+        /,
+        *,
+        episodes: int = 100,
+        seed: int = 0,
+        action: Literal["mode", "sample"] = "mode",
     ) -> int:
         """Play episodes with the newest checkpoint's policy.
 
@@ -168,6 +202,10 @@ def evaluate_command(words: list[str]) -> int:
             seed: decides where they begin
             action: "mode" takes the likeliest action, "sample" draws one
         """
+        check_whole("--episodes", episodes, 1)
+        loading(run)
+        from .recipes import report
+
         result = report.evaluated(run, episodes=episodes, seed=seed, action=action)
         print(f"evaluation: {result.line()}")
         return 0
@@ -175,7 +213,12 @@ def evaluate_command(words: list[str]) -> int:
     def rank(words: list[str]) -> int:
         about = "Rank each query among its negatives by the proofs of the newest checkpoint's policy."
         run, ranking = _asked(words, "evaluate", about, Ranking())
-        print(f"evaluation: {ranking.ranked(explain.prover_of(run), say).line()}")
+        ranking.check()
+        loading(run)
+        from .recipes.explain import prover_of
+        from .recipes.ranking import ranked
+
+        print(f"evaluation: {ranked(ranking, prover_of(run), say).line()}")
         return 0
 
     return _by_recipe(words, lambda words: tyro.cli(evaluate, args=words, prog="purestep evaluate"), rank)
@@ -194,7 +237,12 @@ def explain_command(words: list[str]) -> int:
             run: the folder of a run of `purestep train prove`
             out: the picture; it goes into the run's folder unless given
         """
-        found = explain.explained(run, query, () if option(words, "--out", "") == "" else out)
+        place = folder.existing(run) / folder.PROOF if option(words, "--out", "") == "" else out
+        check_picture(place)
+        loading(run)
+        from .recipes import explain
+
+        found = explain.explained(run, query, place)
         print("\n".join(found.text))
         print(f"picture: {found.picture}")
         return 0
@@ -218,8 +266,10 @@ def plot_command(words: list[str]) -> int:
         """
         if not runs:
             raise ChoiceError(message("purestep plot: RUN", got="absent", wanted="one or more", remedy="name a run"))
+        from .recipes import pictures
+
         place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out
-        print(pictures.picture(list(runs), place))
+        print(pictures.picture(list(runs), check_picture(place)))
         return 0
 
     return tyro.cli(plot, args=words, prog="purestep plot")

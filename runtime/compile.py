@@ -22,16 +22,19 @@ import torch._inductor.config as inductor
 import torch.utils._pytree as pytree
 from attrs import define, field, frozen
 from torch import Tensor
+from torch._dynamo.exc import TorchDynamoException
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from ..core.errors import RecompileError, message
 from ..core.tree import leaf_names
+from .diverged import AFTERWARDS
 from .effects.folder import cache_directory
 from .effects.reading import read_bounded
 from .effects.reading import reason as why
 from .effects.secret import NAME as SECRET
 from .effects.secret import private_folder, secret_in
 from .effects.toolchain import hurried
+from .effects.untraceable import quiet, untraceable
 from .identity import UnknownError, identity
 from .loops import borrowing_loops
 
@@ -79,7 +82,11 @@ class Program(Generic[P, R]):
         inputs = [_prepared(leaf) for leaf in leaves]
         if signature not in self._compiled:
             self._compile(signature, inputs, leaves)
-        return cast(R, self._compiled[signature](inputs))
+        result = cast(R, self._compiled[signature](inputs))
+        afterwards = getattr(self.function, AFTERWARDS, None)
+        if afterwards is not None:
+            afterwards(result)
+        return result
 
     def settle(self) -> None:
         """From now on another compilation is an error."""
@@ -100,7 +107,10 @@ class Program(Generic[P, R]):
         made = _load(self.artefact, seal) if seal and self.artefact and self.artefact.exists() else None
         self.loaded = self.loaded or made is not None
         if made is None:
-            made = _ahead_of_time(self.function, signature[0], leaves, inputs, self.backend)
+            try:
+                made = _ahead_of_time(self.function, signature[0], leaves, inputs, self.backend)
+            except TorchDynamoException as fault:
+                raise untraceable(self.name, fault) from fault
             if seal and self.artefact:
                 _save(made, self.artefact, seal)
         self._compiled[signature] = made
@@ -152,7 +162,7 @@ def _ahead_of_time(
     options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False for _ in guards]}
     on_gpu = any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in leaves)
     quick = hurried() if backend == "inductor" else contextlib.nullcontext()
-    with settings(cpp_wrapper=not on_gpu), quick, warnings.catch_warnings():
+    with settings(cpp_wrapper=not on_gpu), quick, quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the compiler's own deprecations, which no caller can act on
         compiled = torch.compile(own, fullgraph=True, dynamic=False, backend=backend, options=options)
         return compiled.aot_compile(((inputs,), {}))  # type: ignore[attr-defined]

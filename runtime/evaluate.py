@@ -10,12 +10,13 @@ from torch import Tensor
 from ..core import keys
 from ..core.distributions import Distribution
 from ..core.env import Env, batched, halves
-from ..core.errors import ShapeError, choose, message
+from ..core.errors import ShapeError, at_least, choose, message
 from ..core.keys import Key
 from ..core.policy import ActorCritic
-from ..core.record import record, select, tensor
+from ..core.record import record, replace, select, tensor
 from ..core.scan import scan
 from ..core.steps import ended
+from ..core.tree import same_structure
 from .normalizer import Normalizer, identity
 from .rollout import Worlds, begin
 
@@ -60,15 +61,17 @@ def evaluate(
     steps: int,
     action: str = "mode",
     normalizer: Normalizer | None = None,
+    memory: Any = (),
 ) -> Evaluate:
     """A function (params, statistics, key) -> Evaluation [episodes], for `env`, one world that does not reset itself.
 
     World i begins with reset key split(k, episodes)[i], so the first of many episodes are those of few. Each is played to
     its first ending, and at most for `steps` steps; what follows an ending counts for nothing. `action` says what is
     taken of the policy's distribution: its "mode" or a "sample". `statistics` are those of the normaliser, `()` when there
-    is none; they stand still. The same arguments give the same episodes; for a population, vmap over all three.
+    is none; they stand still. `memory` [episodes, ...] is what a policy with memory begins with, as in `begin`. The same
+    arguments give the same episodes; for a population, vmap over all three.
 
-    Raises: ChoiceError, ShapeError.
+    Raises: ChoiceError; StructureError for a model whose carry is not a tree like `memory`.
 
     >>> from purestep.core.envs import make
     >>> from purestep.core.policy import actor_critic_mlp
@@ -77,22 +80,21 @@ def evaluate(
     >>> evaluate(env, model, episodes=2, steps=9)(model.init(keys.key(0)), (), keys.key(1)).lengths
     tensor([2, 2])
     """
-    if min(episodes, steps) < 1:
-        got = f"{episodes} and {steps}"
-        raise ShapeError(message("evaluate: episodes and steps", got=got, wanted="at least 1", remedy="pass more"))
+    at_least("evaluate: episodes", episodes, 1)
+    at_least("evaluate: steps", steps, 1)
     taken = choose("evaluate: action", action, ACTIONS)
     several, scaling = batched(env, episodes), normalizer or identity()
     parts = halves(several)
 
     def run(params: Any, statistics: Any, key: Key) -> Evaluation:
         reset_key, env_key, policy_key = keys.split(key, 3)
-        worlds = begin(several, reset_key)
+        worlds = begin(several, reset_key, memory)
 
         def look(worlds: Worlds) -> tuple[Distribution, Tensor, Any]:
             return model.apply(params, scaling.observe(statistics, worlds.observation), worlds.memory)
 
         def step(play: _Play, drawn: tuple[Any, Any]) -> tuple[_Play, tuple[()]]:
-            distribution, _, memory = look(play.worlds)
+            distribution, _, carry = look(play.worlds)
             state, timestep = parts.step(several.params, play.worlds.state, taken(distribution, drawn[1]), drawn[0])
             told, going = play.told, ~play.told.ended
             after = Evaluation(
@@ -100,10 +102,11 @@ def evaluate(
                 lengths=told.lengths + going.to(torch.int64),
                 ended=told.ended | ended(timestep.terminated, timestep.truncated),
             )
-            moved = Worlds(state=state, observation=timestep.observation, memory=memory)
+            moved = replace(play.worlds, state=state, observation=timestep.observation, memory=carry)
             return _Play(worlds=select(going, moved, play.worlds), told=after), ()
 
-        distribution, value, _ = look(worlds)
+        distribution, value, after = look(worlds)
+        same_structure("evaluate: the model's memory", after, worlds.memory)
         env_noise = torch.vmap(lambda k: parts.draw(several.params, k))(keys.split(env_key, steps))
         policy_keys = keys.split(keys.split(policy_key, steps), episodes).transpose(0, 1)
         noise = torch.vmap(distribution.noise)(policy_keys)

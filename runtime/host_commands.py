@@ -5,7 +5,6 @@ from typing import Annotated
 
 import tyro
 
-from .effects.engine import served
 from .words import FLAGS, say
 
 
@@ -30,6 +29,8 @@ def host_command(words: list[str]) -> int:
         def ready(address: str) -> None:
             print(address, flush=True)
             say(f"purestep host: members of engine {engine} may come to {address}; Ctrl-C ends them")
+
+        from .effects.engine import served
 
         served(engine, listen, key=key, ready=ready)
         return 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from attrs import frozen
@@ -10,13 +10,16 @@ from attrs import frozen
 from ..core.errors import ChoiceError, message
 from . import asynchronous_commands as asynchronous
 from .effects import folder
-from .effects.ranks.world import several
-from .language.team import ALONE, Team, of_ranks
-from .recipes import zorplex_report as report
-from .recipes import zorplex_session as session
+from .effects.png import check_picture
+from .effects.ranks.launched import launched, several
 from .recipes.arguments import check_whole, flag
+from .recipes.run_kinds import is_language, with_generators
 from .recipes.zorplex import NAME, Zorplex, check, zorplex_defaults
-from .words import FLAGS, option, run_folder, say
+from .words import FLAGS, loading, option, run_folder, say
+
+if TYPE_CHECKING:
+    from .language.team import Team
+    from .recipes import zorplex_session as session
 
 AS_TRAINED = -1
 
@@ -35,16 +38,25 @@ def train(words: list[str]) -> int:
     return _led(lambda team: _train(words, team))
 
 
-def _led(program: Callable[[Team], int]) -> int:
-    """The program's exit code: on this process, or on the first of several, which do what it says."""
+def _led(program: "Callable[[Callable[[], Team]], int]") -> int:
+    """The program's exit code: on this process, or on the first of several, which do what it says.
+
+    The program is given a function that returns its team. That of one process imports torch when it is called.
+    """
     if not several():
-        return program(ALONE)
+        return program(_alone)
     from .language.ranked import in_world  # here: it takes torch a second to import
 
-    return in_world(program)
+    return in_world(lambda team: program(lambda: team))
 
 
-def _train(words: list[str], team: Team) -> int:
+def _alone() -> "Team":
+    from .language.team import ALONE
+
+    return ALONE
+
+
+def _train(words: list[str], team_of: "Callable[[], Team]") -> int:
     algorithm = option(words, "--algorithm", "grpo")
     defaults = zorplex_defaults(algorithm)
     world = f"{NAME}-{option(words, '--kind', defaults.tasks.kind)}"
@@ -58,12 +70,15 @@ def _train(words: list[str], team: Team) -> int:
         config=FLAGS,
     )
     check(given.arguments)
-    team.check(given.arguments)
-    steps, ranks = given.arguments.tasks.steps, f" on {team.size} ranks" if team.size > 1 else ""
+    steps, ranks = given.arguments.tasks.steps, f" on {launched()[1]} ranks" if several() else ""
     say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps{ranks}, into {given.run}")
+    team = team_of()
+    team.check(given.arguments)
     start: dict[str, Any] = {"overwrite": given.overwrite, "team": team}
     if given.arguments.generators() > 0:
         return asynchronous.train(given.run, given.arguments, **start)
+    from .recipes import zorplex_session as session
+
     return _through(given.run, lambda: session.start(given.run, given.arguments, **start, notice=say))
 
 
@@ -72,7 +87,7 @@ def resume(words: list[str]) -> int:
     return _led(lambda team: _resume(words, team))
 
 
-def _resume(words: list[str], team: Team) -> int:
+def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
     def go_on(
         run: tyro.conf.Positional[Path],
         /,
@@ -110,6 +125,10 @@ def _resume(words: list[str], team: Team) -> int:
         }
         moved = {name: value for name, value in given.items() if value is not None}
         _check_moved(run, moved)
+        loading(run)
+        from .language.team import ALONE, of_ranks
+
+        team = team_of()
         if team is ALONE and of_ranks(run):
             from .language.ranked import in_world
 
@@ -121,7 +140,7 @@ def _resume(words: list[str], team: Team) -> int:
 
 def _check_moved(run: Path, moved: Mapping[str, Any]) -> None:
     """Refuses what does not say where this run samples. Raises: ChoiceError."""
-    generators = asynchronous.with_generators(run)
+    generators = with_generators(run)
     wanted = "a run without generators" if generators else "a run with generators"
     for name in moved:
         if (name == "server") is generators:
@@ -137,13 +156,15 @@ def _check_moved(run: Path, moved: Mapping[str, Any]) -> None:
         raise ChoiceError(message("--server", got="''", wanted="http://HOST:PORT/v1", remedy=remedy))
 
 
-def _resumed(run: Path, team: Team, moved: Mapping[str, Any]) -> int:
-    if asynchronous.with_generators(run):
+def _resumed(run: Path, team: "Team", moved: Mapping[str, Any]) -> int:
+    if with_generators(run):
         return asynchronous.resume(run, moved, team=team)
+    from .recipes import zorplex_session as session
+
     return _through(run, lambda: session.resume(run, notice=say, team=team, **moved))
 
 
-def _through(run: Path, work: Callable[[], session.Outcome]) -> int:
+def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
     """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
     try:
         outcome = work()
@@ -162,6 +183,9 @@ def _through(run: Path, work: Callable[[], session.Outcome]) -> int:
 
 def _evaluated(run: Path, tasks: int = 0, draw: int = AS_TRAINED) -> str:
     """Evaluates the newest checkpoint and writes the model; gives what is to be printed."""
+    from .recipes import zorplex_report as report
+    from .recipes import zorplex_session as session
+
     found_at = session.restored_newest(run)
     parts, held, loop = found_at.parts, found_at.held, found_at.loop
     own, params = found_at.arguments.tasks, parts.whole(session.policy_of(held))
@@ -175,13 +199,15 @@ def _evaluated(run: Path, tasks: int = 0, draw: int = AS_TRAINED) -> str:
 
 
 def _drawn(run: Path, out: Path) -> None:
+    from .recipes import zorplex_report as report
+
     try:
         print(f"learning curve: {report.picture(run, out)}")
     except ChoiceError as nothing:
         say(f"no picture: {nothing}")
 
 
-def _spent(outcome: session.Outcome) -> str:
+def _spent(outcome: "session.Outcome") -> str:
     """What a session took, part by part, in one line."""
     parts = [f"{name} {spent:.1f} s" for name, spent in outcome.seconds.items() if spent]
     return "time: " + (", ".join(parts) or "nothing was left to train")
@@ -202,6 +228,7 @@ def evaluate(words: list[str]) -> int:
         """
         check_whole("--tasks", tasks, 0)
         check_whole("--draw", draw, AS_TRAINED)
+        loading(run)
         print(_evaluated(run, tasks, draw))
         return 0
 
@@ -220,10 +247,14 @@ def plot(words: list[str]) -> int:
             runs: the runs' folders; several become a mean in a band
             out: the picture; for a single run it goes into its folder unless given
         """
-        if len(runs) == 1:
-            print(report.picture(runs[0], runs[0] / folder.PICTURE if option(words, "--out", "") == "" else out))
+        homes = [folder.existing(run) for run in runs]
+        from .recipes import zorplex_report as report
+
+        if len(homes) == 1:
+            place = homes[0] / folder.PICTURE if option(words, "--out", "") == "" else out
+            print(report.picture(homes[0], check_picture(place)))
         else:
-            print(report.pictures(runs, out))
+            print(report.pictures(homes, check_picture(out)))
         return 0
 
     return tyro.cli(draw, args=words, prog="purestep plot")
@@ -231,4 +262,4 @@ def plot(words: list[str]) -> int:
 
 def run_among(words: list[str]) -> bool:
     """Whether the words name the folder of a language model's run."""
-    return any(session.is_language(Path(word)) for word in words if not word.startswith("-"))
+    return any(is_language(Path(word)) for word in words if not word.startswith("-"))

@@ -7,7 +7,7 @@ import torch
 from attrs import frozen
 
 from ..core import normalize
-from ..core.errors import ChoiceError, message
+from ..core.errors import ChoiceError, StructureError, message
 from ..core.record import record, replace
 from ..core.spaces import Box, Space
 from ..core.steps import Trajectory
@@ -21,6 +21,18 @@ class Normalizer:
     observe: Callable[[Any, Any], Any]  # statistics, observation [*, ...] -> the same shape
     scale: Callable[[Any, Trajectory], Trajectory]  # all of a trajectory [T, B] as the learner shall see it
     update: Callable[[Any, Trajectory], Any]  # statistics, trajectory [T, B] as it was played
+
+
+def check_normalizer(normalizer: Normalizer) -> Normalizer:
+    """Returns what is a Normalizer. Raises: StructureError.
+
+    >>> check_normalizer(identity()).observe((), 3)
+    3
+    """
+    if not isinstance(normalizer, Normalizer):
+        got, remedy = repr(normalizer), "make it with running()"
+        raise StructureError(message("trainer: normalizer", got=got, wanted="a Normalizer", remedy=remedy))
+    return normalizer
 
 
 def identity() -> Normalizer:

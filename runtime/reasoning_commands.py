@@ -3,20 +3,22 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from attrs import frozen
 
 from ..core.errors import ChoiceError
 from .effects import folder
-from .reasoning.evaluate import evaluated
-from .recipes import cache_report as report
-from .recipes import cache_session as session
+from .effects.png import check_picture
 from .recipes.arguments import check_whole
 from .recipes.cache import NAME, POLICIES, Cache, cache_defaults, check
+from .recipes.run_kinds import is_cache
 from .recipes.trusting import Trust
-from .words import FLAGS, option, run_folder, say
+from .words import FLAGS, loading, option, run_folder, say
+
+if TYPE_CHECKING:
+    from .recipes import cache_session as session
 
 AS_TRAINED = -1
 
@@ -46,6 +48,8 @@ def train(words: list[str]) -> int:
     check(given.arguments)
     steps = given.arguments.run.steps
     say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps, into {given.run}")
+    from .recipes import cache_session as session
+
     trust = Trust(_functions(given.arguments))
     start = partial(session.start, given.run, given.arguments, overwrite=given.overwrite, notice=say)
     return _through(given.run, start, trust)
@@ -74,6 +78,9 @@ def resume(words: list[str]) -> int:
             summarization_rollout_policy: the same
             trust: call whatever functions the run's folder names
         """
+        loading(run)
+        from .recipes import cache_session as session
+
         named = (solution_rollout_policy, summarization_rollout_policy)
         trusted = Trust(named, trust, ("resume", *words))
         return _through(run, lambda: session.resume(run, notice=say, trust=trusted), trusted)
@@ -81,7 +88,7 @@ def resume(words: list[str]) -> int:
     return tyro.cli(go_on, args=words, prog="purestep resume", config=FLAGS)
 
 
-def _through(run: Path, work: Callable[[], session.Outcome], trust: Trust) -> int:
+def _through(run: Path, work: "Callable[[], session.Outcome]", trust: Trust) -> int:
     """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
     try:
         outcome = work()
@@ -101,6 +108,10 @@ def _through(run: Path, work: Callable[[], session.Outcome], trust: Trust) -> in
 
 def _evaluated(run: Path, trust: Trust, problems: int = 0, draw: int = AS_TRAINED, cycles: int = 0) -> str:
     """Evaluates the newest checkpoint and writes the model; gives what is to be printed."""
+    from .reasoning.evaluate import evaluated
+    from .recipes import cache_report as report
+    from .recipes import cache_session as session
+
     restored = session.restored_newest(run, trust)
     parts, held, loop = restored.parts, restored.held, restored.loop
     own, params = parts.arguments.run, parts.whole(session.policy_of(held))
@@ -119,6 +130,8 @@ def _evaluated(run: Path, trust: Trust, problems: int = 0, draw: int = AS_TRAINE
 
 
 def _drawn(run: Path, out: Path) -> None:
+    from .recipes import cache_report as report
+
     try:
         print(f"picture: {report.pictures([run], out, _trained_on(run))}")
     except ChoiceError as nothing:
@@ -126,6 +139,8 @@ def _drawn(run: Path, out: Path) -> None:
 
 
 def _trained_on(run: Path) -> int:
+    from .recipes import cache_session as session
+
     return session.arguments_in(run).rollouts.num_reasoning_steps
 
 
@@ -157,6 +172,7 @@ def evaluate(words: list[str]) -> int:
         check_whole("--problems", problems, 0)
         check_whole("--draw", draw, AS_TRAINED)
         check_whole("--cycles", cycles, 0)
+        loading(run)
         named = (solution_rollout_policy, summarization_rollout_policy)
         print(_evaluated(run, Trust(named, trust, ("evaluate", *words)), problems, draw, cycles))
         return 0
@@ -174,8 +190,11 @@ def plot(words: list[str]) -> int:
             runs: the runs' folders
             out: the picture; for a single run it goes into its folder unless given
         """
+        from .recipes import cache_report as report
+
         place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out
-        print(report.pictures(runs, place, _trained_on(runs[0])))
+        homes = [folder.existing(run) for run in runs]
+        print(report.pictures(homes, check_picture(place), _trained_on(runs[0])))
         return 0
 
     return tyro.cli(draw, args=words, prog="purestep plot")
@@ -183,4 +202,4 @@ def plot(words: list[str]) -> int:
 
 def run_among(words: list[str]) -> bool:
     """Whether the words name the folder of a run of the reasoning cache."""
-    return any(session.is_cache(Path(word)) for word in words if not word.startswith("-"))
+    return any(is_cache(Path(word)) for word in words if not word.startswith("-"))

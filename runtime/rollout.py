@@ -6,12 +6,15 @@ from typing import Any, Protocol
 import torch
 
 from ..core import keys
+from ..core.check import check_tensor
 from ..core.env import Env, halves
+from ..core.errors import ShapeError, at_least, message
 from ..core.keys import Key
 from ..core.policy import ActorCritic
-from ..core.record import record
+from ..core.record import record, select
 from ..core.scan import scan
-from ..core.steps import Trajectory, Transition
+from ..core.steps import Trajectory, Transition, ended
+from ..core.tree import clone, leaf_paths, leaves, same_structure
 
 Observe = Callable[[Any], Any]
 
@@ -22,13 +25,19 @@ class Worlds:
 
     state: Any  # the env's, [B, ...]
     observation: Any  # what the policy sees next, [B, ...]
-    memory: Any  # the policy's carry, () when it has none
+    memory: Any  # the policy's carry, [B, ...], () when it has none
+    fresh: Any = ()  # the carry that an episode begins with, a tree like `memory`
 
 
 def begin(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
-    """Resets a batched env."""
+    """Resets a batched env; `memory` [B, ...] is the carry that the policy begins each episode with, the first and later ones.
+
+    Raises: StructureError, ShapeError for a memory that is no tree of tensors with a row for each world.
+    """
     state, timestep = env.reset(env.params, key)
-    return Worlds(state=state, observation=timestep.observation, memory=memory)
+    for path, leaf in zip(leaf_paths(memory), leaves(memory), strict=True):
+        check_tensor(".".join(("begin: memory", *path)), leaf, tuple(timestep.reward.shape))
+    return Worlds(state=state, observation=timestep.observation, memory=memory, fresh=clone(memory))
 
 
 class Rollout(Protocol):
@@ -44,7 +53,10 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
 
     The noise of all steps, the policy's and the env's, is drawn at once before the loop; the bits are those of a draw in
     each step. `observe` maps what the policy sees, e.g. a normalisation by statistics that stand still meanwhile; the
-    trajectory keeps what the world showed. `unroll` steps form one iteration of the compiled loop.
+    trajectory keeps what the world showed. `unroll` steps form one iteration of the compiled loop. Where an episode ends,
+    for either reason, the policy's memory becomes the one that `begin` was given.
+
+    Raises: StructureError for a model whose carry is not a tree like that memory.
 
     >>> from purestep.core.env import auto_reset, batched
     >>> from purestep.core.envs.cartpole import cartpole
@@ -56,13 +68,22 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
     >>> trajectory.reward.shape
     torch.Size([5, 3])
     """
+    at_least("rollout: length", length, 1)
     parts = halves(env)
 
     def run(params: Any, worlds: Worlds, key: Key, observe: Observe = lambda x: x) -> tuple[Worlds, Trajectory]:
         env_key, policy_key = keys.split(key)
         env_noise = torch.vmap(lambda k: parts.draw(env.params, k))(keys.split(env_key, length))
         # The distribution's shape alone decides its noise; the numbers computed here are never used, hence never computed.
-        distribution, value, _ = model.apply(params, observe(worlds.observation), worlds.memory)
+        distribution, value, memory = model.apply(params, observe(worlds.observation), worlds.memory)
+        same_structure("rollout: the model's memory", memory, worlds.memory)
+        same_structure("rollout: the memory to begin with", worlds.fresh, worlds.memory)
+        if value.ndim != 1:
+            where, remedy = (
+                "rollout: the model's values",
+                "step a batch of worlds, batched(env, n), with one value for each",
+            )
+            raise ShapeError(message(where, got=list(value.shape), wanted="[B]", remedy=remedy))
         policy_keys = keys.split(keys.split(policy_key, length), value.shape[0]).transpose(0, 1)
         noise = torch.vmap(distribution.noise)(policy_keys)
 
@@ -79,7 +100,9 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
                 next_observation=timestep.next_observation,
                 behaviour_log_prob=distribution.log_prob(action),
             )
-            return Worlds(state=state, observation=timestep.observation, memory=memory), transition
+            memory = select(ended(timestep.terminated, timestep.truncated), worlds.fresh, memory)
+            after = Worlds(state=state, observation=timestep.observation, memory=memory, fresh=worlds.fresh)
+            return after, transition
 
         one = Transition(
             observation=worlds.observation,

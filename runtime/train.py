@@ -10,18 +10,20 @@ from torch import Tensor
 from ..algorithms.algorithm import Algorithm, Metrics, TrainState
 from ..core import keys
 from ..core.env import Env, auto_reset, batched
-from ..core.errors import ChoiceError, message
-from ..core.keys import Key
+from ..core.errors import ShapeError, at_least, choose, message
+from ..core.keys import Key, check_key
 from ..core.policy import ActorCritic
 from ..core.record import record, stack, take, tensor
 from ..core.scan import scan
 from ..core.tree import all_finite, tree_map
+from .declared import COUNTS as COUNTS
+from .declared import all_names, as_declared
+from .diverged import refusing
 from .episodes import Episodes, follow, none_yet
-from .normalizer import Normalizer, identity
+from .normalizer import Normalizer, check_normalizer, identity
 from .rollout import Worlds, begin, rollout
 from .validate import validate
-
-COUNTS = ("episodes", "return_sum", "length_sum", "finite")
+from .validate_learner import validate_learner
 
 
 @record
@@ -65,17 +67,27 @@ def trainer(
     finite, 1 where parameters and rewards are. `reset` is the mode of `auto_reset`, or "own" for an env that begins a new
     episode by itself; `unroll` is that of `rollout`. `staleness` lets worlds be played by the params of so many updates ago,
     as generators that lag behind would; the first ones stand in for those before them.
-    Raises: what `validate` does of the env; ChoiceError.
+    Raises: what `validate` does of the env and `validate_learner` of model and algorithm; ChoiceError.
     """
-    if staleness < 0:
-        remedy = "count updates from 0"
-        raise ChoiceError(message("trainer: staleness", got=staleness, wanted="0 or more", remedy=remedy))
-    checked = validate(env)
+    for name, number, least in (
+        ("envs", envs, 1),
+        ("horizon", horizon, 1),
+        ("unroll", unroll, 1),
+        ("staleness", staleness, 0),
+    ):
+        at_least(f"trainer: {name}", number, least)
+    choose("trainer: reset", reset, dict.fromkeys(("pooled", "select", "own")))
+    checked, scaling = validate(env), check_normalizer(normalizer or identity())
+    observation = checked.reset(checked.params, keys.key(0))[1].observation
+    validate_learner(model, algorithm, observation, checked.action_space)
+    names = all_names(algorithm)
     worlds_env = batched(checked if reset == "own" else auto_reset(checked, reset), envs)
     act = rollout(worlds_env, model, horizon, unroll=unroll)
-    scaling = normalizer or identity()
 
     def init(key: Key) -> RunState:
+        if check_key("trainer: init", key).ndim != 1:
+            remedy = "pass one key, or make a `population` of the trainer"
+            raise ShapeError(message("trainer: init: key", got=list(key.shape), wanted=[2], remedy=remedy))
         learner_key, worlds_key, key = keys.split(key, 3)
         learner = algorithm.init(learner_key)
         return RunState(
@@ -98,7 +110,8 @@ def trainer(
             lambda observation: scaling.observe(state.normalizer, observation),
         )
         trajectory = scaling.scale(state.normalizer, raw)
-        learner, metrics = algorithm.update(state.learner, trajectory, update_key)
+        updated = algorithm.update(state.learner, trajectory, update_key)
+        learner, metrics = as_declared(algorithm, state.learner, updated)
         episodes, counts = follow(state.episodes, raw)
         after = RunState(
             learner=learner,
@@ -115,7 +128,7 @@ def trainer(
             "finite": all_finite((learner.params, raw.reward)).to(torch.float32),
         }
 
-    return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=(*algorithm.metrics, *COUNTS))
+    return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=names)
 
 
 def _shifted(past: Tensor, newest: Tensor) -> Tensor:
@@ -126,7 +139,16 @@ def train(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunSt
     """A function that runs `iterations` iterations: state -> (state, metrics, each [iterations]).
 
     One scan, so one loop when compiled; the metrics travel as one vector, since each loose number costs the loop time.
+    Called from Python, compiled as a `program` or not, it raises NonFiniteError, naming the first iteration after which
+    parameters or rewards were NaN or infinite; of a population, the first after which those of every member were. Inside a
+    function of one's own that is compiled or mapped nothing can be raised: there, `finite` among the metrics says so.
     """
+    return refusing(folded(trainer, iterations))
+
+
+def folded(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunState, Metrics]]:
+    """`train` for whoever looks at `finite` among the metrics, and has something to do before the run ends."""
+    at_least("train: iterations", iterations, 0)
     names = trainer.metrics
 
     def step(state: RunState, _: Any) -> tuple[RunState, Tensor]:

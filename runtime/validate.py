@@ -11,6 +11,7 @@ from ..core import keys
 from ..core.check import check
 from ..core.env import Env, batched
 from ..core.errors import ChoiceError, DtypeError, NonFiniteError, ShapeError, StructureError, message
+from ..core.record import take
 from ..core.spaces import Box, Discrete, Space, contains, field, sample
 from ..core.steps import TimeStep
 from ..core.tree import all_finite, leaf_names, leaves, same_structure
@@ -22,9 +23,9 @@ S = TypeVar("S")
 def validate(env: Env[P, S]) -> Env[P, S]:
     """Returns `env`, one world, if a reset and a step of it keep the contract that training relies on.
 
-    State and observation keep structure, shapes and dtypes; observations are of their space; reward and flags are numbers
-    without axes, the reward a finite float; a reset has reward 0 and no flag; nothing that was passed is written to; and
-    both run under vmap. What one step cannot show is for `purestep.properties.env_laws`.
+    State and observation keep structure, shapes and dtypes, alone and in a batch; observations are of their space; reward
+    and flags are numbers without axes, the reward a finite float32; a reset has reward 0 and no flag; nothing that was
+    passed is written to; and both run under vmap. What one step cannot show is for `purestep.properties.env_laws`.
 
     Raises: StructureError, ShapeError, DtypeError, NonFiniteError, ChoiceError; the first fault, with its remedy.
 
@@ -33,6 +34,9 @@ def validate(env: Env[P, S]) -> Env[P, S]:
     >>> validate(env) is env
     True
     """
+    if not isinstance(env, Env):
+        remedy = "make one by name, e.g. make('cartpole'), or wrap a Gymnasium env with `gymnasium_world`"
+        raise StructureError(message("validate: env", got=type(env).__name__, wanted="an Env", remedy=remedy))
     key, action_key, step_key = keys.split(keys.key(0), 3)
     action = sample(env.action_space, action_key)
     state, first = _told("reset", _unwritten("reset", env.reset, params=env.params, key=key))
@@ -44,8 +48,14 @@ def validate(env: Env[P, S]) -> Env[P, S]:
         _finite(f"validate: {name}", told)
         _member(f"validate: {name}: observation", env.observation_space, told.observation)
         same_structure(f"validate: {name}: next_observation", told.next_observation, first.observation)
-    same_structure("validate: step: reward", timestep.reward, first.reward)
-    _in_batch(env, action)
+        if told.reward.dtype != torch.float32:
+            where, remedy = (
+                f"validate: {name}: reward",
+                "convert it with .to(torch.float32): returns are summed up in it",
+            )
+            raise DtypeError(message(where, got=told.reward.dtype, wanted="torch.float32", remedy=remedy))
+    same_structure("validate: step: observation", timestep.observation, first.observation)
+    _in_batch(env, action, (state, first), (after, timestep))
     return env
 
 
@@ -125,14 +135,17 @@ def shortened(value: Tensor, limit: int = 6) -> str:
     return f"[{', '.join(numbers + ['...'] * (value.numel() > limit))}]"
 
 
-def _in_batch(env: Env[Any, Any], action: Tensor) -> None:
-    """Raises unless two worlds at once can be reset and moved."""
+def _in_batch(env: Env[Any, Any], action: Tensor, begun: Any, moved: Any) -> None:
+    """Raises unless two worlds at once can be reset and moved, to trees with the shapes and dtypes of one."""
     two = batched(env, 2)
     try:
-        state, _ = two.reset(env.params, keys.key(0))
-        two.step(env.params, state, torch.stack([action, action]), keys.key(1))
+        first = two.reset(env.params, keys.key(0))
+        after = two.step(env.params, first[0], torch.stack([action, action]), keys.key(1))
     except Exception as fault:
         got = f"refused by torch.vmap ({str(fault).strip().splitlines()[0]})"
         remedy = "write choices with torch.where, and call neither .item() nor bool() on a tensor"
         wanted = "the same code for one world and for many"
         raise StructureError(message("validate: step", got=got, wanted=wanted, remedy=remedy)) from fault
+    for name, several, one in (("reset", first, begun), ("step", after, moved)):
+        for part, got_, wanted_ in zip(("state", "timestep"), several, one, strict=True):
+            same_structure(f"validate: {name} of a batch: {part}", take(got_, 0), wanted_)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import tyro
 
+from .effects import folder
+
 FLAGS = (tyro.conf.OmitArgPrefixes,)
 
 
@@ -37,3 +39,8 @@ def option(words: Sequence[str], name: str, default: str) -> str:
 def say(text: str) -> None:
     """A line for people, apart from a command's output."""
     print(text, file=sys.stderr, flush=True)
+
+
+def loading(run: Path) -> None:
+    """Say that a run is loaded, before torch is imported for it. Raises: CheckpointError where there is no such folder."""
+    say(f"loading {folder.existing(run)}")

@@ -21,6 +21,7 @@ from purestep.runtime.asynchronous.learning import Anchored, learning_of
 from purestep.runtime.asynchronous.prompts import prompt_requests
 from purestep.runtime.asynchronous.samples import Sample, sample_of, stacked
 from purestep.runtime.effects.metrics import read
+from purestep.runtime.effects.tokenizer import tokenizer_files
 from purestep.runtime.effects.workers_engines import WorkersError
 from purestep.runtime.language.parts import parts_of, sampler
 from purestep.runtime.language.world import asked, learning_parts
@@ -117,7 +118,9 @@ def test_a_run_that_is_over_has_nothing_left_and_is_not_begun_anew(both: Path) -
     before = (both / "async" / "ledger.jsonl").read_bytes()
     assert session.resume(both, notice=silent).phases == ("sync", "async")
     assert (both / "async" / "ledger.jsonl").read_bytes() == before
-    with pytest.raises(CheckpointError, match=r"with a run, wanted a new folder; go on with it: purestep resume"):
+    with pytest.raises(
+        CheckpointError, match=r"a run with checkpoints, wanted a new folder; go on with it: purestep resume"
+    ):
         session.start(both, tiny(), overwrite=False, notice=silent)
     parts, policy = session.phase_policy(both, "async")
     assert all(bool(leaf.isfinite().all()) for leaf in leaves(parts.whole(policy)))
@@ -152,6 +155,21 @@ def test_a_phase_that_was_cut_off_goes_on_and_neither_loses_nor_repeats(
     assert [row["version"] for row in rows(run / "async" / "ledger.jsonl")] == [0, 1, 2, 3, 4, 5]
     assert json.loads((run / "async" / "totals.json").read_text())["sessions"] == 2
     assert [row["iteration"] for row in read(run / "async" / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_that_ended_in_its_beginning_has_its_tokenizer_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*given: Any) -> session.Outcome:
+        return session.Outcome((), True, {})
+
+    monkeypatch.setattr(session, "_go_on", stop)
+    session.start(tmp_path, tiny(), overwrite=False, notice=silent)
+    whole = tokenizer_files(tmp_path / "tokenizer")
+    (tmp_path / "tokenizer" / "tokenizer.json").write_text("{")
+    (tmp_path / "tokenizer" / "tokenizer_config.json").unlink()
+    session.resume(tmp_path, notice=silent)
+    assert tokenizer_files(tmp_path / "tokenizer") == whole
 
 
 def test_ctrl_c_ends_a_phase_at_a_checkpoint_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,15 @@ from attrs import fields
 pytest.importorskip("transformers")
 
 from purestep.core.machine import Started
-from purestep.runtime import asynchronous_commands, cli, host_commands
-from purestep.runtime.asynchronous import keeping, report, session
-from purestep.runtime.effects import folder
+from purestep.runtime import cli
+from purestep.runtime.asynchronous import keeping, replaying, report, session
+from purestep.runtime.effects import engine, folder, plot
+from purestep.runtime.effects.layout import GENERATORS
 from purestep.runtime.recipes import zorplex_session
 from purestep.runtime.recipes.arguments import flag
 from purestep.runtime.recipes.asynchronous import Asynchronous
+
+from .run_folders import begun
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "asynchronous.md").read_text()
@@ -53,17 +56,15 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
 
     monkeypatch.chdir(tmp_path)
     for run in ("both", "four", "hosts"):
-        (Path("runs") / run / "sync").mkdir(parents=True)
+        begun(Path("runs") / run, {"recipe": "zorplex", "mode": "async", "generators": -1})
+        (Path("runs") / run / "sync").mkdir()
         (Path("runs") / run / "sync" / folder.METRICS).write_text("")
-        folder.write_json(
-            Path("runs") / run / "arguments.json", {"recipe": "zorplex", "mode": "async", "generators": -1}
-        )
-    monkeypatch.setattr(host_commands, "served", note("host"))
+    monkeypatch.setattr(engine, "served", note("host"))
     monkeypatch.setattr(session, "start", note("train"))
     monkeypatch.setattr(session, "resume", note("resume"))
     monkeypatch.setattr(session, "arguments_in", note("evaluate"))
-    monkeypatch.setattr(asynchronous_commands, "replayed", note("replay"))
-    monkeypatch.setattr(asynchronous_commands, "learning_curve", note("plot"))
+    monkeypatch.setattr(replaying, "replayed", note("replay"))
+    monkeypatch.setattr(plot, "learning_curve", note("plot"))
     words = [shlex.split(line, comments=True)[1:] for block in blocks("bash") for line in block.splitlines()]
     assert {cli.main(one) for one in words} == {130}
     assert noted == ["train", "train", "train", "resume", "replay", "evaluate", "plot", "host", "train", "resume"]
@@ -76,6 +77,6 @@ def test_the_files_are_those_that_are_written() -> None:
     names |= {*(f"{phase}/" for phase in folder.PHASES), f"{folder.CHECKPOINTS}/", f"{folder.TENSORBOARD}/"}
     words = set(tree.replace("RUN/", "").split())
     assert names <= words
-    assert set(folder.GENERATORS) <= {word.rstrip("/") for word in words}
+    assert set(GENERATORS) <= {word.rstrip("/") for word in words}
     assert (session.WARM, session.SYNC, session.ASYNC) == folder.PHASES
     assert zorplex_session.TOKENIZER not in tree, "that is of every such run"

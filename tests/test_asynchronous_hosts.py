@@ -40,6 +40,7 @@ from purestep.runtime.recipes.zorplex import check, zorplex_defaults
 
 from .engine_spaces import Space, spaces
 from .programs import host, until
+from .run_folders import begun
 from .test_asynchronous import silent, tiny
 
 SOON = 60.0
@@ -186,10 +187,10 @@ def test_a_host_with_other_packages_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_only_where_it_works_may_be_another_where_a_run_is_resumed(tmp_path: Path) -> None:
-    (tmp_path / "arguments.json").write_text('{"recipe": "zorplex", "mode": "sync", "generators": -1}')
+    begun(tmp_path, {"recipe": "zorplex", "mode": "sync", "generators": -1})
     with pytest.raises(ChoiceError, match="--hosts is given, wanted a run with generators"):
         language_commands.resume([str(tmp_path), "--hosts", "10.0.0.2:7000"])
-    (tmp_path / "arguments.json").write_text('{"recipe": "zorplex", "mode": "async", "generators": -1}')
+    begun(tmp_path, {"recipe": "zorplex", "mode": "async", "generators": -1})
     with pytest.raises(ChoiceError, match="--server is given, wanted a run without generators"):
         language_commands.resume([str(tmp_path), "--server", "http://127.0.0.1:8000/v1"])
     with pytest.raises(ChoiceError, match="resume: argument is 'steps'"):

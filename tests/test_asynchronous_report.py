@@ -17,7 +17,7 @@ from purestep.properties.auditing_laws import auditing_laws
 from purestep.properties.comparing_laws import comparing_laws, own_comparing
 from purestep.properties.replaying_laws import replaying_laws
 from purestep.properties.timeline_laws import own_timing, timeline_laws
-from purestep.runtime import asynchronous_commands, cli
+from purestep.runtime import cli
 from purestep.runtime.asynchronous import report, session
 from purestep.runtime.asynchronous.auditing import audited
 from purestep.runtime.asynchronous.folding import folded
@@ -29,9 +29,12 @@ from purestep.runtime.effects.lines import objects
 from purestep.runtime.language.evaluate import wilson
 from purestep.runtime.recipes import zorplex_session as turns
 from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.recipes.run_kinds import with_generators
 from purestep.runtime.recipes.zorplex import zorplex_defaults
 from purestep.runtime.scheduling.state import Schedule
 from purestep.runtime.values import encode, line
+
+from .run_folders import begun
 
 Rows = list[dict[str, Any]]
 Said = pytest.CaptureFixture[str]
@@ -133,8 +136,7 @@ def run(tmp_path: Path) -> Path:
     home = tmp_path / "run"
     own = {"mode": "async", "generators": 2, "groups": 1, "samples": 2, "steps": 2, "staleness": 1}
     folder.write_json(tmp_path / "arguments.json", {})
-    home.mkdir()
-    folder.write_json(home / "arguments.json", encode(turns.described(changed(zorplex_defaults(), own))))
+    begun(home, encode(turns.described(changed(zorplex_defaults(), own))))
     folder.write_json(home / "before.json", {"sampled": standing(40), "greedy": standing(44)})
     for name, spans, right in (("sync", IN_TURNS, 60), ("async", AT_ONCE, 70)):
         (home / name).mkdir()
@@ -451,7 +453,7 @@ def test_such_a_run_is_evaluated_talked_to_and_drawn(trained: Path, tmp_path: Pa
 def test_a_run_with_generators_is_not_begun_over_another_unasked(trained: Path, capsys: Said) -> None:
     words = ["train", "zorplex", "--run", str(trained), *TINY]
     assert cli.main(words) == 1
-    assert "with a run, wanted a new folder; go on with it: purestep resume" in capsys.readouterr().err
+    assert "a run with checkpoints, wanted a new folder; go on with it: purestep resume" in capsys.readouterr().err
     assert cli.main([*words, "--mode", "sync", "--generators", "0"]) == 1
     assert "a run with checkpoints, wanted a new folder" in capsys.readouterr().err
     assert (trained / "async" / "ledger.jsonl").exists()
@@ -476,14 +478,13 @@ def test_ctrl_c_says_how_to_go_on(trained: Path, tmp_path: Path, monkeypatch: py
 
 
 def test_a_folder_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
-    (tmp_path / "run" / "sync").mkdir(parents=True)
+    begun(tmp_path / "run", {"recipe": "zorplex"})
+    (tmp_path / "run" / "sync").mkdir()
     (tmp_path / "run" / "sync" / "mine").write_text("mine")
-    folder.clear(tmp_path / "run")
-    folder.write_json(tmp_path / "run" / "arguments.json", {"recipe": "ppo"})
-    folder.clear(tmp_path / "run")
+    folder.clear(tmp_path / "run", "ppo")
     assert (tmp_path / "run" / "sync" / "mine").read_text() == "mine"
     assert not (tmp_path / "run" / "arguments.json").exists()
-    assert not asynchronous_commands.with_generators(tmp_path / "run")
+    assert not with_generators(tmp_path / "run")
 
 
 class Cut(BaseException):

@@ -24,10 +24,11 @@ from purestep.core.language.attempt import Heard, Said
 from purestep.core.language.events import Sampled, User
 from purestep.core.language.parsers import strict_answer
 from purestep.core.language.reasoning_events import GroupResult
+from purestep.core.language.reasoning_lists import Lists
 from purestep.core.language.reasoning_rollouts import answered
 from purestep.core.language.reasoning_settings import Settings
 from purestep.core.language.reasoning_state import InferenceProblemState
-from purestep.core.language.reasoning_tasks import Lists, read_list, right_reasoning, step_correct
+from purestep.core.language.reasoning_tasks import read_list, right_reasoning, step_correct
 from purestep.core.language.reasoning_templates import thought
 from purestep.properties import check as check_laws
 from purestep.properties import cycling_laws
@@ -50,6 +51,8 @@ from purestep.runtime.recipes.cache import Cache, cache_defaults, check, lists_o
 from purestep.runtime.recipes.machine import Train
 from purestep.runtime.recipes.trusting import Trust
 from purestep.runtime.recipes.zorplex import CHANGES
+
+from .run_folders import begun
 
 Said_ = pytest.CaptureFixture[str]
 TINY: dict[str, Any] = {
@@ -322,6 +325,14 @@ def test_a_policy_is_found_by_its_name_and_told_the_runs_numbers(own_policies: s
             cache_with(arguments, evolve(settings, solution_rollout_policy=f"{own_policies}.{function}"))
 
 
+def test_a_name_of_no_function_or_of_a_module_that_fails_is_refused(own_policies: str, tmp_path: Path) -> None:
+    (tmp_path / "broken_policies.py").write_text("def f(:\n")
+    settings = settings_of(tiny(), "here")
+    for name in ("math.pi", "broken_policies.f", ".f", f".{own_policies}.paid", "absent.f"):
+        with pytest.raises(ChoiceError, match="rollout policy: .*, wanted a function"):
+            cache_with(tiny(), evolve(settings, solution_rollout_policy=name))
+
+
 # --- demonstrations ---
 
 
@@ -548,8 +559,7 @@ def test_evaluate_plot_and_resume_know_such_runs(trained: Path, tmp_path: Path, 
     assert "before" in json.loads((run / "evaluation.json").read_text())
     assert cli.main(["train", "cache", "--run", str(run), *WORDS]) == 1
     assert "wanted a new folder; go on with it: purestep resume" in capsys.readouterr().err
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "arguments.json").write_text('{"recipe": "cache"}')
+    begun(tmp_path / "empty", {"recipe": "cache"})
     assert cli.main(["plot", str(tmp_path / "empty")]) == 1
 
 

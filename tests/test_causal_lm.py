@@ -253,6 +253,20 @@ def test_the_module_is_left_alone() -> None:
     assert all(value.device.type == "cpu" for value in module.parameters())
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_dropout_is_off_whatever_mode_the_module_is_in(attention: str) -> None:
+    config = transformers.MistralConfig(**SIZES, attention_dropout=0.5, attn_implementation=attention)
+    module = transformers.AutoModelForCausalLM.from_config(config).train()
+    model = causal_model(module)
+    params, luck = model.init(keys.key(0)), torch.get_rng_state()
+    first, second = (model.apply(params, tokens(), (), ()) for _ in range(2))
+    assert torch.equal(first, second)
+    assert torch.equal(torch.get_rng_state(), luck)
+    module.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(model.head(params, first), module(tokens()).logits, rtol=1e-4, atol=1e-5)
+
+
 def test_an_absent_library_has_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> Any:
         raise ModuleNotFoundError(name=name)

@@ -17,6 +17,7 @@ from purestep.core.errors import NonFiniteError
 from purestep.runtime import cli, commands
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.files import lock
+from purestep.runtime.effects.layout import COMMON
 from purestep.runtime.recipes import RECIPES, session, world
 from purestep.runtime.recipes.arguments import flag, flatten
 from purestep.runtime.recipes.closing import closing_of
@@ -108,7 +109,7 @@ def test_train_evaluates_draws_and_says_what_it_took(tmp_path: Path, capsys: Sai
         assert word in out
     assert (run / "learning_curve.png").read_bytes().startswith(PNG)
     assert json.loads((run / "evaluation.json").read_text())["episodes"] == 4
-    assert {path.name for path in run.iterdir()} >= set(folder.OURS)
+    assert {path.name for path in run.iterdir()} >= {folder.MARKER, *COMMON}
 
 
 @pytest.mark.parametrize(("recipe", "env"), [("a2c", "gridworld"), ("reinforce", "probe_both")])
@@ -222,6 +223,10 @@ def one_line(capsys: Said) -> str:
         (["resume", "nowhere"], "nowhere is no folder"),
         (["plot", "nowhere"], "nowhere is no folder"),
         (["plot"], "purestep plot: RUN is absent"),
+        (
+            ["plot", "run\udcff"],
+            "a word of the command line is 'run\\udcff', wanted text in UTF-8; rename what it names",
+        ),
     ],
 )
 def test_an_error_is_one_line_with_a_remedy(
@@ -246,9 +251,18 @@ def test_a_run_that_exists_or_is_in_use_is_refused(trained: Path, capsys: Said) 
 def test_an_empty_folder_is_no_run(tmp_path: Path, capsys: Said) -> None:
     for command in ("evaluate", "resume"):
         assert cli.main([command, str(tmp_path)]) == 1
-        assert "without a checkpoint, wanted a run with one" in one_line(capsys)
+        assert "no run of purestep, wanted that of a run" in one_line(capsys)
     assert cli.main(["plot", str(tmp_path)]) == 1
     assert "name the folder of a run" in one_line(capsys)
+
+
+@pytest.mark.parametrize("held", [{}, {"recipe": "ppo"}, {"recipe": ["ppo"]}, {"recipe": "prove", "env": "a"}], ids=str)
+def test_arguments_that_name_no_world_are_no_run_to_be_drawn(
+    held: dict[str, Any], tmp_path: Path, capsys: Said
+) -> None:
+    (tmp_path / "arguments.json").write_text(json.dumps(held))
+    assert cli.main(["plot", str(tmp_path)]) == 1
+    assert "arguments.json is without a recipe and its world, wanted" in one_line(capsys)
 
 
 def test_words_that_are_no_command_line_are_explained(capsys: Said) -> None:
@@ -262,6 +276,7 @@ def test_words_that_are_no_command_line_are_explained(capsys: Said) -> None:
     [
         (NonFiniteError("train: iteration 3 is NaN"), "purestep: train: iteration 3 is NaN"),
         (OSError(28, "No space left on device", "runs/x/metrics.jsonl"), "purestep: No space left on device: runs/x"),
+        (OSError(13, "Permission denied", "a\nb"), "purestep: "),
         (ZeroDivisionError("by zero\nand more"), "purestep: ZeroDivisionError: by zero (--debug shows where)"),
     ],
 )

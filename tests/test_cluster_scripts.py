@@ -20,11 +20,12 @@ import yaml  # type: ignore[import-untyped]
 
 pytest.importorskip("transformers", reason="the extra llm is not installed")
 
-from purestep.runtime import cli, host_commands
+from purestep.runtime import cli
 from purestep.runtime.asynchronous import session as at_once
-from purestep.runtime.effects import folder
+from purestep.runtime.effects import engine
 from purestep.runtime.recipes import zorplex_session as in_turns
 
+from . import run_folders
 from .programs import END, free_port, until
 
 ROOT = Path(__file__).parent.parent
@@ -141,7 +142,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         return work
 
-    monkeypatch.setattr(host_commands, "served", note("host"))
+    monkeypatch.setattr(engine, "served", note("host"))
     for name, session in (("at once", at_once), ("in turns", in_turns)):
         monkeypatch.setattr(session, "start", note(f"train {name}"))
         monkeypatch.setattr(session, "resume", note(f"resume {name}"))
@@ -156,8 +157,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def begun(run: Path, **arguments: Any) -> None:
     """Leaves what a run that has begun leaves."""
-    run.mkdir(parents=True, exist_ok=True)
-    folder.write_json(run / "arguments.json", {"recipe": "zorplex", "generators": -1, **arguments})
+    run_folders.begun(run, {"recipe": "zorplex", "generators": -1, **arguments})
 
 
 def submissions(script: str) -> list[Words]:

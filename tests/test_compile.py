@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch._dynamo.exc import Unsupported
 from torch._dynamo.utils import counters
 
-from purestep.core.errors import RecompileError
+from purestep.core.errors import CompileError, RecompileError
 from purestep.core.record import record, replace, tensor
 from purestep.core.scan import scan
 from purestep.core.tree import clone
@@ -124,7 +123,7 @@ def test_a_function_is_one_graph_or_an_error() -> None:
         torch._dynamo.graph_break()
         return x + 1
 
-    with pytest.raises(Unsupported):
+    with pytest.raises(CompileError, match=r"breaks: .*test_compile.py:\d+ is .*graph_break"):
         eager_program(breaks)(torch.ones(2))
 
 

@@ -69,3 +69,20 @@ def test_a_process_alone_ends_as_ever(
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert cli.main([*commands]) == 1
     assert capsys.readouterr().err == "purestep: rank 0 is alone\n"
+
+
+DONE = """
+import atexit, signal, sys
+from purestep.runtime import cli
+
+cli.COMMANDS = {"done": cli.Command("", lambda words: 0)}
+sys.argv = ["purestep", "done"]
+for number in (signal.SIGINT, signal.SIGTERM):
+    atexit.register(signal.raise_signal, number)
+sys.exit(cli.main())
+"""
+
+
+def test_a_program_that_is_over_is_not_interrupted() -> None:
+    ended = subprocess.run([sys.executable, "-c", DONE], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

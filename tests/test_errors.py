@@ -19,6 +19,8 @@ COUSINS: dict[type[PurestepError], type[Exception]] = {
     errors.NonFiniteError: ArithmeticError,
     errors.CheckpointError: RuntimeError,
     errors.RecompileError: RuntimeError,
+    errors.WorldError: RuntimeError,
+    errors.CompileError: RuntimeError,
 }
 
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from purestep.core import keys
+from purestep.core.distributions import Categorical
 from purestep.core.env import Env, time_limit
 from purestep.core.envs import make
-from purestep.core.errors import ChoiceError, ShapeError
+from purestep.core.errors import ChoiceError, ShapeError, StructureError
 from purestep.core.keys import Key
 from purestep.core.policy import ActorCritic, actor_critic_mlp
 from purestep.core.record import check, record, replace, take, tensor
@@ -157,7 +158,7 @@ def test_wrong_numbers_and_names_are_refused() -> None:
     with pytest.raises(ChoiceError, match=r"evaluate: action is 'modes', wanted one of .*; did you mean 'mode'"):
         evaluate(CARTPOLE, MODEL, episodes=1, steps=1, action="modes")
     for episodes, steps in ((0, 1), (1, 0)):
-        with pytest.raises(ShapeError, match="evaluate: episodes and steps is"):
+        with pytest.raises(ChoiceError, match=r"evaluate: (episodes|steps) is 0, wanted a whole number, 1 or more"):
             evaluate(CARTPOLE, MODEL, episodes=episodes, steps=steps)
 
 
@@ -180,3 +181,30 @@ def test_an_evaluation_in_numbers() -> None:
     assert summary(take(told, slice(1))).return_deviation == 0.0
     with pytest.raises(ShapeError, match=r"summary: returns is \[1, 4\], wanted \[E\]"):
         summary(Evaluation(returns=told.returns[None], lengths=told.lengths[None], ended=told.ended[None]))
+
+
+def test_a_policy_with_memory_begins_with_what_it_is_given() -> None:
+    """The memory counts steps; its parity is the action, and shows in what the world pays."""
+
+    def apply(params: Any, observation: Tensor, carry: Tensor) -> Any:
+        logits = torch.where((carry % 2 == 0)[..., None], torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
+        return Categorical(logits=logits), observation[..., 0] * 0.0, carry + 1
+
+    def step(params: Any, state: Clock, action: Tensor, key: Key) -> tuple[Clock, TimeStep]:
+        after, told = clock().step(params, state, action, key)
+        return after, replace(told, reward=action.to(torch.float32) * 2.0**-after.age)
+
+    env, model = attrs.evolve(clock(), step=step), ActorCritic(init=lambda key: (), apply=apply)
+    for begun in (0, 1):
+        memory = torch.full((8,), begun)
+        played = evaluate(env, model, episodes=8, steps=6, memory=memory)((), (), KEY)
+        wanted = [sum(2.0 ** -(t + 1) for t in range(int(n)) if (begun + t) % 2) for n in played.lengths]
+        assert played.returns.tolist() == wanted
+    with pytest.raises(StructureError, match="evaluate: the model's memory is "):
+        evaluate(
+            env,
+            attrs.evolve(model, apply=lambda p, o, c: (*apply(p, o, c)[:2], ())),
+            episodes=8,
+            steps=6,
+            memory=memory,
+        )((), (), KEY)

@@ -273,13 +273,13 @@ def test_many_queries_are_tried_as_each_alone(made: Proofs) -> None:
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     drawn: list[Figure] = []
-    save = drawing._save
+    save = drawing.save_figure
 
     def keep(figure: Figure, out: Path) -> Path:
         drawn.append(figure)
         return save(figure, out)
 
-    monkeypatch.setattr(drawing, "_save", keep)
+    monkeypatch.setattr(drawing, "save_figure", keep)
     return drawn
 
 

@@ -171,5 +171,7 @@ def test_the_seed_alone_decides() -> None:
 
 
 def test_a_world_needs_people() -> None:
-    with pytest.raises(ChoiceError, match="family: people is 9, wanted 10 or more"):
+    with pytest.raises(ChoiceError, match="family: people is 9, wanted from 10 to 1,000,000"):
         family(9)
+    with pytest.raises(ChoiceError, match="ask for a smaller world"):
+        family(1_000_001)

@@ -17,8 +17,9 @@ from purestep.core.envs import (
     tabular,
     tabular_mdp,
 )
-from purestep.properties import auto_reset_laws, check, env_laws, env_suite, kernel_laws, time_limit_laws
+from purestep.properties import auto_reset_laws, check, env_laws, env_suite, kernel_laws, memory_laws, time_limit_laws
 from purestep.properties.compare import EXACT
+from purestep.runtime.rollout import rollout
 
 LIMIT = 4
 exact_laws = env_suite(tolerance=EXACT)
@@ -34,6 +35,7 @@ def random_walk() -> Env[Any, Any]:
     return tabular(tabular_mdp(pushes, pushes.sum(-1), termination=ending, initial=torch.ones(4)))
 
 
+test_memory = check(memory_laws(), rollout)
 test_cartpole = check(env_laws, cartpole())
 test_pendulum_with_limit = check(env_laws, time_limit(pendulum(), LIMIT))
 test_gridworld = check(exact_laws, gridworld(["S.G", "..."]))

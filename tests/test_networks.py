@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from purestep.core import keys
-from purestep.core.errors import ChoiceError, DtypeError, ShapeError
+from purestep.core.errors import ChoiceError, DtypeError, ShapeError, StructureError
 from purestep.core.networks import FEW_ROWS, MANY_ROWS, functional, layout, mlp, orthogonal
 from purestep.core.tree import leaves
 
@@ -35,7 +35,7 @@ class Tied(nn.Module):
 def modules() -> list[nn.Module]:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        normalised = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+        normalised = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2)).eval()
         return [nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), Tied(), normalised]
 
 
@@ -224,3 +224,46 @@ def test_networks_compile_whole_with_their_gradients() -> None:
     pairs = zip(leaves(compiled(keys.key(3), params, others)), leaves(both(keys.key(3), params, others)), strict=True)
     for got, wanted in pairs:
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def training(module: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 4), module).train()
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (nn.Dropout(0.1), "Dropout's p = 0.1"),
+        (nn.AlphaDropout(0.5), "AlphaDropout's p = 0.5"),
+        (nn.MultiheadAttention(4, 2, dropout=0.25), "MultiheadAttention's dropout = 0.25"),
+        (nn.LSTM(4, 4, 2, dropout=0.25), "LSTM's dropout = 0.25"),
+        (nn.BatchNorm1d(4), "BatchNorm1d's running statistics"),
+        (nn.InstanceNorm1d(4, track_running_stats=True), "InstanceNorm1d's running statistics"),
+        (nn.RReLU(), "RReLU's random slopes"),
+    ],
+)
+def test_a_module_that_trains_by_itself_is_refused_until_eval(module: nn.Module, said: str) -> None:
+    with pytest.raises(
+        StructureError, match=f"functional: 1 is training with {said}, wanted a pure .*; call .eval"
+    ) as caught:
+        functional(training(module))
+    assert "\n" not in str(caught.value)
+    assert functional(training(module).eval())
+
+
+def test_a_module_put_back_to_training_is_refused_when_it_is_called() -> None:
+    whole = training(nn.Dropout(0.5)).eval()
+    network = functional(whole)
+    params = network.init(keys.key(0))
+    x = torch.ones(3, 4)
+    assert torch.equal(network.apply(params, x), network.apply(params, x))
+    whole.train()
+    with pytest.raises(StructureError, match=r"Dropout's p = 0\.5"):
+        network.apply(params, x)
+
+
+@pytest.mark.parametrize("module", [nn.Dropout(0.0), nn.BatchNorm1d(4, track_running_stats=False), nn.LayerNorm(4)])
+def test_a_module_in_training_that_is_pure_is_taken(module: nn.Module) -> None:
+    network = functional(training(module))
+    params = network.init(keys.key(0))
+    assert torch.equal(network.apply(params, torch.ones(3, 4)), network.apply(params, torch.ones(3, 4)))

@@ -31,6 +31,7 @@ from purestep.properties import (
     Walk,
     auto_reset_laws,
     check,
+    cli,
     dyadic,
     env_laws,
     env_suite,
@@ -41,6 +42,7 @@ from purestep.properties import (
     masks,
     named_profile,
     probabilities,
+    profiles,
     raw,
     register,
     render,
@@ -402,6 +404,22 @@ MODULE = """
 
     narrow = attrs.evolve(cartpole(), observation_space=Box(-0.01, 0.01, (4,)))
     drops = estimator_mutants.drops_truncated
+
+    def save_checkpoint():
+        open("written", "w").close()
+        return narrow
+
+    def falls():
+        raise ValueError("no\\nworld")
+
+    class Saver:
+        def __init__(self):
+            save_checkpoint()
+
+        def __call__(self):
+            save_checkpoint()
+
+    saver = object.__new__(Saver)
 """
 
 
@@ -430,9 +448,34 @@ def test_the_command_names_a_foreign_convention(module: Path, capsys: pytest.Cap
     assert "its convention on truncation: drop" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["save_checkpoint", "Saver", "saver"])
+@pytest.mark.parametrize("suite", ["", "env", "checkpoint", "machine"])
+def test_the_command_calls_nothing_but_what_it_is_told_to_call(
+    module: Path, capsys: pytest.CaptureFixture[str], name: str, suite: str
+) -> None:
+    assert verify_command([f"my_worlds:{name}", *(["--suite", suite] if suite else [])]) == 2
+    error = capsys.readouterr().err
+    assert "add --call" in error
+    assert ("--suite" in error) == (not suite)
+    assert error.count("\n") == 1
+    assert not (module / "written").exists()
+
+
+def test_the_command_calls_what_it_is_told_to_call(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify_command(["my_worlds:save_checkpoint", "--call", "--skip", "compiled_is_eager=slow here"]) == 1
+    assert "spaces_hold: observation after" in capsys.readouterr().err
+    assert (module / "written").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["my_worlds:narrow", "--call"], "verify: --call is an Env, wanted a function without arguments"),
+        (["my_worlds:k3", "--call"], "verify: --call is a function, wanted a function without arguments"),
+        (["my_worlds:falls", "--call"], "verify: --call is ValueError: no world, wanted an object"),
+        (["my_worlds:narrow", "--suite", "machine"], "verify: object is an Env, wanted Play"),
+        (["my_worlds:narrow", "--suite", "estimator"], "verify: object for estimator is an Env, wanted a function"),
+        ([":narrow"], "Empty module name"),
         (["my_worlds"], "wanted module:object"),
         (["my_worlds:nothing"], "has no attribute 'nothing'"),
         (["nowhere:world"], "No module named 'nowhere'"),
@@ -463,3 +506,7 @@ def test_steps_of_several_shapes_compile_once_for_each() -> None:
     shapes = [st.tuples(dyadic((n,))) for n in (1, 2, 3, 4, 5, 6, 7, 8)]
     report = verify(only(step_laws(shapes), "compiled_is_eager"), doubled)
     assert report, str(report)
+
+
+def test_the_command_offers_all_profiles() -> None:
+    assert cli.PROFILES == profiles.ORDER

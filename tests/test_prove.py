@@ -10,9 +10,11 @@ import pytest
 from purestep.core.logic.terms import decode, encode
 from purestep.runtime import cli
 from purestep.runtime.effects import folder
+from purestep.runtime.effects.layout import names_of
 from purestep.runtime.logic.world import Proofs
-from purestep.runtime.recipes import closing, explain, prove, session, world
+from purestep.runtime.recipes import explain, prove, ranking, session, world
 from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.recipes.prove_settings import prove_defaults
 
 NET = ["--size", "8", "--width", "8", "--blocks", "1", "--warm-up", "3"]
 RUN = ["--envs", "4", "--horizon", "8", "--minibatches", "2", "--epochs", "1", "--backend", "none"]
@@ -52,7 +54,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made() -> Proofs:
-    return prove.opened(prove.prove_defaults("family:30"))
+    return prove.opened(prove_defaults("family:30"))
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ def test_train_ranks_draws_a_proof_and_a_curve_and_says_what_it_took(tmp_path: P
     written = json.loads((run / "evaluation.json").read_text())
     assert (written["candidates"], written["queries"], written["iteration"]) == (24, 8, 3)
     assert 0 < written["mean_reciprocal_rank"] <= 1
-    assert {path.name for path in run.iterdir()} >= {*folder.OURS, folder.PROOF}
+    assert {path.name for path in run.iterdir()} >= {folder.MARKER, *names_of("prove")}
 
 
 def test_the_picture_is_the_deepest_proof_among_the_first_test_queries(
@@ -145,7 +147,7 @@ def test_evaluate_ranks_what_it_is_told_to(trained: Path, capsys: Said) -> None:
     }
     assert (written["candidates"], written["queries"]) == (20, 10)
     assert len(written["positives"]) > 1
-    count = len(prove.opened(prove.prove_defaults("family:30")).dataset.valid)
+    count = len(prove.opened(prove_defaults("family:30")).dataset.valid)
     assert f"evaluation: {2 * count} rankings: " in said[2]
 
 
@@ -355,15 +357,15 @@ def test_missing_room_is_told_once_for_training_and_once_for_the_ranking(tmp_pat
 def test_the_notice_on_training_counts_proofs(trained: Path, capsys: Said) -> None:
     prover = explain.prover_of(trained)
     said: list[str] = []
-    too_long, too_many = closing.lost_in_training(prover.worlds)
+    too_long, too_many = ranking.lost_in_training(prover.worlds)
     assert too_long > int((prover.worlds.too_long > 0).sum())  # not only those that were under way at the end
     assert too_many == 0
-    closing.notice_left_out("of 96 proofs", too_long, too_many, said.append)
+    ranking.notice_left_out("of 96 proofs", too_long, too_many, said.append)
     assert said == [f"{too_long} of 96 proofs met states of more goals than --atoms, which were left out"]
 
 
 def test_arguments_come_back_from_a_checkpoint(trained: Path) -> None:
-    given = changed(prove.prove_defaults("family:30"), {"steps": 96, "size": 8, "width": 8, "blocks": 1, "warm_up": 3})
+    given = changed(prove_defaults("family:30"), {"steps": 96, "size": 8, "width": 8, "blocks": 1, "warm_up": 3})
     more = {"envs": 4, "horizon": 8, "minibatches": 2, "epochs": 1, "backend": "none"}
     assert explain.prover_of(trained).arguments == changed(given, more)
     assert session.recipe_of(trained) == "prove"
@@ -384,6 +386,6 @@ def test_a_compiled_run_learns_ranks_and_explains(
     assert "compiling the program" in said.err
     assert lines_after(said.out, "proof: ") == [str(run / "proof.png")]
     assert json.loads((run / "evaluation.json").read_text())["mean_reciprocal_rank"] > 0.3
-    query = prove.opened(prove.prove_defaults("family:50")).dataset.test[0]
+    query = prove.opened(prove_defaults("family:50")).dataset.test[0]
     assert cli.main(["explain", f"{query[0]}({query[1]}, {query[2]})", "--run", str(run)]) == 0
     assert "picture: " in capsys.readouterr().out

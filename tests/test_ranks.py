@@ -18,6 +18,7 @@ from attrs import frozen
 from purestep.core.errors import ChoiceError
 from purestep.core.optim import adamw, apply_updates
 from purestep.core.record import replace
+from purestep.runtime.effects.ranks import launched as environment
 from purestep.runtime.effects.ranks import world
 from purestep.runtime.effects.ranks.torch_optimizer import torch_optimizer
 from purestep.runtime.effects.ranks.world import (
@@ -255,7 +256,7 @@ sys.exit(str(found) if found != [(0, 0), (1, 0)] else 0)
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no list of threads")
 def test_gloos_threads_end_with_the_world_whatever_is_kept_of_it() -> None:
     """A process that takes itself apart while one of them lets go of a tensor is aborted."""
-    own = {name: value for name, value in os.environ.items() if name not in world.SET}
+    own = {name: value for name, value in os.environ.items() if name not in environment.SET}
     ended = subprocess.run([sys.executable, "-c", KEEPS], env=own, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stderr) == (0, "no\n")
 

@@ -42,6 +42,7 @@ from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 
 from . import recipe_program
 from .programs import END, LONG, free_port, until
+from .run_folders import begun
 from .stand_in_server import stood_in
 
 PROGRAM = Path(recipe_program.__file__)
@@ -324,10 +325,8 @@ def test_the_commands_of_the_page_are_ones_we_have(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.chdir(tmp_path)
     for run in ("ranks", "both"):
-        place = Path("runs") / run
-        place.mkdir(parents=True)
         mode = "async" if run == "both" else "sync"
-        folder.write_json(place / folder.ARGUMENTS, {"recipe": "zorplex", "mode": mode, "generators": -1})
+        begun(Path("runs") / run, {"recipe": "zorplex", "mode": mode, "generators": -1})
     for module in (session, phases):
         monkeypatch.setattr(module, "start", note)
         monkeypatch.setattr(module, "resume", note)

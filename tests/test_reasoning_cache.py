@@ -17,12 +17,13 @@ from purestep.core.language.attempt import Said, begin_attempt, hear
 from purestep.core.language.codec import END, byte_codec
 from purestep.core.language.parsers import chain
 from purestep.core.language.protocol import protocol
-from purestep.core.language.reasoning_cache import ReasoningCache, due, reasoning_cache, step
+from purestep.core.language.reasoning_cache import ReasoningCache, cache_of, due, reasoning_cache, step
 from purestep.core.language.reasoning_demonstrations import show_reasoning, summed_up
 from purestep.core.language.reasoning_events import (
     Finished,
     GroupResult,
 )
+from purestep.core.language.reasoning_lists import Lists, check_lists
 from purestep.core.language.reasoning_report import published_rows, throughput, turn_figures
 from purestep.core.language.reasoning_rollouts import (
     Posed,
@@ -38,7 +39,7 @@ from purestep.core.language.reasoning_rollouts import (
     summarization_rollout,
 )
 from purestep.core.language.reasoning_schedule import reasoning_machine
-from purestep.core.language.reasoning_settings import Sampling, Settings, Streams, cache_of, check_settings
+from purestep.core.language.reasoning_settings import Sampling, Settings, Streams, check_settings
 from purestep.core.language.reasoning_state import (
     STATE_CLASSES,
     Ask,
@@ -49,9 +50,7 @@ from purestep.core.language.reasoning_state import (
     TrainingText,
 )
 from purestep.core.language.reasoning_tasks import (
-    Lists,
     ListTask,
-    check_lists,
     list_problem,
     list_reward,
     list_task,

@@ -18,6 +18,8 @@ from purestep.runtime.recipes import cache_report, cache_session
 from purestep.runtime.recipes.arguments import flatten
 from purestep.runtime.recipes.cache import cache_defaults
 
+from .run_folders import begun
+
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "reasoning_cache.md").read_text()
 
@@ -58,8 +60,7 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
 
     monkeypatch.chdir(tmp_path)
     for run in ("cache", "other"):
-        (tmp_path / "runs" / run).mkdir(parents=True)
-        (tmp_path / "runs" / run / "arguments.json").write_text('{"recipe": "cache"}')
+        begun(tmp_path / "runs" / run, {"recipe": "cache"})
     monkeypatch.setattr(cache_session, "start", note("train"))
     monkeypatch.setattr(cache_session, "resume", note("resume"))
     monkeypatch.setattr(cache_session, "arguments_in", note("read"))

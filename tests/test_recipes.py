@@ -39,6 +39,9 @@ from purestep.runtime.recipes.machine import (
 )
 from purestep.runtime.recipes.pictures import labels, picture
 from purestep.runtime.replay import from_lines, recorded, replayed, to_lines
+from purestep.runtime.values import encode
+
+from .run_folders import begun
 
 TINY = {"steps": 48, "envs": 2, "horizon": 4, "hidden": (8,), "backend": "none", "checkpoints": 3}
 GOOD, BAD = {"finite": 1.0}, {"finite": 0.0}
@@ -351,7 +354,9 @@ def test_a_folder_with_somebody_elses_checkpoints_is_left_alone(tmp_path: Path) 
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "theirs").write_text("precious")
     for overwrite in (False, True):
-        with pytest.raises(CheckpointError, match="a folder with 'checkpoints', which no run wrote"):
+        with pytest.raises(
+            CheckpointError, match="a folder with 'checkpoints', and no run of purestep, wanted a new folder"
+        ):
             begin(tmp_path, tiny(), overwrite=overwrite)
     assert (tmp_path / "checkpoints" / "theirs").read_text() == "precious"
 
@@ -369,8 +374,11 @@ def test_what_is_no_run_is_refused_and_no_folder_is_made(tmp_path: Path) -> None
     with pytest.raises(CheckpointError, match="no folder, wanted that of a run"):
         session.resume(tmp_path / "absent", notice=silent)
     assert not (tmp_path / "absent").exists()
-    with pytest.raises(CheckpointError, match="without a checkpoint, wanted a run with one"):
+    with pytest.raises(CheckpointError, match="no run of purestep, wanted that of a run"):
         session.resume(tmp_path, notice=silent)
+    assert not any(tmp_path.iterdir())
+    with pytest.raises(CheckpointError, match="without a checkpoint, wanted a run with one"):
+        session.resume(begun(tmp_path, encode(tiny().described())), notice=silent)
 
 
 @pytest.mark.parametrize(
@@ -386,7 +394,9 @@ def test_what_is_no_run_is_refused_and_no_folder_is_made(tmp_path: Path) -> None
 def test_a_checkpoint_of_something_else_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     plan = tiny()
     state = plan.pipeline.trainer.init(torch.tensor([1, 2]))
-    checkpoint.save(tmp_path, 1, state, machine=AT, metadata={**plan.described(), **change})
+    checkpoint.save(
+        begun(tmp_path, encode(plan.described())), 1, state, machine=AT, metadata={**plan.described(), **change}
+    )
     with pytest.raises((ChoiceError, CheckpointError), match=said):
         session.resume(tmp_path, notice=silent)
 
@@ -446,5 +456,5 @@ def test_pictures_of_one_run_and_of_several(tmp_path: Path) -> None:
     for number, chosen in enumerate([runs[:1], runs]):
         out = picture(chosen, tmp_path / f"{number}.png")
         assert out.read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(CheckpointError, match="unreadable"):
+    with pytest.raises(CheckpointError, match="no run of purestep"):
         picture([tmp_path], tmp_path / "none.png")

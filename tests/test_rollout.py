@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 import torch
 from torch import Tensor
 
 from purestep.core import keys
-from purestep.core.env import Env, Hoisted, auto_reset, batched, time_limit
+from purestep.core.env import Env, Hoisted, auto_reset, batched, map_step, time_limit
 from purestep.core.envs import ENVS, make, tabular, tabular_mdp
+from purestep.core.errors import ShapeError, StructureError
 from purestep.core.keys import Key
 from purestep.core.policy import ActorCritic, act, actor_critic_mlp
 from purestep.core.record import record, replace, stack, take, tensor
@@ -119,7 +121,9 @@ def by_hand(
                 behaviour_log_prob=chosen.log_prob,
             )
         )
-        worlds = Worlds(state=state, observation=told.observation, memory=chosen.carry)
+        over = ended(told.terminated, told.truncated)
+        memory = torch.where(over, worlds.fresh, chosen.carry)
+        worlds = replace(worlds, state=state, observation=told.observation, memory=memory)
     return worlds, stack(rows)
 
 
@@ -209,11 +213,14 @@ def test_the_fields_of_a_trajectory() -> None:
     # before any reset
     assert torch.equal(played.next_observation == TERMINAL, played.terminated)
     assert torch.equal(played.next_observation == BORING, played.truncated)
-    # the policy saw the mirrored world, and remembered its steps
-    memory = torch.arange(STEPS)[:, None].expand(STEPS, BATCH)
+    # the policy saw the mirrored world, and remembered the steps of its episode
+    ages = [torch.zeros(BATCH, dtype=torch.int64)]
+    for t in range(STEPS):
+        ages.append(torch.where(over[t], 0, ages[-1] + 1))
+    memory = torch.stack(ages[:-1])
     distribution, _, _ = model.apply(params, mirrored(played.observation), memory)
     assert torch.equal(played.behaviour_log_prob, distribution.log_prob(played.action))
-    assert after.memory.tolist() == [STEPS] * BATCH
+    assert torch.equal(after.memory, ages[-1])
     assert torch.equal(after.state.cell, after.observation)
 
 
@@ -234,7 +241,59 @@ def test_begin_resets_every_world() -> None:
     env = batched(ring(), BATCH)
     worlds = begin(env, KEY)
     state, told = env.reset(env.params, KEY)
-    assert_bits(worlds, Worlds(state=state, observation=told.observation, memory=()))
+    assert_bits(worlds, Worlds(state=state, observation=told.observation, memory=(), fresh=()))
+
+
+@pytest.mark.parametrize(
+    "lower", [lambda run: run, lambda run: program(run, backend="aot_eager")], ids=["eager", "compiled"]
+)
+def test_a_memory_is_that_of_the_episode(lower: Any) -> None:
+    """Episodes of 4 steps: after 12 each world begins its fourth, after 14 it has gone two steps of it."""
+    env, model = batched(auto_reset(time_limit(replace_endings(ring()), 4)), BATCH), table()
+    params, worlds = model.init(KEY), begin(env, KEY, torch.full((BATCH,), 7))
+    for steps, memory in ((12, 7), (2, 9)):
+        worlds, _ = lower(rollout(env, model, steps))(params, worlds, KEY)
+        assert worlds.memory.tolist() == [memory] * BATCH
+        assert worlds.fresh.tolist() == [7] * BATCH
+
+
+def test_a_memory_of_another_tree_is_refused_in_one_line() -> None:
+    env, model = batched(auto_reset(ring()), BATCH), table()
+    params = model.init(KEY)
+    with pytest.raises(ShapeError, match=r"begin: memory is \[3\], wanted \[4, ...\]; give it"):
+        begin(env, KEY, torch.zeros(3))
+    with pytest.raises(StructureError, match=r"begin: memory.h is float, wanted a tensor"):
+        begin(env, KEY, {"h": 0.0})
+    with pytest.raises(
+        StructureError, match=r"rollout: the model's memory is \[4\] torch.float32, wanted \[4\] torch.int64"
+    ):
+        rollout(env, attrs.evolve(model, apply=forgetting(model)), STEPS)(params, fresh(env), KEY)
+    with pytest.raises(StructureError, match=r"rollout: the memory to begin with is another structure"):
+        rollout(env, model, STEPS)(params, replace(fresh(env), fresh=()), KEY)
+
+
+def forgetting(model: ActorCritic) -> Any:
+    """`apply` that gives its memory back in another dtype."""
+
+    def apply(params: Any, observation: Any, carry: Any) -> Any:
+        distribution, value, carry = model.apply(params, observation, carry)
+        return distribution, value, carry.float()
+
+    return apply
+
+
+def replace_endings(env: Env[Any, RingState]) -> Env[Any, RingState]:
+    """The ring without an end."""
+
+    def wrap(inner: Any) -> Any:
+        def step(params: Any, state: RingState, action: Tensor, noise: Any) -> tuple[RingState, TimeStep]:
+            state, told = inner(params, state, action, noise)
+            never = torch.zeros_like(told.terminated)
+            return state, replace(told, terminated=never, truncated=never.clone())
+
+        return step
+
+    return map_step(env, env.reset, wrap)
 
 
 def test_nothing_is_written_to_and_the_key_decides() -> None:

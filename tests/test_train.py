@@ -23,7 +23,7 @@ from purestep.core.tree import clone, leaves, same_structure
 from purestep.runtime.compile import program
 from purestep.runtime.normalizer import running
 from purestep.runtime.rollout import rollout
-from purestep.runtime.train import COUNTS, RunState, Trainer, train, trainer
+from purestep.runtime.train import COUNTS, RunState, Trainer, folded, train, trainer
 
 ENVS, HORIZON = 2, 8
 CARTPOLE = make("cartpole")
@@ -121,7 +121,7 @@ def test_episodes_go_on_across_iterations() -> None:
 def test_finite_is_0_from_where_something_is_not() -> None:
     seen: list[Trajectory] = []
     made = trainer(SHORT, MODEL, spy(seen, spoil=True), envs=ENVS, horizon=HORIZON)
-    _, metrics = train(made, 3)(made.init(keys.key(1)))
+    _, metrics = folded(made, 3)(made.init(keys.key(1)))
     assert metrics["finite"].tolist() == [1.0, 0.0, 0.0]
 
 

@@ -26,6 +26,7 @@ from purestep.runtime.recipes.machine import Log, Loop, Train
 from purestep.runtime.recipes.telling import telling
 
 from .programs import last_words, until
+from .run_folders import begun
 from .stand_in_server import stood_in
 
 Said = pytest.CaptureFixture[str]
@@ -133,9 +134,7 @@ def test_it_ends_with_the_bits_of_one_that_never_stopped(whole: tuple[str, Path]
 
 def test_it_may_have_ended_as_soon_as_its_arguments_were_there(whole: tuple[str, Path], tmp_path: Path) -> None:
     recipe, wanted = whole
-    run = tmp_path / "run"
-    run.mkdir()
-    shutil.copy(wanted / "arguments.json", run)
+    run = begun(tmp_path / "run", json.loads((wanted / "arguments.json").read_text()))
     assert cli.main(resume(run)) == 0
     one, other = tensors(wanted, recipe), tensors(run, recipe)
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -152,7 +151,7 @@ def test_rows_that_will_come_again_are_there_once(tmp_path: Path) -> None:
 
 
 def test_what_needs_a_checkpoint_names_the_remedy(whole: tuple[str, Path], tmp_path: Path, capsys: Said) -> None:
-    shutil.copy(whole[1] / "arguments.json", tmp_path)
+    begun(tmp_path, json.loads((whole[1] / "arguments.json").read_text()))
     assert cli.main(["evaluate", str(tmp_path)]) == 1
     wanted = f"{tmp_path} is without a checkpoint, wanted a run with one; train it: purestep resume {tmp_path}\n"
     assert capsys.readouterr().err.endswith(wanted)

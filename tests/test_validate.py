@@ -89,6 +89,23 @@ def test_wrapped_worlds_and_fields_are_valid() -> None:
         )
 
 
+def everywhere(change: Callable[[TimeStep], TimeStep]) -> AnyEnv:
+    """The walk whose resets and steps both tell something else."""
+    good = line()
+
+    def changed(result: tuple[Any, TimeStep]) -> tuple[Any, TimeStep]:
+        return result[0], change(result[1])
+
+    return attrs.evolve(
+        good, reset=lambda *given: changed(good.reset(*given)), step=lambda *given: changed(good.step(*given))
+    )
+
+
+def wider(x: Tensor) -> torch.dtype:
+    """A dtype that depends on whether there is a batch."""
+    return torch.float64 if torch._C._functorch.is_batchedtensor(x) else torch.float32
+
+
 FAULTS: dict[str, tuple[AnyEnv, type[PurestepError], str]] = {
     "the state changes its shape": (
         stepping(lambda old, new, timestep: (replace(new, x=new.x[None]), timestep)),
@@ -138,8 +155,33 @@ FAULTS: dict[str, tuple[AnyEnv, type[PurestepError], str]] = {
     "a Python number for a reward": (told(reward=1.0), StructureError, "TimeStep.reward is float, wanted a tensor"),
     "a reward of another float": (
         told(reward=torch.ones((), dtype=torch.float64)),
+        DtypeError,
+        r"step: reward is torch.float64, wanted torch.float32; convert it",
+    ),
+    "rewards of another float everywhere": (
+        everywhere(lambda timestep: replace(timestep, reward=timestep.reward.double())),
+        DtypeError,
+        r"reset: reward is torch.float64, wanted torch.float32; convert it",
+    ),
+    "flags of bytes everywhere": (
+        everywhere(lambda timestep: replace(timestep, truncated=timestep.truncated.to(torch.uint8))),
+        DtypeError,
+        "reset: TimeStep.truncated is torch.uint8, wanted bool",
+    ),
+    "an observation of another dtype than the reset's": (
+        stepping(lambda old, new, timestep: (new, replace(timestep, observation=timestep.observation.double()))),
         StructureError,
-        r"step: reward is \[\] torch.float64, wanted \[\] torch.float32",
+        r"step: observation is \[1\] torch.float64, wanted \[1\] torch.float32; keep shape and dtype",
+    ),
+    "a state that a batch of worlds changes": (
+        stepping(lambda old, new, timestep: (replace(new, x=new.x.to(wider(new.x))), timestep)),
+        StructureError,
+        r"step of a batch: state.x is \[\] torch.float64, wanted \[\] torch.float32; keep shape and dtype",
+    ),
+    "no env at all": (
+        "cartpole",  # type: ignore[dict-item]
+        StructureError,
+        r"env is str, wanted an Env; make one by name, e.g. make\('cartpole'\)",
     ),
     "an infinite reward": (
         told(reward=torch.tensor(torch.inf)),

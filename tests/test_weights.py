@@ -3,6 +3,7 @@
 import os
 import platform
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -192,6 +193,29 @@ def test_nothing_is_left_in_memory() -> None:
         assert ours() - before == {weights.path.name}
         assert weights.path.stat().st_mode & 0o777 == 0o600
     assert ours() <= before
+
+
+PUBLISHER = """
+import time, torch
+from purestep.runtime.effects.weights import publishing
+
+with publishing({"w": torch.ones(1)}) as weights:
+    print(weights.path, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_publisher_that_is_killed_leaves_nothing_in_memory() -> None:
+    command = [sys.executable, "-c", PUBLISHER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        path = Path(process.stdout.readline().strip())
+        assert path.exists()
+        os.killpg(process.pid, signal.SIGKILL)
+    until = time.monotonic() + 10.0
+    while path.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not path.exists()
 
 
 @record

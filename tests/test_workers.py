@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -280,6 +281,42 @@ def test_nothing_is_left_when_the_block_ends(bodies: Any) -> None:
         start = time.monotonic()
     assert time.monotonic() - start < 10.0
     assert [pid for pid in (*pids, child) if running(pid)] == []
+
+
+ORPHANS = """
+import sys, time
+sys.path.insert(0, {place!r})
+import {bodies} as bodies
+from purestep.runtime.effects.workers import Note, working
+
+with working(bodies.echo, ("hello",), size=2, patience=60.0) as workers:
+    pids = []
+    while len(pids) < 2:
+        report = workers.receive(1.0)
+        pids += [report.payload[1]] if isinstance(report, Note) else []
+    workers.send(1, 0, "hang")
+    print(*pids, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_workers_end_without_a_word_when_their_parent_is_killed_whatever_they_are_at(bodies: Any) -> None:
+    program = ORPHANS.format(place=str(Path(bodies.__file__).parent), bodies=bodies.__name__)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        pids = [int(word) for word in process.stdout.readline().split()]
+        assert [running(pid) for pid in pids] == [True, True]
+        process.kill()
+        until = time.monotonic() + 10.0
+        while any(map(running, pids)) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert [running(pid) for pid in pids] == [False, False]
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
 
 
 def test_a_worker_that_does_not_read_blocks_nobody(bodies: Any) -> None:

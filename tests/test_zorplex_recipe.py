@@ -31,7 +31,6 @@ from purestep.core.language.transcribe import transcripts
 from purestep.core.record import replace
 from purestep.core.transcript_scores import token_log_probs
 from purestep.runtime import cli, language_commands
-from purestep.runtime.effects import folder
 from purestep.runtime.effects.causal_folder import open_model, save_model
 from purestep.runtime.effects.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.generate import complete, generator
@@ -53,6 +52,8 @@ from purestep.runtime.recipes import zorplex_session as session
 from purestep.runtime.recipes.arguments import changed, flag, flatten
 from purestep.runtime.recipes.machine import Train
 from purestep.runtime.recipes.zorplex import CHANGES, Zorplex, check, zorplex_defaults
+
+from .run_folders import begun
 
 transformers: Any = importlib.import_module("transformers")
 ROOT = Path(__file__).parent.parent
@@ -605,7 +606,7 @@ def test_a_model_without_a_system_role_is_told_of_the_tools_with_the_question(ow
     ],
 )
 def test_a_run_goes_on_with_a_server_only_where_it_had_one(tmp_path: Path, own: str, given: str, why: str) -> None:
-    (tmp_path / folder.ARGUMENTS).write_text(json.dumps({"recipe": "zorplex", "server": own}))
+    begun(tmp_path, {"recipe": "zorplex", "server": own})
     with pytest.raises(ChoiceError, match=re.escape(why)):
         language_commands.resume([str(tmp_path), "--server", given])
 
@@ -739,7 +740,7 @@ def test_tasks_are_those_that_the_run_held_out(trained: Path, monkeypatch: pytes
         shown_at.append(seed)
         return held_out(number, seed, first=first)
 
-    monkeypatch.setattr("purestep.runtime.chat_command.held_out", noted)
+    monkeypatch.setattr("purestep.runtime.language.evaluate.held_out", noted)
     for more in ([], ["--seed", "2"]):
         assert chat(monkeypatch, trained, "", "--task", "1", *more) == 0
     assert shown_at == [5, 2]

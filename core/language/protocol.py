@@ -3,18 +3,20 @@
 A completion is an action (one env step), a call of an auxiliary tool (context only), or neither: then the world stays as it
 is, the model is told, and a step without it is recorded in its place. Why a model call ended (`finish_reason`), why an
 episode did (`Terminated | Truncated(reason)`) and whether a text could be read (`parse_error`) never stand for one another.
+Where the world, a tool or the parser raises, the episode ends there as `Raised`, without a step; errors of purestep's own are
+raised.
 """
 
 from typing import Any, Generic, TypeVar
 
 from attrs import evolve, frozen
 
-from ..errors import ChoiceError, choose, message
+from ..errors import ChoiceError, PurestepError, WorldError, choose, described, message
 from ..keys import Key
 from .episode import Completion, Episode, Prompt, Step
 from .events import ABORT, FINISH_REASONS, LENGTH, Event, Feedback, Sampled, System, ToolResult, User
 from .parsers import Call, Parsed, Parser
-from .world import ENV, MAX_STEPS, End, Terminated, TextEnv, Truncated
+from .world import ENV, MAX_STEPS, End, Raised, Terminated, TextEnv, Truncated
 
 P = TypeVar("P")
 S = TypeVar("S")
@@ -86,14 +88,22 @@ def _check(env: TextEnv[P, S], max_steps: int, tool_budget: int, incomplete: str
 
 
 def begin(protocol: Protocol[P, S], key: Key) -> tuple[Episode[S], Prompt]:
-    """The first turn of an episode in the world that `key` gives.
+    """The first turn of an episode in the world that `key` gives. Raises: WorldError where the world's reset raises.
 
     >>> from purestep.core import keys
     >>> world = TextEnv((), lambda _, key: ((), "2 + 3?"), ())
     >>> begin(protocol(world, Parsed, max_steps=1), keys.key(0))[1]
     Prompt(added=(User(text='2 + 3?'),), tools_left=4)
     """
-    world, observation = protocol.env.reset(protocol.env.params, key)
+    try:
+        world, observation = protocol.env.reset(protocol.env.params, key)
+    except PurestepError:
+        raise
+    except Exception as error:
+        remedy = "an episode cannot begin without them, see to what the reset depends on"
+        raise WorldError(
+            message("world: reset", got=described(error), wanted="a state and an observation", remedy=remedy)
+        ) from error
     system = (System(protocol.system),) if protocol.system else ()
     events = (*system, User(observation))
     return Episode(world=world, events=events), Prompt(events, protocol.tool_budget)
@@ -121,18 +131,39 @@ def step(
         return episode, episode.end
     if completion.finish_reason == ABORT:
         return episode, Prompt((), protocol.tool_budget - episode.tools_used)
-    parsed, incomplete = _read(protocol, episode, completion)
-    sampled = _sampled(episode, completion, parsed, incomplete)
-    spoken = evolve(episode, events=(*episode.events, sampled), calls=episode.calls + 1)
-    if parsed.failed:
-        after = _refused(protocol, spoken, sampled, parsed)
-    elif _auxiliary(protocol, parsed.action):
-        after = _told(protocol, spoken, parsed.action)
+    try:
+        parsed, incomplete = _read(protocol, episode, completion)
+    except PurestepError:
+        raise
+    except Exception as error:
+        parsed, incomplete = Parsed(()), False
+        sampled = _sampled(episode, completion, parsed, incomplete)
+        after = spoken = evolve(_spoken(episode, sampled), end=Raised(described(error)))
     else:
-        after = _acted(protocol, spoken, sampled, parsed, key)
+        sampled = _sampled(episode, completion, parsed, incomplete)
+        spoken = _spoken(episode, sampled)
+        after = _answered(protocol, spoken, sampled, parsed, key)
     if not isinstance(after.end, tuple):
         return after, after.end
     return after, Prompt(after.events[len(spoken.events) :], protocol.tool_budget - after.tools_used)
+
+
+def _spoken(episode: Episode[S], sampled: Sampled) -> Episode[S]:
+    return evolve(episode, events=(*episode.events, sampled), calls=episode.calls + 1)
+
+
+def _answered(protocol: Protocol[P, S], spoken: Episode[S], sampled: Sampled, parsed: Parsed, key: Key) -> Episode[S]:
+    """The episode after what the world, a tool or nobody answers; where that raises it has ended."""
+    if parsed.failed:
+        return _refused(protocol, spoken, sampled, parsed)
+    try:
+        if _auxiliary(protocol, parsed.action):
+            return _told(protocol, spoken, parsed.action)
+        return _acted(protocol, spoken, sampled, parsed, key)
+    except PurestepError:
+        raise
+    except Exception as error:
+        return evolve(spoken, end=Raised(described(error)))
 
 
 def _sampled(episode: Episode[S], completion: Completion, parsed: Parsed, incomplete: bool) -> Sampled:

@@ -10,10 +10,11 @@ Source: Reasoning Cache, as PipelineRL's online rollouts have it (there the name
 
 from collections.abc import Callable
 
-from attrs import evolve, frozen
+from attrs import evolve, fields, frozen
 
 from ..errors import ChoiceError, choose, message
 from .events import ABORT, FINISH_REASONS
+from .reasoning_settings import Settings
 from .reasoning_state import (
     REASONING,
     SUMMARIZATION,
@@ -82,6 +83,18 @@ def reasoning_cache(
         solution_rollout_policy=solution_rollout_policy,
         summarization_rollout_policy=summarization_rollout_policy,
     )
+
+
+def cache_of(settings: Settings, solution: RolloutPolicy, summarization: RolloutPolicy) -> ReasoningCache:
+    """The cache that settings describe, with the two policies that they name. Raises: ChoiceError.
+
+    >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
+    >>> cache_of(Settings(output_dir="runs/rc"), solution_rollout, summarization_rollout).num_reasoning_steps
+    3
+    """
+    named = {field.name for field in fields(ReasoningCache)} & {field.name for field in fields(Settings)}
+    told = {name: getattr(settings, name) for name in named if not name.endswith("_rollout_policy")}
+    return reasoning_cache(solution, summarization, **told)
 
 
 def get_filled_reasoning_prompt(cache: ReasoningCache, state: InferenceProblemState) -> str:

@@ -12,7 +12,7 @@ nothing. The state is JSON; after `Started` the machine asks again for all that 
 
 from attrs import evolve, frozen
 
-from ..errors import ChoiceError, message
+from ..errors import ChoiceError, PurestepError, described, message
 from ..machine import Command, Event, Interrupted, Machine, Started, Stop
 from .events import ABORT
 from .reasoning_cache import ReasoningCache, due, step
@@ -107,7 +107,12 @@ def _told(plan: _Plan, schedule: Schedule, event: Event) -> Answer:
 def _heard(plan: _Plan, schedule: Schedule, one: Running, event: Replied | CallFailed | Waited) -> Answer:
     """What is told about an attempt in its place. A reply may be to an earlier ask, if it is to the step that is due."""
     if isinstance(event, Replied) and event.reply.finish_reason != ABORT:
-        state = step(plan.cache, one.state, event.reply)
+        try:
+            state = step(plan.cache, one.state, event.reply)
+        except PurestepError:
+            raise
+        except Exception as error:  # of a rollout policy: asked again, it would raise again
+            return _left(schedule, one, described(error)), ()
         if state is one.state:
             return schedule, ()
         return _called(plan, schedule, evolve(one, state=state, failures=0, waits=False))

@@ -2,10 +2,9 @@
 
 import re
 
-from attrs import fields, frozen
+from attrs import frozen
 
 from ..errors import ChoiceError, choose, message
-from .reasoning_cache import ReasoningCache, RolloutPolicy, reasoning_cache
 from .reasoning_templates import (
     REASONING_NAMES,
     REASONING_PROMPT,
@@ -116,15 +115,3 @@ def _check_sampling(name: str, sampling: Sampling) -> None:
         if not right:
             where = f"settings: {name}.{part}"
             raise ChoiceError(message(where, got=getattr(sampling, part), wanted=wanted, remedy=remedy))
-
-
-def cache_of(settings: Settings, solution: RolloutPolicy, summarization: RolloutPolicy) -> ReasoningCache:
-    """The cache that settings describe, with the two policies that they name. Raises: ChoiceError.
-
-    >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
-    >>> cache_of(Settings(output_dir="runs/rc"), solution_rollout, summarization_rollout).num_reasoning_steps
-    3
-    """
-    named = {field.name for field in fields(ReasoningCache)} & {field.name for field in fields(Settings)}
-    told = {name: getattr(settings, name) for name in named if not name.endswith("_rollout_policy")}
-    return reasoning_cache(solution, summarization, **told)

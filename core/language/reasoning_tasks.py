@@ -12,34 +12,16 @@ from itertools import accumulate
 from attrs import frozen
 
 from .. import keys
-from ..errors import ChoiceError, choose, message
+from ..errors import ChoiceError, message
 from ..keys import Key
 from .parsers import strict_answer
+from .reasoning_lists import KINDS, MODULUS, Lists
 from .reasoning_rollouts import rollout_policy
 from .reasoning_state import Ask, InferenceProblemState, Problem, Reply, RolloutResult
 
-MODULUS = 10
-LARGEST = 10**6
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ITEM = re.compile(r"([a-z]+)(-?\d{1,9})=(-?\d{1,18});", re.ASCII)
 LISTED = re.compile(r"([a-z]+)(-?\d{1,9})(?![\d=])", re.ASCII)
-KINDS: dict[str, tuple[str, Callable[[int, int], int]]] = {
-    "sum": ("Add", lambda total, number: total + number),
-    "modular_sum": (f"Add modulo {MODULUS}", lambda total, number: (total + number) % MODULUS),
-    "maximum": ("Largest of", max),
-    "minimum": ("Smallest of", min),
-}
-
-
-@frozen(kw_only=True)
-class Lists:
-    """Which lists there are: how long, and of which numbers, bounds included."""
-
-    kind: str = "sum"
-    shortest: int = 4
-    longest: int = 24
-    low: int = 0
-    high: int = 9
 
 
 @frozen(kw_only=True)
@@ -64,32 +46,6 @@ def label(index: int) -> str:
     """
     above, letter = divmod(index, len(LETTERS))
     return (label(above - 1) if above else "") + LETTERS[letter]
-
-
-def check_lists(lists: Lists) -> Lists:
-    """Returns lists that tasks can be made of. Raises: ChoiceError.
-
-    >>> check_lists(Lists(shortest=9, longest=4))
-    Traceback (most recent call last):
-    purestep.core.errors.ChoiceError: lists: shortest and longest is (9, 4), wanted 1 <= shortest <= longest; exchange them
-    """
-    choose("lists: kind", lists.kind, KINDS)
-    bounds = lists.low, lists.high
-    faults = (
-        (
-            not 1 <= lists.shortest <= lists.longest,
-            "shortest and longest",
-            (lists.shortest, lists.longest),
-            "1 <= shortest <= longest",
-        ),
-        (lists.low > lists.high, "low and high", bounds, "low <= high"),
-        (max(map(abs, bounds)) > LARGEST, "low and high", bounds, f"within {LARGEST}"),
-    )
-    for fault, name, got, wanted in faults:
-        if fault:
-            remedy = "exchange them" if "<=" in wanted else "take smaller ones"
-            raise ChoiceError(message(f"lists: {name}", got=got, wanted=wanted, remedy=remedy))
-    return lists
 
 
 def list_task(lists: Lists, key: Key) -> ListTask:

@@ -12,6 +12,7 @@ from ..record import select
 from ..transcript import (
     ABORT,
     ENV,
+    FAILED,
     LENGTH,
     MAX_SEQ_LEN,
     MAX_STEPS,
@@ -59,13 +60,18 @@ def transcripts(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) 
         turns = [_turn(one, turn) for one, turn in zip(several, turns, strict=True)]
     written = _turned(written, [attempt.episode.turn - turn for attempt, turn in zip(attempts, turns, strict=True)])
     last = [attempt.episode.steps[-1:] for attempt in attempts]
+    raised = [isinstance(attempt.end, world.Raised) for attempt in attempts]
     reasons = [attempt.end.reason if isinstance(attempt.end, world.Truncated) else "" for attempt in attempts]
-    cut = [bool(reason) or any(step.truncated for step in steps) for reason, steps in zip(reasons, last, strict=True)]
+    cut = [
+        fell or bool(reason) or any(step.truncated for step in steps)
+        for fell, reason, steps in zip(raised, reasons, last, strict=True)
+    ]
+    why = zip(raised, reasons, cut, strict=True)
     return ended(
         written,
         torch.tensor([isinstance(attempt.end, world.Terminated) for attempt in attempts], dtype=torch.bool),
         torch.tensor(cut, dtype=torch.bool),
-        _whole([REASONS.get(reason, ENV if was else NONE) for reason, was in zip(reasons, cut, strict=True)]),
+        _whole([FAILED if fell else REASONS.get(reason, ENV if was else NONE) for fell, reason, was in why]),
     )
 
 

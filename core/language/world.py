@@ -33,8 +33,9 @@ class TextEnv(Generic[P, S]):
     """A world of text.
 
     `reset(params, key) -> (state, first observation)`, `step(params, state, action, key) -> (state, Outcome)`, and the
-    auxiliary tools by their names in capitals, `tool(params, state, argument) -> text`. All are total: whatever a parser
-    makes of a completion has an outcome. States are frozen values of numbers, strings and tuples.
+    auxiliary tools by their names in capitals, `tool(params, state, argument) -> text`. All should be total: whatever a
+    parser makes of a completion has an outcome. An episode in which one raises ends as `Raised`. States are frozen values
+    of numbers, strings and tuples.
     """
 
     params: P
@@ -55,4 +56,11 @@ class Truncated:
     reason: str
 
 
-End = Terminated | Truncated
+@frozen
+class Raised:
+    """The world, a tool or the parser raised: the episode counts for nothing, and `error` says why."""
+
+    error: str
+
+
+End = Terminated | Truncated | Raised

@@ -48,6 +48,7 @@ class Waiting:
     tail: int
     tokens: int
     done: tuple[int, ...]  # versions of its tokens whose proximal log-probs are set
+    raised: str = ""  # the error of its environment, if that raised
 
 
 @frozen(kw_only=True)
@@ -109,6 +110,7 @@ def _waiting(name: Name, held: Anchored) -> Waiting:
         tail=sample.tail,
         tokens=sample.tokens,
         done=tuple(sorted(held.done)),
+        raised=sample.raised,
     )
 
 

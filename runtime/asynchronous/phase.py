@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from ...algorithms.language import LanguageState
 from ...core.errors import NonFiniteError
@@ -14,6 +14,7 @@ from ..effects.clock import seconds
 from ..effects.lines import Lines
 from ..effects.tensor_file import write_tensors
 from ..effects.transfer import Outlet
+from ..language.failures import Failures
 from ..language.parts import Parts
 from ..language.team import ALONE, Team
 from ..language.world import DIVERGED, Notice
@@ -59,6 +60,7 @@ class Phase:
     states: dict[int, tuple[LanguageState, dict[int, Any]]] = field(factory=dict)
     lock: threading.Lock = field(factory=threading.Lock)
     begun: float = field(factory=seconds)
+    failures: Failures = field(default=Factory(lambda self: Failures(self.setting.notice), takes_self=True))
 
     def now(self) -> float:
         """Seconds since the phase began, over all sessions."""
@@ -108,6 +110,7 @@ class Phase:
             self.meter.anchored(self.did("recompute", start, command.version))
             start = seconds()
         batch = [self.samples[name].sample for name in names]
+        self.failures.add(f"update {command.version + 1}", [one.raised for one in batch if one.raised], len(batch))
         try:
             learned = self.learning.update(command.version, batch)
         except NonFiniteError:

@@ -128,6 +128,7 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
         )
         workers = stack.enter_context(_generators(setting, publisher.address))
         yield phase, logged(crew(_hands(phase, workers), told), log), log
+        phase.failures.report()
 
 
 def _generators(setting: Setting, weights: str) -> AbstractContextManager[Workers]:

@@ -14,8 +14,9 @@ from ...core.language.attempt import Attempt, Heard
 from ...core.language.diagnosis import FAILURE_MODES, SUCCESS, failure_mode
 from ...core.language.episode import total_reward
 from ...core.language.transcribe import transcripts
+from ...core.language.world import Raised
 from ...core.record import take
-from ...core.transcript import Transcript
+from ...core.transcript import FAILED, Transcript
 from ...core.tree import tree_map
 
 FIGURES = ("reward", "accuracy", "format", "turns", "tool_calls", "tokens")
@@ -32,11 +33,12 @@ class Sample:
     head: int  # the oldest version of the weights that made its tokens
     tail: int  # the newest
     tokens: int  # how many of them the model sampled
+    raised: str = ""  # the error of its environment, if that raised
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Is sent as runs of bytes: tensors sent one by one take ten times as long, or more."""
         columns = {name: _packed(value) for name, value in vars(self.row).items()}
-        return _sent, (columns, self.figures, self.mode, self.head, self.tail, self.tokens)
+        return _sent, (columns, self.figures, self.mode, self.head, self.tail, self.tokens, self.raised)
 
 
 def _packed(value: Tensor) -> Packed:
@@ -103,6 +105,7 @@ def _sample(attempt: Attempt[Any], row: Transcript) -> Sample:
         head=min(versions),
         tail=max(versions),
         tokens=len(versions),
+        raised=attempt.end.error if isinstance(attempt.end, Raised) else "",
     )
 
 
@@ -169,4 +172,6 @@ def _fault_of_summary(sample: Sample) -> str:
     named = isinstance(figures, dict) and set(figures) == set(FIGURES)
     if not named or not all(isinstance(value, float) and math.isfinite(value) for value in figures.values()):
         return "rewards or figures that are not numbers"
+    if not isinstance(sample.raised, str) or bool(sample.raised) != (int(sample.row.reason[0]) == FAILED):
+        return "an error that its end does not have"
     return "" if sample.mode in FAILURE_MODES else "an end that no attempt has"

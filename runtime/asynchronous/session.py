@@ -27,7 +27,8 @@ from ..recipes.arguments import changed
 from ..recipes.asynchronous import Asynchronous
 from ..recipes.looping import check_loop
 from ..recipes.machine import Loop
-from ..recipes.zorplex import Zorplex, check
+from ..recipes.run_kinds import is_language
+from ..recipes.zorplex import NAME, Zorplex, check
 from ..recipes.zorplex_report import BEFORE, evaluation, write_before
 from ..values import decode, encode
 from . import keeping
@@ -64,7 +65,7 @@ def phases_of(arguments: Zorplex) -> tuple[str, ...]:
 
 def is_asynchronous(run: Path) -> bool:
     """Whether the folder is that of a run with generators."""
-    return turns.is_language(run) and arguments_in(run).generators() > 0
+    return is_language(run) and arguments_in(run).generators() > 0
 
 
 def arguments_in(run: Path) -> Zorplex:
@@ -83,18 +84,19 @@ def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, tea
         where, remedy = "--generators", "give it some, or train without `--mode async`"
         raise ChoiceError(message(where, got=arguments.generators(), wanted="at least 1", remedy=remedy))
     arguments = _absolute(arguments)
-    with lock(run):
-        if (run / folder.ARGUMENTS).exists() and not overwrite:
-            remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
-            raise CheckpointError(message(str(run), got="with a run", wanted="a new folder", remedy=remedy))
+    with folder.starting(run, NAME, overwrite=overwrite, holds=_holds):
         torch.set_num_threads(arguments.machine.threads)
         parts = turns.parts_for(run, arguments)
         with placed(arguments.asynchronous, notice) as place:
-            folder.clear(run)
+            folder.clear(run, NAME)
             folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
             if not arguments.model.model:
                 save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
             return _go_on(run, arguments, team.parts(parts), place, notice, team)
+
+
+def _holds(run: Path) -> bool:
+    return folder.begun(run) or (run / folder.ARGUMENTS).exists()
 
 
 def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Team = ALONE) -> Outcome:
@@ -113,7 +115,10 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Te
             arguments = _absolute(changed(arguments, {**alone, **moved}))
             check(arguments)
         torch.set_num_threads(arguments.machine.threads)
-        parts = team.parts(parts_of(arguments, run / turns.TOKENIZER))
+        begun = folder.begun(run)  # else its tokenizer may be half there, and is made again as it was
+        parts = team.parts(parts_of(arguments, run / turns.TOKENIZER if begun else ()))
+        if not begun and not arguments.model.model:
+            save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
         left = [phase for phase in phases_of(arguments) if not (run / phase / TOTALS).exists()]
         with placed(arguments.asynchronous if left else Asynchronous(), notice) as place:
             if moved:

@@ -15,6 +15,7 @@ from ...core.causal import CausalModel
 from ...core.errors import PurestepError, StructureError, message
 from .causal_lm import Params, causal_model
 from .checkpoint import to_stderr
+from .files import plain_folder
 from .library import library
 from .reading import irregular
 from .sharded.stored import stored
@@ -146,7 +147,8 @@ def save_model(folder: str | Path, params: Params, config: Any, tokenizer: Any =
 
     `generation` is what the folder says on how to generate, as `Opened` has it: ends of texts besides the configuration's.
 
-    Raises: StructureError for parameters of another model.
+    Raises: StructureError for parameters of another model; CheckpointError where the folder, or something in it, is a link or
+    no file.
     """
     with torch.device("meta"):
         module = library().AutoModelForCausalLM.from_config(config)
@@ -164,6 +166,7 @@ def save_model(folder: str | Path, params: Params, config: Any, tokenizer: Any =
     module.tie_weights()
     if not isinstance(generation, tuple):
         module.generation_config = generation
+    plain_folder(Path(folder))
     with _without_bars():
         module.save_pretrained(str(folder))
     if not isinstance(tokenizer, tuple):

@@ -41,7 +41,7 @@ from .manifest import (
     tensor_bytes,
     written,
 )
-from .step_folders import begin, free_name, prune, publish, sweep, unwritten
+from .step_folders import begin, free_name, prune, publish, steps, sweep, unwritten
 
 T = TypeVar("T")
 
@@ -150,7 +150,7 @@ def _write(root: Path, name: str, data: bytes, text: bytes, keep: int, files: Fi
 def _ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tuple[int, Path]]:
     """(sequence, folder) of every checkpoint with a good manifest, newest first; `refuse` gets what is wrong with others."""
     found = []
-    for folder in sorted(root.glob("step_*")):
+    for folder in steps(root):
         try:
             found.append((describe(folder).sequence, folder))
         except CheckpointError as fault:

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 from ...core.errors import ChoiceError, message
 from .metrics import Row
-from .plot import COLOURS, FAINT, GRID, INK, save_figure
+from .plot import COLOURS, FAINT, GRID, INK
+from .png import save_figure
 
 SMOOTH = 5  # rows of which a curve of rewards is the mean
 SHADES = {"before": COLOURS[1], "untrained": COLOURS[1], "after": COLOURS[0], "trained": COLOURS[0]}

@@ -16,6 +16,7 @@ from .reading import read_text, reason
 
 TRAIN, VALID, TEST, RULES, DOMAINS = "train.txt", "valid.txt", "test.txt", "rules.txt", "domain2constants.txt"
 FORMS = "family:PEOPLE, family:PEOPLE:SEED, pykeen:NAME or a folder with train.txt and test.txt"
+DIGITS = 18  # of a number in a name
 FEW = 20  # names that an error lists
 
 
@@ -30,7 +31,7 @@ def open_dataset(text: str) -> Dataset:
     kind, _, rest = text.partition(":")
     if kind == "family" and rest:
         numbers = rest.split(":")
-        if len(numbers) > 2 or not all(number.isdecimal() for number in numbers):
+        if len(numbers) > 2 or not all(number.isdecimal() and len(number) <= DIGITS for number in numbers):
             raise ChoiceError(message("data set", got=repr(text), wanted=FORMS, remedy="write e.g. family:200:7"))
         return family(*map(int, numbers))
     return pykeen_dataset(rest) if kind == "pykeen" else folder(text)

@@ -39,6 +39,16 @@ def interruptible() -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+def deaf() -> None:
+    """Has this process ignore Ctrl-C and SIGTERM from now on: its work is done and told, and it takes itself apart.
+
+    In the main thread alone; elsewhere it does nothing.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
 def end_at_once(line: str) -> NoReturn:
     """Tells the line on standard error and ends the process with 1, without taking it apart or calling `atexit`'s functions.
 

@@ -1,14 +1,36 @@
-"""The few file operations that must survive a crash, as a value, so that a test can record them and cut them short."""
+"""The few file operations that must survive a crash, as a value, so that a test can record them and cut them short.
 
+A file of ours is a regular file. Where a link, a FIFO, a device or a folder has its name, nothing is followed, waited for or
+replaced: it is named in one line.
+"""
+
+import errno
 import os
+import re
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...core.errors import CheckpointError, message
+
+PARTIAL = ".partial-"  # what a name begins with while its file is written
+LOCK = ".lock"
+KINDS = {
+    stat.S_IFREG: "a file",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+ABSENT, FILE, FOLDER = "absent", KINDS[stat.S_IFREG], KINDS[stat.S_IFDIR]
+WITHIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+HELD, MOST = re.compile(rb"[0-9]*\n?"), 32  # what a lock of ours may hold, and its bytes
 
 
 @frozen
@@ -19,16 +41,102 @@ class Files:
     append: Callable[[Path, bytes], None]  # to a file, made if absent
     sync: Callable[[Path], None]  # a file's bytes, or a folder's entries, to the disk
     rename: Callable[[Path, Path], None]  # within one file system; replaces a file
-    remove: Callable[[Path], None]  # a file or a folder with all it holds
+    remove: Callable[[Path], None]  # a file, a link, or a folder with all it holds
+    remove_empty: Callable[[Path], None]  # a folder, unless it holds something
+
+
+def kind(path: Path) -> str:
+    """Return what has the name, without following a link: "a file", "a folder", "a link", "a FIFO", ... or "absent".
+
+    >>> kind(Path("/")), kind(Path("/nowhere"))
+    ('a folder', 'absent')
+    """
+    try:
+        return KINDS.get(stat.S_IFMT(path.lstat().st_mode), "of no known kind")
+    except (FileNotFoundError, NotADirectoryError):
+        return ABSENT
+
+
+def check_file(path: Path) -> Path:
+    """Return the path if a file, or nothing, has the name. Raises: CheckpointError.
+
+    >>> check_file(Path("/"))
+    Traceback (most recent call last):
+    purestep.core.errors.CheckpointError: / is a folder, wanted a file; move it away
+    """
+    if (found := kind(path)) not in (ABSENT, FILE):
+        raise CheckpointError(message(str(path), got=found, wanted=FILE, remedy="move it away"))
+    return path
+
+
+def made_folder(path: Path) -> Path:
+    """Return the folder, made with its parents if absent; a link is not followed. Raises: CheckpointError."""
+    if (found := kind(path)) not in (ABSENT, FOLDER):
+        raise CheckpointError(message(str(path), got=found, wanted=FOLDER, remedy="move it away"))
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def plain_folder(path: Path) -> Path:
+    """Return the folder, made if absent, in which others' code may write: it holds files and folders, no links or FIFOs.
+
+    Raises: CheckpointError.
+    """
+    for entry in sorted(made_folder(path).iterdir()):
+        if (found := kind(entry)) not in (FILE, FOLDER):
+            raise CheckpointError(message(str(entry), got=found, wanted=FILE, remedy="move it away"))
+    return path
+
+
+def opened(path: Path, flags: int) -> int:
+    """Return the descriptor of a regular file, with the flags of `os.open`. Raises: CheckpointError for anything else."""
+    check_file(path)
+    try:
+        descriptor = os.open(path, flags | WITHIN, 0o666)
+    except OSError as cause:  # what came there meanwhile
+        if cause.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        raise CheckpointError(message(str(path), got="no file", wanted=FILE, remedy="move it away")) from cause
+    return _regular(path, descriptor)
+
+
+def _regular(path: Path, descriptor: int) -> int:
+    if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        found = KINDS.get(stat.S_IFMT(mode), "of no known kind")
+        raise CheckpointError(message(str(path), got=found, wanted=FILE, remedy="move it away"))
+    return descriptor
+
+
+def read_bytes(path: Path, offset: int = 0) -> bytes:
+    """Return what a file holds from a place on, that of a link too.
+
+    Raises: CheckpointError for a FIFO, a device or a folder; OSError.
+    """
+    if path.is_dir():
+        raise CheckpointError(message(str(path), got=FOLDER, wanted=FILE, remedy="move it away"))
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    with os.fdopen(_regular(path, os.open(path, flags)), "rb") as file:
+        file.seek(offset)
+        return file.read()
+
+
+def beside(path: Path) -> Path:
+    """Return where a file is written before it gets its name.
+
+    >>> beside(Path("a/b.json")).as_posix()
+    'a/.partial-b.json'
+    """
+    return path.with_name(f"{PARTIAL}{path.name}")
 
 
 def _append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
+    with os.fdopen(opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
         file.write(data)
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         os.fsync(descriptor)
     finally:
@@ -36,10 +144,18 @@ def _sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    if kind(path) == FOLDER:
         shutil.rmtree(path)
     else:
         path.unlink()
+
+
+def _remove_empty(path: Path) -> None:
+    try:
+        path.rmdir()
+    except OSError as cause:
+        if cause.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
 
 
 DISK = Files(
@@ -48,13 +164,20 @@ DISK = Files(
     sync=_sync,
     rename=lambda source, target: os.replace(source, target),
     remove=_remove,
+    remove_empty=_remove_empty,
 )
+
+# Makes no folder whose own folder is gone: a run's stays where its run has begun, and is not made anew elsewhere.
+INSIDE = evolve(DISK, make_folder=lambda path: path.mkdir(exist_ok=True))
 
 
 def write_whole(path: Path, data: bytes, *, files: Files = DISK) -> None:
-    """Makes `data` the file's content: a crash at any moment leaves the old content or the new."""
-    partial = path.with_name(f".partial-{path.name}")
-    if partial.exists():
+    """Make `data` the file's content: a crash at any moment leaves the old content or the new.
+
+    Raises: CheckpointError where a link, a FIFO, a device or a folder has the file's name, or that of its beginning.
+    """
+    partial = check_file(beside(check_file(path)))
+    if kind(partial) == FILE:
         files.remove(partial)
     files.append(partial, data)
     files.sync(partial)
@@ -62,16 +185,25 @@ def write_whole(path: Path, data: bytes, *, files: Files = DISK) -> None:
     files.sync(path.parent)
 
 
+def check_lock(run: Path) -> None:
+    """Refuse a folder whose lock is none of ours. Raises: CheckpointError."""
+    path = run / LOCK
+    if kind(check_file(path)) == FILE and (path.lstat().st_size > MOST or not HELD.fullmatch(read_bytes(path))):
+        remedy = "move it away, or choose another folder"
+        raise CheckpointError(message(str(path), got="a file of something else", wanted="a lock", remedy=remedy))
+
+
 @contextmanager
 def lock(run: Path) -> Iterator[None]:
     """Holds the run's folder, made if absent, until the block or the process ends, however it ends.
 
-    Raises: CheckpointError, with the holder's process id, when somebody else holds it.
+    Raises: CheckpointError, with the holder's process id, when somebody else holds it, or where its lock is none of ours.
     """
     import fcntl  # POSIX only, so not at the top of a module that everybody imports
 
     run.mkdir(parents=True, exist_ok=True)
-    with (run / ".lock").open("a+") as file:
+    check_lock(run)
+    with os.fdopen(opened(run / LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

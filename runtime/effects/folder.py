@@ -1,56 +1,182 @@
 """A run's folder, and the folder where compiled programs are kept between runs.
 
-RUN/arguments.json        the recipe and its arguments; each checkpoint has its own copy
-RUN/checkpoints/          see effects.checkpoint
-RUN/metrics.jsonl         a row for each iteration
-RUN/tensorboard/          the same rows
-RUN/learning_curve.png
-RUN/evaluation.json       what came of the last evaluation
-RUN/proof.png             of runs that prove: the last proof drawn
-RUN/tokenizer/  model/  before.json  evaluation.txt  diverged.safetensors  served/       of language models' runs
-RUN/warm/  sync/  async/  comparison.json  comparison.txt  timeline.png  staleness.png   of runs with generators
-RUN/rollouts.jsonl        of the reasoning cache's: the stream of finished rollouts
+A folder is a run's where its marker says so, RUN/.purestep.json: {"purestep": version, "recipe": name, "marker": 1, "names":
+[...]}, the names being those at its top that purestep wrote or may write. The marker is there before anything else is, and goes
+last. What else a folder holds is never written to or removed, and a folder that holds something without being a run's never
+becomes one. What is in which file: see `layout`.
 """
 
 import json
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from attrs import frozen
+
 from ...core.errors import CheckpointError, message
-from .files import DISK, Files, write_whole
+from .files import ABSENT, DISK, FILE, LOCK, Files, beside, check_lock, kind, lock, opened, write_whole
+from .layout import ARGUMENTS as ARGUMENTS
+from .layout import CHECKPOINTS as CHECKPOINTS
+from .layout import EVALUATION as EVALUATION
+from .layout import LANGUAGE as LANGUAGE
+from .layout import METRICS as METRICS
+from .layout import PHASES as PHASES
+from .layout import PICTURE as PICTURE
+from .layout import PROOF as PROOF
+from .layout import TENSORBOARD as TENSORBOARD
+from .layout import names_of, removals
 from .reading import MOST_JSON, parse_json, read_bounded, reason
-from .step_folders import LATEST
+from .step_folders import LATEST, steps
 
-ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
-PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"
-PROOF = "proof.png"
-LANGUAGE = ("tokenizer", "model", "before.json", "evaluation.txt", "diverged.safetensors", "served", "rollouts.jsonl")
-PHASES = ("warm", "sync", "async")
-GENERATORS = (*PHASES, "comparison.json", "comparison.txt", "timeline.png", "staleness.png")
-OURS = (METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS, ARGUMENTS)
+MARKER = ".purestep.json"
+FORM = 1  # of the marker
+MOST = 1 << 16  # bytes of one
 
 
-def clear(run: Path, *, keep: Collection[str] = (), files: Files = DISK) -> None:
-    """Removes what an earlier run has left in the folder, the arguments last; what `keep` names stays, and what is not ours.
+@frozen
+class Marker:
+    """What makes a folder a run's."""
 
-    Raises: CheckpointError when no run of ours was here and yet one of its names is taken.
+    version: str  # of the purestep that wrote it
+    recipe: str
+    names: tuple[str, ...]
+
+
+def version() -> str:
+    """Return the version of this purestep; "unknown" where it was not installed."""
+    try:
+        return metadata.version("purestep")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def marked(run: Path) -> Marker | tuple[()]:
+    """Return the marker of a folder; () where it has none. Raises: CheckpointError for one that no purestep wrote.
+
+    >>> marked(Path("/"))
+    ()
     """
-    held = [name for name in (PROOF, *LANGUAGE, *GENERATORS, *OURS) if (run / name).exists()]
-    taken = [name for name in held if name not in PHASES or (run / name / CHECKPOINTS).is_dir()]
-    if taken and ARGUMENTS not in taken:
-        got, remedy = f"a folder with {taken[0]!r}, which no run wrote", "choose another folder"
+    path = run / MARKER
+    if kind(path) == ABSENT:
+        return ()
+    with os.fdopen(opened(path, os.O_RDONLY), "rb") as file:
+        text = file.read(MOST + 1)
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        held = ()
+    fields = {"purestep": str, "recipe": str, "marker": int, "names": list}
+    known = isinstance(held, dict) and all(type(held.get(name)) is wanted for name, wanted in fields.items())
+    if not known or len(text) > MOST or not all(map(_plain, held["names"])):
+        wanted, remedy = "the marker of a run", "choose another folder"
+        raise CheckpointError(message(str(path), got="none that purestep wrote", wanted=wanted, remedy=remedy))
+    if held["marker"] != FORM:
+        got, remedy = f"of form {held['marker']}, by purestep {held['purestep'][:40]!r}", "use that version"
+        raise CheckpointError(message(str(path), got=got, wanted=f"form {FORM}", remedy=remedy))
+    return Marker(held["purestep"], held["recipe"], tuple(held["names"]))
+
+
+def _plain(name: object) -> bool:
+    """Whether it is the name of something in a folder."""
+    return isinstance(name, str) and bool(name) and name not in (".", "..", MARKER, LOCK) and Path(name).name == name
+
+
+def mark(run: Path, recipe: str, *, files: Files = DISK) -> None:
+    """Makes a folder one of a run that follows the recipe.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as run:
+    ...     mark(Path(run), "ppo")
+    ...     marked(Path(run)).recipe
+    'ppo'
+    """
+    names = sorted(names_of(recipe))
+    write_json(run / MARKER, {"purestep": version(), "recipe": recipe, "marker": FORM, "names": names}, files=files)
+
+
+def check_free(run: Path, recipe: str) -> None:
+    """Refuses a folder in which no run of the recipe may begin: that of anything but a run, or with a name taken by others.
+
+    New, empty, with no more than the lock and the marker's beginning of a start that was killed, or a run's is what it may be.
+    Raises: CheckpointError.
+    """
+    remedy = "choose another folder: this one is left as it is"
+    if kind(run) == ABSENT:
+        return
+    if not run.is_dir():
+        raise CheckpointError(message(str(run), got=kind(run), wanted="a new folder", remedy="choose another folder"))
+    check_lock(run)
+    marker, there = marked(run), {path.name for path in run.iterdir()}
+    if isinstance(marker, tuple):
+        partial = beside(run / MARKER)
+        others = sorted(there - {LOCK} - ({partial.name} if kind(partial) == FILE else set()))
+        if others:
+            got = _older(run) or f"a folder with {others[0]!r}, and no run of purestep"
+            raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))
+        return
+    if taken := sorted(there.intersection(names_of(recipe)) - {*marker.names}):
+        got = f"a folder with {taken[0]!r}, which no run wrote"
         raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))
-    for name in taken:
-        if name not in keep:
-            files.remove(run / name)
+    for name in marker.names:
+        removals(run / name)
+
+
+def _older(run: Path) -> str:
+    """What to say of a folder whose run has no marker; "" of any other."""
+    try:
+        recipe = read_json(run / ARGUMENTS).get("recipe")
+    except CheckpointError:
+        return ""
+    return f"a run of an older purestep, without {MARKER}" if isinstance(recipe, str) else ""
+
+
+@contextmanager
+def starting(run: Path, recipe: str, *, overwrite: bool, holds: Callable[[Path], bool] | None = None) -> Iterator[None]:
+    """Holds a folder for a new run, which must hold none unless it may be overwritten; nothing is removed yet.
+
+    `holds` says whether there is one, by its checkpoints unless given. Raises: CheckpointError, before anything is written.
+    """
+
+    def check() -> None:
+        check_free(run, recipe)
+        if not overwrite and (holds or begun)(run):
+            whole = (run / ARGUMENTS).is_file()
+            first = f"go on with it: purestep resume {run}; or " if whole else ""
+            got = ("a run with checkpoints" if begun(run) else "with a run") if whole else "what is left of a run"
+            remedy = f"{first}pass --overwrite, or another --run"
+            raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))
+
+    check()
+    with lock(run):
+        check()
+        yield
+
+
+def clear(run: Path, recipe: str, *, keep: Collection[str] = (), files: Files = DISK) -> None:
+    """Removes what an earlier run has left in the folder, its arguments first, and marks it as one of the recipe.
+
+    What `keep` names stays, and what the marker does not name or no run writes. A folder without a marker holds nothing.
+    Raises: CheckpointError as `check_free` does, before anything is removed.
+    """
+    check_free(run, recipe)
+    marker = marked(run)
+    names = () if isinstance(marker, tuple) else marker.names
+    first = sorted(names, key=lambda name: (name != ARGUMENTS, name))
+    going = [each for name in first if name not in keep for each in removals(run / name)]
+    for path, if_empty in going:
+        (files.remove_empty if if_empty else files.remove)(path)
+        if path == run / ARGUMENTS:
+            files.sync(run)
+    mark(run, recipe, files=files)
 
 
 def begun(run: Path) -> bool:
     """Whether the folder, or a phase in it, holds checkpoints, good or not."""
-    return any(any((home / CHECKPOINTS).glob("step_*")) for home in (run, *(run / name for name in PHASES)))
+    return any(steps(home / CHECKPOINTS) for home in (run, *(run / name for name in PHASES)))
 
 
 def unsaved(run: Path) -> bool:
@@ -63,9 +189,17 @@ def unsaved(run: Path) -> bool:
 
 
 def existing(run: Path) -> Path:
-    """The folder, if it is one. Raises: CheckpointError."""
+    """The folder, if it is that of a run. Raises: CheckpointError."""
+    where, wanted = str(run), "that of a run"
     if not run.is_dir():
-        raise CheckpointError(message(str(run), got="no folder", wanted="that of a run", remedy="check the path"))
+        raise CheckpointError(message(where, got="no folder", wanted=wanted, remedy="check the path"))
+    if isinstance(marked(run), tuple):
+        got = _older(run) or "no run of purestep"
+        remedy = "train it anew, in another folder" if _older(run) else "name the folder of a run"
+        raise CheckpointError(message(where, got=got, wanted=wanted, remedy=remedy))
+    if not (run / ARGUMENTS).is_file():
+        got, remedy = "a run whose beginning or removal was cut short", "train it anew, with --overwrite"
+        raise CheckpointError(message(where, got=got, wanted="a whole one", remedy=remedy))
     return run
 
 

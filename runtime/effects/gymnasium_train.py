@@ -14,13 +14,16 @@ from ...core import keys
 from ...core.keys import Key
 from ...core.policy import ActorCritic
 from ...core.record import replace
+from ...core.spaces import Fields, sample
 from ...core.steps import Trajectory
 from ...core.tree import all_finite
 from ..compile import program
+from ..declared import all_names, as_declared
 from ..episodes import Episodes, follow, none_yet
-from ..normalizer import Normalizer, identity
+from ..normalizer import Normalizer, check_normalizer, identity
 from ..rollout import Rollout, begin, rollout
-from ..train import COUNTS, RunState, Trainer
+from ..train import RunState, Trainer
+from ..validate_learner import validate_learner
 from .gymnasium_import import GymnasiumWorld
 
 Lower = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -50,9 +53,12 @@ def gymnasium_trainer(
     Only the update is compiled, by `lower`, e.g. `functools.partial(program, artefact=path)`; so `iterate` is called from
     Python and must not be compiled. It moves the world, so a state can be used once: the newest, or one that `begin_anew` gave.
     """
+    if not isinstance(world.env.observation_space, Fields):
+        seen = sample(world.env.observation_space, keys.key(0))
+        validate_learner(model, algorithm, seen, world.env.action_space)
     envs = world.vector.num_envs
     act = gymnasium_rollout(world, model, horizon)
-    scaling = normalizer or identity()
+    scaling = check_normalizer(normalizer or identity())
 
     def init(key: Key) -> RunState:
         learner_key, worlds_key, key = keys.split(key, 3)
@@ -68,7 +74,7 @@ def gymnasium_trainer(
     def learn(
         learner: TrainState, scales: Any, episodes: Episodes, raw: Trajectory, key: Key
     ) -> tuple[TrainState, Any, Episodes, Metrics]:
-        after, metrics = algorithm.update(learner, scaling.scale(scales, raw), key)
+        after, metrics = as_declared(algorithm, learner, algorithm.update(learner, scaling.scale(scales, raw), key))
         episodes, counts = follow(episodes, raw)
         finite = all_finite((after.params, raw.reward)).to(torch.float32)
         return after, scaling.update(scales, raw), episodes, {**metrics, **counts, "finite": finite}
@@ -84,7 +90,7 @@ def gymnasium_trainer(
         after = RunState(learner=learner, worlds=worlds, episodes=episodes, normalizer=scales, key=key, env_steps=steps)
         return after, metrics
 
-    return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=(*algorithm.metrics, *COUNTS))
+    return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=all_names(algorithm))
 
 
 def begin_anew(world: GymnasiumWorld, state: RunState) -> RunState:

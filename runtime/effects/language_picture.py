@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 
 from ...core.errors import ChoiceError, message
 from .metrics import Row
-from .plot import COLOURS, FAINT, GRID, INK, save_figure
+from .plot import COLOURS, FAINT, GRID, INK
+from .png import save_figure
 
 MEAN = 5  # rows of which a curve's thick line is the mean
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from attrs import frozen
 
 from ...core.errors import CheckpointError, StructureError, message
 from ..values import short
-from .reading import opened, parse_json
+from .files import ABSENT, kind, opened, read_bytes
+from .reading import parse_json
 
 
 @frozen
@@ -25,7 +27,7 @@ class Lines:
 def lines(path: Path, keep: int = 0) -> Iterator[Lines]:
     """The file with its first `keep` lines, to be appended to; it is made if it is absent.
 
-    Raises: CheckpointError where it has fewer lines than that.
+    Raises: CheckpointError where it has fewer lines than that, or is no file.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
@@ -38,7 +40,7 @@ def lines(path: Path, keep: int = 0) -> Iterator[Lines]:
     (2, 'one\\n2\\n')
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as file:
+    with os.fdopen(opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "ab+") as file:
         count = _cut(path, file.fileno(), keep)
 
         def write(text: str) -> None:
@@ -56,7 +58,7 @@ def lines(path: Path, keep: int = 0) -> Iterator[Lines]:
 
 def _cut(path: Path, descriptor: int, keep: int) -> int:
     """Leaves the first `keep` lines."""
-    data, end = path.read_bytes(), 0
+    data, end = read_bytes(path), 0
     for number in range(keep):
         end = data.find(b"\n", end) + 1
         if not end:
@@ -78,9 +80,9 @@ def objects(path: Path) -> Iterator[dict[str, Any]]:
     ...     list(objects(path))
     [{'version': 0}]
     """
-    if not path.exists():
+    if kind(path) == ABSENT:
         return
-    with opened(path) as file:
+    with BytesIO(read_bytes(path)) as file:
         for number, text in enumerate(file, 1):
             if not text.endswith(b"\n"):
                 return

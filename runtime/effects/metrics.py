@@ -11,6 +11,7 @@ the rows of one that never stopped.
 
 import math
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,8 +26,8 @@ from torch import Tensor
 
 from ...core.errors import ChoiceError, ShapeError, StructureError, message
 from ..values import line
-from .files import write_whole
-from .reading import parse_json, read_bounded
+from .files import ABSENT, kind, made_folder, opened, read_bytes, write_whole
+from .reading import parse_json
 
 Row = dict[str, float]
 Sink = Callable[[Row], None]
@@ -122,9 +123,8 @@ def jsonl(path: Path) -> Iterator[Sink]:
     [{'steps': 512.0, 'loss': 0.5}]
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
-    with path.open("a", encoding="ascii") as file:
+    with os.fdopen(opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+", encoding="ascii") as file:
+        os.truncate(file.fileno(), read_bytes(path).rfind(b"\n") + 1)
 
         def write(row: Row) -> None:
             file.write(_text(row))
@@ -143,7 +143,7 @@ def read(path: Path) -> list[Row]:
     Raises: StructureError for any other line that is no row.
     """
     rows: list[Row] = []
-    for number, text in enumerate(read_bounded(path).decode("utf-8", "replace").split("\n")[:-1], 1):
+    for number, text in enumerate(read_bytes(path).decode("utf-8", "replace").split("\n")[:-1], 1):
         try:
             rows.append({str(name): float(value) for name, value in parse_json(text).items()})
         except (ValueError, TypeError, AttributeError, OverflowError) as cause:
@@ -156,31 +156,34 @@ def read(path: Path) -> list[Row]:
 
 def rewind(path: Path, last: float, *, by: str = "iteration") -> None:
     """Removes the rows whose column `by` is beyond `last`: a run that resumes from there will write them again."""
-    if path.exists():
+    if kind(path) != ABSENT:
         kept = [row for row in read(path) if column(row, by) <= last]
         write_whole(path, "".join(map(_text, kept)).encode())
 
 
 @contextmanager
 def tensorboard(folder: Path, *, by: str = "steps", resumed_at: int = 0) -> Iterator[Sink]:
-    """Writes every column as a TensorBoard scalar over the column `by`.
+    """Writes every column as a TensorBoard scalar over the column `by`, and hands each row to the system at once.
 
     With `resumed_at`, TensorBoard forgets what earlier files in the folder say of later steps.
     """
     # Loaded here, as few need it; by name, as no type checker can see into generated classes.
     events = import_module("tensorboard.compat.proto.event_pb2")
     summaries = import_module("tensorboard.compat.proto.summary_pb2")
-    writer = import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter(str(folder), flush_secs=10)
-    if resumed_at:
-        start = events.SessionLog(status=events.SessionLog.START)
-        writer.add_event(events.Event(wall_time=time(), step=resumed_at + 1, session_log=start))
+    records = import_module("tensorboard.summary.writer.record_writer").RecordWriter
+    there = len(os.listdir(made_folder(folder)))
+    name = f"events.out.tfevents.{int(time()):010d}.{socket.gethostname()}.{os.getpid()}.{there}"
+    with (folder / name).open("xb") as file:  # no thread of a library's, in which errors are lost
 
-    def write(row: Row) -> None:
-        values = [summaries.Summary.Value(tag=name, simple_value=row[name]) for name in row if name != by]
-        summary = summaries.Summary(value=values)
-        writer.add_event(events.Event(wall_time=time(), step=int(column(row, by)), summary=summary))
+        def add(**fields: Any) -> None:
+            records(file).write(events.Event(wall_time=time(), **fields).SerializeToString())
+            file.flush()
 
-    try:
+        def write(row: Row) -> None:
+            values = [summaries.Summary.Value(tag=name, simple_value=row[name]) for name in row if name != by]
+            add(step=int(column(row, by)), summary=summaries.Summary(value=values))
+
+        add(file_version="brain.Event:2")
+        if resumed_at:
+            add(step=resumed_at + 1, session_log=events.SessionLog(status=events.SessionLog.START))
         yield write
-    finally:
-        writer.close()

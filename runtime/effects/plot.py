@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...core.errors import ShapeError, message
 from .metrics import Row, column, read
+from .png import save_figure as save_figure
 
 Source = Path | Sequence[Row]  # a file that `jsonl` wrote, or its rows
 Numbers = NDArray[np.float64]
@@ -201,13 +202,3 @@ def _head(axes: Axes, title: str, handles: Sequence[Artist], labels: Sequence[st
         look: dict[str, Any] = {"frameon": False, "fontsize": 9, "labelcolor": INK, "handlelength": 1.4}
         place: dict[str, Any] = {"bbox_to_anchor": (-0.01, 1.0), "ncols": columns, "borderaxespad": 0.3}
         axes.legend(handles, labels, loc="lower left", **look, **place)
-
-
-def save_figure(figure: Figure, out: Path) -> Path:
-    """One file for one picture: no date or version in it, and no half of it."""
-    metadata: dict[str, Any] = {"Software": None}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".partial-{out.name}")
-    figure.savefig(partial, format="png", metadata=metadata)
-    partial.replace(out)
-    return out

@@ -1,7 +1,6 @@
 """Pictures of proofs: a goal a box, what settled it beneath, the goals that a rule put in its place under it to the right."""
 
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
 from ..logic.explain import Row
-from .files import write_whole
 from .plot import COLOURS, FAINT, INK
+from .png import save_figure as save_figure
 
 EDGES = {"rule": COLOURS[0], "fact": COLOURS[2], "known": COLOURS[2], "open": COLOURS[3]}
 FILLS = {"rule": "#f3f7fb", "fact": "#f0f8f4", "known": "#f0f8f4", "open": "#fdf3f6"}
@@ -59,7 +58,7 @@ def proof_picture(rows: Sequence[Row], out: Path, *, title: str, note: str = "")
     figure.set_size_inches(width, height)
     axes.set_xlim(0.0, width)
     axes.set_ylim(height, 0.0)
-    return _save(figure, out)
+    return save_figure(figure, out)
 
 
 def _box(axes: Axes, number: int, row: Row) -> _Box:
@@ -95,11 +94,3 @@ def _pairs(boxes: Sequence[_Box]) -> list[tuple[_Box, _Box]]:
         pairs += [(above[-1], box)] if above else []
         above = [*above, box]
     return pairs
-
-
-def _save(figure: Figure, out: Path) -> Path:
-    held, metadata = BytesIO(), dict[str, Any](Software=None)
-    figure.savefig(held, format="png", metadata=metadata)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(out, held.getvalue())
-    return out

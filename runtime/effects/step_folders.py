@@ -6,13 +6,26 @@ ROOT/latest           the name of the newest, for people and other programs
 """
 
 import errno
+import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from ...core.errors import message
+from .files import PARTIAL as PARTIAL
 from .files import Files, write_whole
 
-LATEST, PARTIAL = "latest", ".partial-"
+LATEST = "latest"
+STEP = re.compile(r"step_[0-9]{6,}(-[0-9]+)?")
+
+
+def steps(root: Path) -> list[Path]:
+    """Return what has the name of a step's folder, sorted; a copy that somebody has made under another name is not ours.
+
+    >>> steps(Path("/nowhere"))
+    []
+    """
+    return sorted(path for path in root.glob("step_*") if STEP.fullmatch(path.name))
 
 
 def begin(root: Path, name: str, files: Files) -> Path:
@@ -54,7 +67,7 @@ def sweep(root: Path, files: Files) -> None:
 def free_name(root: Path, step: int) -> str:
     """The name of a step's folder; a step saved twice (a run that went back) gets another."""
     name, count = f"step_{step:06d}", 1
-    while (root / name).exists():
+    while os.path.lexists(root / name):
         count += 1
         name = f"step_{step:06d}-{count}"
     return name
@@ -62,8 +75,8 @@ def free_name(root: Path, step: int) -> str:
 
 def unwritten(root: Path, size: int, cause: OSError) -> str:
     """What to say where a checkpoint of that many bytes could not be written."""
-    full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
-    got = "a full disk" if full else f"not writable ({cause.strerror or cause})"
+    full, gone = cause.errno in (errno.ENOSPC, errno.EDQUOT), cause.errno == errno.ENOENT
+    got = "a full disk" if full else "in a folder that is gone" if gone else f"not writable ({cause.strerror or cause})"
     wanted = f"room for {size:,} bytes" if full else "a folder on a sound disk"
-    remedy = "free some space" if full else "check the folder and the disk"
+    remedy = "free some space" if full else "bring it back" if gone else "check the folder and the disk"
     return message(f"save: {root}", got=got, wanted=wanted, remedy=f"{remedy}; the older checkpoints are untouched")

@@ -19,8 +19,8 @@ from attrs import frozen
 
 from ...core.errors import ChoiceError, StructureError, message
 from ..values import encode, line
-from .files import DISK, Files
-from .reading import opened, parse_json
+from .files import ABSENT, DISK, Files, check_file, kind, opened, read_bytes
+from .reading import parse_json
 
 MOST = 5_242_880  # bytes of one entry
 ENTRY, LAST = "entry", "last"  # in each line: its entry's number, and whether it is the entry's last one
@@ -61,7 +61,8 @@ def writer(path: Path, *, most: int = MOST, files: Files = DISK) -> Iterator[Wri
     ...     path.read_text()
     '{"entry":0,"last":true,"text":"{5}"}\\n'
     """
-    new = not path.exists()
+    new = kind(path) == ABSENT
+    check_file(path)
     files.make_folder(path.parent)
     whole = Reading((), 0) if new else read(path)
     if not new and path.stat().st_size > whole.offset:
@@ -108,7 +109,7 @@ def _bytes(number: int, rows: Sequence[Row]) -> bytes:
 
 
 def _cut(path: Path, size: int) -> None:
-    with path.open("r+b") as file:
+    with os.fdopen(opened(path, os.O_RDWR), "r+b") as file:
         file.truncate(size)
         os.fsync(file.fileno())
 
@@ -121,11 +122,9 @@ def read(path: Path, *, offset: int = 0) -> Reading:
     >>> read(Path("nowhere.jsonl"))
     Reading(entries=(), offset=0)
     """
-    if not path.exists():
+    if kind(path) == ABSENT:
         return Reading((), offset)
-    with opened(path) as file:
-        file.seek(offset)
-        data = file.read()
+    data = read_bytes(path, offset)
     entries: list[Entry] = []
     rows: list[dict[str, Any]] = []
     place = offset

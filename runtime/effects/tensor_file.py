@@ -7,7 +7,7 @@ import safetensors.torch
 from torch import Tensor
 
 from ...core.tree import leaf_names, leaves
-from .files import write_whole
+from .files import read_bytes, write_whole
 
 
 def write_tensors(path: Path, tree: Any) -> Path:
@@ -28,4 +28,4 @@ def write_tensors(path: Path, tree: Any) -> Path:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors in a file, by name."""
-    return safetensors.torch.load_file(path)
+    return safetensors.torch.load(read_bytes(path))

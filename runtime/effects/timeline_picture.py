@@ -12,7 +12,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ..asynchronous.timeline import KINDS, Interval, Span, cut
-from .plot import COLOURS, FAINT, GRID, INK, save_figure, short
+from .plot import COLOURS, FAINT, GRID, INK, short
+from .png import save_figure
 
 COLOUR = dict(zip(KINDS, (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[4], COLOURS[3], COLOURS[5]), strict=True))
 SAID = {

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...core.errors import ChoiceError, message
+from .files import plain_folder
 from .library import library
 from .reading import irregular, read_bounded
 
@@ -63,9 +64,11 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int = 512, least: int =
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Writes a tokenizer into a folder, as transformers does, where `AutoTokenizer` finds it beside a model."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save_pretrained(str(folder))
+    """Writes a tokenizer into a folder, as transformers does, where `AutoTokenizer` finds it beside a model.
+
+    Raises: CheckpointError where the folder, or something in it, is a link or no file.
+    """
+    tokenizer.save_pretrained(str(plain_folder(folder)))
 
 
 def tokenizer_files(folder: Path) -> dict[str, bytes]:

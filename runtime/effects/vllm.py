@@ -14,8 +14,9 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import ChoiceError, message
+from ...core.errors import CheckpointError, ChoiceError, message
 from .chat_client import Server, ServerError, answered, awaited, finished, refused
+from .files import ABSENT, DISK, kind, made_folder
 from .library import library
 from .reading import MOST_CONFIG, parse_json, read_bounded
 
@@ -31,14 +32,18 @@ def lay_out(root: Path, save: Callable[[Path], object], *, version: int, keep: i
     whose head is tied to its embedding: vLLM 0.32 loads the one and forgets the other, so that its log-probs are wrong.
     """
     home = root / WEIGHTS
-    home.mkdir(parents=True, exist_ok=True)
+    made_folder(root)
+    made_folder(home)
+    _check_link(root / SERVED)
     folder, partial = _free(home, f"version_{version:06d}"), home / PARTIAL
-    shutil.rmtree(partial, ignore_errors=True)
+    if kind(partial) != ABSENT:
+        DISK.remove(partial)
     partial.mkdir()
     save(partial)
     _check_untied(partial)
     partial.rename(folder)
     link = root / f"{PARTIAL}_{SERVED}"
+    _check_link(link)
     link.unlink(missing_ok=True)
     link.symlink_to(folder.relative_to(root), target_is_directory=True)
     os.replace(link, root / SERVED)
@@ -48,10 +53,16 @@ def lay_out(root: Path, save: Callable[[Path], object], *, version: int, keep: i
     return root / SERVED
 
 
+def _check_link(path: Path) -> None:
+    """Refuses to put a link in the place of something else."""
+    if (found := kind(path)) not in (ABSENT, "a link"):
+        raise CheckpointError(message(str(path), got=found, wanted="a link", remedy="move it away"))
+
+
 def _free(home: Path, name: str) -> Path:
     """A folder that is not there yet: a version that is laid out again, by a run that went back, gets another."""
     names = chain([name], (f"{name}-{number}" for number in count(2)))
-    return next(home / each for each in names if not (home / each).exists())
+    return next(home / each for each in names if kind(home / each) == ABSENT)
 
 
 def _check_untied(folder: Path) -> None:

@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from torch import Tensor
 
 from ...core.errors import ChoiceError, choose, message
 from ...core.tree import leaves
+from .heir import removed_afterwards
 from .weights_file import CLOSED, GUARDS, PREFIX, Mapped, default_guard, held, made, opened, shared_folder, sweep
 from .weights_layout import Layout, WeightsError, checksum, layout, same_architecture, text
 from .weights_ring import RING, Ring, Steps, complete
@@ -56,7 +57,7 @@ def publishing(
     """The publisher of weights like `params`; its file is removed at the end, and its readers told.
 
     `path` lets a new publisher go on where one that died has stopped: the file, its versions and its readers stay. Without
-    it a new file is made in `shared_folder()`, and files there whose publisher has died are removed. A reader is overtaken
+    it a new file is made in `shared_folder()`, which goes with its publisher, however that dies. A reader is overtaken
     when `slots` publications begin while it copies, and then copies again. `guard` "checksum" lets it check every byte.
     Published params may be on any device; what is published is a copy.
     Raises: ChoiceError (a version that does not go up, slots, guard), StructureError, WeightsError for a file that somebody
@@ -76,7 +77,7 @@ def publishing(
     if path is None:
         sweep()
     place = path or shared_folder() / f"{PREFIX}{secrets.token_hex(8)}"
-    with _file(place, own, slots, checked) as mapped:
+    with _file(place, own, slots, checked) as mapped, nullcontext() if path else removed_afterwards(place):
         mapped.head[CLOSED] = 0
         try:
             yield Publisher(place, _publish(mapped, _same(params, own), ring))

@@ -19,6 +19,7 @@ from attrs import frozen
 from torch import Tensor
 
 from ...core.errors import message
+from .files import ABSENT, FILE, WITHIN, kind
 from .weights_layout import Layout, WeightsError, same_architecture, text, views
 from .weights_ring import Words, place
 
@@ -79,7 +80,9 @@ def held(path: Path) -> int:
 def _locked(path: Path, flags: int) -> int:
     import fcntl  # POSIX only, so not at the top of a module that everybody imports
 
-    descriptor = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
+    if (found := kind(path)) not in (ABSENT, FILE):
+        raise WeightsError(message(str(path), got=found, wanted=FILE, remedy="publish to another path"))
+    descriptor = os.open(path, flags | WITHIN, stat.S_IRUSR | stat.S_IWUSR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -4,15 +4,20 @@ It is run by its path, with the number of its end of a pipe. The path for import
 arguments), then messages. Each way a message is one pickle of a tuple that begins with a word.
 """
 
+import os
 import pickle
+import select
 import sys
+import threading
 import time
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
 WORK, STOP = "work", "stop"  # to a worker: (WORK, task, payload), (STOP,)
 READY, NOTE, ANSWER, RETURNED, RAISED = "ready", "note", "answer", "returned", "raised"  # from it
 LONGEST = 300  # letters of an error
+GRACE = 5.0  # seconds in which a worker that has lost its parent may end by itself
 
 
 class StoppedError(EOFError):
@@ -41,11 +46,19 @@ class PipeMailbox:
         while True:
             if not self.connection.poll(max(0.0, until - time.monotonic())):
                 return ()
-            word, *rest = pickle.loads(self.connection.recv_bytes())
+            word, *rest = pickle.loads(self.letter())
             if word == STOP:
                 raise StoppedError
             if word == WORK:
                 return tuple(rest)
+
+    def letter(self) -> bytes:
+        """What comes next through the pipe; where the parent is gone, nobody wants anything more."""
+        try:
+            found: bytes = self.connection.recv_bytes()
+        except (EOFError, ConnectionResetError) as gone:
+            raise StoppedError from gone
+        return found
 
     def answer(self, task: int, payload: Any) -> None:
         """The task is done, and this came of it."""
@@ -60,19 +73,30 @@ class PipeMailbox:
         self.connection.send_bytes(pickle.dumps(words))
 
 
+def outlived(descriptor: int) -> None:
+    """Waits until nobody holds the other end of the pipe, then ends this process, whatever it is at, after a while."""
+    end = select.poll()
+    end.register(descriptor, 0)  # a hang-up is told without being asked for
+    end.poll()
+    time.sleep(GRACE)
+    os._exit(1)
+
+
 def work(connection: Any) -> None:
     """Runs the body that comes through the pipe."""
-    sys.path[:] = pickle.loads(connection.recv_bytes())
+    threading.Thread(target=outlived, args=(connection.fileno(),), daemon=True).start()
     mailbox = PipeMailbox(connection)
     try:
-        body, arguments = pickle.loads(connection.recv_bytes())
+        sys.path[:] = pickle.loads(mailbox.letter())
+        body, arguments = pickle.loads(mailbox.letter())
         mailbox.send(READY)
         body(mailbox, *arguments)
         mailbox.send(RETURNED, "its body came to an end")
-    except (StoppedError, BrokenPipeError):
+    except (StoppedError, BrokenPipeError, ConnectionResetError):
         return
     except BaseException as error:
-        mailbox.send(RAISED, described(error))
+        with suppress(BrokenPipeError, ConnectionResetError):
+            mailbox.send(RAISED, described(error))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from ...core.language.episode import total_reward
 from ...core.language.events import Event, Feedback, Sampled, System, ToolResult, User
 from ...core.language.protocol import Protocol
 from ...core.language.tasks import OPERATORS, Task, follow
-from ...core.language.world import Truncated
+from ...core.language.world import Raised, Truncated
 from ...core.language.zorplex import Play, Zorplex
 
 WHO: dict[type[Event], str] = {System: "system", User: "user", Sampled: "model", ToolResult: "tool", Feedback: "told"}
@@ -102,5 +102,6 @@ def lines(attempt: Attempt[Any], *, known: bool = True) -> tuple[str, ...]:
         first, *more = event.text.split("\n") if event.text else ("",)
         said += [f"  {WHO[type(event)]:7} {first}", *(f"  {'':7} {line}" for line in more)]
     end = f"cut off: {attempt.end.reason}, " if isinstance(attempt.end, Truncated) else ""
+    end = f"failed with {attempt.end.error}, " if isinstance(attempt.end, Raised) else end
     outcome = f"{failure_mode(attempt.episode.world)}, " if known else ""
     return *said, f"  ({end}{outcome}reward {total_reward(attempt.episode):.2f})"

@@ -12,7 +12,9 @@ from ...core.errors import CheckpointError
 from ...core.transcript import Transcript
 from ..effects import checkpoint, folder
 from ..effects.checkpoint import Checkpoint
+from ..effects.files import INSIDE
 from ..effects.sharded.description import Description, described
+from ..effects.step_folders import steps
 from ..language_train import Trainer, language_reader
 from ..recipes.zorplex import Zorplex
 from .learning import algorithm_of, objective_of, optimizer_of, trainer_of
@@ -76,7 +78,7 @@ def of_ranks(run: Path) -> bool:
     return any(
         "ranks" in description.manifest.environment
         for home in homes
-        for where in sorted((home / folder.CHECKPOINTS).glob("step_*"))
+        for where in steps(home / folder.CHECKPOINTS)
         for description in _described(where)
     )
 
@@ -89,7 +91,7 @@ def _described(where: Path) -> tuple[Description, ...]:
 
 
 def _save_alone(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
-    checkpoint.save(run, step, tree, machine=machine, facts=facts, metadata=metadata)
+    checkpoint.save(run, step, tree, machine=machine, facts=facts, metadata=metadata, files=INSIDE)
 
 
 ALONE = Team(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 
 from ...algorithms.language import LanguageAlgorithm, LanguageState
 from ...algorithms.supervised import Supervised, supervised
@@ -22,6 +22,7 @@ from ..language_train import Trainer
 from ..recipes.machine import Loop, Train, Trained
 from ..recipes.zorplex import Zorplex
 from .evaluate import Standing, standing
+from .failures import Failures, errors_of
 from .parts import Attempts, Parts
 from .team import ALONE, Team
 from .warm_start import Lessons, drawn, shown, taught, warm_optimizer
@@ -38,6 +39,7 @@ FIGURES = (
     "loss",
     "zero_spread",
     "truncated",
+    "failed",
     "updates",
 )
 SAID = ("accuracy", "format", "turns", "tool_calls", "tokens")
@@ -94,6 +96,7 @@ class LanguageWorld:
     updated: float = 0.0
     warmed: float = 0.0
     _lessons: Any = field(default=())
+    _failures: Any = field(default=Factory(lambda self: Failures(self.notice), takes_self=True))
 
     def train(self, command: Train) -> Trained:
         """Does one iteration: the handler of `Train`."""
@@ -108,6 +111,8 @@ class LanguageWorld:
                 self.before(self.held.learner)
             row = self._step(self.iteration - warm)
         self.iteration += command.iterations
+        if self.iteration >= phases(self.arguments).loop(1).iterations:
+            self._failures.report()
         blank = dict.fromkeys(COLUMNS, math.nan)
         step = max(0, self.iteration - warm)
         episodes = step * self.arguments.tasks.groups * self.arguments.tasks.samples
@@ -149,6 +154,7 @@ class LanguageWorld:
         begin = seconds()
         attempts = self.ask(state, asked(self.arguments, self.key, number))
         between = seconds()
+        self._failures.add(f"step {number + 1}", errors_of(attempts), len(attempts))
         written = transcripts(
             attempts, capacity=max(len(one.ids) for one in attempts), calls=self.arguments.tasks.max_turns
         )

@@ -15,7 +15,7 @@ from ...core.keys import Key
 from ...core.logic.parse import parse_rules
 from .dataset import Dataset
 
-LEAST = 10  # people
+LEAST, MOST = 10, 1_000_000  # people
 OF_A_FOUNDER = 25  # people: three or four generations of a family
 CHILDREN = 4  # at most, of a couple
 SINGLE = 6  # one child in this many never marries
@@ -70,15 +70,18 @@ def family(people: int = 200, seed: int = 0) -> Dataset:
 
     father, mother, son, daughter, husband, wife, brother, sister; and by blood uncle, aunt, nephew, niece. A tenth of the facts
     at random is the test split and a twentieth the valid split. The rules are true in the whole world, except that those for
-    brother and sister also make everybody with a known parent his own. Raises: ChoiceError for fewer than 10 people.
+    brother and sister also make everybody with a known parent his own. Raises: ChoiceError for fewer than 10 people or over a million.
 
     >>> world = family(50, seed=1)
     >>> len({word for split in (world.train, world.valid, world.test) for fact in split for word in fact[1:]})
     50
     """
-    if people < LEAST:
-        remedy = "ask for a larger world"
-        raise ChoiceError(message("family: people", got=people, wanted=f"{LEAST} or more", remedy=remedy))
+    if not LEAST <= people <= MOST:
+        wanted, remedy = (
+            f"from {LEAST} to {MOST:,}",
+            "ask for a larger world" if people < LEAST else "ask for a smaller world",
+        )
+        raise ChoiceError(message("family: people", got=people, wanted=wanted, remedy=remedy))
     world_key, split_key = keys.split(keys.key(seed))
     everybody, couples = _populate(people, world_key)
     width = max(3, len(str(people)))

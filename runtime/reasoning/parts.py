@@ -18,8 +18,8 @@ from ...core.language.codec import NOTHING, Codec, Ids
 from ...core.language.events import User
 from ...core.language.parsers import chain
 from ...core.language.protocol import Protocol, protocol
-from ...core.language.reasoning_cache import ReasoningCache
-from ...core.language.reasoning_settings import Sampling, Settings, cache_of
+from ...core.language.reasoning_cache import ReasoningCache, cache_of
+from ...core.language.reasoning_settings import Sampling, Settings
 from ...core.language.requests import STREAMS, Request, rollouts
 from ...core.language.world import TextEnv
 from ..effects.causal_folder import open_model
@@ -65,11 +65,11 @@ def policy_named(name: str, arguments: Cache) -> Callable[..., Any]:
     module, _, function = name.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as cause:
+        own = [one.name for one in inspect.signature(found).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    except Exception as cause:  # importing runs the module, which may raise anything
         where, remedy = f"rollout policy: {name}", "name a function that can be imported"
         raise ChoiceError(message(where, got=type(cause).__name__, wanted="a function", remedy=remedy)) from cause
     known = flatten(arguments)
-    own = [one.name for one in inspect.signature(found).parameters.values() if one.kind is one.KEYWORD_ONLY]
     return partial(found, **{one: choose(f"rollout policy {name}: argument", one, known) for one in own})
 
 

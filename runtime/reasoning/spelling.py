@@ -8,8 +8,9 @@ from ...core.language.reasoning_cache import (
     get_filled_summarization_prompt,
 )
 from ...core.language.reasoning_demonstrations import aloud
+from ...core.language.reasoning_lists import KINDS, Lists
 from ...core.language.reasoning_state import InferenceProblemState
-from ...core.language.reasoning_tasks import KINDS, Lists, ListTask, list_problem, right_reasoning, right_summary
+from ...core.language.reasoning_tasks import ListTask, list_problem, right_reasoning, right_summary
 from ...core.language.reasoning_templates import REASONING_NAMES, SUMMARIZATION_NAMES, fill, opened
 
 LEAST = 24  # that a pair has to come to be a token

@@ -6,9 +6,10 @@ from typing import Any
 from attrs import asdict, frozen
 
 from ...core import keys
+from ...core.language.reasoning_lists import Lists
 from ...core.language.reasoning_rollouts import accuracy_by_cycle
 from ...core.language.reasoning_state import InferenceProblemState, Problem
-from ...core.language.reasoning_tasks import Lists, carried, list_problem, list_task, read_list
+from ...core.language.reasoning_tasks import carried, list_problem, list_task, read_list
 from ...core.language.requests import key_of, task_keys
 from ..language.evaluate import wilson
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import define, evolve, field
+from attrs import Factory, define, evolve, field
 
 from ...algorithms.language import LanguageAlgorithm, LanguageState
 from ...algorithms.supervised import Supervised, supervised
@@ -24,6 +24,7 @@ from ...core.language.transcribe import transcripts
 from ...core.transcript import Transcript
 from ..effects.clock import seconds
 from ..effects.tensor_file import write_tensors
+from ..language.failures import Failures, errors_of
 from ..language.learning import algorithm_of, objective_of, trainer_of
 from ..language.warm_start import drawn, taught, warm_optimizer
 from ..language.world import DIVERGED, FIGURES, ORDER, UNIT, UPDATE, WARM, Held, Phases
@@ -72,6 +73,7 @@ class CacheWorld:
     updated: float = 0.0
     warmed: float = 0.0
     _lessons: Any = field(default=())
+    _failures: Any = field(default=Factory(lambda self: Failures(self.notice), takes_self=True))
     _published: list[tuple[float, int]] = field(factory=list)  # for each step: when, and how many texts
 
     def train(self, command: Train) -> Trained:
@@ -86,6 +88,8 @@ class CacheWorld:
                 self.before(self.held.learner)
             row = self._step(self.iteration - warm)
         self.iteration += command.iterations
+        if self.iteration >= phases(self.arguments).loop(1).iterations:
+            self._failures.report()
         step = max(0, self.iteration - warm)
         return Trained(({"iteration": float(self.iteration), "steps": float(step), **blank(self.arguments), **row},))
 
@@ -127,6 +131,7 @@ class CacheWorld:
         between = seconds()
         attempts = self._next_steps(voice, points, number)
         after = seconds()
+        self._failures.add(f"step {number + 1}", errors_of(attempts), len(attempts))
         times = {"rollout_seconds": between - begin, "sample_seconds": after - between}
         told = {**row_of(self.arguments, results, len(points), attempts), "throughput": self._rate(results), **times}
         written = transcripts(attempts, capacity=max(len(one.ids) for one in attempts), calls=1)

@@ -8,8 +8,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_type_hints
 import attrs
 from attrs import evolve, frozen
 
-from ...algorithms.hyperparameters import check_number
-from ...core.errors import CheckpointError, ChoiceError, choose, message
+from ...core.errors import CheckpointError, ChoiceError, check_within, choose, message
 from ..values import fits, short
 from .machine import Loop, plan
 
@@ -79,6 +78,11 @@ def loop_of(experience: Sized, process: Process) -> Loop:
     return plan(math.ceil(experience.steps / iteration_steps(experience)), process.checkpoints)
 
 
+def run_steps(arguments: Any) -> int:
+    """Steps in the environment over the whole run of a recipe: those asked for, rounded up to whole chunks."""
+    return loop_of(arguments.experience, arguments.process).iterations * iteration_steps(arguments.experience)
+
+
 def check_shared(experience: Experience, learner: Learner, process: Process) -> None:
     """Refuses numbers with which nothing can be trained, by the name of their flag. Raises: ChoiceError."""
     check_whole("--seed", experience.seed, 0, SEEDS)
@@ -88,9 +92,9 @@ def check_shared(experience: Experience, learner: Learner, process: Process) -> 
         check_whole("--hidden", size, 1)
     check_threads(process.threads)
     check_whole("--checkpoints", process.checkpoints, 1)
-    check_number("--learning-rate", learner.learning_rate, 0.0, 1.0)
-    check_number("--max-gradient-norm", learner.max_gradient_norm, 0.0)
-    check_number("--gamma", learner.gamma, 0.0, 1.0)
+    check_within("--learning-rate", learner.learning_rate, 0.0, 1.0)
+    check_within("--max-gradient-norm", learner.max_gradient_norm, 0.0)
+    check_within("--gamma", learner.gamma, 0.0, 1.0)
 
 
 def check_whole(where: str, number: int, low: int, high: int | None = None) -> None:

@@ -2,11 +2,9 @@
 
 from typing import Literal
 
-import torch
 from attrs import frozen
 
-from ...algorithms.hyperparameters import check_number
-from ...core.errors import ChoiceError, message
+from ...core.errors import ChoiceError, check_within, message
 from .arguments import check_whole, flag
 
 
@@ -66,7 +64,7 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
     for name, least in (("generators", -1), ("generator_slots", 1), ("staleness", 0), ("tool_replicas", 0)):
         check_whole(flag(name), getattr(given, name), least)
     for name in ("patience", "tool_timeout"):
-        check_number(flag(name), getattr(given, name), 1e-3)
+        check_within(flag(name), getattr(given, name), 1e-3)
     for device in given.named_devices():
         _check_device(device, here=not given.named_hosts() and given.engine != "ray")
     beside = generators > 0
@@ -184,6 +182,10 @@ def _is_place(name: str) -> bool:
 
 def _check_device(name: str, *, here: bool) -> None:
     """Refuses a device that there is not, or on which this machine can hold nothing where it is `here`. Raises: ChoiceError."""
+    if name == "cpu":
+        return
+    import torch  # here: help and the checks of all other flags need none
+
     try:
         if torch.device(name).type not in ("cpu", "meta") and not here:
             return

@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 from attrs import field, fields, frozen
 
-from ...algorithms.hyperparameters import check_number
-from ...core.errors import ChoiceError, choose, message
+from ...core.errors import ChoiceError, check_within, choose, message
+from ...core.language.reasoning_lists import Lists, check_lists
 from ...core.language.reasoning_settings import Sampling, Settings, Streams, check_settings
-from ...core.language.reasoning_tasks import Lists, check_lists
 from .arguments import SEEDS, changed, check_threads, check_whole, flag
 from .zorplex import ALONE, CHANGES, Fault, Learning, Machine, Model, Zorplex
 from .zorplex import Sampling as Calls
@@ -207,7 +206,7 @@ def check(arguments: Cache) -> None:
     )
     for group, least, most, names in numbers:
         for name in names:
-            check_number(flag(name), getattr(group, name), least, most)
+            check_within(flag(name), getattr(group, name), least, most)
     check_settings(settings_of(arguments, "run"))
     for stream in ("training", "evaluation"):
         check_lists(lists_of(arguments.problems, stream))

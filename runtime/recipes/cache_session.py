@@ -18,7 +18,8 @@ from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ...core.language.reasoning_report import published_rows
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder, stream
-from ..effects.files import lock
+from ..effects.files import INSIDE, lock
+from ..effects.layout import names_of
 from ..effects.manifest import Manifest, describe
 from ..effects.tokenizer import save_tokenizer
 from ..language.world import Held
@@ -54,12 +55,6 @@ def arguments_of(held: Mapping[str, Any]) -> Cache:
     return from_record(NAME, cache_defaults(), held)
 
 
-def is_cache(run: Path) -> bool:
-    """Whether the folder is that of a run of this recipe."""
-    path = run / folder.ARGUMENTS
-    return path.is_file() and folder.read_json(path).get("recipe") == NAME
-
-
 def start(run: Path, arguments: Cache, *, overwrite: bool, notice: Notice) -> Outcome:
     """A new run in the folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
 
@@ -68,10 +63,7 @@ def start(run: Path, arguments: Cache, *, overwrite: bool, notice: Notice) -> Ou
     check(arguments)
     if arguments.model.model and Path(arguments.model.model).is_dir():
         arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
-    with lock(run):
-        if folder.begun(run) and not overwrite:
-            remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
-            raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
+    with folder.starting(run, NAME, overwrite=overwrite):
         return _begin(run, arguments, notice)
 
 
@@ -79,7 +71,7 @@ def _begin(run: Path, arguments: Cache, notice: Notice, keep: Collection[str] = 
     """A run from its beginning, in a folder from which all else that a run has left is removed but what `keep` names."""
     torch.set_num_threads(arguments.machine.threads)
     parts, held = _begun(run, arguments)
-    folder.clear(run, keep=keep)
+    folder.clear(run, NAME, keep=keep)
     folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
     if not arguments.model.model:
         save_tokenizer(parts.tokenizer, run / TOKENIZER)
@@ -89,7 +81,7 @@ def _begin(run: Path, arguments: Cache, notice: Notice, keep: Collection[str] = 
 def _begun(run: Path, arguments: Cache) -> tuple[Parts, Held]:
     """What a new run begins with. All that may be refused is, before anything of an older run in the folder is removed."""
     model = Path(arguments.model.model).resolve()
-    if arguments.model.model and any(model.is_relative_to((run / name).resolve()) for name in folder.LANGUAGE):
+    if arguments.model.model and any(model.is_relative_to((run / name).resolve()) for name in names_of(NAME)):
         got, remedy = f"{model}, which this run would remove", "choose another --run"
         raise ChoiceError(message("--model", got=got, wanted="a folder elsewhere", remedy=remedy))
     parts = parts_of(arguments, str(run))
@@ -248,5 +240,5 @@ def _publishing(run: Path, parts: Parts) -> Iterator[Publish]:
 def _save(run: Path, arguments: Cache, world: CacheWorld, command: Save) -> Saved:
     loop = command.loop
     facts, metadata = _facts(world.parts), described(arguments)
-    checkpoint.save(run, loop.iteration, world.held, machine=loop, facts=facts, metadata=metadata)
+    checkpoint.save(run, loop.iteration, world.held, machine=loop, facts=facts, metadata=metadata, files=INSIDE)
     return Saved(loop.iteration)

@@ -30,17 +30,6 @@ class Pipeline:
     opened: Any = ()  # what the recipe has made of those files, for who needs it again
 
 
-@frozen
-class Recipe:
-    """Something that can be trained by name."""
-
-    about: str
-    defaults: Callable[[str], Any]  # an environment's name -> arguments
-    pipeline: Callable[[Any], Pipeline]  # arguments -> parts; raises for arguments that make no sense
-    world: str = "env"  # the argument that names the world
-    usual: str = "cartpole"  # the world where none is named
-
-
 def network(env: Env[Any, Any], learner: Learner) -> ActorCritic:
     """Two perceptrons for the env's spaces, their params in one vector so that the optimiser makes one pass over it."""
     spaces = env.observation_space, env.action_space

@@ -4,12 +4,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from ...core.envs import ENVS
+from ...core.env_names import ENV_NAMES
 from ...core.errors import choose
-from .a2c import A2C
 from .arguments import Experience, changed
-from .ppo import PPO
-from .reinforce import Reinforce
+from .settings import A2C, PPO, Reinforce
 
 A = TypeVar("A")
 Changes = Mapping[str, Any]
@@ -57,7 +55,7 @@ SOLVED: Mapping[str, float] = {  # the mean return at which Gymnasium's registry
 
 
 def _defaults(kind: Callable[[Experience], A], table: Mapping[str, Changes], env: str) -> A:
-    choose("--env", env, ENVS)
+    choose("--env", env, dict.fromkeys(ENV_NAMES))
     return changed(kind(Experience(env=env)), table.get(env, {}))
 
 

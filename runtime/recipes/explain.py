@@ -19,6 +19,7 @@ from ..logic.explain import lines, rows
 from ..logic.proof_tree import Goal, proof_tree
 from ..logic.world import Proofs
 from . import prove, session
+from .prove_settings import Prove
 
 TRIED = 50  # test queries, from the first on, of which one makes the picture of a run
 FEW = 20  # names that an error lists
@@ -29,7 +30,7 @@ class Prover:
     """What a run of `prove` has learnt by its newest checkpoint."""
 
     run: Path
-    arguments: prove.Prove
+    arguments: Prove
     made: Proofs
     params: Any
     worlds: ProofState  # [B] the proofs under way when it was saved

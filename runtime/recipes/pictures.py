@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import ChoiceError, choose, message
+from ...core.errors import CheckpointError, ChoiceError, choose, message
 from ..effects import folder
 from ..effects.metrics import read
 from ..effects.plot import learning_curve
@@ -20,7 +20,7 @@ def picture(runs: Sequence[Path], out: Path) -> Path:
 
     Raises: CheckpointError for a folder that is no run, ChoiceError for one that has reported nothing.
     """
-    described = {run: folder.read_json(folder.existing(run) / folder.ARGUMENTS) for run in runs}
+    described = {run: _arguments(run) for run in runs}
     kinds: dict[str, list[Path]] = {}
     for run, label in labels(described).items():
         kinds.setdefault(label, []).append(_reported(run))
@@ -57,6 +57,17 @@ def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
         ]
         result[run] = ", ".join([names[run], *(f"{name.replace('_', ' ')} {arguments[name]}" for name in differing)])
     return result
+
+
+def _arguments(run: Path) -> Mapping[str, Any]:
+    """The recipe and the arguments that stand in a run's folder. Raises: CheckpointError where they name no world."""
+    path = folder.existing(run) / folder.ARGUMENTS
+    held = folder.read_json(path)
+    world = next((recipe.world for name, recipe in RECIPES.items() if name == held.get("recipe")), "")
+    if not isinstance(held.get(world), str):
+        wanted, remedy = f"the arguments of a run of {', '.join(RECIPES)}", "name the folder of such a run"
+        raise CheckpointError(message(str(path), got="without a recipe and its world", wanted=wanted, remedy=remedy))
+    return held
 
 
 def _world(arguments: Mapping[str, Any]) -> str:

@@ -13,13 +13,13 @@ from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, choose,
 from ..compile import Program, fingerprint, program
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder
-from ..effects.files import lock
+from ..effects.files import INSIDE, lock
 from ..effects.manifest import Manifest, describe
 from ..effects.metrics import rewind
-from ..train import RunState, train
+from ..train import RunState, folded
 from ..values import encode
 from . import RECIPES
-from .arguments import changed, flatten, from_record, iteration_steps, loop_of
+from .arguments import changed, flatten, from_record, iteration_steps, loop_of, run_steps
 from .common import Pipeline
 from .looping import check_loop
 from .machine import Log, Loop, Save, Saved, Train, trainer_machine
@@ -44,7 +44,7 @@ class Plan:
 
     def steps(self) -> int:
         """In the environment, over the whole run: those asked for, rounded up."""
-        return self.beginning().iterations * iteration_steps(self.arguments.experience)
+        return run_steps(self.arguments)
 
     def described(self) -> dict[str, Any]:
         """The recipe's name and all arguments, flat; `planned` undoes it."""
@@ -141,11 +141,8 @@ def world_of(run: Path) -> str:
 
 def start(run: Path, plan: Plan, *, overwrite: bool, notice: Notice) -> Outcome:
     """A new run in the folder, which must hold no checkpoints unless they may be overwritten. Raises: CheckpointError."""
-    with lock(run):
-        if folder.begun(run) and not overwrite:
-            remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
-            raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
-        folder.clear(run)
+    with folder.starting(run, plan.recipe, overwrite=overwrite):
+        folder.clear(run, plan.recipe)
         folder.write_json(run / folder.ARGUMENTS, encode(plan.described()))
         state = plan.pipeline.prepare(plan.pipeline.trainer.init(keys.key(plan.arguments.experience.seed)))
         return _perform(run, plan, state, plan.beginning(), notice)
@@ -222,7 +219,7 @@ def _perform(run: Path, plan: Plan, state: RunState, loop: Loop, notice: Notice)
 
 def lowered(plan: Plan, loop: Loop) -> Run:
     """The function that does a chunk of iterations: compiled, unless the arguments say otherwise."""
-    chunk, backend = train(plan.pipeline.trainer, loop.chunk), plan.arguments.process.backend
+    chunk, backend = folded(plan.pipeline.trainer, loop.chunk), plan.arguments.process.backend
     if backend == "none":
         return chunk
     cache = folder.cache_directory() if backend == "inductor" else None
@@ -232,7 +229,8 @@ def lowered(plan: Plan, loop: Loop) -> Run:
 
 def _save(run: Path, plan: Plan, world: World, command: Save) -> Saved:
     loop = command.loop
-    checkpoint.save(run, loop.iteration, world.state, machine=loop, facts=plan.facts, metadata=plan.described())
+    about: dict[str, Any] = {"facts": plan.facts, "metadata": plan.described()}
+    checkpoint.save(run, loop.iteration, world.state, machine=loop, **about, files=INSIDE)
     return Saved(loop.iteration)
 
 

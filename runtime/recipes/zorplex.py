@@ -5,8 +5,7 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
-from ...algorithms.hyperparameters import check_number
-from ...core.errors import ChoiceError, choose, message
+from ...core.errors import ChoiceError, check_within, choose, message
 from .arguments import SEEDS, changed, check_threads, check_whole, flag
 from .asynchronous import Asynchronous, check_asynchronous
 
@@ -180,7 +179,7 @@ def check(arguments: Zorplex) -> None:
     )
     for group, least, most, names in numbers:
         for name in names:
-            check_number(flag(name), getattr(group, name), least, most)
+            check_within(flag(name), getattr(group, name), least, most)
     for fault, where, got, wanted, remedy in (*_faults_of_size(arguments), *_faults_of_learning(arguments)):
         if fault:
             raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))

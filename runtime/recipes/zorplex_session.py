@@ -19,6 +19,7 @@ from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder
 from ..effects.files import lock
+from ..effects.layout import names_of
 from ..effects.manifest import Manifest
 from ..effects.sharded.description import described as described_at
 from ..effects.tokenizer import save_tokenizer
@@ -61,12 +62,6 @@ def arguments_of(held: Mapping[str, Any]) -> Zorplex:
     return from_record(NAME, zorplex_defaults(), held)
 
 
-def is_language(run: Path) -> bool:
-    """Whether the folder is that of a run of this recipe."""
-    path = run / folder.ARGUMENTS
-    return path.is_file() and folder.read_json(path).get("recipe") == NAME
-
-
 def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
     """A new run in the folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
 
@@ -76,10 +71,7 @@ def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, tea
     team.check(arguments)
     if arguments.model.model and Path(arguments.model.model).is_dir():
         arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
-    with lock(run):
-        if folder.begun(run) and not overwrite:
-            remedy = f"go on with it: purestep resume {run}; or pass --overwrite, or another --run"
-            raise CheckpointError(message(str(run), got="a run with checkpoints", wanted="a new folder", remedy=remedy))
+    with folder.starting(run, NAME, overwrite=overwrite):
         return _begin(run, arguments, notice, team)
 
 
@@ -88,7 +80,7 @@ def _begin(run: Path, arguments: Zorplex, notice: Notice, team: Team, keep: Coll
     torch.set_num_threads(arguments.machine.threads)
     parts = team.parts(parts_for(run, arguments))
     held = held_at(arguments, parts, learning_parts(arguments, parts, team)[0], 0)
-    folder.clear(run, keep=keep)
+    folder.clear(run, NAME, keep=keep)
     folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
     if not arguments.model.model:
         save_tokenizer(parts.tokenizer, run / TOKENIZER)
@@ -102,7 +94,7 @@ def parts_for(run: Path, arguments: Zorplex) -> Parts:
     Raises: ChoiceError, StructureError.
     """
     model = Path(arguments.model.model).resolve()
-    if arguments.model.model and any(model.is_relative_to((run / name).resolve()) for name in folder.LANGUAGE):
+    if arguments.model.model and any(model.is_relative_to((run / name).resolve()) for name in names_of(NAME)):
         got, remedy = f"{model}, which this run would remove", "choose another --run"
         raise ChoiceError(message("--model", got=got, wanted="a folder elsewhere", remedy=remedy))
     check_server(arguments)

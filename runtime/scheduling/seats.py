@@ -1,6 +1,8 @@
 """The moves of samples: let in, given to a generator, accepted, tried again, rejected, and groups that are left out."""
 
 from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -8,8 +10,22 @@ from ...algorithms.staleness import capacity
 from ...core.machine import Command
 from . import ages
 from .messages import Abort, Dispatch, Finished, Report, RetryAfter
-from .numbered import find, pop, push, put, remove
-from .state import NOBODY, PENDING, REPAIR, REQUEUE, RESTING, RUNNING, THERE, Group, Rules, Schedule, Seat, changed
+from .numbered import NO_ONE, find, pop, push, put, remove, waiting
+from .state import (
+    NOBODY,
+    PENDING,
+    REPAIR,
+    REQUEUE,
+    RESTING,
+    RUNNING,
+    THERE,
+    Group,
+    Rules,
+    Schedule,
+    Seat,
+    Worker,
+    changed,
+)
 
 Answer = tuple[Schedule, tuple[Command, ...]]
 Place = tuple[int, int]  # group, seat
@@ -33,23 +49,39 @@ def room(rules: Rules, state: Schedule) -> int:
 
 
 def fill(rules: Rules, state: Schedule) -> Answer:
-    """Gives samples to generators as long as there are both."""
-    sent = list[Command]()
-    while len(state.free):
-        worker, rest = pop(state.free)
-        found = find(state.workers, worker)
-        if not found or len(found.busy) >= found.slots:
-            state = changed(state, free=rest)
+    """Gives samples to generators as long as there are both, each to a generator with the fewest under way.
+
+    Of several such generators the one whose slot has been free for longest is chosen.
+    """
+    state, candidate = _next(rules, state)
+    if not (candidate and len(state.free)):
+        return state, ()
+    sent, seats = list[Command](), _free_seats(state)
+    while candidate and seats:
+        busy, order, worker = heappop(seats)
+        found = find(state.workers, worker) or Worker(0)
+        if busy < len(found.busy) < found.slots:
+            heappush(seats, (len(found.busy), order, worker))  # it was given samples since
+        if busy != len(found.busy) or busy >= found.slots:
             continue
-        state, candidate = _next(rules, state)
-        if not candidate:
-            break
         number, seat, group, more = candidate
         now = changed(group.seats[seat], status=RUNNING, worker=worker, head=state.version, tail=state.version)
         workers = put(state.workers, worker, changed(found, busy=(*found.busy, (number, seat))))
-        state = seated(state, number, group, seat, now, {**more, "free": rest, "workers": workers})
+        state = seated(state, number, group, seat, now, {**more, "workers": workers})
         sent.append(Dispatch(number, seat, now.attempt, group.prompt, worker, state.version))
-    return state, tuple(sent)
+        state, candidate = _next(rules, state)
+    free = NO_ONE
+    for _, _, worker in sorted(seats, key=itemgetter(1)):
+        free = push(free, worker)
+    return changed(state, free=free), tuple(sent)
+
+
+def _free_seats(state: Schedule) -> list[tuple[int, int, int]]:
+    """A heap of the free slots: how many samples their generators have under way, their order, the generator."""
+    found = ((find(state.workers, worker), worker) for worker in waiting(state.free))
+    seats = [(len(one.busy), order, worker) for order, (one, worker) in enumerate(found) if one]
+    heapify(seats)
+    return seats
 
 
 def _next(rules: Rules, state: Schedule) -> tuple[Schedule, Candidate | tuple[()]]:

@@ -13,7 +13,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
-from ....core.optim import Optimizer
+from ....core.optim import Optimizer, master_weights
 from ....core.record import record
 from ....core.tree import leaves
 
@@ -31,7 +31,7 @@ def torch_optimizer(make: Callable[[Any], torch.optim.Optimizer]) -> Optimizer:
     """The optimiser that `make` gives of a list of parameters; updates are what it adds to them.
 
     An update that is added gives the optimiser's own parameters again, bit for bit unless it more than doubles or halves a
-    number or turns its sign, and then up to its rounding.
+    number or turns its sign, and then up to its rounding. Parameters below float32 it sees in float32.
 
     >>> optimizer = torch_optimizer(lambda params: torch.optim.SGD(params, lr=0.5, momentum=0.5))
     >>> params, gradients = {"a": torch.ones(2)}, {"a": torch.tensor([1.0, 0.0])}
@@ -58,4 +58,4 @@ def torch_optimizer(make: Callable[[Any], torch.optim.Optimizer]) -> Optimizer:
         )
         return pytree.tree_unflatten(updates, structure), TorchState(slots=kept)
 
-    return Optimizer(init=init, update=update)
+    return master_weights(Optimizer(init=init, update=update))

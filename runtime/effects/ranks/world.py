@@ -30,8 +30,10 @@ from ....core.tree import tree_map
 from ...ranks.putting import fingerprint
 from ..ending import end_at_once
 from ..transfer.group import SilenceError, in_time
+from .launched import RankError as RankError
+from .launched import launched as launched
+from .launched import number
 
-SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 # What gloo, NCCL and the store in which processes meet say when somebody is gone, in errors of no class of their own.
 GONE = re.compile(r"gloo|connection|timed? ?out|peer|broken pipe|socket|nccl|clients joined", re.IGNORECASE)
@@ -39,10 +41,6 @@ GONE = re.compile(r"gloo|connection|timed? ?out|peer|broken pipe|socket|nccl|cli
 
 AGAIN = "start all of them again from the last checkpoint"
 GRACE = 5.0  # seconds behind its own time limit in which torch's store may still say what is wrong
-
-
-class RankError(PurestepError, RuntimeError):
-    """Another process is gone, did not answer in time, or does something else."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -69,7 +67,7 @@ def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[Ranks]:
         raise ChoiceError(message("joined: timeout", got=timeout, wanted="seconds above 0", remedy="e.g. 600"))
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     backend = choose("joined: device", kind, BACKENDS)
-    place = torch.device("cuda", _number("LOCAL_RANK", range(2**15), "0")) if kind == "cuda" else torch.device("cpu")
+    place = torch.device("cuda", number("LOCAL_RANK", range(2**15), "0")) if kind == "cuda" else torch.device("cpu")
     if kind == "cuda":
         torch.cuda.set_device(place)
     rank, size = launched()
@@ -88,50 +86,6 @@ def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[Ranks]:
             dist.destroy_process_group()
         for mesh in meshes:  # whoever keeps a DTensor keeps its mesh, which would keep gloo's threads
             getattr(mesh, "_pg_registry", {}).clear()
-
-
-def several() -> bool:
-    """Whether a launcher has started more than one process; reads nothing but WORLD_SIZE."""
-    return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
-
-
-def on_one_rank(what: str) -> None:
-    """Refuses several ranks for what only one process does; those behind the first leave without a word.
-
-    Raises: ChoiceError; SystemExit, with 1.
-    """
-    if several():
-        if launched()[0]:
-            raise SystemExit(1)
-        remedy = "start it without a launcher; several ranks train zorplex"
-        raise ChoiceError(message(what, got=f"on {launched()[1]} ranks", wanted="on one", remedy=remedy))
-
-
-def launched() -> tuple[int, int]:
-    """The number of this process and how many there are, as a launcher has set them; (0, 1) where none did.
-
-    Raises: ChoiceError for one that is not set or cannot be.
-    """
-    missing = [name for name in SET if not os.environ.get(name)]
-    if len(missing) == len(SET):
-        return 0, 1
-    if missing:
-        remedy = "start it with torchrun, or set all of " + ", ".join(SET)
-        raise ChoiceError(message(f"joined: {missing[0]}", got="not set", wanted="set", remedy=remedy))
-    size = _number("WORLD_SIZE", range(1, 2**31))
-    _number("MASTER_PORT", range(0 if size == 1 else 1, 2**16))  # 0 is any, which others would not find
-    return _number("RANK", range(size)), size
-
-
-def _number(name: str, among: range, usual: str = "") -> int:
-    """What a launcher has set. Raises: ChoiceError unless it is one of these."""
-    said = os.environ.get(name) or usual
-    with contextlib.suppress(ValueError):
-        if int(said) in among:
-            return int(said)
-    wanted = f"a whole number from {among[0]} " + (f"to {among[-1]}" if among[-1] < 2**30 else "on")
-    remedy = "start it with torchrun, or set " + ", ".join(SET) + " for each process"
-    raise ChoiceError(message(f"joined: {name}", got=said, wanted=wanted, remedy=remedy))
 
 
 def _met(rank: int, size: int, patience: timedelta) -> Any:

@@ -32,6 +32,7 @@ from ..manifest import (
     written,
 )
 from ..reading import opened, reason
+from ..step_folders import steps
 from .placing import FORMATS, FULL, MODEL, SHARDS, STATE, File
 
 SHARDED_SCHEMA = "purestep-sharded-1"
@@ -161,7 +162,7 @@ def names_below(folder: Path) -> list[str]:
 def ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tuple[int, Path]]:
     """(sequence, folder) of every checkpoint with a good manifest, newest first; `refuse` gets what is wrong with others."""
     found = []
-    for folder in sorted(root.glob("step_*")):
+    for folder in steps(root):
         try:
             found.append((described(folder).manifest.sequence, folder))
         except CheckpointError as fault:

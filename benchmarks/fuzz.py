@@ -1,0 +1,243 @@
+"""Thousands of drawn inputs over all commands, as an ordinary user in a folder of its own: what each says, leaves and loses.
+
+Inputs are drawn by `fuzz_inputs`, a number each: `--only NUMBER` draws one again and shows all of it. Two sides (`fuzz_side`)
+call the command line. Started as root, the sides are another user's, in a file system of their own that is gone afterwards.
+Prints a table by command and writes benchmarks/results/fuzz.json; exit code 1 unless nothing was wrong.
+"""
+
+import argparse
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import attrs
+from attrs import evolve
+
+from . import evidence
+from .fuzz_inputs import COMMANDS, MADE, Ground, Input, drawn
+
+NOBODY = 65534
+KINDS: Mapping[str, tuple[str, ...]] = {  # a column of the table -> faults that count there
+    "tracebacks": ("traceback", "bare"),
+    "lines": ("silent", "lines"),
+    "hangs": ("hang",),
+    "crashes": ("crash",),
+    "lost": ("lost",),
+    "ignored": ("ignored",),
+    "executed": ("executed",),
+}
+
+
+class Side:
+    """A process that judges inputs, one after the other."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.ground = Ground(**self._read())
+
+    def judge(self, given: Input) -> dict[str, Any]:
+        """The verdict on an input. Raises: RuntimeError when the side has ended."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(attrs.asdict(given)) + "\n")
+        self.process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("a side of fuzz has ended")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+@contextmanager
+def side(kinds: Sequence[str] = tuple(MADE)) -> Iterator[Side]:
+    """A side, in a temporary folder, as an ordinary user. Raises: RuntimeError when it cannot be started."""
+    with tempfile.TemporaryDirectory(prefix="purestep-fuzz-") as folder:
+        words = [sys.executable, "-m", "benchmarks.fuzz_side", folder, *kinds]
+        limits = {
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        process = subprocess.Popen(
+            apart(words, Path(folder)) if os.geteuid() == 0 else words,
+            cwd=evidence.ROOT,
+            env={**os.environ, **limits, "HOME": folder, "TMPDIR": folder, "MPLCONFIGDIR": f"{folder}/matplotlib"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        try:
+            yield Side(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def startable() -> bool:
+    """Whether an ordinary user can start this Python here: root needs to be able to put him in a file system of his own."""
+    return (
+        os.geteuid() != 0
+        or subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode == 0
+    )
+
+
+def apart(words: Sequence[str], folder: Path) -> list[str]:
+    """The command line that runs `words` as nobody, with a file system in `folder` that others do not see.
+
+    Python and the repository stay where they are: what hides them from that user, such as root's home, holds nothing else.
+    """
+    lines, needed = [f"mount -t tmpfs -o size=4g,mode=0700,uid={NOBODY},gid={NOBODY} none {folder}"], {}
+    for place in {Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve(), evidence.ROOT.resolve()}:
+        hidden = [parent for parent in reversed(place.parents) if parent.stat().st_mode & 0o005 != 0o005]
+        if hidden:
+            needed.setdefault(hidden[0], []).append(place)
+    for number, (hides, places) in enumerate(needed.items()):
+        doors = [f"{folder}/door{number}-{at}" for at in range(len(places))]
+        lines += [f"mkdir {door} && mount --bind {place} {door}" for door, place in zip(doors, places, strict=True)]
+        lines += [f"mount -t tmpfs -o mode=0755 none {hides}"]
+        lines += [f"mkdir -p {place} && mount --bind {door} {place}" for door, place in zip(doors, places, strict=True)]
+        lines += [f"umount {door} && rmdir {door}" for door in doors]
+    drop = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --no-new-privs"
+    return ["unshare", "--mount", "sh", "-ec", "\n".join([*lines, f'exec {drop} "$@"']), "sh", *words]
+
+
+def judged(
+    numbers: Sequence[int], commands: Sequence[str], alone: int, sides: int
+) -> Iterator[tuple[int, Input, dict[str, Any]]]:
+    """The verdicts on drawn inputs, as they come; one in `alone` has a process of its own."""
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for number in numbers:
+        waiting.put(number)
+
+    def work() -> None:
+        try:
+            with side() as own:
+                while True:
+                    try:
+                        number = waiting.get_nowait()
+                    except queue.Empty:
+                        return
+                    given = drawn(Random(number), own.ground, commands)
+                    given = evolve(given, alone=bool(alone) and number % alone == alone - 1)
+                    done.put((number, given, own.judge(given)))
+        except BaseException as fault:
+            done.put(fault)
+
+    for _ in range(sides):
+        threading.Thread(target=work, daemon=True).start()
+    for _ in numbers:
+        found = done.get()
+        if isinstance(found, BaseException):
+            raise found
+        yield found
+
+
+def shown(given: Input, verdict: Mapping[str, Any]) -> str:
+    """All of an input and its verdict."""
+    rows = {**attrs.asdict(given), **verdict}
+    return "\n".join(
+        f"{name}: {value if name in ('out', 'err') else repr(value)[:3000]}" for name, value in rows.items()
+    )
+
+
+def table(rows: Mapping[str, Counter[str]]) -> list[str]:
+    """Counts by command."""
+    columns = ("inputs", "refused", "succeeded", "stopped", *KINDS)
+    total: Counter[str] = sum(rows.values(), Counter())
+    lines = [f"{'':16}" + "".join(f"{name:>11}" for name in columns)]
+    return lines + [
+        f"{name:16}" + "".join(f"{row[column]:11}" for column in columns)
+        for name, row in {**rows, "all": total}.items()
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
+    parser.add_argument("--inputs", type=int, default=2000, help="how many (default: 2000)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first (default: 0)")
+    parser.add_argument("--only", type=int, default=None, help="draw this one alone, and show it; writes nothing")
+    parser.add_argument(
+        "--commands", nargs="*", default=[], choices=list(COMMANDS), help="of these commands alone; writes nothing"
+    )
+    parser.add_argument(
+        "--alone", type=int, default=33, help="one in so many has a process of its own; 0 means none (default: 33)"
+    )
+    parser.add_argument("--sides", type=int, default=2, help="side by side (default: 2)")
+    parser.add_argument("--log", type=Path, default=None, help="a file for every input that was wrong, as it comes")
+    given, began = parser.parse_args(), time.perf_counter()
+    numbers = range(given.first, given.first + given.inputs) if given.only is None else [given.only]
+    rows: dict[str, Counter[str]] = {name: Counter() for name in given.commands or COMMANDS}
+    wrong, alone, slowest, cpu = list[dict[str, object]](), 0, 0.0, Counter[str]()
+    for number, drawn_input, verdict in judged(
+        numbers, given.commands, given.alone, given.sides if given.only is None else 1
+    ):
+        row = rows[drawn_input.command]
+        ways = {0: "succeeded", 130: "stopped"}
+        row.update(["inputs", *([] if verdict["faults"] else [ways.get(verdict["code"], "refused")])])
+        row.update(name for name, kinds in KINDS.items() if verdict["faults"].keys() & set(kinds))
+        alone, slowest = alone + drawn_input.alone, max(slowest, verdict["seconds"])
+        cpu[drawn_input.command] += verdict["cpu"]
+        if verdict["faults"]:
+            about = {
+                "number": number,
+                "command": drawn_input.command,
+                "words": drawn_input.words,
+                "code": verdict["code"],
+                **verdict["faults"],
+            }
+            wrong.append({name: _short(value) for name, value in about.items()})
+            print(f"{number} {drawn_input.command}: {_short(verdict['faults'])}", flush=True)
+            if given.log:
+                with given.log.open("a") as file:
+                    print(json.dumps({"number": number, **attrs.asdict(drawn_input), **verdict}), file=file)
+        if given.only is not None:
+            print(shown(drawn_input, verdict))
+    print("\n".join(table(rows)))
+    seconds = time.perf_counter() - began
+    figures = {
+        "kept": not wrong,
+        "inputs": len(numbers),
+        "first": given.first,
+        "processes_of_their_own": alone,
+        "slowest_seconds": slowest,
+        "processor_seconds": {name: round(used, 1) for name, used in cpu.items()},
+        "commands": {name: dict(row) for name, row in rows.items()},
+        "wrong": sorted(wrong, key=lambda row: str(row["number"])),
+    }
+    print(f"processor seconds: {figures['processor_seconds']}")
+    print(f"{len(wrong)} of {len(numbers)} inputs are wrong; {seconds:.0f} s")
+    if given.only is None and not given.commands:
+        print(evidence.write("fuzz", seconds=seconds, figures=figures).relative_to(evidence.ROOT))
+    return int(bool(wrong))
+
+
+def _short(value: object) -> object:
+    """A figure that stays readable, in characters that every terminal has."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, int) else text[:400].encode("ascii", "backslashreplace").decode()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What a run writes into its folder: the names, by recipe, and of each what may be removed when another run takes its place.
+
+RUN/.purestep.json        the marker: that this is a run's folder, and which of its names purestep wrote; see `folder`
+RUN/arguments.json        the recipe and its arguments; each checkpoint has its own copy
+RUN/checkpoints/          see effects.checkpoint
+RUN/metrics.jsonl         a row for each iteration
+RUN/tensorboard/          the same rows
+RUN/learning_curve.png
+RUN/evaluation.json       what came of the last evaluation
+RUN/proof.png             of runs that prove: the last proof drawn
+RUN/tokenizer/  model/  before.json  evaluation.txt  diverged.safetensors  served/       of language models' runs
+RUN/warm/  sync/  async/  comparison.json  comparison.txt  timeline.png  staleness.png   of runs with generators
+RUN/rollouts.jsonl        of the reasoning cache's: the stream of finished rollouts
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from attrs import frozen
+
+from ...core.errors import CheckpointError, message
+from .files import ABSENT, FOLDER, PARTIAL, kind
+from .files import FILE as PLAIN
+from .png import drawn_here
+
+ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
+PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"
+PROOF = "proof.png"
+LANGUAGE = ("tokenizer", "model", "before.json", "evaluation.txt", "diverged.safetensors", "served", "rollouts.jsonl")
+PHASES = ("warm", "sync", "async")
+GENERATORS = (*PHASES, "comparison.json", "comparison.txt", "timeline.png", "staleness.png")
+COMMON = (ARGUMENTS, METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS)
+OWN: Mapping[str, tuple[str, ...]] = {"prove": (PROOF,), "zorplex": (*LANGUAGE, *GENERATORS), "cache": LANGUAGE}
+ALL = frozenset((*COMMON, *(name for names in OWN.values() for name in names)))
+
+FILE: Literal["file"] = "file"
+PNG: Literal["picture"] = "picture"  # one that purestep drew
+LINK: Literal["link"] = "link"
+WHOLE: Literal["whole"] = "whole"  # a folder with all it holds
+
+
+@frozen
+class Within:
+    """A folder of which only what these patterns match is ours; it goes if nothing else is in it."""
+
+    names: "Mapping[str, Kind]"
+
+
+Kind = Literal["file", "picture", "link", "whole"] | Within
+
+VERSION = r"[0-9]{6,}(-[0-9]+)?"
+STEPS = Within({rf"step_{VERSION}": WHOLE, rf"\{PARTIAL}step_.*": WHOLE, rf"(\{PARTIAL})?latest": FILE})
+EVENTS = Within({r"events\.out\.tfevents\..*": FILE})
+SPOKEN: Mapping[str, Kind] = {
+    r"(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json": FILE,
+    r"vocab\.txt|merges\.txt|(tokenizer|spiece|sentencepiece\.bpe)\.model|chat_template\.(jinja|json)": FILE,
+    r"additional_chat_templates": Within({r".*\.jinja": FILE}),
+}
+WEIGHTS: Mapping[str, Kind] = {
+    r"(config|generation_config)\.json|model(-[0-9]+-of-[0-9]+)?\.safetensors(\.index\.json)?": FILE
+}
+LAID_OUT = Within({rf"version_{VERSION}": WHOLE, r"\.partial": WHOLE})
+PHASE = Within(
+    {
+        CHECKPOINTS: STEPS,
+        TENSORBOARD: EVENTS,
+        rf"(\{PARTIAL})?(metrics|events|ledger|timeline)\.jsonl": FILE,
+        rf"(\{PARTIAL})?((totals|evaluation|before)\.json|diverged\.safetensors)": FILE,
+    }
+)
+KINDS: Mapping[str, Kind] = {
+    CHECKPOINTS: STEPS,
+    TENSORBOARD: EVENTS,
+    "tokenizer": Within(SPOKEN),
+    "model": Within({**SPOKEN, **WEIGHTS}),
+    "served": Within({r"(\.partial_)?served": LINK, "weights": LAID_OUT}),
+    **dict.fromkeys(PHASES, PHASE),
+    **dict.fromkeys((PICTURE, PROOF, "timeline.png", "staleness.png"), PNG),
+}
+
+
+def names_of(recipe: str) -> tuple[str, ...]:
+    """Return the names that a run of the recipe may write into its folder, its arguments first.
+
+    >>> names_of("prove")[0], "proof.png" in names_of("prove"), "model" in names_of("ppo")
+    ('arguments.json', True, False)
+    """
+    return (*COMMON, *OWN.get(recipe, ()))
+
+
+def removals(path: Path) -> tuple[tuple[Path, bool], ...]:
+    """Return what to remove, in order, where something of ours is to go: (path, whether only if it is an empty folder).
+
+    A link is itself removed, not what it points to. What no run writes stays. Raises: CheckpointError where something of
+    another kind has a name of ours.
+
+    >>> removals(Path("/nowhere/metrics.jsonl"))
+    ()
+    """
+    if path.name not in ALL:
+        return ()
+    what = KINDS.get(path.name, FILE)
+    begun = () if isinstance(what, Within) else _removals(path.with_name(f"{PARTIAL}{path.name}"), FILE)
+    return (*_removals(path, what), *begun)
+
+
+def _removals(path: Path, what: Kind) -> Iterator[tuple[Path, bool]]:
+    found = kind(path)
+    if found == ABSENT:
+        return
+    if found == "a link":
+        yield path, False
+    elif isinstance(what, Within):
+        _check(path, found, FOLDER)
+        for entry in sorted(path.iterdir()):
+            for pattern, inner in what.names.items():
+                if re.fullmatch(pattern, entry.name):
+                    yield from _removals(entry, inner)
+        yield path, True
+    else:
+        _check(path, found, {WHOLE: FOLDER, LINK: "a link"}.get(what, PLAIN))
+        if what == PNG and not drawn_here(path):
+            _check(path, "a picture that purestep did not draw", "one that it drew")
+        yield path, False
+
+
+def _check(path: Path, found: str, wanted: str) -> None:
+    if found != wanted:
+        remedy = "move it away, or choose another --run"
+        raise CheckpointError(message(str(path), got=found, wanted=wanted, remedy=remedy))

@@ -1,0 +1,56 @@
+"""Whether a launcher has started this process with others: its environment variables, which can be read without torch."""
+
+import contextlib
+import os
+
+from ....core.errors import ChoiceError, PurestepError, message
+
+SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+class RankError(PurestepError, RuntimeError):
+    """Another process is gone, did not answer in time, or does something else."""
+
+
+def several() -> bool:
+    """Whether a launcher has started more than one process; reads nothing but WORLD_SIZE."""
+    return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
+
+
+def on_one_rank(what: str) -> None:
+    """Refuses several ranks for what only one process does; those behind the first leave without a word.
+
+    Raises: ChoiceError; SystemExit, with 1.
+    """
+    if several():
+        if launched()[0]:
+            raise SystemExit(1)
+        remedy = "start it without a launcher; several ranks train zorplex"
+        raise ChoiceError(message(what, got=f"on {launched()[1]} ranks", wanted="on one", remedy=remedy))
+
+
+def launched() -> tuple[int, int]:
+    """The number of this process and how many there are, as a launcher has set them; (0, 1) where none did.
+
+    Raises: ChoiceError for one that is not set or cannot be.
+    """
+    missing = [name for name in SET if not os.environ.get(name)]
+    if len(missing) == len(SET):
+        return 0, 1
+    if missing:
+        remedy = "start it with torchrun, or set all of " + ", ".join(SET)
+        raise ChoiceError(message(f"joined: {missing[0]}", got="not set", wanted="set", remedy=remedy))
+    size = number("WORLD_SIZE", range(1, 2**31))
+    number("MASTER_PORT", range(0 if size == 1 else 1, 2**16))  # 0 is any, which others would not find
+    return number("RANK", range(size)), size
+
+
+def number(name: str, among: range, usual: str = "") -> int:
+    """What a launcher has set. Raises: ChoiceError unless it is one of these."""
+    said = os.environ.get(name) or usual
+    with contextlib.suppress(ValueError):
+        if int(said) in among:
+            return int(said)
+    wanted = f"a whole number from {among[0]} " + (f"to {among[-1]}" if among[-1] < 2**30 else "on")
+    remedy = "start it with torchrun, or set " + ", ".join(SET) + " for each process"
+    raise ChoiceError(message(f"joined: {name}", got=said, wanted=wanted, remedy=remedy))

@@ -1,0 +1,105 @@
+"""What sets a run of prove: names and numbers, and which of them are refused. Imports no torch."""
+
+import math
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from ...core.errors import ChoiceError, check_within, message
+from .arguments import SEEDS, Process, check_threads, check_whole, flag, iteration_steps
+
+USUAL = "family:200"
+
+
+@frozen
+class Graph:
+    """Where experience comes from."""
+
+    data: str = USUAL  # a folder, family:PEOPLE[:SEED] or pykeen:NAME
+    rules: str = "own"  # a file, "mine", or "own" for those that come with the data
+    seed: int = 0  # every random number of the run follows from it
+    steps: int = 800_000  # moves, in all proofs together; rounded up to whole chunks of iterations
+    envs: int = 128  # proofs that are tried side by side
+    horizon: int = 32  # moves in each of them from one update to the next
+    atoms: int = 6  # goals that a state may hold
+    successors: int = 64  # states that may follow from one
+    facts: int = 64  # facts that are tried with one goal
+    max_depth: int = 10  # moves of an episode
+    negatives: int = 0  # for each positive query; rewards for failing teach to fail on queries never seen
+    argument: Literal["head", "tail", "both"] = "both"  # what is replaced in negatives and in candidates
+    reward: int = 4  # the reward type, 0 to 5
+    end_proof: bool = False  # let the policy give up
+    skip_unary: int = 0  # how often in a row a state with one successor is passed over
+    memory: bool = True  # leave out states already seen in an episode
+
+
+@frozen
+class ProofLearner:
+    """What learns, and how fast."""
+
+    size: int = 64  # of an embedding
+    width: int = 64  # of the perceptrons
+    blocks: int = 2  # of the perceptrons
+    temperature: float = 0.2  # cosines are divided by it
+    form: Literal["transe", "distmult", "complex", "rotate"] = "transe"  # of an atom's embedding
+    pool: Literal["mean", "sum"] = "mean"  # of a state's atoms
+    warm_up: int = 3000  # steps of link prediction on the facts alone, before the first proof
+    embeddings: Literal["learnt", "fixed"] = "learnt"  # whether they go on learning from proofs
+    learning_rate: float = 3e-3  # of Adam
+    anneal: bool = True  # let the learning rate fall to 0 over the run
+    max_gradient_norm: float = 0.5  # longer gradients are shortened to it
+    gamma: float = 0.99  # what a reward is worth one step later
+
+
+@frozen
+class Prove:
+    """Learning to prove: PPO on queries of a knowledge graph, each proven by choosing one of the states that follow."""
+
+    experience: Graph = field(factory=Graph)
+    learner: ProofLearner = field(factory=ProofLearner)
+    process: Process = field(factory=Process)
+    gae_lambda: float = 0.95  # 0 trusts the value function, 1 the rewards
+    clip: float = 0.2  # how far a probability may move, as a ratio
+    epochs: int = 4  # passes over each batch
+    minibatches: int = 8  # steps of the optimiser in each pass; divides envs x horizon
+    value_coefficient: float = 0.5  # weight of the value loss
+    entropy_coefficient: float = 0.005  # weight of the policy's entropy
+    target_kl: float = math.inf  # once the policy has moved that far, the rest of an update is left out
+
+
+def prove_defaults(data: str) -> Prove:
+    """What learning to prove starts from on any data."""
+    return Prove(experience=Graph(data=data))
+
+
+def check_prove(arguments: Prove) -> None:
+    """Refuses numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
+    graph, learner, process = arguments.experience, arguments.learner, arguments.process
+    check_whole("--seed", graph.seed, 0, SEEDS)
+    check_threads(process.threads)
+    check_whole("--reward", graph.reward, 0, 5)
+    groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
+        (graph, 1, ("steps", "envs", "horizon", "atoms", "successors", "facts", "max_depth")),
+        (graph, 0, ("negatives", "skip_unary")),
+        (learner, 1, ("size", "width")),
+        (learner, 0, ("blocks", "warm_up")),
+        (process, 1, ("checkpoints",)),
+        (arguments, 1, ("epochs", "minibatches")),
+    )
+    for group, low, names in groups:
+        for name in names:
+            check_whole(flag(name), getattr(group, name), low)
+    if learner.size % 2 and learner.form in ("complex", "rotate"):
+        wanted = f"an even number for --form {learner.form}"
+        raise ChoiceError(message("--size", got=learner.size, wanted=wanted, remedy=f"pass {learner.size + 1}"))
+    check_within("--gae-lambda", arguments.gae_lambda, 0.0, 1.0)
+    check_within("--gamma", learner.gamma, 0.0, 1.0)
+    check_within("--learning-rate", learner.learning_rate, 0.0, 1.0)
+    check_within("--temperature", learner.temperature, 1e-3)
+    check_within("--max-gradient-norm", learner.max_gradient_norm, 0.0)
+    for name in ("clip", "value_coefficient", "entropy_coefficient", "target_kl"):
+        check_within(flag(name), getattr(arguments, name), 0.0)
+    rows = iteration_steps(graph)
+    if rows % arguments.minibatches:
+        got, wanted = f"{rows} steps an iteration", f"a multiple of --minibatches {arguments.minibatches}"
+        raise ChoiceError(message("--envs x --horizon", got=got, wanted=wanted, remedy="change one of the three"))

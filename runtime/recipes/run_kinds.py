@@ -1,0 +1,30 @@
+"""The recipe that the run in a folder follows, as its arguments.json says: read without torch."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..effects import folder
+from . import cache, zorplex
+
+
+def recorded(run: Path) -> Mapping[str, Any]:
+    """The recipe and the arguments that stand in a run's folder; none without the file. Raises: CheckpointError."""
+    path = run / folder.ARGUMENTS
+    return folder.read_json(path) if path.is_file() else {}
+
+
+def is_language(run: Path) -> bool:
+    """Whether the folder is that of a run of zorplex."""
+    return recorded(run).get("recipe") == zorplex.NAME
+
+
+def is_cache(run: Path) -> bool:
+    """Whether the folder is that of a run of the reasoning cache."""
+    return recorded(run).get("recipe") == cache.NAME
+
+
+def with_generators(run: Path) -> bool:
+    """Whether the folder is that of a run of zorplex whose samples come from generators."""
+    held = recorded(run)
+    return held.get("recipe") == zorplex.NAME and (held.get("mode") == "async" or held.get("generators", 0) > 0)

@@ -1,0 +1,80 @@
+"""What sets a run of ppo, a2c or reinforce: names and numbers, and which of them are refused. Imports no torch."""
+
+import math
+from typing import Literal
+
+from attrs import field, frozen
+
+from ...core.errors import ChoiceError, check_within, message
+from .arguments import Experience, Learner, Process, check_shared, check_whole, flag, iteration_steps
+
+
+@frozen
+class PPO:
+    """Proximal policy optimisation: several passes over each batch, each step kept close to the policy that played."""
+
+    experience: Experience
+    learner: Learner = field(factory=Learner)
+    process: Process = field(factory=Process)
+    gae_lambda: float = 0.95  # 0 trusts the value function, 1 the rewards
+    clip: float = 0.2  # how far a probability may move, as a ratio
+    value_clip: float = math.inf  # how far a value may move
+    epochs: int = 4  # passes over each batch
+    minibatches: int = 4  # steps of the optimiser in each pass; divides envs x horizon
+    value_coefficient: float = 0.5  # weight of the value loss
+    entropy_coefficient: float = 0.01  # weight of the policy's entropy
+    advantages: Literal["minibatch", "batch", "none"] = "minibatch"  # over what they are normalised
+    target_kl: float = math.inf  # once the policy has moved that far, the rest of an update is left out
+
+
+def check_ppo(arguments: PPO) -> None:
+    """Refuses numbers with which PPO cannot work, by the name of their flag. Raises: ChoiceError."""
+    check_shared(arguments.experience, arguments.learner, arguments.process)
+    check_whole("--epochs", arguments.epochs, 1)
+    check_whole("--minibatches", arguments.minibatches, 1)
+    check_within("--gae-lambda", arguments.gae_lambda, 0.0, 1.0)
+    for name in ("clip", "value_clip", "value_coefficient", "entropy_coefficient", "target_kl"):
+        check_within(flag(name), getattr(arguments, name), 0.0)
+    rows = iteration_steps(arguments.experience)
+    if rows % arguments.minibatches:
+        got, wanted = f"{rows} steps an iteration", f"a multiple of --minibatches {arguments.minibatches}"
+        raise ChoiceError(message("--envs x --horizon", got=got, wanted=wanted, remedy="change one of the three"))
+
+
+@frozen
+class A2C:
+    """Advantage actor-critic: one step of the optimiser for each batch."""
+
+    experience: Experience
+    learner: Learner = field(factory=Learner)
+    process: Process = field(factory=Process)
+    gae_lambda: float = 1.0  # 0 trusts the value function, 1 the rewards
+    value_coefficient: float = 1.0  # weight of the value loss
+    entropy_coefficient: float = 0.01  # weight of the policy's entropy
+
+
+def check_a2c(arguments: A2C) -> None:
+    """Refuses numbers with which A2C cannot work, by the name of their flag. Raises: ChoiceError."""
+    check_shared(arguments.experience, arguments.learner, arguments.process)
+    check_within("--gae-lambda", arguments.gae_lambda, 0.0, 1.0)
+    check_within("--value-coefficient", arguments.value_coefficient, 0.0)
+    check_within("--entropy-coefficient", arguments.entropy_coefficient, 0.0)
+
+
+@frozen
+class Reinforce:
+    """REINFORCE: one step of the optimiser for each batch, along the score function times the return."""
+
+    experience: Experience
+    learner: Learner = field(factory=Learner)
+    process: Process = field(factory=Process)
+    baseline: Literal["value", "mean", "none"] = "value"  # what is subtracted from the returns
+    value_coefficient: float = 1.0  # weight of the value loss
+    entropy_coefficient: float = 0.0  # weight of the policy's entropy
+
+
+def check_reinforce(arguments: Reinforce) -> None:
+    """Refuses numbers with which REINFORCE cannot work, by the name of their flag. Raises: ChoiceError."""
+    check_shared(arguments.experience, arguments.learner, arguments.process)
+    check_within("--value-coefficient", arguments.value_coefficient, 0.0)
+    check_within("--entropy-coefficient", arguments.entropy_coefficient, 0.0)

@@ -1,0 +1,106 @@
+"""A look at a model and an algorithm before a trainer is built on them: one look at one observation."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..algorithms.algorithm import Algorithm
+from ..core import keys
+from ..core.distributions import Categorical
+from ..core.errors import DtypeError, ShapeError, StructureError, message
+from ..core.policy import ActorCritic, check_model
+from ..core.spaces import Discrete, Space
+from ..core.tree import leaf_names, leaves, same_structure, tree_map
+
+SHARED = "pass the model that the algorithm was made with"
+
+
+def validate_learner(model: ActorCritic, algorithm: Algorithm, observation: Any, action_space: Space) -> None:
+    """Raises unless a trainer can play `model` and let `algorithm` learn, for worlds with such observations and actions.
+
+    The model has no memory; its params are tensors, and those that the algorithm begins with; of a batch of observations it
+    makes a distribution over actions of the space and one value each.
+    Raises: StructureError, ShapeError, DtypeError; the first fault, with its remedy.
+
+    >>> from purestep.algorithms.a2c import a2c
+    >>> from purestep.core.optim import adam
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (3,)), Discrete(2))
+    >>> validate_learner(model, a2c(model, adam(1e-3)), torch.zeros(3), Discrete(2))
+    """
+    check_model(model)
+    if not isinstance(algorithm, Algorithm):
+        got, remedy = type(algorithm).__name__, "make it with e.g. ppo(model, adam(1e-3))"
+        raise StructureError(message("trainer: algorithm", got=got, wanted="an Algorithm", remedy=remedy))
+    params = model.init(keys.key(0))
+    for name, leaf in zip(leaf_names(params), leaves(params), strict=True):
+        if not isinstance(leaf, Tensor):
+            where = ".".join(part for part in ("trainer: the model's params", name) if part)
+            remedy = "wrap it in torch.tensor, or close over it"
+            raise StructureError(message(where, got=type(leaf).__name__, wanted="a tensor", remedy=remedy))
+    _same_params(algorithm.init(keys.key(0)).params, params)
+    distribution, value = _looked(model, params, tree_map(lambda leaf: leaf[None], observation))
+    if not isinstance(value, Tensor) or tuple(value.shape) != (1,):
+        got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        remedy = "give one number for each observation, e.g. with `scalar`"
+        raise ShapeError(message("trainer: the model's value of a batch of 1", got=got, wanted=[1], remedy=remedy))
+    _acts(distribution, action_space)
+
+
+def _same_params(begun: Any, params: Any) -> None:
+    try:
+        same_structure("params", begun, params)
+    except StructureError as fault:
+        difference = str(fault).split(";")[0]
+        raise StructureError(
+            message("trainer: model", got=f"not the algorithm's ({difference})", wanted="one model", remedy=SHARED)
+        ) from fault
+
+
+def _looked(model: ActorCritic, params: Any, observation: Any) -> tuple[Any, Any]:
+    """The distribution and value of a batch of one observation, without memory."""
+    luck, drawn = (
+        torch.get_rng_state(),
+        "call .eval() on its module: dropout and the like are off where a policy is pure",
+    )
+    feedforward, loop = "a model without memory", "play a model with memory by `rollout`, in a loop of your own"
+    try:
+        result = model.apply(params, observation, ())
+    except Exception as fault:
+        reason = (str(fault).strip().splitlines() or [""])[0]
+        got = f"one that fails on an observation of the env and the memory () ({type(fault).__name__}: {reason})"
+        remedy = f"fit it to observation_space; {loop}"
+        raise StructureError(message("trainer: model", got=got, wanted=feedforward, remedy=remedy)) from fault
+    if not torch.equal(torch.get_rng_state(), luck):
+        got = "one that draws from torch's global generator"
+        raise StructureError(message("trainer: model", got=got, wanted="a pure function", remedy=drawn))
+    if not (isinstance(result, tuple) and len(result) == 3):
+        remedy = "let `apply` give all three, () for the memory"
+        got, wanted = type(result).__name__, "(distribution, value, carry)"
+        raise StructureError(message("trainer: what the model's apply gives", got=got, wanted=wanted, remedy=remedy))
+    distribution, value, carry = result
+    if leaves(carry):
+        got = f"one with memory ({', '.join(name or 'a tensor' for name in leaf_names(carry)[:4])})"
+        raise StructureError(message("trainer: model", got=got, wanted=feedforward, remedy=loop))
+    return distribution, value
+
+
+def _acts(distribution: Any, space: Space) -> None:
+    where = "trainer: the model's actions"
+    if not hasattr(distribution, "log_prob") or not hasattr(distribution, "transform"):
+        remedy = "give one, e.g. with `categorical_head` or `normal_head`"
+        got = type(distribution).__name__
+        raise StructureError(message("trainer: what the model gives", got=got, wanted="a Distribution", remedy=remedy))
+    remedy = "make the model for the env's action_space"
+    action = distribution.sample(keys.split(keys.key(0), 1))
+    shape = () if isinstance(space, Discrete) else getattr(space, "shape", tuple(action.shape[1:]))
+    if tuple(action.shape) != (1, *shape):
+        raise ShapeError(message(where, got=list(action.shape[1:]), wanted=list(shape), remedy=remedy))
+    if isinstance(space, Discrete) and action.dtype != torch.int64:
+        raise DtypeError(message(where, got=action.dtype, wanted="torch.int64", remedy=remedy))
+    if isinstance(space, Discrete) and isinstance(distribution, Categorical):
+        count = distribution.logits.shape[-1]
+        if count != space.n:
+            raise ShapeError(message(where, got=f"{count} choices", wanted=f"{space.n}, as of {space}", remedy=remedy))
