@@ -44,6 +44,10 @@ class CheckpointError(PurestepError, RuntimeError):
     """A checkpoint is damaged, of another schema or of another architecture."""
 
 
+class TrustError(PurestepError, RuntimeError):
+    """A run's folder names code that the command line does not name."""
+
+
 class WorldError(PurestepError, RuntimeError):
     """An environment, or a reward or tool of it, raised where no episode could be marked, or in every episode of a batch."""
 

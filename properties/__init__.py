@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from .hands_laws import Posting as Posting
     from .hands_laws import hands_laws as hands_laws
     from .hands_laws import own_posting as own_posting
+    from .identity_laws import identity_laws as identity_laws
     from .importance_laws import importance_laws as importance_laws
     from .kernel_laws import kernel_laws as kernel_laws
     from .kl_laws import kl_laws as kl_laws
@@ -279,6 +280,7 @@ else:
         "gradient_laws": ("gradient_laws",),
         "group_laws": ("group_laws",),
         "hands_laws": ("Posting", "hands_laws", "own_posting"),
+        "identity_laws": ("identity_laws",),
         "importance_laws": ("importance_laws",),
         "kernel_laws": ("kernel_laws",),
         "kl_laws": ("kl_laws",),

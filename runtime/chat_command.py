@@ -84,9 +84,9 @@ def speaking(run: Path) -> "tuple[Parts, dict[str, Tensor], Trained, str]":
     if with_generators(run):
         parts, params, phase = asynchronous.speaker(run)
         return parts, params, phases.arguments_in(run), phase
-    parts, held, loop = session.restored(run, session.newest(run))
-    params = dict(parts.whole(session.policy_of(held)))
-    return parts, params, session.arguments_in(run), f"iteration {loop.iteration}"
+    found = session.restored_newest(run)
+    params = dict(found.parts.whole(session.policy_of(found.held)))
+    return found.parts, params, found.arguments, f"iteration {found.loop.iteration}"
 
 
 def typed_lines(person: bool) -> Iterator[str]:

@@ -6,6 +6,9 @@ that the function closes over are constants of the composition, which is why eve
 
 import contextlib
 import hashlib
+import hmac
+import io
+import os
 import time
 import types
 import warnings
@@ -14,17 +17,25 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import torch
+import torch._inductor.codecache as codecache
 import torch._inductor.config as inductor
 import torch.utils._pytree as pytree
-from attrs import define, field
+from attrs import define, field, frozen
 from torch import Tensor
 from torch._dynamo.exc import TorchDynamoException
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from ..core.errors import RecompileError, message
 from ..core.tree import leaf_names
 from .diverged import AFTERWARDS
+from .effects.folder import cache_directory
+from .effects.reading import read_bounded
+from .effects.reading import reason as why
+from .effects.secret import NAME as SECRET
+from .effects.secret import private_folder, secret_in
 from .effects.toolchain import hurried
 from .effects.untraceable import quiet, untraceable
+from .identity import UnknownError, identity
 from .loops import borrowing_loops
 
 P = ParamSpec("P")
@@ -86,20 +97,22 @@ class Program(Generic[P, R]):
             what, got, wanted = _difference(next(iter(self._compiled)), signature)
             remedy = "keep structures, shapes and dtypes as they were in the warm-up"
             raise RecompileError(message(f"{self.name}: {what}", got=got, wanted=wanted, remedy=remedy))
+        if self.backend == "none":
+            self._compiled[signature] = _plain(self.function, signature[0], leaves)
+            return
         start = time.perf_counter()
-        where = self.artefact if not self._compiled else None
-        if where is not None and where.exists():
-            made = _load(where, signature)
-            self.loaded = made is not None
-        else:
-            made = None
+        if self.backend == "inductor":
+            keep_to_oneself()
+        seal = _sealed(self, signature) if self.artefact is not None and not self._compiled else None
+        made = _load(self.artefact, seal) if seal and self.artefact and self.artefact.exists() else None
+        self.loaded = self.loaded or made is not None
         if made is None:
             try:
                 made = _ahead_of_time(self.function, signature[0], leaves, inputs, self.backend)
             except TorchDynamoException as fault:
                 raise untraceable(self.name, fault) from fault
-            if where is not None:
-                _save(made, where, signature)
+            if seal and self.artefact:
+                _save(made, self.artefact, seal)
         self._compiled[signature] = made
         self.seconds.append(time.perf_counter() - start)
 
@@ -109,8 +122,10 @@ def program(
 ) -> Program[P, R]:
     """A program for `function`, which must compile as one graph.
 
-    `artefact` is a file that keeps the compiled form between processes; its name must change with everything the function
-    depends on (`fingerprint`). `backend` "aot_eager" traces without generating code, for tests.
+    `artefact` is a file that keeps the compiled form between processes. It is used only where this user has written it, for
+    the same function (code, constants, what it closes over) and arguments of the same shapes; else it is replaced. A function
+    that cannot be told from others so is compiled anew in each process, with a warning. `backend` "aot_eager" traces without
+    generating code, for tests; "none" calls the function as it is.
 
     >>> double = program(lambda x: 2 * x, backend="aot_eager")
     >>> double(torch.ones(2)), len(double.seconds)
@@ -180,35 +195,102 @@ def _words(description: Any) -> str:
     return " ".join(map(str, (list(first) if isinstance(first, tuple) else first, *rest)))
 
 
-def _mark(signature: Any) -> bytes:
-    """What an artefact begins with: the compiled form itself would take any arguments, and give nonsense for others."""
-    return hashlib.sha256(repr(signature).encode()).digest()
+def _plain(function: Callable[..., Any], structure: Any, leaves: list[Any]) -> Callable[[list[Any]], Any]:
+    """The function itself, of leaves as `_prepared` gives them."""
+    scalar = tuple(isinstance(leaf, Tensor) and leaf.ndim == 0 for leaf in leaves)
+
+    def call(inputs: list[Any]) -> Any:
+        whole = [leaf.reshape(()) if one else leaf for leaf, one in zip(inputs, scalar, strict=True)]
+        arguments, named = pytree.tree_unflatten(whole, structure)
+        return function(*arguments, **named)
+
+    return call
 
 
-def _save(made: Any, where: Path, signature: Any) -> None:
-    """Keeps the compiled form, or says why it cannot be kept: an artefact spares time, and no run depends on it."""
-    where.parent.mkdir(parents=True, exist_ok=True)
-    beside = where.with_suffix(f".{time.time_ns()}")
+def keep_to_oneself() -> None:
+    """Give the compiler a folder for what it builds, and loads again, that nobody else can write to.
+
+    Its own is below /tmp, under a name that everybody knows: whoever makes that folder first decides what is loaded from it.
+    One that TORCHINDUCTOR_CACHE_DIR names stays.
+    """
+    usual = os.path.abspath(default_cache_dir())
+    if os.environ.get("TORCHINDUCTOR_CACHE_DIR", usual) == usual:
+        cache = cache_directory()
+        folder = private_folder(*([cache / "inductor"] if cache else []))
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+    headers = os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], "precompiled_headers")
+    for name, value in (("_HEADER_DIR", headers), ("_HEADER_LOCK_DIR", os.path.join(headers, "locks"))):
+        if hasattr(codecache, name):
+            setattr(codecache, name, value)
+
+
+@frozen
+class Seal:
+    """What an artefact begins with: a digest under the user's secret over all that follows, then what it is of."""
+
+    secret: bytes
+    mark: bytes  # the arguments: the compiled form itself would take any, and give nonsense for others
+    function: bytes  # see `identity`
+
+    def digest(self, payload: bytes) -> bytes:
+        """Over the bytes of an artefact and what it is of."""
+        return hmac.digest(self.secret, self.mark + self.function + payload, "sha256")
+
+
+def _sealed(program: "Program[Any, Any]", signature: Any) -> Seal | None:
+    """The seal of a program for its first arguments; None, with a warning, where nothing can be kept."""
+    cache = cache_directory()
+    secret = secret_in(cache) if cache else None
+    if secret is None:
+        where = str(cache / SECRET) if cache else "the cache"
+        _warn_unkept(program.name, f"{where} is no file of yours alone, with mode 600")
+        return None
     try:
+        function = identity(program.function, program.backend, fingerprint())
+    except UnknownError as unknown:
+        _warn_unkept(program.name, str(unknown))
+        return None
+    return Seal(secret, hashlib.sha256(repr(signature).encode()).digest(), function)
+
+
+def _warn_unkept(name: str, reason: str) -> None:
+    warnings.warn(f"compiled form of {name} is not kept, so each process compiles it anew ({reason})", stacklevel=2)
+
+
+def _save(made: Any, where: Path, seal: Seal) -> None:
+    """Keeps the compiled form, or says why it cannot be kept: an artefact spares time, and no run depends on it."""
+    beside = where.with_name(f".{where.name}.{os.getpid()}.{time.time_ns()}")
+    try:
+        where.parent.mkdir(parents=True, exist_ok=True)
         made.save_compiled_function(str(beside))
+        payload = beside.read_bytes()
+        beside.write_bytes(seal.digest(payload) + seal.mark + seal.function + payload)
+        beside.replace(where)
     except Exception as error:
+        beside.unlink(missing_ok=True)
         reason = f"{type(error).__name__}: {error}"
         warnings.warn(f"compiled form {where.name} cannot be kept, so others compile it anew ({reason})", stacklevel=2)
-        return
-    beside.write_bytes(_mark(signature) + beside.read_bytes())
-    beside.replace(where)
 
 
-def _load(where: Path, signature: Any) -> Any:
-    """The compiled form, or None when the file is damaged or holds that of other arguments: then it is made anew."""
-    mark = _mark(signature)
+def _load(where: Path, seal: Seal) -> Any:
+    """The compiled form, or None where the file is damaged, of somebody else's, or of another function or arguments.
+
+    Nothing of it is unpickled before its digest is right.
+    """
     try:
-        with warnings.catch_warnings(), where.open("rb") as file:
-            warnings.simplefilter("ignore")
-            if file.read(len(mark)) == mark:
-                return torch.compiler.load_compiled_function(file)
+        data = read_bounded(where)
+        digest, mark, function, payload = data[:32], data[32:64], data[64:96], data[96:]
+        if not hmac.compare_digest(digest, hmac.digest(seal.secret, mark + function + payload, "sha256")):
+            reason = "damaged, or not written by you"
+        elif mark != seal.mark:
             reason = "not of these arguments"
+        elif function != seal.function:
+            reason = "of another function"
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return torch.compiler.load_compiled_function(io.BytesIO(payload))
     except Exception as error:
-        reason = type(error).__name__
+        reason = why(error) if isinstance(error, OSError) else type(error).__name__
     warnings.warn(f"compiled form {where.name} is unusable ({reason}); compiling again", stacklevel=2)
     return None

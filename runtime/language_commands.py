@@ -186,8 +186,9 @@ def _evaluated(run: Path, tasks: int = 0, draw: int = AS_TRAINED) -> str:
     from .recipes import zorplex_report as report
     from .recipes import zorplex_session as session
 
-    parts, held, loop = session.restored(run, session.newest(run))
-    own, params = session.arguments_in(run).tasks, parts.whole(session.policy_of(held))
+    found_at = session.restored_newest(run)
+    parts, held, loop = found_at.parts, found_at.held, found_at.loop
+    own, params = found_at.arguments.tasks, parts.whole(session.policy_of(held))
     usual = {"tasks": own.held_out, "draw": own.draw}
     held_out = {"tasks": tasks or own.held_out, "draw": own.draw if draw == AS_TRAINED else draw}
     found = report.evaluation(parts, params, **held_out)
@@ -228,11 +229,6 @@ def evaluate(words: list[str]) -> int:
         check_whole("--tasks", tasks, 0)
         check_whole("--draw", draw, AS_TRAINED)
         loading(run)
-        import torch
-
-        from .recipes import zorplex_session as session
-
-        torch.set_num_threads(session.arguments_in(run).machine.threads)
         print(_evaluated(run, tasks, draw))
         return 0
 

@@ -1,6 +1,7 @@
 """What the commands of `purestep` do with runs of the reasoning cache: train, resume, evaluate, plot."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,9 @@ from ..core.errors import ChoiceError
 from .effects import folder
 from .effects.png import check_picture
 from .recipes.arguments import check_whole
-from .recipes.cache import NAME, Cache, cache_defaults, check
+from .recipes.cache import NAME, POLICIES, Cache, cache_defaults, check
 from .recipes.run_kinds import is_cache
+from .recipes.trusting import Trust
 from .words import FLAGS, loading, option, run_folder, say
 
 if TYPE_CHECKING:
@@ -48,27 +50,45 @@ def train(words: list[str]) -> int:
     say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps, into {given.run}")
     from .recipes import cache_session as session
 
-    return _through(given.run, lambda: session.start(given.run, given.arguments, overwrite=given.overwrite, notice=say))
+    trust = Trust(_functions(given.arguments))
+    start = partial(session.start, given.run, given.arguments, overwrite=given.overwrite, notice=say)
+    return _through(given.run, start, trust)
+
+
+def _functions(arguments: Cache) -> tuple[str, ...]:
+    return tuple(getattr(arguments.rollouts, name) for name in POLICIES)
 
 
 def resume(words: list[str]) -> int:
     """`purestep resume RUN`."""
 
-    def go_on(run: tyro.conf.Positional[Path], /) -> int:
+    def go_on(
+        run: tyro.conf.Positional[Path],
+        /,
+        *,
+        solution_rollout_policy: str = "",
+        summarization_rollout_policy: str = "",
+        trust: tyro.conf.FlagCreatePairsOff[bool] = False,
+    ) -> int:
         """Go on with a run from its newest checkpoint, with the arguments it was begun with; or begin it again without one.
 
         Args:
             run: the run's folder
+            solution_rollout_policy: the function of that name, if the run has one of yours: it is called only if named here
+            summarization_rollout_policy: the same
+            trust: call whatever functions the run's folder names
         """
         loading(run)
         from .recipes import cache_session as session
 
-        return _through(run, lambda: session.resume(run, notice=say))
+        named = (solution_rollout_policy, summarization_rollout_policy)
+        trusted = Trust(named, trust, ("resume", *words))
+        return _through(run, lambda: session.resume(run, notice=say, trust=trusted), trusted)
 
-    return tyro.cli(go_on, args=words, prog="purestep resume")
+    return tyro.cli(go_on, args=words, prog="purestep resume", config=FLAGS)
 
 
-def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
+def _through(run: Path, work: "Callable[[], session.Outcome]", trust: Trust) -> int:
     """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
     try:
         outcome = work()
@@ -79,20 +99,21 @@ def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
     if outcome.loop.interrupted:
         say(f"interrupted after {outcome.loop.iteration} iterations and saved; go on with: purestep resume {run}")
         return 130
-    print(_evaluated(run))
+    print(_evaluated(run, trust))
     _drawn(run, run / folder.PICTURE)
     parts = [f"{name} {spent:.1f} s" for name, spent in outcome.seconds.items() if spent]
     print("time: " + (", ".join(parts) or "nothing was left to train"))
     return 0
 
 
-def _evaluated(run: Path, problems: int = 0, draw: int = AS_TRAINED, cycles: int = 0) -> str:
+def _evaluated(run: Path, trust: Trust, problems: int = 0, draw: int = AS_TRAINED, cycles: int = 0) -> str:
     """Evaluates the newest checkpoint and writes the model; gives what is to be printed."""
     from .reasoning.evaluate import evaluated
     from .recipes import cache_report as report
     from .recipes import cache_session as session
 
-    parts, held, loop = session.restored(run, session.newest(run))
+    restored = session.restored_newest(run, trust)
+    parts, held, loop = restored.parts, restored.held, restored.loop
     own, params = parts.arguments.run, parts.whole(session.policy_of(held))
     usual = {"problems": own.held_out, "draw": own.draw, "cycles": own.cycles}
     asked = {
@@ -126,7 +147,17 @@ def _trained_on(run: Path) -> int:
 def evaluate(words: list[str]) -> int:
     """`purestep evaluate RUN`."""
 
-    def look(run: tyro.conf.Positional[Path], /, *, problems: int = 0, draw: int = AS_TRAINED, cycles: int = 0) -> int:
+    def look(
+        run: tyro.conf.Positional[Path],
+        /,
+        *,
+        problems: int = 0,
+        draw: int = AS_TRAINED,
+        cycles: int = 0,
+        solution_rollout_policy: str = "",
+        summarization_rollout_policy: str = "",
+        trust: tyro.conf.FlagCreatePairsOff[bool] = False,
+    ) -> int:
         """Try held-out problems with the newest checkpoint, for T = 1, 2, ... cycles.
 
         Args:
@@ -134,20 +165,19 @@ def evaluate(words: list[str]) -> int:
             problems: how many; 0 means as many as the run was told
             draw: decides which; -1 means those of the run
             cycles: the largest T; 0 means that of the run
+            solution_rollout_policy: the function of that name, if the run has one of yours: it is called only if named here
+            summarization_rollout_policy: the same
+            trust: call whatever functions the run's folder names
         """
         check_whole("--problems", problems, 0)
         check_whole("--draw", draw, AS_TRAINED)
         check_whole("--cycles", cycles, 0)
         loading(run)
-        import torch
-
-        from .recipes import cache_session as session
-
-        torch.set_num_threads(session.arguments_in(run).machine.threads)
-        print(_evaluated(run, problems, draw, cycles))
+        named = (solution_rollout_policy, summarization_rollout_policy)
+        print(_evaluated(run, Trust(named, trust, ("evaluate", *words)), problems, draw, cycles))
         return 0
 
-    return tyro.cli(look, args=words, prog="purestep evaluate")
+    return tyro.cli(look, args=words, prog="purestep evaluate", config=FLAGS)
 
 
 def plot(words: list[str]) -> int:

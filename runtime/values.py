@@ -6,8 +6,10 @@ write {"$float": "nan"}. Anything else is refused by name: tensors belong into a
 
 import json
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import attrs
 
@@ -17,6 +19,7 @@ Json = Any
 
 CLASS, FLOAT = "$class", "$float"
 PLAIN = (bool, int, str, type(None))
+NOT_FINITE = tuple({FLOAT: word} for word in ("nan", "inf", "-inf"))
 
 
 def encode(value: Any, where: str = "value") -> Json:
@@ -60,7 +63,8 @@ def _key(key: Any, where: str) -> str:
 def decode(data: Json, classes: Iterable[type] = (), where: str = "value") -> Any:
     """The value that `encode` was given; `classes` are those that may occur in it.
 
-    Raises: ChoiceError for a class that is not among them, StructureError for fields it does not have.
+    Raises: ChoiceError for a class that is not among them, StructureError for fields it does not have, and for a field whose
+    value is not of the type that the class states.
 
     >>> from purestep.core.machine import Stop
     >>> decode([1, {"$class": "Stop", "reason": "enough"}], [Stop])
@@ -85,23 +89,88 @@ def _decode(data: Json, table: dict[str, type], where: str) -> Any:
     if not isinstance(data, dict):
         return data
     if FLOAT in data:
+        if data not in NOT_FINITE:
+            wanted, remedy = "one of nan, inf, -inf", "it was damaged"
+            raise StructureError(message(f"decode: {where}", got=short(data[FLOAT]), wanted=wanted, remedy=remedy))
         return float(data[FLOAT])
     parts = {key: _decode(item, table, f"{where}.{key}") for key, item in data.items() if key != CLASS}
     if CLASS not in data:
         return parts
-    cls = choose(f"decode: the class of {where}", data[CLASS], table)
+    named = data[CLASS]
+    cls = choose(f"decode: the class of {where}", named if isinstance(named, str) else short(named), table)
     known = {field.alias for field in attrs.fields(cls) if field.init}
     required = {field.alias for field in attrs.fields(cls) if field.init and field.default is attrs.NOTHING}
     if not required <= parts.keys() <= known:
         raise StructureError(
             message(
                 f"decode: {where}",
-                got=f"{cls.__name__} with fields {sorted(parts)}",
+                got=f"{cls.__name__} with fields {short(sorted(parts))}",
                 wanted=sorted(known),
                 remedy="it was written by another version of the class",
             )
         )
+    hints = _hints(cls)
+    for name, value in parts.items():
+        if not fits(value, hints.get(name, Any)):
+            wanted = (
+                getattr(hints[name], "__name__", str(hints[name])) if isinstance(hints[name], type) else hints[name]
+            )
+            got, remedy = f"{type(value).__name__} {short(value)}", "it was damaged, or written by another version"
+            raise StructureError(message(f"decode: {where}.{name}", got=got, wanted=wanted, remedy=remedy))
     return cls(**parts)
+
+
+def short(value: Any) -> str:
+    """A value in at most 80 characters of one line, for an error.
+
+    >>> short("a" * 100)[-6:]
+    'aaa...'
+    """
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+@cache
+def _hints(cls: type) -> Mapping[str, Any]:
+    """The types that a class states for the names of its arguments; none where they cannot be looked up."""
+    try:
+        hints = get_type_hints(cls)
+    except NameError:  # a name that only a type checker imports
+        return {}
+    return {field.alias: hints[field.name] for field in attrs.fields(cls) if field.name in hints}
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a decoded value is of a stated type; a whole number may stand for a float, a bool never for a number.
+
+    >>> fits((1, 2), tuple[int, ...]), fits(True, int), fits(1, float), fits({"a": "b"}, dict[str, int])
+    (True, False, True, False)
+    """
+    if hint is Any:
+        return True
+    origin, given = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(fits(value, one) for one in given)
+    if origin is Annotated:
+        return fits(value, given[0])
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in given)
+    if origin is tuple:
+        if type(value) is not tuple:
+            return False
+        if len(given) == 2 and given[1] is Ellipsis:
+            return all(fits(item, given[0]) for item in value)
+        return len(value) == len(given) and all(fits(item, one) for item, one in zip(value, given, strict=True))
+    if origin in (dict, Mapping):
+        return type(value) is dict and all(fits(key, given[0]) and fits(item, given[1]) for key, item in value.items())
+    kind = origin or hint
+    if kind is None:
+        return value is None
+    if kind is float:
+        return type(value) in (int, float)
+    if kind in (bool, int, str):
+        return type(value) is kind
+    return not isinstance(kind, type) or getattr(kind, "_is_protocol", False) or isinstance(value, kind)
 
 
 def line(data: Json) -> str:

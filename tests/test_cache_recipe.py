@@ -19,7 +19,7 @@ from attrs import asdict, evolve
 pytest.importorskip("transformers")
 
 from purestep.core import keys
-from purestep.core.errors import CheckpointError, ChoiceError, PurestepError
+from purestep.core.errors import CheckpointError, ChoiceError, PurestepError, TrustError
 from purestep.core.language.attempt import Heard, Said
 from purestep.core.language.events import Sampled, User
 from purestep.core.language.parsers import strict_answer
@@ -49,6 +49,7 @@ from purestep.runtime.recipes import cache_session as session
 from purestep.runtime.recipes.arguments import changed, flag, flatten
 from purestep.runtime.recipes.cache import Cache, cache_defaults, check, lists_of, settings_of
 from purestep.runtime.recipes.machine import Train
+from purestep.runtime.recipes.trusting import Trust
 from purestep.runtime.recipes.zorplex import CHANGES
 
 from .run_folders import begun
@@ -574,7 +575,9 @@ def test_a_model_from_a_folder_goes_on_learning(trained: Path, tmp_path: Path, r
     )
     run = tmp_path / "run"
     session.start(run, arguments, overwrite=False, notice=silent)
-    parts, held, loop = session.restored(run, session.newest(run))
+    with pytest.raises(TrustError, match=f"--solution-rollout-policy {own_policies}.odd"):
+        session.restored_newest(run)
+    parts, held, loop = session.restored(run, session.newest(run), Trust((f"{own_policies}.odd",)))
     assert loop.iteration == 1
     before, after = parts.whole(parts.begin()), parts.whole(session.policy_of(held))
     moved = {name for name in before if not torch.equal(before[name], after[name])}

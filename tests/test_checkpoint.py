@@ -262,21 +262,11 @@ def rewrite(path: Path, **changes: Any) -> None:
     (path / MANIFEST).write_text(json.dumps(body))
 
 
-@pytest.mark.parametrize(
-    ("changes", "fault"),
-    [
-        (
-            {"schema": "purestep-checkpoint-9"},
-            "schema of .* is 'purestep-checkpoint-9', wanted 'purestep-checkpoint-1'",
-        ),
-        ({"schema": None}, "schema of .* is None"),
-        ({"colour": 1}, "schema of .* is of fields .*'colour'"),
-    ],
-)
-def test_another_schema_is_refused_by_name_and_never_passed_over(tmp_path: Path, changes: Any, fault: str) -> None:
+def test_another_schema_is_refused_by_name_and_never_passed_over(tmp_path: Path) -> None:
     save(tmp_path, 1, learner(1))
     path = save(tmp_path, 2, learner(2))
-    rewrite(path, **changes)
+    rewrite(path, schema="purestep-checkpoint-9")
+    fault = "schema of .* is 'purestep-checkpoint-9', wanted 'purestep-checkpoint-1'"
     for attempt in (lambda: load(path, learner(0)), lambda: latest(tmp_path, report=refuse)):
         with pytest.raises(CheckpointError, match=fault) as caught:
             attempt()

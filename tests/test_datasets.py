@@ -133,7 +133,18 @@ def test_worlds_are_made_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["family", "family:", "family:x", "family:12:", "family:12:3:4", "family:-12", "family:9", "family:" + "9" * 5000, "family:12:" + "9" * 19]
+    "text",
+    [
+        "family",
+        "family:",
+        "family:x",
+        "family:12:",
+        "family:12:3:4",
+        "family:-12",
+        "family:9",
+        "family:" + "9" * 5000,
+        "family:12:" + "9" * 19,
+    ],
 )
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(ChoiceError, match="family"):

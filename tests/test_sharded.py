@@ -29,7 +29,7 @@ from purestep.properties.checkpoint_laws import Store
 from purestep.properties.filing_laws import own_filing
 from purestep.runtime.effects import checkpoint
 from purestep.runtime.effects.files import DISK, Files
-from purestep.runtime.effects.manifest import MANIFEST, TENSORS, DamagedError
+from purestep.runtime.effects.manifest import MANIFEST, TENSORS, DamagedError, checksum_of
 from purestep.runtime.effects.sharded import later_rules, loading, saving
 from purestep.runtime.effects.sharded.description import described
 from purestep.runtime.effects.sharded.forms import FULL, SHARDED, Form
@@ -406,7 +406,9 @@ def test_another_schema_is_refused_by_name_and_never_passed_over(tmp_path: Path)
     saving.save(tmp_path, 1, tree(1.0))
     path = saving.save(tmp_path, 2, tree(2.0))
     body = json.loads((path / MANIFEST).read_text())
-    (path / MANIFEST).write_text(json.dumps({**body, "schema": "purestep-sharded-9"}))
+    body = {**body, "schema": "purestep-sharded-9"}
+    del body["checksum"]
+    (path / MANIFEST).write_text(json.dumps({**body, "checksum": checksum_of(body)}))
     for attempt in (lambda: loading.load(path, tree(0.0)), lambda: loading.latest(tmp_path, report=refuse)):
         with pytest.raises(CheckpointError, match=r"schema of .* is 'purestep-sharded-9'") as caught:
             attempt()

@@ -732,7 +732,9 @@ def test_a_question_of_ones_own_allows_the_calls_it_needs(kind: str, calls: int)
 def test_tasks_are_those_that_the_run_held_out(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     shown_at: list[int] = []
     own = session.arguments_in(trained)
-    monkeypatch.setattr(session, "arguments_in", lambda run: changed(own, {"draw": 5}))
+    found = session.restored_newest(trained)
+    redrawn = evolve(found, arguments=changed(own, {"draw": 5}))
+    monkeypatch.setattr(session, "restored_newest", lambda run: redrawn)
 
     def noted(number: int, seed: int, *, first: int = 0) -> Any:
         shown_at.append(seed)

@@ -8,9 +8,9 @@ PHASE/metrics.jsonl    a row for each update
 PHASE/totals.json      how it ended; evaluation.json: how its weights stand
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from attrs import asdict, evolve, frozen
@@ -19,17 +19,22 @@ from ...algorithms.language import LanguageState
 from ...core.errors import CheckpointError, message
 from ...core.transcript import Transcript, empty
 from ...core.tree import tree_map
+from ..effects.checkpoint import check_finite, machine_of, newest_usable
+from ..effects.manifest import MANIFEST, DamagedError, damaged
 from ..effects.sharded.description import described
 from ..language.team import ALONE, Team
 from ..recipes.zorplex import Zorplex
 from ..scheduling.messages import Name
-from ..scheduling.numbered import entries
+from ..scheduling.numbered import entries, sound
 from ..scheduling.state import CLASSES, THERE, Schedule
-from ..values import decode
 from .learning import Anchored
 from .samples import Sample, stacked
 
+T = TypeVar("T")
 EVENTS, LEDGER, TIMELINE, TOTALS = "events.jsonl", "ledger.jsonl", "timeline.jsonl", "totals.json"
+
+
+COUNTED = ("submitted", "waiting", "running", "accepted", "rejected", "consumed", "filtered", "queued", "cached")
 
 
 @frozen(kw_only=True)
@@ -109,19 +114,52 @@ def _waiting(name: Name, held: Anchored) -> Waiting:
     )
 
 
+def of_newest(phase: Path, use: Callable[[Path], T], team: Team = ALONE) -> T | tuple[()]:
+    """What `use` gives of a phase's newest checkpoint that it can use; () where none was ever finished.
+
+    A damaged one is named on standard error. Raises: CheckpointError, and what `use` raises.
+    """
+    if not phase.is_dir():
+        return ()
+    found = newest_usable(lambda report, without: team.newest(phase, report=report, without=without), use)
+    return () if found is None else found
+
+
 def newest(phase: Path, team: Team = ALONE) -> Path | tuple[()]:
     """The folder of the newest good checkpoint; () where there is none. Raises: CheckpointError."""
-    return team.newest(phase) or () if phase.is_dir() else ()
+    return of_newest(phase, lambda where: where, team)
 
 
 def kept_in(where: Path) -> tuple[Kept, Mapping[str, Any]]:
     """What a checkpoint holds beside tensors, and the arguments it was written with. Raises: CheckpointError."""
     manifest = described(where).manifest
-    kept = decode(manifest.machine, [*CLASSES, Kept, Waiting], "machine")
+    kept = machine_of(where, manifest.machine, [*CLASSES, Kept, Waiting])
     if not isinstance(kept, Kept):
         remedy = "name the folder of a phase, RUN/sync or RUN/async"
         raise CheckpointError(message(str(where), got="of another kind", wanted="a phase's", remedy=remedy))
+    fault = _fault(kept, manifest.step)
+    if fault:
+        raise DamagedError(damaged(where / MANIFEST, f"with {fault}", f"a phase saved at version {manifest.step}"))
     return kept, manifest.metadata
+
+
+def _fault(kept: Kept, version: int) -> str:
+    """What no phase has saved at this version; "" where there is nothing of the kind."""
+    now = kept.schedule
+    counts = {"events": kept.events, "spans": kept.spans, "sessions": kept.sessions, "seconds": kept.seconds}
+    counts |= {name: value for name in COUNTED if (value := getattr(now, name)) < 0} | {"groups": now.next_group}
+    sums = (
+        now.submitted == now.waiting + now.running + now.accepted + now.rejected,
+        now.accepted == now.consumed + now.filtered + now.queued + now.cached,
+        len({one.name for one in kept.waiting}) == len(kept.waiting),
+        sound(now.groups) and sound(now.workers),
+        all(sound(line.items) for line in (now.again, now.pending, now.free)),
+        all(0 <= line.first <= line.next for line in (now.again, now.pending, now.free)),
+    )
+    negative = [name for name, value in counts.items() if not value >= 0]
+    if negative:
+        return f"{negative[0]} {counts[negative[0]]}"
+    return f"version {now.version}" if now.version != version else "" if all(sums) else "counts that do not add up"
 
 
 def load(where: Path, arguments: Zorplex, begun: LanguageState, team: Team = ALONE) -> Standing:
@@ -133,6 +171,7 @@ def load(where: Path, arguments: Zorplex, begun: LanguageState, team: Team = ALO
         "past": {str(version): begun.params.policy for version in kept.past},
     }
     tree = team.load(where, like, classes=[*CLASSES, Kept, Waiting]).tree
+    check_finite(where, tree["learner"].params.policy, "learner.params.policy")
     samples = {one.name: _anchored(one, tree["rows"], place) for place, one in enumerate(kept.waiting)}
     past = {version: tree["past"][str(version)] for version in kept.past}
     return Standing(kept=kept, learner=tree["learner"], past=past, samples=samples)

@@ -8,11 +8,12 @@ from attrs import frozen
 from ...core.errors import CheckpointError, message
 from ..effects import folder
 from ..effects.lines import objects
+from ..recipes.zorplex import Zorplex
 from ..recipes.zorplex_session import arguments_of
 from ..scheduling.state import Schedule
 from . import keeping
 from .folding import Course, differing, folded
-from .keeping import EVENTS, TOTALS
+from .keeping import EVENTS, TOTALS, Kept
 from .running import rules_of
 
 COUNTS = (
@@ -50,12 +51,11 @@ def replayed(run: Path, phase: str) -> Replay:
     Raises: CheckpointError for a phase without a checkpoint, StructureError for a log that is none.
     """
     home = run / phase
-    where = keeping.newest(home)
-    if isinstance(where, tuple):
+    found = keeping.of_newest(home, _kept)
+    if not found:
         wanted, remedy = "a phase with one", f"go on with it: purestep resume {run}"
         raise CheckpointError(message(str(home), got="without a checkpoint", wanted=wanted, remedy=remedy))
-    kept, metadata = keeping.kept_in(where)
-    arguments = arguments_of(metadata)
+    kept, arguments = found
     rows = objects(home / EVENTS)
     course = Course(rules=rules_of(arguments), prompts=arguments.tasks.groups)
     course = folded(course, islice(rows, kept.events))
@@ -68,6 +68,11 @@ def replayed(run: Path, phase: str) -> Replay:
         if name in totals and getattr(last.state, name, None) != totals[name]
     )
     return Replay(version=kept.schedule.version, sessions=course.sessions, told=course.told, wrong=wrong)
+
+
+def _kept(where: Path) -> tuple[Kept, Zorplex]:
+    kept, metadata = keeping.kept_in(where)
+    return kept, arguments_of(metadata)
 
 
 def _wrong(course: Course, wanted: Schedule) -> tuple[str, ...]:

@@ -93,9 +93,10 @@ def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
 
 def _standing(setting: Setting, begun: LanguageState) -> Standing:
     """Where the phase stands."""
-    where = keeping.newest(setting.folder, setting.team)
-    if not isinstance(where, tuple):
-        return keeping.load(where, setting.arguments, begun, setting.team)
+    team = setting.team
+    found = keeping.of_newest(setting.folder, lambda where: keeping.load(where, setting.arguments, begun, team), team)
+    if not isinstance(found, tuple):
+        return found
     given = setting.arguments.asynchronous
     rules, number = rules_of(setting.arguments), setting.arguments.generators()
     schedule = begin(rules, prompts=setting.arguments.tasks.groups, workers=number, slots=given.generator_slots)

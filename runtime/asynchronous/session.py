@@ -15,6 +15,7 @@ from attrs import frozen
 from ...algorithms.language import LanguageState
 from ...core.errors import CheckpointError, ChoiceError, choose, message
 from ..effects import folder
+from ..effects.checkpoint import check_finite
 from ..effects.clock import seconds
 from ..effects.files import lock
 from ..effects.tokenizer import save_tokenizer
@@ -24,6 +25,8 @@ from ..language.world import Held, Notice, held_at, learning_parts, phases, poli
 from ..recipes import zorplex_session as turns
 from ..recipes.arguments import changed
 from ..recipes.asynchronous import Asynchronous
+from ..recipes.looping import check_loop
+from ..recipes.machine import Loop
 from ..recipes.run_kinds import is_language
 from ..recipes.zorplex import NAME, Zorplex, check
 from ..recipes.zorplex_report import BEFORE, evaluation, write_before
@@ -136,12 +139,13 @@ def phase_policy(run: Path, phase: str) -> tuple[Parts, Any]:
     """The parts of a run, and the policy of a phase's newest checkpoint. Raises: CheckpointError."""
     arguments = arguments_in(run)
     parts = parts_of(arguments, run / turns.TOKENIZER)
-    where = keeping.newest(run / phase)
-    if isinstance(where, tuple):
+    algorithm, _ = learning_parts(arguments, parts)
+    begun = algorithm.init(parts.begin())
+    found = keeping.of_newest(run / phase, lambda where: keeping.load(where, arguments, begun).learner.params.policy)
+    if isinstance(found, tuple):
         remedy = f"go on with it: purestep resume {run}"
         raise CheckpointError(message(f"{run / phase}", got="without a checkpoint", wanted="one", remedy=remedy))
-    algorithm, _ = learning_parts(arguments, parts)
-    return parts, keeping.load(where, arguments, algorithm.init(parts.begin())).learner.params.policy
+    return parts, found
 
 
 def _go_on(run: Path, arguments: Zorplex, parts: Parts, place: Place, notice: Notice, team: Team) -> Outcome:
@@ -200,12 +204,18 @@ def _warmed(run: Path, arguments: Zorplex, parts: Parts, notice: Notice, team: T
     if not many:
         return algorithm.init(parts.begin())
     home = run / WARM
-    where = team.newest(home) if home.is_dir() else None
     held: Held = held_at(arguments, parts, algorithm, 0)
     loop = turns.warm_loop(arguments)
-    if where is not None:
-        kept: Any = team.load(where, held, classes=[type(loop)])
-        held, loop = kept.tree, kept.machine
+
+    def load(where: Path) -> tuple[Held, Loop]:
+        kept: Any = team.load(where, held, classes=[Loop])
+        check_loop(where, kept.machine, kept.step)
+        check_finite(where, policy_of(kept.tree), "policy")
+        return kept.tree, kept.machine
+
+    found = keeping.of_newest(home, load, team)
+    if found:
+        held, loop = found
     if loop.iteration < many:
         outcome, held = turns.perform(home, arguments, parts, held, loop, notice, team)
         if outcome.loop.interrupted:

@@ -12,11 +12,12 @@ import torch
 from attrs import frozen
 
 from ...core.causal import CausalModel
-from ...core.errors import StructureError, message
+from ...core.errors import PurestepError, StructureError, message
 from .causal_lm import Params, causal_model
 from .checkpoint import to_stderr
 from .files import plain_folder
 from .library import library
+from .reading import irregular
 from .sharded.stored import stored
 from .sharded.weight_rules import could_hold, some
 
@@ -61,14 +62,20 @@ def open_model(
     how: dict[str, Any] = {
         "dtype": dtype,
         "attn_implementation": attention,
+        "trust_remote_code": False,  # no code that a folder brings along
         "output_loading_info": True,
         "ignore_mismatched_sizes": True,  # they are refused here, by name
     }
     try:
         with READING, _without_bars():
             module, found, said = _of_folder(Path(path), how) or _of_library(str(path), how)
-    except (OSError, ValueError) as cause:
-        got = f"no model ({str(cause).strip().splitlines()[0]})"
+    except PurestepError:
+        raise
+    except ModuleNotFoundError:
+        raise
+    except Exception as cause:  # damaged files lead the library anywhere
+        first = next(iter(str(cause).strip().splitlines()), type(cause).__name__)
+        got = f"no model ({first if isinstance(cause, OSError | ValueError) else f'{type(cause).__name__}: {first}'})"
         remedy = "name a folder with config.json and weights, as save_model writes it"
         raise StructureError(message(f"open_model: {path}", got=got, wanted="a model", remedy=remedy)) from cause
     _refuse_gaps(str(path), found)
@@ -94,16 +101,22 @@ def _of_folder(folder: Path, how: Mapping[str, Any]) -> Found | tuple[()]:
     It is given tensors under the names that their file has, since it knows older names and those of parts of a model.
     """
     names = {one.name for one in folder.iterdir()} if folder.is_dir() else set()
+    odd = irregular(folder) if names else ""
+    if odd:
+        raise OSError(f"{odd} is no regular file")
     if "config.json" not in names or "adapter_config.json" in names or not could_hold(names):
         return ()
-    config = library().AutoConfig.from_pretrained(str(folder))
+    config = library().AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
     if any(getattr(config, word, None) for word in OTHERWISE):
         return ()
     with torch.device("meta"):
-        kind = library().AutoModelForCausalLM.from_config(config)
+        kind = library().AutoModelForCausalLM.from_config(
+            config, attn_implementation=how["attn_implementation"], trust_remote_code=False
+        )
     with stored(folder) as (source, shelf), _named_in_reports(str(folder)):
         tensors = {name: one.part for name, one in shelf.items()}
-        module, found = type(kind).from_pretrained(None, config=kind.config, state_dict=tensors, **how)
+        own = {name: value for name, value in how.items() if name != "trust_remote_code"}
+        module, found = type(kind).from_pretrained(None, config=kind.config, state_dict=tensors, **own)
     module.config.name_or_path = str(folder)
     module.generation_config = _generation(str(folder), names)
     return module, found, f"weights: {len(tensors)} tensors from {source}"

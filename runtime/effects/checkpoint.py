@@ -12,7 +12,7 @@ import hashlib
 import platform
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -21,16 +21,19 @@ import safetensors.torch
 import torch
 import torch.utils._pytree as pytree
 from attrs import frozen
+from safetensors import SafetensorError
 from torch import Tensor
 
-from ...core.errors import CheckpointError, ChoiceError, message
-from ..values import decode, encode
+from ...core.errors import CheckpointError, ChoiceError, PurestepError, TrustError, message
+from ...core.tree import leaf_names, leaves
+from ..values import Json, decode, encode, short
 from .files import DISK, Files
 from .manifest import (
     MANIFEST,
     TENSORS,
     DamagedError,
     Manifest,
+    damaged,
     describe,
     describe_leaves,
     named,
@@ -164,8 +167,8 @@ def to_stderr(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def latest(run: Path, *, report: Callable[[str], None] = to_stderr) -> Path | None:
-    """The folder of the newest good checkpoint of a run; None when none was ever finished.
+def latest(run: Path, *, report: Callable[[str], None] = to_stderr, without: Collection[Path] = ()) -> Path | None:
+    """The folder of the newest good checkpoint of a run but those in `without`; None when none was ever finished.
 
     A damaged one is named in a line given to `report`, and the one before it is tried.
     Raises: CheckpointError when there are some and none is good, or when one has an unknown schema: it may be the newest.
@@ -180,15 +183,82 @@ def latest(run: Path, *, report: Callable[[str], None] = to_stderr) -> Path | No
         report(str(fault))
 
     for _, folder in _ordered(root, refuse):
+        if folder in without:
+            faults += 1
+            continue
         try:
             tensor_bytes(folder, describe(folder))
             return folder
         except DamagedError as fault:
             refuse(fault)
     if faults:
-        got, remedy = f"{faults} checkpoints, all damaged", "move them away to begin anew"
-        raise CheckpointError(message(f"latest: {root}", got=got, wanted="a good one", remedy=remedy))
+        raise CheckpointError(all_damaged(root, faults))
     return None
+
+
+def all_damaged(root: Path, number: int) -> str:
+    """What to say where no checkpoint is good."""
+    got, remedy = f"{number} checkpoints, all damaged", "move them away to begin anew"
+    return message(f"latest: {root}", got=got, wanted="a good one", remedy=remedy)
+
+
+Find = Callable[[Callable[[str], None], Collection[Path]], Path | None]  # as `latest`: (report, without)
+
+
+def newest_usable(find: Find, use: Callable[[Path], T], *, report: Callable[[str], None] = to_stderr) -> T | None:
+    """What `use` gives of the newest checkpoint that it can use; None when none was ever finished.
+
+    One that shows its damage only in use is named in a line given to `report`, and the one before it is tried. Where none can
+    be used, what `use` raised at the newest of them is raised, unless all are damaged.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as run:
+    ...     for step in (1, 2):
+    ...         _ = save(Path(run), step, {}, machine=step)
+    ...     def find(report, without):
+    ...         return latest(Path(run), report=report, without=without)
+    ...     newest_usable(find, lambda path: 1 // (2 - int(path.name[-1])), report=lambda text: print("unusable" in text))
+    True
+    1
+    """
+    said: set[str] = set()
+    unusable: dict[Path, Exception] = {}
+
+    def report_once(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            report(text)
+
+    while True:
+        try:
+            where = find(report_once, unusable)
+        except CheckpointError as none_left:
+            refused = [fault for fault in unusable.values() if not isinstance(fault, DamagedError)]
+            raise refused[0] if refused else none_left from None
+        if where is None:
+            return None
+        try:
+            found = use(where)
+        except TrustError:
+            raise
+        except Exception as fault:
+            unusable[where] = fault
+            if isinstance(fault, DamagedError):
+                report_once(str(fault))
+            continue
+        for path, cause in unusable.items():
+            if not isinstance(cause, DamagedError):
+                report_once(_unusable(path, cause))
+        return found
+
+
+def _unusable(path: Path, fault: Exception) -> str:
+    said = (
+        " ".join(str(fault).split())
+        if isinstance(fault, PurestepError)
+        else f"{type(fault).__name__}: {short(str(fault))}"
+    )
+    return damaged(path / MANIFEST, f"unusable ({said})", "a checkpoint of this run")
 
 
 def load(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
@@ -207,14 +277,51 @@ def load(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
     manifest = describe(path)
     wanted = named("load", like)
     same_leaves(f"load: {path.name}", manifest.leaves, describe_leaves(wanted))
-    stored = safetensors.torch.load(tensor_bytes(path, manifest))
-    tensors = [restored(stored[name], leaf) for name, leaf in wanted.items()]
+    machine = machine_of(path, manifest.machine, classes)
+    data = tensor_bytes(path, manifest)
+    try:
+        stored = safetensors.torch.load(data)
+        tensors = [restored(stored[name], leaf) for name, leaf in wanted.items()]
+    except (SafetensorError, KeyError, RuntimeError, ValueError) as cause:
+        raise DamagedError(not_as_stated(path / TENSORS, cause)) from cause
     return Checkpoint(
         step=manifest.step,
         tree=pytree.tree_unflatten(tensors, pytree.tree_structure(like)),
-        machine=decode(manifest.machine, classes, "machine"),
+        machine=machine,
         manifest=manifest,
     )
+
+
+def machine_of(path: Path, machine: Json, classes: Iterable[type]) -> Any:
+    """The machine's state that the manifest in folder `path` holds. Raises: DamagedError."""
+    table = tuple(classes)
+    try:
+        return decode(machine, table, "machine")
+    except (PurestepError, TypeError, ValueError) as cause:
+        got, wanted = (
+            f"with a state that is none ({' '.join(str(cause).split())})",
+            f"one of {[one.__name__ for one in table]}",
+        )
+        raise DamagedError(damaged(path / MANIFEST, got, wanted)) from cause
+
+
+def not_as_stated(path: Path, cause: Exception) -> str:
+    """What to say of a tensor file whose hash is right and whose tensors are not those of the manifest."""
+    said = short(next(iter(str(cause).splitlines()), ""))
+    return damaged(path, f"without the manifest's tensors ({type(cause).__name__}: {said})", "its leaves")
+
+
+def check_finite(path: Path, tree: Any, name: str) -> None:
+    """Refuse parameters with NaN or infinite numbers: no run saves such. Raises: DamagedError, naming the first leaf.
+
+    Of leaves that are divided among ranks nothing is looked at, which all ranks would have to do together.
+
+    >>> check_finite(Path("step_000001"), {"w": torch.ones(2)}, "params")
+    """
+    for leaf_name, leaf in zip(leaf_names(tree), leaves(tree), strict=True):
+        if type(leaf) is Tensor and not bool(leaf.isfinite().all()):
+            where = f"with NaN or infinite numbers in {'.'.join(filter(None, (name, leaf_name)))}"
+            raise DamagedError(damaged(path / TENSORS, where, "finite parameters"))
 
 
 def restored(stored: Tensor, like: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from ...core.logic.terms import Names
 from ..logic.dataset import Dataset, check_dataset, with_rules
 from ..logic.family import family
 from ..logic.mine import mine
+from .reading import read_text, reason
 
 TRAIN, VALID, TEST, RULES, DOMAINS = "train.txt", "valid.txt", "test.txt", "rules.txt", "domain2constants.txt"
 FORMS = "family:PEOPLE, family:PEOPLE:SEED, pykeen:NAME or a folder with train.txt and test.txt"
@@ -145,9 +146,9 @@ def _facts(path: Path) -> tuple[Names, ...]:
 def _read(path: Path, wanted: str = "a text file in UTF-8") -> str:
     """What a file holds, without the mark that some editors put first."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_text(path, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as cause:
-        got = "absent" if isinstance(cause, FileNotFoundError) else f"unreadable ({type(cause).__name__})"
+        got = "absent" if isinstance(cause, FileNotFoundError) else f"unreadable ({reason(cause)})"
         raise ChoiceError(message(str(path), got=got, wanted=wanted, remedy="check the path")) from None
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from attrs import frozen
 
 from ...core.errors import CheckpointError, message
-from .files import ABSENT, DISK, FILE, LOCK, Files, beside, check_lock, kind, lock, opened, read_bytes, write_whole
+from .files import ABSENT, DISK, FILE, LOCK, Files, beside, check_lock, kind, lock, opened, write_whole
 from .layout import ARGUMENTS as ARGUMENTS
 from .layout import CHECKPOINTS as CHECKPOINTS
 from .layout import EVALUATION as EVALUATION
@@ -29,6 +29,7 @@ from .layout import PICTURE as PICTURE
 from .layout import PROOF as PROOF
 from .layout import TENSORBOARD as TENSORBOARD
 from .layout import names_of, removals
+from .reading import MOST_JSON, parse_json, read_bounded, reason
 from .step_folders import LATEST, steps
 
 MARKER = ".purestep.json"
@@ -215,9 +216,9 @@ def write_text(path: Path, text: str, *, files: Files = DISK) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The mapping in a file. Raises: CheckpointError when it is absent or holds no mapping."""
     try:
-        value = json.loads(read_bytes(path))
-    except (OSError, ValueError, RecursionError) as cause:
-        value = type(cause).__name__
+        value = parse_json(read_bounded(path, MOST_JSON))
+    except (OSError, ValueError) as cause:
+        value = reason(cause)
     if not isinstance(value, dict):
         remedy = "name the folder of a run"
         raise CheckpointError(message(str(path), got=f"unreadable ({value})", wanted="a JSON object", remedy=remedy))

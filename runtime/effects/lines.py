@@ -1,17 +1,18 @@
 """Files that only grow, a line at a time, and that a run which goes on cuts back to where its checkpoint stands."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BytesIO, TextIOWrapper
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
 from ...core.errors import CheckpointError, StructureError, message
+from ..values import short
 from .files import ABSENT, kind, opened, read_bytes
+from .reading import parse_json
 
 
 @frozen
@@ -81,15 +82,15 @@ def objects(path: Path) -> Iterator[dict[str, Any]]:
     """
     if kind(path) == ABSENT:
         return
-    with TextIOWrapper(BytesIO(read_bytes(path)), encoding="utf-8") as file:
+    with BytesIO(read_bytes(path)) as file:
         for number, text in enumerate(file, 1):
-            if not text.endswith("\n"):
+            if not text.endswith(b"\n"):
                 return
             try:
-                found = json.loads(text)
+                found = parse_json(text)
             except ValueError:
-                found = text
+                found = text.decode("utf-8", "replace")
             if not isinstance(found, dict):
                 where, remedy = f"line {number} of {path}", "remove the line"
-                raise StructureError(message(where, got=repr(text[:40]), wanted="a JSON object", remedy=remedy))
+                raise StructureError(message(where, got=short(found), wanted="a JSON object", remedy=remedy))
             yield found

@@ -2,21 +2,26 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import torch
-from attrs import evolve, frozen
+from attrs import frozen
 from torch import Tensor
 
-from ...core.errors import CheckpointError, message
+from ...core.errors import CheckpointError, PurestepError, message
 from ...core.tree import leaf_names, leaves
-from ..values import Json, decode, encode, line
+from ..values import Json, decode, encode, line, short
+from .reading import MOST_JSON, parse_json, read_bounded, reason
 
 SCHEMA = "purestep-checkpoint-1"
 TENSORS, MANIFEST = "state.safetensors", "manifest.json"
+LARGEST = 2**53  # of the whole numbers in a manifest
+HEADER = 1 << 27  # bytes that a safetensors file may have beside its tensors
 
 
 class DamagedError(CheckpointError):
@@ -111,41 +116,112 @@ def describe(path: Path) -> Manifest:
 
 def body_of(path: Path) -> Json:
     """The JSON value in the manifest of folder `path`. Raises: DamagedError."""
+    file = path / MANIFEST
+    if path.is_symlink():
+        raise DamagedError(damaged(path, "a link", "a folder"))
     try:
-        return json.loads((path / MANIFEST).read_bytes())
-    except (OSError, ValueError) as cause:
-        got = f"unreadable ({type(cause).__name__})"
-        raise DamagedError(damaged(path / MANIFEST, got, "a JSON manifest")) from cause
+        return parse_json(read_bounded(file, MOST_JSON, follow=False))
+    except OSError as cause:
+        raise DamagedError(damaged(file, f"unreadable ({reason(cause)})", "a JSON manifest")) from cause
+    except ValueError as cause:
+        said = str(cause) if str(cause).startswith("nested") else type(cause).__name__
+        raise DamagedError(damaged(file, f"unreadable ({said})", "a JSON manifest")) from cause
 
 
 def manifest_of(body: Json, path: Path) -> Manifest:
-    """What a manifest's JSON value says; `path` is for errors, which are those of `describe`."""
-    schema = body.get("schema") if isinstance(body, dict) else type(body).__name__
-    if schema != SCHEMA:
+    """What a manifest's JSON value says, all types in it checked; `path` is for errors, which are those of `describe`."""
+    body = checked_body(body, path, SCHEMA, {field.name for field in attrs.fields(Manifest)})
+    for name, (fits, wanted) in FIELDS.items():
+        if not fits(body[name]):
+            raise DamagedError(damaged(path / MANIFEST, f"with {name} {short(body[name])}", wanted))
+    body["leaves"] = tuple(Leaf(row["name"], tuple(row["shape"]), row["dtype"]) for row in body["leaves"])
+    try:
+        plain = {name: decode(body[name], where=name) for name in ("environment", "metadata")}
+    except PurestepError as cause:
+        raise DamagedError(
+            damaged(path / MANIFEST, f"with a part that is none ({cause})", "numbers and texts")
+        ) from cause
+    return Manifest(**{**body, **plain})
+
+
+def checked_body(body: Json, path: Path, schema: str, fields: set[str]) -> dict[str, Any]:
+    """The fields of a description of this schema, whose checksum is right.
+
+    Raises: CheckpointError for a whole one of another schema of ours, DamagedError for all else.
+    """
+    file = path / MANIFEST
+    if not isinstance(body, dict):
+        raise DamagedError(damaged(file, f"{type(body).__name__}, no object", "a JSON object"))
+    found, stated = body.get("schema"), body.get("checksum")
+    rest = {name: value for name, value in body.items() if name != "checksum"}
+    try:
+        summed = checksum_of(rest)
+    except ValueError:  # a number that JSON cannot write
+        summed = "that of finite numbers"
+    if stated != summed:
+        raise DamagedError(damaged(file, f"of checksum {short(stated)}", summed))
+    if found != schema:
+        if not isinstance(found, str) or not OURS.fullmatch(found):
+            raise DamagedError(damaged(file, f"of schema {short(found)}", repr(schema)))
         remedy = "read it with the version of purestep that wrote it"
         raise CheckpointError(
-            message(f"describe: schema of {path}", got=repr(schema), wanted=repr(SCHEMA), remedy=remedy)
+            message(f"describe: schema of {path}", got=repr(found), wanted=repr(schema), remedy=remedy)
         )
-    body = dict(body)
-    checksum = body.pop("checksum", None)
-    if checksum != checksum_of(body):
-        raise DamagedError(damaged(path / MANIFEST, f"of checksum {checksum}", checksum_of(body)))
-    del body["schema"]
-    fields = {field.name for field in attrs.fields(Manifest)}
-    if body.keys() != fields:
-        got, remedy = f"of fields {sorted(body)}", "read it with the version of purestep that wrote it"
-        raise CheckpointError(message(f"describe: schema of {path}", got=got, wanted=sorted(fields), remedy=remedy))
-    body["leaves"] = tuple(Leaf(row["name"], tuple(row["shape"]), row["dtype"]) for row in body["leaves"])
-    manifest = Manifest(**body)
-    return evolve(manifest, environment=decode(manifest.environment), metadata=decode(manifest.metadata))
+    del rest["schema"]
+    if rest.keys() != fields:
+        raise DamagedError(damaged(file, f"of fields {short(sorted(rest))}", str(sorted(fields))))
+    return rest
+
+
+OURS = re.compile(r"purestep-[a-z]{1,20}-[0-9]{1,6}")
+
+
+def whole(value: Any, least: int = 0) -> bool:
+    """Whether a JSON value is a whole number that a checkpoint may have.
+
+    >>> whole(3), whole(True), whole(-1), whole(3.0), whole(10**30)
+    (True, False, False, False, False)
+    """
+    return type(value) is int and least <= value <= LARGEST
+
+
+def is_sha256(value: Any) -> bool:
+    """Whether a JSON value is a digest in hexadecimal digits."""
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
+
+
+def _are_leaves(rows: Any) -> bool:
+    return (
+        isinstance(rows, list)
+        and all(isinstance(row, dict) and row.keys() == {"name", "shape", "dtype"} for row in rows)
+        and all(isinstance(row["name"], str) and _is_dtype(row["dtype"]) for row in rows)
+        and all(isinstance(row["shape"], list) and all(map(whole, row["shape"])) for row in rows)
+        and len({row["name"] for row in rows}) == len(rows)
+    )
+
+
+def _is_dtype(name: Any) -> bool:
+    return isinstance(name, str) and isinstance(getattr(torch, name, None), torch.dtype)
+
+
+Check = tuple[Callable[[Any], bool], str]  # of a field, and what it wants
+FIELDS: Mapping[str, Check] = {
+    "step": (whole, "a whole number"),
+    "sequence": (lambda value: whole(value, 1), "a whole number from 1 on"),
+    "leaves": (_are_leaves, "a name, a shape and a dtype for each leaf"),
+    "sha256": (is_sha256, "64 hexadecimal digits"),
+    "environment": (lambda value: isinstance(value, dict), "an object"),
+    "metadata": (lambda value: isinstance(value, dict), "an object"),
+}
 
 
 def tensor_bytes(path: Path, manifest: Manifest) -> bytes:
     """The checkpoint's tensor file, if it has the hash its manifest states. Raises: DamagedError."""
+    most = HEADER + sum(16 * math.prod(leaf.shape) for leaf in manifest.leaves)
     try:
-        data = (path / TENSORS).read_bytes()
+        data = read_bounded(path / TENSORS, most, follow=False)
     except OSError as cause:
-        got = f"unreadable ({type(cause).__name__})"
+        got = f"unreadable ({reason(cause)})"
         raise DamagedError(damaged(path / TENSORS, got, f"sha256 {manifest.sha256}")) from cause
     digest = hashlib.sha256(data).hexdigest()
     if digest != manifest.sha256:

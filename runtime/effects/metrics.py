@@ -9,7 +9,6 @@ A row belongs to one iteration. `thin` keeps a file bounded, by a rule that depe
 the rows of one that never stopped.
 """
 
-import json
 import math
 import os
 import socket
@@ -28,6 +27,7 @@ from torch import Tensor
 from ...core.errors import ChoiceError, ShapeError, StructureError, message
 from ..values import line
 from .files import ABSENT, kind, made_folder, opened, read_bytes, write_whole
+from .reading import parse_json
 
 Row = dict[str, float]
 Sink = Callable[[Row], None]
@@ -143,10 +143,10 @@ def read(path: Path) -> list[Row]:
     Raises: StructureError for any other line that is no row.
     """
     rows: list[Row] = []
-    for number, text in enumerate(str(read_bytes(path), "utf-8").split("\n")[:-1], 1):
+    for number, text in enumerate(read_bytes(path).decode("utf-8", "replace").split("\n")[:-1], 1):
         try:
-            rows.append({str(name): float(value) for name, value in json.loads(text).items()})
-        except (ValueError, TypeError, AttributeError) as cause:
+            rows.append({str(name): float(value) for name, value in parse_json(text).items()})
+        except (ValueError, TypeError, AttributeError, OverflowError) as cause:
             where, remedy = f"read: line {number} of {path}", "remove the line"
             raise StructureError(
                 message(where, got=repr(text[:40]), wanted="a row of numbers", remedy=remedy)

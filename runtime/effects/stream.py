@@ -9,7 +9,6 @@ already. Whoever publishes again what it may have published before a crash publi
 and goes on from where it was.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from attrs import frozen
 from ...core.errors import ChoiceError, StructureError, message
 from ..values import encode, line
 from .files import ABSENT, DISK, Files, check_file, kind, opened, read_bytes
+from .reading import parse_json
 
 MOST = 5_242_880  # bytes of one entry
 ENTRY, LAST = "entry", "last"  # in each line: its entry's number, and whether it is the entry's last one
@@ -140,7 +140,7 @@ def read(path: Path, *, offset: int = 0) -> Reading:
 
 def _row(path: Path, text: bytes) -> tuple[int, bool, dict[str, Any]]:
     try:
-        row = json.loads(text)
+        row = parse_json(text)
         return int(row.pop(ENTRY)), bool(row.pop(LAST)), row
     except (ValueError, TypeError, AttributeError, KeyError) as cause:
         where, remedy = f"stream {path.name}: a line", "remove the line, or read it as what it is"

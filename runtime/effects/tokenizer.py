@@ -13,6 +13,7 @@ from typing import Any
 from ...core.errors import ChoiceError, message
 from .files import plain_folder
 from .library import library
+from .reading import irregular, read_bounded
 
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("system", "user", "tool", "assistant")
@@ -72,7 +73,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
 
 def tokenizer_files(folder: Path) -> dict[str, bytes]:
     """The files of a tokenizer's folder, to be sent to who has no such folder."""
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    return {path.name: read_bounded(path) for path in sorted(folder.iterdir()) if path.is_file()}
 
 
 @contextmanager
@@ -92,8 +93,12 @@ def unfolded(files: Mapping[str, bytes]) -> Iterator[Path]:
 def load_tokenizer(folder: Path) -> Any:
     """The tokenizer in a folder, nothing being downloaded. Raises: ChoiceError where there is none, ImportError."""
     auto = library().AutoTokenizer
+    odd = irregular(folder) if folder.is_dir() else ""
+    if odd:
+        remedy = "keep files alone in it"
+        raise ChoiceError(message(str(folder / odd), got="no regular file", wanted="a file", remedy=remedy))
     try:
-        return auto.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError) as cause:
+        return auto.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except Exception as cause:  # damaged files lead the library anywhere
         got, remedy = f"without a tokenizer ({type(cause).__name__})", "name a folder that save_pretrained wrote"
         raise ChoiceError(message(str(folder), got=got, wanted="a tokenizer's folder", remedy=remedy)) from cause

@@ -5,7 +5,6 @@ The server is started on a link, `ROOT/served`, made by `lay_out` before; each s
 (VLLM_SERVER_DEV_MODE=1), which belong on a network of one's own.
 """
 
-import json
 import math
 import os
 import shutil
@@ -19,6 +18,7 @@ from ...core.errors import CheckpointError, ChoiceError, message
 from .chat_client import Server, ServerError, answered, awaited, finished, refused
 from .files import ABSENT, DISK, kind, made_folder
 from .library import library
+from .reading import MOST_CONFIG, parse_json, read_bounded
 
 SERVED, WEIGHTS, PARTIAL = "served", "weights", ".partial"
 HEAD = "lm_head.weight"
@@ -67,7 +67,7 @@ def _free(home: Path, name: str) -> Path:
 
 def _check_untied(folder: Path) -> None:
     try:
-        config = json.loads((folder / "config.json").read_text())
+        config = parse_json(read_bounded(folder / "config.json", MOST_CONFIG))
     except (OSError, ValueError) as cause:
         remedy = "save the model as transformers does"
         raise ChoiceError(message(f"lay_out: {folder}", got="no model", wanted="config.json", remedy=remedy)) from cause

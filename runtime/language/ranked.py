@@ -4,7 +4,7 @@ What only all can do together stands in `Desk`: every rank has one, and does wha
 Parts of a batch do not depend on how many ranks there are, and what they give is added in float64, so that neither do updates.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ...algorithms.language_batch import Reading
 from ...core.causal import CausalModel
 from ...core.errors import ChoiceError, message
 from ...core.tree import leaves, tree_map
-from ..effects.checkpoint import Checkpoint
+from ..effects.checkpoint import Checkpoint, to_stderr
 from ..effects.ending import end_at_once
 from ..effects.library import library
 from ..effects.ranks.leading import GRACE, Handlers, Lead, divided, led
@@ -37,7 +37,7 @@ from ..ranks.dealing import by_parts
 from ..recipes.zorplex import Zorplex
 from .learning import algorithm_of, objective_of, optimizer_of, trainer_of
 from .parts import Parts
-from .team import Reader, Team, load_alone
+from .team import Reader, Report, Team, load_alone
 
 WAIT = 600.0  # seconds after which a rank that does not answer is taken for gone
 ALL = 1 << 40  # tokens: the trainer cuts nothing, the deal does
@@ -63,6 +63,7 @@ class Desk:
     reading: tuple[Reader, ...] = ()
     savers: dict[Path, Saver] = field(factory=dict)
     files: ExitStack = field(factory=ExitStack)
+    said: set[str] = field(factory=set)  # faults of checkpoints
 
     def handlers(self) -> Handlers:
         """Every word there is."""
@@ -119,10 +120,16 @@ class Desk:
         self.files.close()
         return ()
 
-    def newest(self, run: Path) -> Path | None:
+    def newest(self, run: Path, without: tuple[Path, ...]) -> Path | None:
         """The folder of the newest good checkpoint, once all are written. Raises: CheckpointError."""
         self.settle()
-        return latest(run, group=self.group)
+        return latest(run, group=self.group, report=self._report, without=without)
+
+    def _report(self, fault: str) -> None:
+        """Prints a fault once."""
+        if fault not in self.said:
+            self.said.add(fault)
+            to_stderr(fault)
 
     def load(self, where: Path, like: Any, classes: tuple[type, ...]) -> tuple[int, Any, Any, Any]:
         """What a checkpoint holds, once all are written. Raises: CheckpointError."""
@@ -210,9 +217,10 @@ def _shelf(lead: Lead) -> dict[str, Any]:
         lead.settled()
         lead.tell("settle")
 
-    def newest(run: Path) -> Path | None:
+    def newest(run: Path, *, report: Report = to_stderr, without: Collection[Path] = ()) -> Path | None:
+        del report  # the first rank prints what is wrong
         lead.settled()
-        found: Path | None = lead.tell("newest", run.absolute()) if run.is_dir() else None
+        found: Path | None = lead.tell("newest", run.absolute(), tuple(without)) if run.is_dir() else None
         return found
 
     def loaded(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:

@@ -1,6 +1,6 @@
 """Who learns in a run and keeps its checkpoints: this process, or several ranks that it leads; see `ranked` for those."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from .learning import algorithm_of, objective_of, optimizer_of, trainer_of
 from .parts import Parts
 
 Reader = Callable[[LanguageState, Transcript], Reading]
+Report = Callable[[str], None]
 
 
 @frozen(kw_only=True)
@@ -36,7 +37,7 @@ class Team:
     reader: Callable[[Zorplex, Parts], Reader]  # what a state says of samples
     save: Callable[..., None]  # (run, step, tree, *, machine, facts, metadata), as `checkpoint.save`, perhaps later
     settle: Callable[[], None]  # waits until everything is saved
-    newest: Callable[[Path], Path | None]  # (run), as `checkpoint.latest`
+    newest: Callable[..., Path | None]  # (run, *, report, without), as `checkpoint.latest`
     load: Callable[..., Checkpoint[Any]]  # (where, like, *, classes), as `checkpoint.load`
 
 
@@ -52,13 +53,13 @@ def reader_alone(arguments: Zorplex, parts: Parts) -> Reader:
     return language_reader(reading, budget=arguments.learning.budget)
 
 
-def newest_alone(run: Path) -> Path | None:
+def newest_alone(run: Path, *, report: Report = checkpoint.to_stderr, without: Collection[Path] = ()) -> Path | None:
     """The folder of the newest good checkpoint, however many ranks wrote it. Raises: CheckpointError."""
     from ..effects.sharded.loading import (
         latest,  # here: it takes torch a second to import, which sampling does not need
     )
 
-    return latest(run)
+    return latest(run, report=report, without=without)
 
 
 def load_alone(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:

@@ -10,7 +10,7 @@ from attrs import field, fields, frozen
 from ...core.errors import ChoiceError, check_within, choose, message
 from ...core.language.reasoning_lists import Lists, check_lists
 from ...core.language.reasoning_settings import Sampling, Settings, Streams, check_settings
-from .arguments import SEEDS, changed, check_whole, flag
+from .arguments import SEEDS, changed, check_threads, check_whole, flag
 from .zorplex import ALONE, CHANGES, Fault, Learning, Machine, Model, Zorplex
 from .zorplex import Sampling as Calls
 from .zorplex import Tasks as Turns
@@ -18,6 +18,7 @@ from .zorplex import Tasks as Turns
 NAME, ABOUT = "cache", "a language model learns to reason in cycles, each from its own summary"
 POLICY = "purestep.core.language.reasoning_tasks.list_rollout"
 SUMMED_UP = "purestep.core.language.reasoning_rollouts.summarization_rollout"
+POLICIES = ("solution_rollout_policy", "summarization_rollout_policy")  # arguments that name functions
 REASONING = "{problem}\nSo far: {curr_summary}\nGo on:"
 SUMMARIZATION = "{problem}\nSo far: {existing_summary}\nNew: {reasoning}\nSum up:"
 WARM_STEPS = 900  # of a small Llama
@@ -181,6 +182,7 @@ def check(arguments: Cache) -> None:
     """Refuses numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
     run, speech, warm, learning = arguments.run, arguments.speech, arguments.warm, arguments.learning
     check_whole("--seed", run.seed, 0, SEEDS)
+    check_threads(arguments.machine.threads)
     groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
         (run, 1, ("steps", "problems", "states", "samples", "held_out", "cycles")),
         (run, 0, ("draw",)),
@@ -191,7 +193,7 @@ def check(arguments: Cache) -> None:
         (warm, -1, ("warm_steps",)),
         (warm, 1, ("demonstrations", "warm_batch")),
         (learning, 1, ("epochs", "minibatches", "budget")),
-        (arguments.machine, 1, ("threads", "save_every")),
+        (arguments.machine, 1, ("save_every",)),
     )
     for group, low, names in groups:
         for name in names:

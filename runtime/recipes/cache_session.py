@@ -4,13 +4,14 @@ RUN/rollouts.jsonl    the stream of finished rollouts, readable while it is writ
 RUN/tokenizer/  model/  before.json  diverged.safetensors       as in the runs of `zorplex`
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from attrs import frozen
 
 from ...algorithms.language import LanguageState
 from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
@@ -19,7 +20,7 @@ from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder, stream
 from ..effects.files import INSIDE, lock
 from ..effects.layout import names_of
-from ..effects.manifest import describe
+from ..effects.manifest import Manifest, describe
 from ..effects.tokenizer import save_tokenizer
 from ..language.world import Held
 from ..language.world import policy_of as policy_of
@@ -28,15 +29,19 @@ from ..reasoning.parts import Parts, check_room, parts_of
 from ..reasoning.standing import Standing
 from ..reasoning.world import CacheWorld, Publish, held_at, learning_parts, phases
 from ..values import decode, encode
-from .arguments import changed, flatten
-from .cache import NAME, Cache, cache_defaults, check
+from .arguments import changed, flag, flatten, from_record
+from .cache import NAME, POLICIES, POLICY, SUMMED_UP, Cache, cache_defaults, check
 from .cache_report import write_before
+from .looping import check_loop
 from .machine import Log, Loop, Save, Saved, Train, trainer_machine
 from .telling import divergence, telling
+from .trusting import NOTHING, Trust, check_trust
 from .zorplex_session import FACTS, TOKENIZER, Notice
 from .zorplex_session import Outcome as Outcome
 
+T = TypeVar("T")
 ROLLOUTS = "rollouts.jsonl"
+OWN = (POLICY, SUMMED_UP)
 SHOWN = ("episode_return", "right", "reasoning_turn_1", "throughput", "warm_loss")
 
 
@@ -47,13 +52,7 @@ def described(arguments: Cache) -> dict[str, Any]:
 
 def arguments_of(held: Mapping[str, Any]) -> Cache:
     """The arguments of a run, from what its checkpoints or its folder hold. Raises: CheckpointError, ChoiceError."""
-    values = {name: value for name, value in held.items() if name != "recipe"}
-    defaults = cache_defaults()
-    differing = sorted(flatten(defaults).keys() ^ values.keys())
-    if differing:
-        got, remedy = f"with other names: {differing}", "use the version of purestep that wrote it"
-        raise CheckpointError(message("checkpoint: arguments of cache", got=got, wanted="its own", remedy=remedy))
-    return changed(defaults, values)
+    return from_record(NAME, cache_defaults(), held)
 
 
 def start(run: Path, arguments: Cache, *, overwrite: bool, notice: Notice) -> Outcome:
@@ -91,35 +90,42 @@ def _begun(run: Path, arguments: Cache) -> tuple[Parts, Held]:
     return parts, held_at(arguments, parts, algorithm, 0)
 
 
-def resume(run: Path, *, notice: Notice) -> Outcome:
+def resume(run: Path, *, notice: Notice, trust: Trust = NOTHING) -> Outcome:
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments; begins it where it has none yet.
 
-    Raises: CheckpointError, ChoiceError, StructureError.
+    Functions that its record names are called where `trust` says so. Raises: CheckpointError, ChoiceError, StructureError;
+    TrustError.
     """
     with lock(folder.existing(run)):
         if folder.unsaved(run):
             arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
             check(arguments)
+            _check_trust(run, arguments, trust)
             notice(f"no checkpoint yet: {run} begins again, with its own arguments")
             return _begin(run, arguments, notice, keep=(folder.ARGUMENTS,))
-        where = newest(run)
-        manifest = describe(where)
-        arguments = arguments_of(manifest.metadata)
-        torch.set_num_threads(arguments.machine.threads)
-        parts, held, loop = restored(run, where)
-        for difference in checkpoint.differences(manifest.environment, {**checkpoint.environment(), **_facts(parts)}):
+        found = restored_newest(run, trust)
+        now = {**checkpoint.environment(), **_facts(found.parts)}
+        for difference in checkpoint.differences(found.manifest.environment, now):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
-        return _perform(run, arguments, parts, held, loop, notice)
+        return _perform(run, found.arguments, found.parts, found.held, found.loop, notice)
 
 
 def arguments_in(run: Path) -> Cache:
-    """The arguments of the run in a folder. Raises: CheckpointError."""
-    return arguments_of(describe(newest(run)).metadata)
+    """The arguments of the run in a folder; what is damaged is named by whoever loads it. Raises: CheckpointError."""
+    return of_newest(run, lambda where: arguments_of(describe(where).metadata), report=lambda text: None)
 
 
 def newest(run: Path) -> Path:
     """The folder of a run's newest good checkpoint. Raises: CheckpointError."""
-    found = checkpoint.latest(folder.existing(run))
+    return of_newest(run, lambda where: where)
+
+
+def of_newest(run: Path, use: Callable[[Path], T], *, report: Notice = checkpoint.to_stderr) -> T:
+    """What `use` gives of a run's newest checkpoint that it can use. Raises: CheckpointError, and what `use` raises."""
+    folder.existing(run)
+    found = checkpoint.newest_usable(
+        lambda report, without: checkpoint.latest(run, report=report, without=without), use, report=report
+    )
     if found is None:
         anew = f"train {NAME} --run {run} --overwrite"
         remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else anew}"
@@ -127,13 +133,40 @@ def newest(run: Path) -> Path:
     return found
 
 
-def restored(run: Path, where: Path) -> tuple[Parts, Held, Loop]:
+@frozen
+class Restored:
+    """A run as a checkpoint of it holds it."""
+
+    manifest: Manifest
+    arguments: Cache
+    parts: Parts
+    held: Held
+    loop: Loop
+
+
+def restored_newest(run: Path, trust: Trust = NOTHING) -> Restored:
+    """A run as its newest checkpoint that is good holds it; a damaged one is named on standard error.
+
+    Raises: CheckpointError; ChoiceError, StructureError; TrustError for functions that are not trusted.
+    """
+    return of_newest(run, partial(_loaded, run, trust))
+
+
+def restored(run: Path, where: Path, trust: Trust = NOTHING) -> tuple[Parts, Held, Loop]:
     """The parts of a run, and what the checkpoint holds.
 
     Raises: CheckpointError, also where a model that the run was begun with is another now; ChoiceError, StructureError.
     """
+    found = _loaded(run, trust, where)
+    return found.parts, found.held, found.loop
+
+
+def _loaded(run: Path, trust: Trust, where: Path) -> Restored:
     manifest = describe(where)
     arguments = arguments_of(manifest.metadata)
+    check(arguments)
+    _check_trust(run, arguments, trust)
+    torch.set_num_threads(arguments.machine.threads)
     parts = parts_of(arguments, str(run), run / TOKENIZER)
     if manifest.environment.get("base", parts.base) != parts.base:
         got, wanted = "another model or tokenizer than when the run began", "the same"
@@ -141,7 +174,14 @@ def restored(run: Path, where: Path) -> tuple[Parts, Held, Loop]:
         raise CheckpointError(message(f"{run}: {arguments.model.model}", got=got, wanted=wanted, remedy=remedy))
     algorithm, _ = learning_parts(arguments, parts)
     held = checkpoint.load(where, held_at(arguments, parts, algorithm, manifest.step), classes=[Loop])
-    return parts, held.tree, held.machine
+    check_loop(where, held.machine, held.step)
+    checkpoint.check_finite(where, policy_of(held.tree), "policy")
+    return Restored(manifest, arguments, parts, held.tree, held.machine)
+
+
+def _check_trust(run: Path, arguments: Cache, trust: Trust) -> None:
+    named = {flag(name): getattr(arguments.rollouts, name) for name in POLICIES}
+    check_trust(run, trust, named, OWN)
 
 
 def standing_of(parts: Parts, state: LanguageState) -> Standing:

@@ -13,7 +13,6 @@ from ...core.logic.parse import parse_query
 from ...core.logic.state import ProofState
 from ...core.logic.terms import Names, encode
 from ..effects import folder
-from ..effects.manifest import describe
 from ..effects.proof_picture import proof_picture
 from ..logic.attempts import Attempt, attempts, ending, left_out
 from ..logic.explain import lines, rows
@@ -61,17 +60,11 @@ class Explanation:
 
 def prover_of(run: Path) -> Prover:
     """What the run has learnt. Raises: CheckpointError, also where its data has changed; ChoiceError for another recipe."""
-    where = session.newest(run)
-    manifest = describe(where)
-    described = manifest.metadata
-    if described.get("recipe") != "prove":
-        got, remedy = f"a run of {described.get('recipe')!r}", "name a run of: purestep train prove"
-        raise ChoiceError(message(str(run), got=got, wanted="one of 'prove'", remedy=remedy))
-    plan = session.planned(described)
-    session.check_data(run, manifest.environment, plan)
-    state, loop = session.restore(where, plan)
-    made: Proofs = plan.pipeline.opened
-    return Prover(run, plan.arguments, made, state.learner.params, state.worlds.state, loop.iteration)
+    held = session.restored(run, "prove")
+    made: Proofs = held.plan.pipeline.opened
+    return Prover(
+        run, held.plan.arguments, made, held.state.learner.params, held.state.worlds.state, held.loop.iteration
+    )
 
 
 def explained(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:

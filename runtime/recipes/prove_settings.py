@@ -6,7 +6,7 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, check_within, message
-from .arguments import SEEDS, Process, check_whole, flag, iteration_steps
+from .arguments import SEEDS, Process, check_threads, check_whole, flag, iteration_steps
 
 USUAL = "family:200"
 
@@ -76,13 +76,14 @@ def check_prove(arguments: Prove) -> None:
     """Refuses numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
     graph, learner, process = arguments.experience, arguments.learner, arguments.process
     check_whole("--seed", graph.seed, 0, SEEDS)
+    check_threads(process.threads)
     check_whole("--reward", graph.reward, 0, 5)
     groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
         (graph, 1, ("steps", "envs", "horizon", "atoms", "successors", "facts", "max_depth")),
         (graph, 0, ("negatives", "skip_unary")),
         (learner, 1, ("size", "width")),
         (learner, 0, ("blocks", "warm_up")),
-        (process, 1, ("threads", "checkpoints")),
+        (process, 1, ("checkpoints",)),
         (arguments, 1, ("epochs", "minibatches")),
     )
     for group, low, names in groups:

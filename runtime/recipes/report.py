@@ -7,7 +7,6 @@ from attrs import asdict
 
 from ...core import keys
 from ..effects import folder
-from ..effects.manifest import describe
 from ..evaluate import Evaluation, Summary, evaluate, summary
 from ..train import RunState
 from . import session
@@ -25,11 +24,9 @@ def evaluated(run: Path, *, episodes: int = 100, seed: int = 0, action: Choice =
     Raises: CheckpointError, ChoiceError.
     """
     check_whole("--episodes", episodes, 1)
-    where = session.newest(run)
-    plan = session.planned(describe(where).metadata)
-    state, loop = session.restore(where, plan)
-    result = summary(played(plan.pipeline, state, episodes, seed, action))
-    about = {"iteration": loop.iteration, "seed": seed, "action": action}
+    held = session.restored(run)
+    result = summary(played(held.plan.pipeline, held.state, episodes, seed, action))
+    about = {"iteration": held.loop.iteration, "seed": seed, "action": action}
     folder.write_json(run / folder.EVALUATION, {**about, **asdict(result)})
     return result
 

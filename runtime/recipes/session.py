@@ -1,29 +1,31 @@
 """A training run in a folder: the machine of `machine`, with handlers that train, write metrics and save."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from attrs import frozen
 
 from ...core import keys
-from ...core.errors import CheckpointError, NonFiniteError, choose, message
+from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, choose, message
 from ..compile import Program, fingerprint, program
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder
 from ..effects.files import INSIDE, lock
-from ..effects.manifest import describe
+from ..effects.manifest import Manifest, describe
 from ..effects.metrics import rewind
 from ..train import RunState, folded
 from ..values import encode
 from . import RECIPES
-from .arguments import changed, flatten, iteration_steps, loop_of, run_steps
+from .arguments import changed, flatten, from_record, iteration_steps, loop_of, run_steps
 from .common import Pipeline
+from .looping import check_loop
 from .machine import Log, Loop, Save, Saved, Train, trainer_machine
 from .world import Notice, Run, World, reporting
 
+T = TypeVar("T")
 DATA = "data"  # the fact of a checkpoint that says what files the run has learnt from
 
 
@@ -78,44 +80,63 @@ def _facts(recipe: str, arguments: Any, content: str) -> dict[str, str]:
     return told | ({DATA: content} if content else {})
 
 
+def arguments_of(described: Mapping[str, Any]) -> tuple[str, Any]:
+    """The recipe and the arguments of a run, from what its checkpoints hold. Raises: CheckpointError, ChoiceError."""
+    recipe = str(described.get("recipe", ""))
+    chosen = choose("checkpoint: recipe", recipe, RECIPES)
+    defaults = chosen.defaults(str(described.get(chosen.world, "")))
+    return recipe, from_record(recipe, defaults, described)
+
+
 def planned(described: Mapping[str, Any]) -> Plan:
     """The plan of a run, from what its checkpoints hold. Raises: CheckpointError, ChoiceError."""
-    values = dict(described)
-    recipe = str(values.pop("recipe", ""))
-    chosen = choose("checkpoint: recipe", recipe, RECIPES)
-    defaults = chosen.defaults(str(values.get(chosen.world, "")))
-    differing = sorted(flatten(defaults).keys() ^ values.keys())
-    if differing:
-        remedy = "use the version of purestep that wrote it"
-        raise CheckpointError(
-            message(
-                f"checkpoint: arguments of {recipe}",
-                got=f"with other names: {differing}",
-                wanted="its own",
-                remedy=remedy,
-            )
-        )
-    return plan(recipe, changed(defaults, values))
+    return plan(*arguments_of(described))
+
+
+@frozen
+class Restored:
+    """A run as its newest checkpoint that can be used holds it."""
+
+    manifest: Manifest
+    plan: Plan
+    state: RunState
+    loop: Loop
 
 
 def newest(run: Path) -> Path:
     """The folder of a run's newest good checkpoint. Raises: CheckpointError."""
-    found = checkpoint.latest(folder.existing(run))
+    return of_newest(run, lambda where: where)
+
+
+def of_newest(run: Path, use: Callable[[Path], T], *, report: Callable[[str], None] = checkpoint.to_stderr) -> T:
+    """What `use` gives of a run's newest checkpoint that it can use. Raises: CheckpointError, and what `use` raises."""
+    folder.existing(run)
+    found = checkpoint.newest_usable(
+        lambda report, without: checkpoint.latest(run, report=report, without=without), use, report=report
+    )
     if found is None:
         remedy = f"train it: purestep train RECIPE --run {run}"
         raise CheckpointError(message(str(run), got="without a checkpoint", wanted="a run with one", remedy=remedy))
     return found
 
 
+def described_in(run: Path) -> tuple[str, Any]:
+    """The recipe that a run follows, and its arguments; what is damaged is named by whoever loads it.
+
+    Raises: CheckpointError.
+    """
+    return of_newest(run, lambda where: arguments_of(describe(where).metadata), report=lambda text: None)
+
+
 def recipe_of(run: Path) -> str:
     """The recipe that a run follows. Raises: CheckpointError."""
-    return str(describe(newest(run)).metadata.get("recipe", ""))
+    return described_in(run)[0]
 
 
 def world_of(run: Path) -> str:
     """What the run is trained on, by name. Raises: CheckpointError."""
-    described = describe(newest(run)).metadata
-    return str(described[choose("checkpoint: recipe", recipe_of(run), RECIPES).world])
+    recipe, arguments = described_in(run)
+    return str(flatten(arguments)[RECIPES[recipe].world])
 
 
 def start(run: Path, plan: Plan, *, overwrite: bool, notice: Notice) -> Outcome:
@@ -131,16 +152,12 @@ def resume(run: Path, *, notice: Notice) -> Outcome:
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments. Raises: CheckpointError."""
     folder.existing(run)
     with lock(run):
-        where = newest(run)
-        manifest = describe(where)
-        plan = planned(manifest.metadata)
-        check_data(run, manifest.environment, plan)
-        restored, loop = restore(where, plan)
-        now = {**checkpoint.environment(), **plan.facts}
-        for difference in checkpoint.differences(manifest.environment, now):
+        held = restored(run)
+        now = {**checkpoint.environment(), **held.plan.facts}
+        for difference in checkpoint.differences(held.manifest.environment, now):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
-        rewind(run / folder.METRICS, loop.iteration)
-        return _perform(run, plan, restored, loop, notice)
+        rewind(run / folder.METRICS, held.loop.iteration)
+        return _perform(run, held.plan, held.state, held.loop, notice)
 
 
 def check_data(run: Path, held: Mapping[str, str], plan: Plan) -> None:
@@ -150,10 +167,32 @@ def check_data(run: Path, held: Mapping[str, str], plan: Plan) -> None:
         raise CheckpointError(message(str(run), got="a run on other facts or rules", wanted="the same", remedy=remedy))
 
 
+def restored(run: Path, recipe: str = "") -> Restored:
+    """What the run's newest checkpoint holds that is good; a damaged one is named on standard error.
+
+    Raises: CheckpointError; ChoiceError where it is not one of `recipe`, if that is named.
+    """
+
+    def use(where: Path) -> Restored:
+        manifest = describe(where)
+        found, arguments = arguments_of(manifest.metadata)
+        if recipe not in ("", found):
+            remedy = f"name a run of: purestep train {recipe}"
+            raise ChoiceError(message(str(run), got=f"a run of {found!r}", wanted=f"one of {recipe!r}", remedy=remedy))
+        made = plan(found, arguments)
+        check_data(run, manifest.environment, made)
+        state, loop = restore(where, made)
+        return Restored(manifest, made, state, loop)
+
+    return of_newest(run, use)
+
+
 def restore(where: Path, plan: Plan) -> tuple[RunState, Loop]:
     """What the checkpoint holds. Raises: CheckpointError."""
     like = plan.pipeline.trainer.init(keys.key(plan.arguments.experience.seed))
     held = checkpoint.load(where, like, classes=[Loop])
+    check_loop(where, held.machine, held.step)
+    checkpoint.check_finite(where, held.tree.learner.params, "learner.params")
     return held.tree, held.machine
 
 

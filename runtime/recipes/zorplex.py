@@ -6,7 +6,7 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, check_within, choose, message
-from .arguments import SEEDS, changed, check_whole, flag
+from .arguments import SEEDS, changed, check_threads, check_whole, flag
 from .asynchronous import Asynchronous, check_asynchronous
 
 NAME, ABOUT = "zorplex", "a language model learns to use tools: a warm start, then reinforcement"
@@ -155,6 +155,7 @@ def check(arguments: Zorplex) -> None:
         arguments.learning,
     )
     check_whole("--seed", tasks.seed, 0, SEEDS)
+    check_threads(arguments.machine.threads)
     groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
         (tasks, 1, ("steps", "groups", "samples", "max_turns", "held_out")),
         (tasks, 0, ("draw",)),
@@ -164,7 +165,7 @@ def check(arguments: Zorplex) -> None:
         (warm, -1, ("warm_steps",)),
         (warm, 1, ("demonstrations", "warm_batch")),
         (learning, 1, ("epochs", "minibatches", "budget")),
-        (arguments.machine, 1, ("threads", "save_every")),
+        (arguments.machine, 1, ("save_every",)),
     )
     for group, low, names in groups:
         for name in names:

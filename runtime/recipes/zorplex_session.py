@@ -9,7 +9,7 @@ RUN/diverged.safetensors   the batch of a step whose loss was not finite
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from attrs import frozen
@@ -20,6 +20,7 @@ from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder
 from ..effects.files import lock
 from ..effects.layout import names_of
+from ..effects.manifest import Manifest
 from ..effects.sharded.description import described as described_at
 from ..effects.tokenizer import save_tokenizer
 from ..language.evaluate import held_out
@@ -29,12 +30,14 @@ from ..language.team import ALONE, Team
 from ..language.world import Held, LanguageWorld, held_at, learning_parts, phases
 from ..language.world import policy_of as policy_of
 from ..values import decode, encode
-from .arguments import changed, flatten
+from .arguments import changed, flatten, from_record
+from .looping import check_loop
 from .machine import Log, Loop, Save, Saved, Train, trainer_machine
 from .telling import divergence, telling
 from .zorplex import NAME, Zorplex, check, zorplex_defaults
 from .zorplex_report import evaluation, write_before
 
+T = TypeVar("T")
 TOKENIZER = "tokenizer"
 FACTS: Mapping[str, str] = {"lowering": "eager"}  # what the bits of a run depend on beside its arguments
 SHOWN = ("episode_return", "accuracy", "log_prob_difference", "warm_loss")
@@ -56,13 +59,7 @@ def described(arguments: Zorplex) -> dict[str, Any]:
 
 def arguments_of(held: Mapping[str, Any]) -> Zorplex:
     """The arguments of a run, from what its checkpoints or its folder hold. Raises: CheckpointError, ChoiceError."""
-    values = {name: value for name, value in held.items() if name != "recipe"}
-    defaults = zorplex_defaults()
-    differing = sorted(flatten(defaults).keys() ^ values.keys())
-    if differing:
-        got, remedy = f"with other names: {differing}", "use the version of purestep that wrote it"
-        raise CheckpointError(message("checkpoint: arguments of zorplex", got=got, wanted="its own", remedy=remedy))
-    return changed(defaults, values)
+    return from_record(NAME, zorplex_defaults(), held)
 
 
 def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
@@ -117,17 +114,14 @@ def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE) -
     with lock(folder.existing(run)):
         if folder.unsaved(run):
             return _begin_again(run, server, notice, team)
-        where = newest(run, team)
-        manifest = described_at(where).manifest
-        arguments = arguments_of(manifest.metadata)
-        arguments = changed(arguments, {"server": server}) if server else arguments
+        found = of_newest(run, lambda where: Restored(where, *_loaded(run, where, team)), team=team)
+        manifest, parts = found.manifest, found.parts
+        arguments = changed(found.arguments, {"server": server}) if server else found.arguments
         check_server(arguments)
-        torch.set_num_threads(arguments.machine.threads)
-        parts, held, loop = restored(run, where, team)
         now = {**checkpoint.environment(), **facts(parts), "ranks": team.size}
         for difference in checkpoint.differences({"ranks": 1, **manifest.environment}, now):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
-        return perform(run, arguments, parts, held, loop, notice, team)[0]
+        return perform(run, arguments, parts, found.held, found.loop, notice, team)[0]
 
 
 def _begin_again(run: Path, server: str, notice: Notice, team: Team) -> Outcome:
@@ -141,13 +135,21 @@ def _begin_again(run: Path, server: str, notice: Notice, team: Team) -> Outcome:
 
 
 def arguments_in(run: Path) -> Zorplex:
-    """The arguments of the run in a folder. Raises: CheckpointError."""
-    return arguments_of(described_at(newest(run)).manifest.metadata)
+    """The arguments of the run in a folder; what is damaged is named by whoever loads it. Raises: CheckpointError."""
+    return of_newest(run, lambda where: arguments_of(described_at(where).manifest.metadata), report=lambda text: None)
 
 
 def newest(run: Path, team: Team = ALONE) -> Path:
     """The folder of a run's newest good checkpoint. Raises: CheckpointError."""
-    found = team.newest(folder.existing(run))
+    return of_newest(run, lambda where: where, team=team)
+
+
+def of_newest(run: Path, use: Callable[[Path], T], *, team: Team = ALONE, report: Notice = checkpoint.to_stderr) -> T:
+    """What `use` gives of a run's newest checkpoint that it can use. Raises: CheckpointError, and what `use` raises."""
+    folder.existing(run)
+    found = checkpoint.newest_usable(
+        lambda report, without: team.newest(run, report=report, without=without), use, report=report
+    )
     if found is None:
         anew = f"train {NAME} --run {run} --overwrite"
         remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else anew}"
@@ -155,21 +157,49 @@ def newest(run: Path, team: Team = ALONE) -> Path:
     return found
 
 
+@frozen
+class Restored:
+    """A run as a checkpoint of it holds it."""
+
+    where: Path
+    manifest: Manifest
+    arguments: Zorplex
+    parts: Parts
+    held: Held
+    loop: Loop
+
+
 def restored(run: Path, where: Path, team: Team = ALONE) -> tuple[Parts, Held, Loop]:
     """The parts of a run, and what the checkpoint holds.
 
     Raises: CheckpointError, also where a model that the run was begun with is another now; ChoiceError, StructureError.
     """
+    return _loaded(run, where, team)[2:]
+
+
+def restored_newest(run: Path) -> Restored:
+    """A run as its newest checkpoint that is good holds it; a damaged one is named on standard error.
+
+    Raises: CheckpointError; ChoiceError, StructureError.
+    """
+    return of_newest(run, lambda where: Restored(where, *_loaded(run, where, ALONE)))
+
+
+def _loaded(run: Path, where: Path, team: Team) -> tuple[Manifest, Zorplex, Parts, Held, Loop]:
     manifest = described_at(where).manifest
     arguments = arguments_of(manifest.metadata)
+    check(arguments)
+    torch.set_num_threads(arguments.machine.threads)
     parts = team.parts(parts_of(arguments, run / TOKENIZER))
     if manifest.environment.get("base", parts.base) != parts.base:
         got, wanted = "another model or tokenizer than when the run began", "the same"
         remedy = "put the old one back, or train anew"
         raise CheckpointError(message(f"{run}: {arguments.model.model}", got=got, wanted=wanted, remedy=remedy))
     algorithm, _ = learning_parts(arguments, parts, team)
-    held = team.load(where, held_at(arguments, parts, algorithm, manifest.step), classes=[Loop])
-    return parts, held.tree, held.machine
+    found = team.load(where, held_at(arguments, parts, algorithm, manifest.step), classes=[Loop])
+    check_loop(where, found.machine, found.step)
+    checkpoint.check_finite(where, policy_of(found.tree), "policy")
+    return manifest, arguments, parts, found.tree, found.machine
 
 
 def facts(parts: Parts) -> dict[str, str]:

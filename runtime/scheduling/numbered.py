@@ -13,6 +13,7 @@ V = TypeVar("V")
 
 BITS = 5
 MASK = (1 << BITS) - 1
+DEEPEST = 12  # levels, which 64 bits do not exceed
 Node = tuple[Any, ...]
 NOTHING: Node = ()  # where there is no value; never a value itself
 BLANK: Node = (NOTHING,) * (MASK + 1)
@@ -42,6 +43,22 @@ class Line(Generic[V]):
 
 
 NO_ONE: Line[Any] = Line()
+
+
+def sound(numbered: Numbered[Any]) -> bool:
+    """Whether a map is such as `put` makes, which a decoded one need not be.
+
+    >>> sound(put(Numbered(), 70, "b")), sound(Numbered(depth=1, root=(1, 2)))
+    (True, False)
+    """
+    layer = [numbered.root] if numbered.root else []
+    if not 0 <= numbered.depth <= DEEPEST:
+        return False
+    for _ in range(numbered.depth + 1):
+        if not all(type(node) is tuple and len(node) == MASK + 1 for node in layer):
+            return False
+        layer = [child for node in layer for child in node if child != NOTHING]
+    return True
 
 
 def find(numbered: Numbered[V], key: int) -> V | tuple[()]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from ....core.errors import message
+from ..reading import MOST_CONFIG, read_text
 from . import processes_wire as wire
 from .interface import EngineError
 from .processes_rules import Seat
@@ -34,7 +35,7 @@ Heard = Callable[[int, Seat, bytes], None]
 def shared_key(file: Path | None) -> bytes:
     """The key of a file, or of PURESTEP_KEY. Raises: EngineError where there is none, or a short one."""
     try:
-        said = file.read_text() if file else os.environ.get(VARIABLE, "")
+        said = read_text(file, MOST_CONFIG) if file else os.environ.get(VARIABLE, "")
     except (OSError, UnicodeDecodeError) as error:
         got, remedy = f"not to be read ({error})", "name a file that holds it"
         raise EngineError(message(f"key: {file}", got=got, wanted="a key", remedy=remedy)) from error

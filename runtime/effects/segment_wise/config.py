@@ -11,6 +11,7 @@ import yaml  # type: ignore[import-untyped]
 from attrs import evolve, field, frozen
 
 from ....core.errors import ChoiceError, StructureError, choose, message
+from ..reading import MOST_CONFIG, read_text
 
 C = TypeVar("C")
 SWITCH = "enable_segment_wise_ppo"
@@ -126,7 +127,7 @@ def _arguments(arguments: Sequence[str]) -> tuple[Path, list[str]]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        tree = _parsed(str(path), path.read_text())
+        tree = _parsed(str(path), read_text(path, MOST_CONFIG))
     except (OSError, UnicodeDecodeError) as error:
         got, remedy = f"{path}: {error}", "look at the path"
         raise ChoiceError(message("--config", got=got, wanted="a YAML file", remedy=remedy)) from None
@@ -139,7 +140,10 @@ def _read(path: Path) -> dict[str, Any]:
 def _parsed(where: str, text: str) -> Any:
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except RecursionError:
+        got, remedy = "nested too deep", "write one section in another at most"
+        raise ChoiceError(message(where, got=got, wanted="YAML", remedy=remedy)) from None
+    except (yaml.YAMLError, ValueError) as error:
         got = " ".join(str(error).split())
         raise ChoiceError(message(where, got=got, wanted="YAML", remedy="see where it stops")) from None
 

@@ -6,28 +6,34 @@ add in which place each leaf lies, and size and hash of every file.
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import attrs
 from attrs import frozen
 
-from ....core.errors import CheckpointError, message
+from ....core.errors import CheckpointError
+from ...values import short
 from ..manifest import (
     MANIFEST,
-    SCHEMA,
     TENSORS,
     DamagedError,
     Manifest,
     body_of,
+    checked_body,
     checksum_of,
     damaged,
+    is_sha256,
     manifest_of,
+    whole,
     written,
 )
+from ..reading import opened, reason
 from ..step_folders import steps
-from .placing import FULL, STATE, File
+from .placing import FORMATS, FULL, MODEL, SHARDS, STATE, File
 
 SHARDED_SCHEMA = "purestep-sharded-1"
 FIELDS = {"manifest", "form", "places", "files", "at"}
@@ -71,27 +77,48 @@ def described(path: Path) -> Description:
         manifest = manifest_of(body, path)
         places = {leaf.name: STATE for leaf in manifest.leaves}
         return Description(manifest, FULL, places, (File(TENSORS, -1, manifest.sha256),))
-    stated = body.pop("checksum", None)
-    if stated != checksum_of(body):
-        raise DamagedError(damaged(path / MANIFEST, f"of checksum {stated}", checksum_of(body)))
-    del body["schema"]
-    if body.keys() != FIELDS:
-        got, remedy = f"of fields {sorted(body)}", "read it with the version of purestep that wrote it"
-        where = f"describe: schema of {path}"
-        raise CheckpointError(message(where, got=got, wanted=f"{SCHEMA} or {sorted(FIELDS)}", remedy=remedy))
-    return Description(
-        manifest=manifest_of(body["manifest"], path),
-        form=body["form"],
-        places=body["places"],
-        files=tuple(File(**row) for row in body["files"]),
-        at=body["at"],
+    body = checked_body(body, path, SHARDED_SCHEMA, FIELDS)
+    inner = body["manifest"]
+    manifest = manifest_of(inner, path)
+    names = {leaf.name for leaf in manifest.leaves}
+    places, files, at = body["places"], body["files"], body["at"]
+    checks = (
+        ("form", body["form"] in FORMATS if isinstance(body["form"], str) else False, f"one of {FORMATS}"),
+        ("at", isinstance(at, str), "a text"),
+        (
+            "places",
+            isinstance(places, dict)
+            and places.keys() == names
+            and all(place in (STATE, SHARDS, MODEL) for place in places.values() if isinstance(place, str))
+            and all(isinstance(place, str) for place in places.values()),
+            "a place for each leaf",
+        ),
+        ("files", _are_files(files), "name, size and sha256 of each file below the folder"),
+    )
+    for name, fits, wanted in checks:
+        if not fits:
+            raise DamagedError(damaged(path / MANIFEST, f"with {name} {short(body[name])}", wanted))
+    return Description(manifest, body["form"], places, tuple(File(**row) for row in files), at)
+
+
+def _are_files(rows: Any) -> bool:
+    return (
+        isinstance(rows, list)
+        and all(isinstance(row, dict) and row.keys() == {"name", "size", "sha256"} for row in rows)
+        and all(whole(row["size"]) and is_sha256(row["sha256"]) and _is_below(row["name"]) for row in rows)
     )
 
 
+def _is_below(name: Any) -> bool:
+    """Whether a name in a manifest is that of a file below the checkpoint's folder."""
+    parts = PurePosixPath(name).parts if isinstance(name, str) and "\0" not in name else ()
+    return bool(parts) and not parts[0].startswith("/") and ".." not in parts
+
+
 def file_of(folder: Path, name: str) -> File:
-    """A file's size and hash, read a piece at a time."""
+    """A file's size and hash, read a piece at a time. Raises: OSError, also for what is no regular file."""
     digest, size = hashlib.sha256(), 0
-    with (folder / name).open("rb") as file:
+    with opened(folder / name, follow=False) as file:
         while piece := file.read(CHUNK):
             digest.update(piece)
             size += len(piece)
@@ -102,16 +129,28 @@ def fault_of(folder: Path, wanted: File) -> str:
     """What is wrong with a file; "" when it is as it was. An absent one is named without reading anything."""
     path = folder / wanted.name
     try:
-        size = path.stat().st_size
-        if wanted.size not in (-1, size):
+        inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+        size = path.lstat().st_size
+        if not inside:
+            return damaged(path, "outside of the checkpoint", "a file in it")
+        if wanted.size not in (-1, size) and not path.is_symlink():
             return damaged(path, f"{size:,} bytes", f"{wanted.size:,} bytes")
         found = file_of(folder, wanted.name)
     except FileNotFoundError:
         return damaged(path, "absent", "one of the files its manifest names")
     except OSError as cause:
-        return damaged(path, f"unreadable ({type(cause).__name__})", f"{wanted.size:,} bytes")
+        return damaged(path, f"unreadable ({reason(cause)})", f"{wanted.size:,} bytes")
     same = found.sha256 == wanted.sha256
     return "" if same else damaged(path, f"of sha256 {found.sha256[:12]}", wanted.sha256[:12])
+
+
+def odd_one(folder: Path) -> str:
+    """What is wrong with the first entry below a folder that is neither file nor folder, such as a link or a FIFO; "" else."""
+    for path in sorted(folder.rglob("*")):
+        mode = path.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            return damaged(path, "no regular file", "files and folders alone")
+    return ""
 
 
 def names_below(folder: Path) -> list[str]:

@@ -1,31 +1,37 @@
 """Reading checkpoints on any number of ranks, whatever number wrote them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 import torch.utils._pytree as pytree
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from ....core.errors import CheckpointError, message
-from ...values import decode
-from ..checkpoint import Checkpoint, restored, to_stderr
+from ....core.errors import CheckpointError
+from ..checkpoint import Checkpoint, all_damaged, machine_of, not_as_stated, restored, to_stderr
 from ..manifest import TENSORS, DamagedError, describe_leaves, named, same_leaves
 from . import streams
-from .description import Description, described, fault_of, ordered
+from .description import Description, described, fault_of, odd_one, ordered
 from .group import ALONE, Group, all_or_none, by_first, together
 from .placing import MODEL, SHARDS, STATE, mine
+from .shards import ShardReader
 
 T = TypeVar("T")
 
 
-def latest(run: Path, *, group: Group = ALONE, report: Callable[[str], None] = to_stderr) -> Path | None:
-    """The folder of the newest good checkpoint of a run, of any form; None when none was ever finished. Every rank calls it.
+def latest(
+    run: Path,
+    *,
+    group: Group = ALONE,
+    report: Callable[[str], None] = to_stderr,
+    without: Collection[Path] = (),
+) -> Path | None:
+    """The folder of the newest good checkpoint of a run, of any form, but those in `without`; None when none was ever
+    finished. Every rank calls it.
 
     Ranks share the work of looking for damage. A damaged one is named in a line that rank 0 gives to `report`, and the one
     before it is tried.
@@ -36,6 +42,9 @@ def latest(run: Path, *, group: Group = ALONE, report: Callable[[str], None] = t
     for fault in faults if group.rank == 0 else ():
         report(fault)
     for name in names:
+        if root / name in without:
+            faults = [*faults, name]
+            continue
         fault = _damage(root / name, group)
         if not fault:
             return root / name
@@ -43,8 +52,7 @@ def latest(run: Path, *, group: Group = ALONE, report: Callable[[str], None] = t
         if group.rank == 0:
             report(fault)
     if faults:
-        got, remedy = f"{len(faults)} checkpoints, all damaged", "move them away to begin anew"
-        raise CheckpointError(message(f"latest: {root}", got=got, wanted="a good one", remedy=remedy))
+        raise CheckpointError(all_damaged(root, len(faults)))
     return None
 
 
@@ -65,7 +73,7 @@ def _damage(path: Path, group: Group) -> str:
 
     def look() -> str:
         found = (fault_of(path, file) for file in mine(described(path).files, group.rank, group.size))
-        return next((fault for fault in found if fault), "")
+        return odd_one(path) or next((fault for fault in found if fault), "")
 
     return next((fault for fault in together(group, look) if fault), "")
 
@@ -94,16 +102,17 @@ def load(path: Path, like: T, *, classes: Iterable[type] = (), group: Group = AL
     found = all_or_none(group, lambda: _from_state(path / TENSORS, {name: wanted[name] for name in at[STATE]}))
     blank = {name: torch.empty_like(wanted[name].detach()) for name in (*at[SHARDS], *at[MODEL])}
     if at[SHARDS]:
-        streams.read(group, {name: blank[name] for name in at[SHARDS]}, FileSystemReader(path / SHARDS))
+        streams.read(group, {name: blank[name] for name in at[SHARDS]}, ShardReader(path / SHARDS))
     if at[MODEL]:
         cut = len(description.at) + 1
         reader = HuggingFaceStorageReader(str(path / MODEL))
         streams.read(group, {name[cut:]: blank[name] for name in at[MODEL]}, reader)
+    machine = machine_of(path, description.manifest.machine, classes)
     tensors = [found[name] if name in found else blank[name] for name in wanted]
     return Checkpoint(
         step=description.manifest.step,
         tree=pytree.tree_unflatten(tensors, pytree.tree_structure(like)),
-        machine=decode(description.manifest.machine, classes, "machine"),
+        machine=machine,
         manifest=description.manifest,
     )
 
@@ -117,8 +126,11 @@ def _fitting(path: Path, wanted: Mapping[str, Tensor]) -> Description:
 
 def _from_state(path: Path, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """One leaf after the other, so that no more than one is there whole."""
-    with safe_open(path, framework="pt") as file:
-        return {name: divided(file.get_tensor(name), leaf) for name, leaf in wanted.items()}
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: divided(file.get_tensor(name), leaf) for name, leaf in wanted.items()}
+    except (OSError, SafetensorError, RuntimeError, ValueError) as cause:
+        raise DamagedError(not_as_stated(path, cause)) from cause
 
 
 def divided(stored: Tensor, like: Tensor) -> Tensor:

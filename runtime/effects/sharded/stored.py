@@ -1,6 +1,5 @@
 """What a folder of weights holds, under the names it has there: looked up, and read when it is asked for."""
 
-import json
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ....core.errors import CheckpointError, message
+from ..reading import MOST_JSON, parse_json, read_bounded
+from ..reading import opened as opened_file
 from .weight_rules import INDEX, OLD_INDEX, PICKLED, chosen, files_of
 
 
@@ -62,7 +63,7 @@ def _shelf(opened: ExitStack, folder: Path, source: str, there: list[str]) -> di
 
 def _index(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
+        value = parse_json(read_bounded(path, MOST_JSON))
     except (OSError, ValueError) as cause:
         raise CheckpointError(_unreadable(path, cause, "a JSON index")) from cause
     return value if isinstance(value, dict) else {}
@@ -74,6 +75,8 @@ def _of_file(opened: ExitStack, path: Path) -> dict[str, Stored]:
 
 def _of_safetensors(opened: ExitStack, path: Path) -> dict[str, Stored]:
     try:
+        with opened_file(path):
+            pass  # which would wait for a FIFO
         file: Any = opened.enter_context(safe_open(path, framework="pt"))
     except (OSError, SafetensorError) as cause:
         raise CheckpointError(_unreadable(path, cause, "a whole safetensors file")) from cause
@@ -88,6 +91,8 @@ def _of_safetensors(opened: ExitStack, path: Path) -> dict[str, Stored]:
 def _of_pickle(path: Path) -> dict[str, Stored]:
     """Of a dict of tensors, or of one that has such a dict under "model" or "state_dict" beside other things."""
     try:
+        with opened_file(path):
+            pass
         value: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as cause:  # damaged bytes lead it anywhere: KeyError, struct.error, BadZipFile, ...
         raise CheckpointError(_unreadable(path, cause, "a pickle of tensors alone")) from cause

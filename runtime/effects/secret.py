@@ -1,0 +1,75 @@
+"""A secret of the user's own, by which this program knows again what it has written, and folders that nobody else can enter."""
+
+import os
+import secrets
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from .reading import opened
+
+SIZE = 32
+NAME = "secret"
+
+
+def secret_in(folder: Path) -> bytes | None:
+    """Return the secret kept in a folder, made on the first call; None where it cannot be kept to oneself.
+
+    It counts only if it is a regular file of the user's that no group and nobody else can read or write.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     one, two = secret_in(Path(folder)), secret_in(Path(folder))
+    >>> one == two, len(one)
+    (True, 32)
+    """
+    path = folder / NAME
+    try:
+        if not os.path.lexists(path):
+            _make(path)
+        with opened(path, follow=False) as file:
+            facts = os.fstat(file.fileno())
+            own = facts.st_uid == os.geteuid() and not stat.S_IMODE(facts.st_mode) & 0o077
+            found = file.read(SIZE + 1) if own else b""
+    except OSError:
+        return None
+    return found if len(found) == SIZE else None
+
+
+def _make(path: Path) -> None:
+    """Writes a new secret beside, and gives it its name at once and whole, unless another process was first."""
+    beside = path.with_name(f".{NAME}-{os.getpid()}-{secrets.token_hex(8)}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(SIZE))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        beside.unlink()
+
+
+def is_private(folder: Path) -> bool:
+    """Return whether a path is a folder of the user's, no link, that nobody else can write to or read.
+
+    >>> is_private(Path("/"))
+    False
+    """
+    try:
+        facts = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not stat.S_IMODE(facts.st_mode) & 0o077
+
+
+def private_folder(*candidates: Path) -> Path:
+    """Return the first of these folders that can be made, or is, one that nobody else can enter; else a new temporary one."""
+    for folder in candidates:
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if is_private(folder):
+            return folder
+    return Path(tempfile.mkdtemp(prefix="purestep-"))

@@ -1,0 +1,42 @@
+"""Which functions a run's record may name: those of purestep itself, and those that the command line names again."""
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from ...core.errors import TrustError, message
+
+FLAG = "--trust"
+
+
+@frozen
+class Trust:
+    """The functions that a command line trusts beside purestep's own, and the command itself."""
+
+    names: Collection[str] = ()
+    every: bool = False  # whatever the run's record names
+    typed: Sequence[str] = ("resume", "RUN")  # the words of the command, for the line that refuses
+
+
+NOTHING = Trust()
+
+
+def check_trust(run: Path, trust: Trust, named: Mapping[str, str], own: Collection[str]) -> None:
+    """Refuse functions that neither purestep nor the command line names, before anything is imported.
+
+    `named` are the functions that the run's record names, by the flag that names them on a command line.
+    Raises: TrustError, with the command that trusts them.
+
+    >>> check_trust(Path("run"), Trust(typed=("resume", "run")), {"--policy": "os.abort"}, ())
+    Traceback (most recent call last):
+    purestep.core.errors.TrustError: run is a run that calls os.abort, wanted a function that this command names; \
+if you trust it: purestep resume run --policy os.abort
+    """
+    foreign = {flag: name for flag, name in named.items() if name not in (*own, *trust.names)}
+    if trust.every or not foreign:
+        return
+    again = shlex.join(["purestep", *trust.typed, *(word for pair in foreign.items() for word in pair)])
+    got, wanted = f"a run that calls {' and '.join(foreign.values())}", "a function that this command names"
+    raise TrustError(message(str(run), got=got, wanted=wanted, remedy=f"if you trust it: {again}"))
