@@ -63,10 +63,13 @@ class Side:
 
 
 @contextmanager
-def side(kinds: Sequence[str] = tuple(MADE)) -> Iterator[Side]:
-    """A side, in a temporary folder, as an ordinary user. Raises: RuntimeError when it cannot be started."""
+def side(kinds: Sequence[str] = tuple(MADE), commands: Sequence[str] = tuple(COMMANDS)) -> Iterator[Side]:
+    """A side with these runs and commands, in a temporary folder, as an ordinary user.
+
+    Raises: RuntimeError when it cannot be started.
+    """
     with tempfile.TemporaryDirectory(prefix="purestep-fuzz-") as folder:
-        words = [sys.executable, "-m", "benchmarks.fuzz_side", folder, *kinds]
+        words = [sys.executable, "-m", "benchmarks.fuzz_side", folder, ",".join(kinds), ",".join(commands)]
         limits = {
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
@@ -133,7 +136,7 @@ def judged(
 
     def work() -> None:
         try:
-            with side() as own:
+            with side(commands=commands or tuple(COMMANDS)) as own:
                 while True:
                     try:
                         number = waiting.get_nowait()
