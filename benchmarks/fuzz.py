@@ -76,7 +76,7 @@ def side(kinds: Sequence[str] = tuple(MADE), commands: Sequence[str] = tuple(COM
             "MKL_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        process = subprocess.Popen(
+        with subprocess.Popen(
             apart(words, Path(folder)) if os.geteuid() == 0 else words,
             cwd=evidence.ROOT,
             env={**os.environ, **limits, "HOME": folder, "TMPDIR": folder, "MPLCONFIGDIR": f"{folder}/matplotlib"},
@@ -84,17 +84,11 @@ def side(kinds: Sequence[str] = tuple(MADE), commands: Sequence[str] = tuple(COM
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-        )
-        try:
-            yield Side(process)
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
+        ) as process:
             try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                yield Side(process)
+            finally:
+                process.terminate()
 
 
 def startable() -> bool:
