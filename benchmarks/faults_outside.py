@@ -79,7 +79,7 @@ PROVING = (
 )
 RECIPES: Mapping[str, Recipe] = {
     "async": Recipe(
-        ("zorplex", "--mode", "async", "--no-compare", "--steps", "12", *LITTLE, "--generator-slots", "4"),
+        ("zorplex", "--mode", "async", "--no-compare", "--steps", "8", *LITTLE, "--generator-slots", "4"),
         generators=True,
     ),
     "ppo": Recipe(("ppo", "--steps", "5120", "--horizon", "16", "--hidden", "16", "--episodes", "1", *EAGER)),
