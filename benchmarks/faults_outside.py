@@ -63,12 +63,12 @@ class Recipe:
 
 
 EXACT = (
-    "all files byte for byte; of the newest checkpoint every tensor, the machine's state, the arguments, the environment; all rows "
-    "of metrics but for columns of times; not TensorBoard's files, the lock and pictures of speeds"
+    "all files byte for byte; of the newest checkpoint every tensor, the machine's state, the arguments, the environment; "
+    "all rows of metrics but for columns of times; not TensorBoard's files, the lock and pictures of speeds"
 )
 REPLAYED = (
-    "warm start as above; then every update there, every sample learned from once, the counts of the newest checkpoint those of "
-    "what was learned from, the event log replayed bit for bit; model, comparison and totals there"
+    "warm start as above; then every update there, every sample learned from once, the counts of the newest checkpoint "
+    "those of what was learned from, the event log replayed bit for bit; model, comparison and totals there"
 )
 LITTLE = (
     *("--groups", "2", "--samples", "2", "--held-out", "4", "--warm-steps", "4", "--demonstrations", "16"),
