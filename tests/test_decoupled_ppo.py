@@ -52,7 +52,7 @@ def test_interpolation_asks_for_versions() -> None:
 def test_a_staleness_below_0_is_refused() -> None:
     with pytest.raises(ChoiceError) as error:
         trained(own(), -1)
-    assert str(error.value) == "trainer: staleness is -1, wanted 0 or more; count updates from 0"
+    assert str(error.value) == "trainer: staleness is -1, wanted a whole number, 0 or more; change it"
 
 
 def test_its_figures_are_ppos_and_two_of_the_weights() -> None:

@@ -1,6 +1,7 @@
 """Plausible mistakes of whoever trains from Python: each ends in one line, where the value enters, with its remedy."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -247,9 +248,9 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     "a rate for an optimiser": (lambda: ppo(MODEL, 1e-3), "optimizer is float, wanted an Optimizer"),  # type: ignore[arg-type]
     "an optimiser uncalled": (lambda: chain(adam, sgd(1.0)), "optimizer is function, wanted an Optimizer"),  # type: ignore[arg-type]
     "a number for a schedule": (
-        lambda: scale_by_schedule(0.5),
+        lambda: scale_by_schedule(0.5),  # type: ignore[arg-type]
         r"schedule is 0.5, wanted a schedule, .*constant\(number\)",
-    ),  # type: ignore[arg-type]
+    ),
     "a number to warm up to": (lambda: warmed(3, 0.5), "warmup: then is 0.5, wanted a schedule"),  # type: ignore[arg-type]
     "a schedule of Python numbers": (
         lambda: scale_by_schedule(lambda count: 0.5).init(KEY),  # type: ignore[arg-type, return-value]
@@ -280,7 +281,7 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     "too few bounds": (lambda: Box((0.0,), 1.0, (2,)), "Box: low is 1 numbers, wanted 2, or one for all"),
     "a fraction of a unit": (lambda: mlp([4, 8.0, 2]), r"mlp: sizes is \[4, 8.0, 2\]"),  # type: ignore[list-item]
     "an activation's class": (
-        lambda: mlp([4, 2], torch.nn.Tanh),
+        lambda: mlp([4, 2], torch.nn.Tanh),  # type: ignore[arg-type]
         "mlp: activation is the class Tanh, wanted a function",
     ),
     "one layer's size": (lambda: actor_critic_mlp(SEEN, TWO, 8), "hidden is 8, wanted a sequence of sizes; write"),  # type: ignore[arg-type]
@@ -306,12 +307,17 @@ def test_a_mistake_is_one_line(mistake: str) -> None:
     one_line(*MISTAKES[mistake])
 
 
+def _optimizer(factory: Callable[..., Any], name: str) -> Callable[[Any], Any]:
+    return lambda value: factory(**{"learning_rate": 0.1, name: value})
+
+
+def _algorithm(factory: Callable[..., Any], name: str) -> Callable[[Any], Any]:
+    return lambda value: factory(MODEL, adam(0.1), **{name: value})
+
+
 NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     **{
-        f"{factory.__name__}: {name}": (
-            lambda value, factory=factory, name=name: factory(**{"learning_rate": 0.1, name: value}),
-            name,
-        )
+        f"{factory.__name__}: {name}": (_optimizer(factory, name), name)
         for factory, names in (
             (sgd, ("learning_rate", "momentum")),
             (nesterov, ("learning_rate", "momentum")),
@@ -323,10 +329,7 @@ NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     },
     "clip_by_global_norm": (clip_by_global_norm, "max_norm"),
     **{
-        f"{factory.__name__}: {name}": (
-            lambda value, factory=factory, name=name: factory(MODEL, adam(0.1), **{name: value}),
-            name,
-        )
+        f"{factory.__name__}: {name}": (_algorithm(factory, name), name)
         for factory, names in (
             (ppo, ("gamma", "lambda_", "clip", "value_clip", "value_coefficient", "entropy_coefficient", "target_kl")),
             (decoupled_ppo, ("gamma", "lambda_", "clip", "value_coefficient", "entropy_coefficient")),
@@ -357,7 +360,7 @@ STRANGE = {
 def test_what_is_no_number_is_refused_where_it_enters(strange: str) -> None:
     value, said = STRANGE[strange]
     for factory, name in NUMBERS.values():
-        one_line(lambda factory=factory: factory(value), f"{name}.*{said}")  # type: ignore[misc]
+        one_line(partial(factory, value), f"{name}.*{said}")
 
 
 def test_numbers_of_any_kind_are_taken() -> None:

@@ -17,11 +17,11 @@ def prints(x: Tensor) -> Tensor:
     return x
 
 
-def branches(x: Tensor) -> Tensor:
+def branches(x: Tensor) -> Any:
     return x if x.sum() > 0 else -x
 
 
-def lists(x: Tensor) -> Tensor:
+def lists(x: Tensor) -> Any:
     return x + sum(x[0].tolist())
 
 
@@ -33,7 +33,7 @@ def prints_in_a_scan(x: Tensor) -> Any:
     return scan(step, torch.zeros(3), x)
 
 
-def branches_in_vmap(x: Tensor) -> Tensor:
+def branches_in_vmap(x: Tensor) -> Any:
     return torch.vmap(lambda row: row if row.sum() > 0 else -row)(x)
 
 
