@@ -59,7 +59,8 @@ def fill(rules: Rules, state: Schedule) -> Answer:
     sent, seats = list[Command](), _free_seats(state)
     while candidate and seats:
         busy, order, worker = heappop(seats)
-        found = find(state.workers, worker) or Worker(0)
+        known = find(state.workers, worker)
+        found = known or Worker(0)
         if busy < len(found.busy) < found.slots:
             heappush(seats, (len(found.busy), order, worker))  # it was given samples since
         if busy != len(found.busy) or busy >= found.slots:
@@ -78,8 +79,11 @@ def fill(rules: Rules, state: Schedule) -> Answer:
 
 def _free_seats(state: Schedule) -> list[tuple[int, int, int]]:
     """A heap of the free slots: how many samples their generators have under way, their order, the generator."""
-    found = ((find(state.workers, worker), worker) for worker in waiting(state.free))
-    seats = [(len(one.busy), order, worker) for order, (one, worker) in enumerate(found) if one]
+    seats = []
+    for order, worker in enumerate(waiting(state.free)):
+        known = find(state.workers, worker)
+        if known:
+            seats.append((len(known.busy), order, worker))
     heapify(seats)
     return seats
 
