@@ -123,6 +123,7 @@ def told(rows: Sequence[Row], seed: int) -> Mapping[str, Any]:
     return {
         "kept": not any(row["wrong"] for row in table),
         "seed": seed,
+        "compared": {recipe: RECIPES[recipe].equality for recipe, _ in pairs},
         "table": table,
         "skipped": [row for row in rows if "skipped" in row],
         "cases": [row for row in rows if "skipped" not in row],

@@ -345,9 +345,9 @@ def starved(case: Case) -> None:
 FAULTS: Mapping[str, tuple[Callable[[Case], None], int]] = {  # what befalls a run, and in how many cases
     "SIGKILL": (killed, 1),
     "SIGKILL of a generator": (workers_killed, 1),
-    "SIGTERM": (terminated, 2),
-    "SIGINT twice": (interrupted, 2),
-    "SIGINT at the start": (at_birth, 2),
+    "SIGTERM": (terminated, 1),
+    "SIGINT twice": (interrupted, 1),
+    "SIGINT at the start": (at_birth, 1),
     "SIGTERM at the end": (at_the_end, 1),
     "SIGSTOP, SIGCONT": (paused, 1),
     "a full disk": (full, 3),
@@ -355,7 +355,7 @@ FAULTS: Mapping[str, tuple[Callable[[Case], None], int]] = {  # what befalls a r
     "a folder moved away": (vanished, 1),
     "a folder removed": (removed, 1),
     "two processes": (doubled, 1),
-    "a limit on memory": (starved, 4),
+    "a limit on memory": (starved, 2),
 }
 
 

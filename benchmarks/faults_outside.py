@@ -52,11 +52,24 @@ class Recipe:
     words: tuple[str, ...]
     generators: bool = False  # whether timing decides which samples are learned from, so that no two runs are the same
 
+    @property
+    def equality(self) -> str:
+        """What is compared with a run that nobody disturbed."""
+        return REPLAYED if self.generators else EXACT
+
     def homes(self, run: Path) -> tuple[Path, ...]:
         """Where its checkpoints lie."""
         return (run / WARM, run / "async") if self.generators else (run,)
 
 
+EXACT = (
+    "all files byte for byte; of the newest checkpoint every tensor, the machine's state, the arguments, the environment; "
+    "all rows of metrics but for columns of times; not TensorBoard's files, the lock and pictures of speeds"
+)
+REPLAYED = (
+    "warm start as above; then every update there, every sample learned from once, the counts of the newest checkpoint "
+    "those of what was learned from, the event log replayed bit for bit; model, comparison and totals there"
+)
 LITTLE = (
     *("--groups", "2", "--samples", "2", "--held-out", "4", "--warm-steps", "4", "--demonstrations", "16"),
     *("--warm-batch", "4", "--width", "32", "--layers", "1", "--heads", "2", "--max-turns", "2"),
@@ -79,7 +92,7 @@ PROVING = (
 )
 RECIPES: Mapping[str, Recipe] = {
     "async": Recipe(
-        ("zorplex", "--mode", "async", "--no-compare", "--steps", "12", *LITTLE, "--generator-slots", "4"),
+        ("zorplex", "--mode", "async", "--no-compare", "--steps", "8", *LITTLE, "--generator-slots", "4"),
         generators=True,
     ),
     "ppo": Recipe(("ppo", "--steps", "5120", "--horizon", "16", "--hidden", "16", "--episodes", "1", *EAGER)),

@@ -63,17 +63,20 @@ class Side:
 
 
 @contextmanager
-def side(kinds: Sequence[str] = tuple(MADE)) -> Iterator[Side]:
-    """A side, in a temporary folder, as an ordinary user. Raises: RuntimeError when it cannot be started."""
+def side(kinds: Sequence[str] = tuple(MADE), commands: Sequence[str] = tuple(COMMANDS)) -> Iterator[Side]:
+    """A side with these runs and commands, in a temporary folder, as an ordinary user.
+
+    Raises: RuntimeError when it cannot be started.
+    """
     with tempfile.TemporaryDirectory(prefix="purestep-fuzz-") as folder:
-        words = [sys.executable, "-m", "benchmarks.fuzz_side", folder, *kinds]
+        words = [sys.executable, "-m", "benchmarks.fuzz_side", folder, ",".join(kinds), ",".join(commands)]
         limits = {
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        process = subprocess.Popen(
+        with subprocess.Popen(
             apart(words, Path(folder)) if os.geteuid() == 0 else words,
             cwd=evidence.ROOT,
             env={**os.environ, **limits, "HOME": folder, "TMPDIR": folder, "MPLCONFIGDIR": f"{folder}/matplotlib"},
@@ -81,17 +84,11 @@ def side(kinds: Sequence[str] = tuple(MADE)) -> Iterator[Side]:
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-        )
-        try:
-            yield Side(process)
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
+        ) as process:
             try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                yield Side(process)
+            finally:
+                process.terminate()
 
 
 def startable() -> bool:
@@ -133,7 +130,7 @@ def judged(
 
     def work() -> None:
         try:
-            with side() as own:
+            with side(commands=commands or tuple(COMMANDS)) as own:
                 while True:
                     try:
                         number = waiting.get_nowait()

@@ -1,6 +1,6 @@
 """The side of `fuzz` that calls the command line: lays out a folder, calls, judges. Reads inputs from its standard input.
 
-python -m benchmarks.fuzz_side FOLDER RUN...    as an ordinary user; FOLDER is empty, and may be filled
+python -m benchmarks.fuzz_side FOLDER RUN,... COMMAND,...    as an ordinary user; FOLDER is empty, and may be filled
 
 Its first line of output is the ground from which inputs are drawn; then it prints a verdict for each input. A call is a fork of
 this process, which has imported everything and has one thread, so that it costs no import; an input that says so gets a process
@@ -32,7 +32,6 @@ from typing import Any
 
 import attrs
 
-from . import fuzz_inputs as inputs
 from .fuzz_inputs import CANARY, KEPT, MADE, Ground, Input, Step
 
 LIMIT = 60.0  # seconds of a call
@@ -483,19 +482,19 @@ def cleaned(case: Path) -> None:
 # --- the ground ---
 
 
-def prepared(root: Path, kinds: Sequence[str]) -> Ground:
-    """Trains the small runs and asks for help, in forks; imports what they have imported."""
+def prepared(root: Path, kinds: Sequence[str], commands: Sequence[str]) -> Ground:
+    """Trains the small runs and asks commands for help, in forks; imports what they have imported."""
     (root / "runs").mkdir()
     (root / "matplotlib").mkdir(exist_ok=True)
     options = {}
     for kind in kinds:
-        _warm(root, ("import torch",), MADE[kind], f"{root}/runs/{kind}")
-    for command in inputs.COMMANDS:
+        _warm(root, MADE[kind], f"{root}/runs/{kind}")
+    for command in commands:
         words = () if command == "help" else command.split()
-        said = _warm(root, (), (*words, "--help"))
+        said = _warm(root, (*words, "--help"))
         text = " ".join(re.sub("[│╭╮╰╯─]", " ", line) for line in said.splitlines())
         options[command] = sorted({(name, kind.strip()) for name, kind in OPTION.findall(text)} - {("--help", "")})
-    _warm(root, (), ("verify", "victims:save"))
+    _warm(root, ("verify", "victims:save"))
     files = {
         kind: sorted(
             str(path.relative_to(root / "runs" / kind)) for path in (root / "runs" / kind).rglob("*") if path.is_file()
@@ -507,7 +506,7 @@ def prepared(root: Path, kinds: Sequence[str]) -> Ground:
     return Ground(options, files)
 
 
-def _warm(root: Path, _: Sequence[str], words: Sequence[str], run: str = "") -> str:
+def _warm(root: Path, words: Sequence[str], run: str = "") -> str:
     """Calls a command that has to succeed, and imports what it has imported; gives what it printed."""
     note = root / "modules"
     given = Input("warm", (*words, *(("--run", run) if run else ())))
@@ -522,10 +521,10 @@ def _warm(root: Path, _: Sequence[str], words: Sequence[str], run: str = "") -> 
 
 
 def main() -> int:
-    root, *kinds = sys.argv[1:]
+    root, kinds, commands = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    ground = prepared(Path(root), kinds or list(MADE))
+    ground = prepared(Path(root), kinds.split(","), commands.split(","))
     print(json.dumps(attrs.asdict(ground)), file=answers, flush=True)
     for line in io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8"):
         given = json.loads(line)

@@ -90,12 +90,18 @@ def speaking(run: Path) -> "tuple[Parts, dict[str, Tensor], Trained, str]":
 
 
 def typed_lines(person: bool) -> Iterator[str]:
-    """The lines of the standard input, without blanks around them; a person is asked for each."""
+    """The lines of the standard input, without blanks around them; a person is asked for each.
+
+    Raises: ChoiceError for other encodings.
+    """
     while True:
         try:
             text = input("> " if person else "")
         except EOFError:
             return
+        except UnicodeDecodeError as cause:
+            got, remedy = f"bytes that are none ({cause.reason})", "convert it, e.g. with iconv"
+            raise ChoiceError(message("standard input", got=got, wanted="text in UTF-8", remedy=remedy)) from None
         yield text.strip()
 
 

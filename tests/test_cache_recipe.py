@@ -329,7 +329,7 @@ def test_a_name_of_no_function_or_of_a_module_that_fails_is_refused(own_policies
     (tmp_path / "broken_policies.py").write_text("def f(:\n")
     settings = settings_of(tiny(), "here")
     for name in ("math.pi", "broken_policies.f", ".f", f".{own_policies}.paid", "absent.f"):
-        with pytest.raises(ChoiceError, match="rollout policy: .*, wanted a function"):
+        with pytest.raises(ChoiceError, match=r"rollout policy: .*, wanted a function"):
             cache_with(tiny(), evolve(settings, solution_rollout_policy=name))
 
 

@@ -1,5 +1,6 @@
 """The command line: what it prints, what it leaves on the disk, and the one line it says when something is wrong."""
 
+import io
 import json
 import os
 import re
@@ -13,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from purestep.core.errors import NonFiniteError
+from purestep.core.errors import ChoiceError, NonFiniteError
 from purestep.runtime import cli, commands
+from purestep.runtime.chat_command import typed_lines
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.files import lock
 from purestep.runtime.effects.layout import COMMON
@@ -291,6 +293,14 @@ def test_whatever_is_raised_becomes_one_line_unless_debug(
     assert one_line(capsys).startswith(wanted)
     with pytest.raises(type(error)):
         train(tmp_path, "--debug")
+
+
+def test_a_chat_in_another_encoding_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\n\xed\n"), "utf-8"))
+    with pytest.raises(
+        ChoiceError, match=r"standard input is bytes that are none .*, wanted text in UTF-8; convert it"
+    ):
+        list(typed_lines(False))
 
 
 # --- commands of other packages ---

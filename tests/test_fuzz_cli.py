@@ -26,12 +26,14 @@ def module() -> Iterator[Callable[[str], Any]]:
         yield lambda name: importlib.import_module(f"benchmarks.{name}")
 
 
-def sided(module: Callable[[str], Any], kinds: Sequence[str]) -> Iterator[Callable[[Random, str], dict[str, str]]]:
+def sided(
+    module: Callable[[str], Any], kinds: Sequence[str], commands: Sequence[str]
+) -> Iterator[Callable[[Random, str], dict[str, str]]]:
     """What judges a drawn input of a command: kinds of faults, with what shows them; nothing where all is well."""
     fuzz = module("fuzz")
     if not fuzz.startable():
         pytest.skip("no ordinary user can start this Python here")
-    with fuzz.side(kinds) as side:
+    with fuzz.side(kinds, commands) as side:
 
         def wrong(draw: Random, command: str) -> dict[str, str]:
             given = module("fuzz_inputs").drawn(draw, side.ground, (command,))
@@ -43,12 +45,13 @@ def sided(module: Callable[[str], Any], kinds: Sequence[str]) -> Iterator[Callab
 
 @pytest.fixture(scope="module")
 def quick(module: Callable[[str], Any]) -> Iterator[Callable[[Random, str], dict[str, str]]]:
-    yield from sided(module, ("ppo",))
+    yield from sided(module, ("ppo",), QUICK)
 
 
 @pytest.fixture(scope="module")
 def every(module: Callable[[str], Any]) -> Iterator[Callable[[Random, str], dict[str, str]]]:
-    yield from sided(module, tuple(module("fuzz_inputs").MADE))
+    inputs = module("fuzz_inputs")
+    yield from sided(module, tuple(inputs.MADE), tuple(inputs.COMMANDS))
 
 
 @given(draw=randoms, command=st.sampled_from(QUICK))

@@ -70,7 +70,9 @@ def family(people: int = 200, seed: int = 0) -> Dataset:
 
     father, mother, son, daughter, husband, wife, brother, sister; and by blood uncle, aunt, nephew, niece. A tenth of the facts
     at random is the test split and a twentieth the valid split. The rules are true in the whole world, except that those for
-    brother and sister also make everybody with a known parent his own. Raises: ChoiceError for fewer than 10 people or over a million.
+    brother and sister also make everybody with a known parent his own.
+
+    Raises: ChoiceError for fewer than 10 people or over a million.
 
     >>> world = family(50, seed=1)
     >>> len({word for split in (world.train, world.valid, world.test) for fact in split for word in fact[1:]})
