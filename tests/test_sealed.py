@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._inductor import codecache
 
 from purestep.properties import check, identity_laws
 from purestep.runtime import compile as module
@@ -112,13 +113,18 @@ def test_a_secret_is_made_once_and_is_ones_own(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
+def fifo_in_its_place(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
 @pytest.mark.parametrize(
     "harm",
     [
         lambda path: path.chmod(0o640),
         lambda path: path.write_bytes(b"short"),
         lambda path: (path.rename(path.with_name("real")), path.symlink_to("real")),
-        lambda path: (path.unlink(), os.mkfifo(path, 0o600)),
+        fifo_in_its_place,
         lambda path: (path.unlink(), path.mkdir()),
         lambda path: (path.unlink(), path.symlink_to("nowhere")),
     ],
@@ -143,7 +149,7 @@ def test_a_secret_or_a_folder_of_somebody_elses_is_none(tmp_path: Path) -> None:
 
 def test_the_compiler_builds_where_nobody_else_can_write(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_HEADER_DIR", "_HEADER_LOCK_DIR"):
-        monkeypatch.setattr(module.codecache, name, "", raising=False)
+        monkeypatch.setattr(codecache, name, "", raising=False)
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     monkeypatch.setattr(module, "default_cache_dir", lambda: "/tmp/torchinductor_victim")
     keep_to_oneself()

@@ -75,7 +75,7 @@ def test_a_function_that_a_run_names_is_not_imported_and_the_line_says_how(
     err = capsys.readouterr().err
     typed = " ".join(["purestep", command, str(foreign), *rest, "--solution-rollout-policy", "their_policies.paid"])
     assert err.rstrip().endswith(typed)
-    assert len(err.splitlines()) == 1
+    assert len([line for line in err.splitlines() if not line.startswith("loading ")]) == 1
     assert cli.main([command, str(foreign), *rest, "--solution-rollout-policy", "os.abort"]) == 1
     assert "their_policies.paid" in capsys.readouterr().err
     assert not (foreign.parent / "code" / "imported").exists()
