@@ -6,9 +6,11 @@ Prints a table by command and writes benchmarks/results/fuzz.json; exit code 1 u
 """
 
 import argparse
+import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -142,13 +144,21 @@ def judged(
         except BaseException as fault:
             done.put(fault)
 
-    for _ in range(sides):
-        threading.Thread(target=work, daemon=True).start()
-    for _ in numbers:
-        found = done.get()
-        if isinstance(found, BaseException):
-            raise found
-        yield found
+    threads = [threading.Thread(target=work) for _ in range(sides)]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in numbers:
+            found = done.get()
+            if isinstance(found, BaseException):
+                raise found
+            yield found
+    finally:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                waiting.get_nowait()
+        for thread in threads:
+            thread.join()
 
 
 def shown(given: Input, verdict: Mapping[str, Any]) -> str:
@@ -184,6 +194,7 @@ def main() -> int:
     parser.add_argument("--sides", type=int, default=2, help="side by side (default: 2)")
     parser.add_argument("--log", type=Path, default=None, help="a file for every input that was wrong, as it comes")
     given, began = parser.parse_args(), time.perf_counter()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     numbers = range(given.first, given.first + given.inputs) if given.only is None else [given.only]
     rows: dict[str, Counter[str]] = {name: Counter() for name in given.commands or COMMANDS}
     wrong, alone, slowest, cpu = list[dict[str, object]](), 0, 0.0, Counter[str]()

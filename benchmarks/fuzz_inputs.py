@@ -12,6 +12,11 @@ from attrs import evolve, frozen
 
 Step = tuple[str, ...]  # an action of `fuzz_side.lay`, and what it needs
 
+PICTURES = (
+    "learning_curve.png",
+    "timeline.png",
+    "staleness.png",
+)  # of a run with generators, in a folder that is named
 RUN, OUT, KEPT, CANARY = "run", "drawn.png", "mine.txt", "CANARY"
 OTHERS = "../others"  # a tree of somebody else's files, beside the folder in which a command is called
 # fmt: off
@@ -550,7 +555,13 @@ def _on_run(draw: Random, ground: Ground, command: str) -> Input:
         )
     if way < 0.8 and command in ("plot", "explain"):
         place, steps, own = _place(draw, OUT)
-        return Input(command, (*words, f"--out={place}"), (*whole, *steps), typed, (RUN, *own))
+        return Input(
+            command,
+            (*words, f"--out={place}"),
+            (*whole, *steps),
+            typed,
+            (RUN, *own, *(f"{place}/{picture}" for picture in PICTURES)),
+        )
     if way < 0.85 and command == "plot":
         second = draw.choice(list(ground.runs))
         return Input(

@@ -114,7 +114,8 @@ def begin(case: Path, runs: Path, steps: Sequence[Step]) -> Path:
     os.symlink("/dev/zero", here / "endless")
     for action, *rest in steps:
         with contextlib.suppress(Exception):  # a name may be too long, or an earlier step has left nothing to be harmed
-            LAY[action](here, runs, *rest)
+            if all(stat.S_ISREG((here / rest[0] / name).lstat().st_mode) for name in READ.get(action, ())):
+                LAY[action](here, runs, *rest)
     return here
 
 
@@ -224,7 +225,7 @@ def _swap(here: Path, runs: Path, one: str, other: str) -> None:
 
 LAY: Mapping[str, Callable[..., object]] = {
     "run": lambda here, runs, path, kind: shutil.copytree(runs / kind, here / path, symlinks=True),
-    "copy": lambda here, runs, source, path: shutil.copyfile(here / source, here / path),
+    "copy": lambda here, runs, source, path: _file(here, runs, path, "") or shutil.copyfile(here / source, here / path),
     "folder": lambda here, runs, path: (here / path).mkdir(parents=True, exist_ok=True),
     "link": lambda here, runs, path, target: os.symlink(target, here / path),
     "fifo": lambda here, runs, path: os.mkfifo(here / path),
@@ -239,6 +240,14 @@ LAY: Mapping[str, Callable[..., object]] = {
     "line": _line,
     "weights": _weights,
     "swap": _swap,
+}
+
+
+READ: Mapping[
+    str, Sequence[str]
+] = {  # what a step reads under its path, which an earlier one may have made an endless file
+    **dict.fromkeys(("copy", "flip", "cut", "json", "key", "merge", "line"), ("",)),
+    "weights": ("state.safetensors", "manifest.json"),
 }
 
 

@@ -52,7 +52,7 @@ def load(target: str) -> Any:
         value: Any = importlib.import_module(module_name)
         for part in name.split("."):
             value = getattr(value, part)
-    except Exception as error:  # importing runs the user's module, which may raise anything
+    except (Exception, SystemExit) as error:  # importing runs the user's module, which may raise anything
         remedy = "check the spelling, and that it can be imported from here"
         raise StructureError(
             message(f"verify: {target}", got=described(error), wanted="an object", remedy=remedy)

@@ -12,7 +12,7 @@ from ..core.errors import ChoiceError, PurestepError, message
 from . import asynchronous_commands as asynchronous
 from .recipes.arguments import check_whole
 from .recipes.run_kinds import is_language, with_generators
-from .words import loading, say
+from .words import check_text, loading, say
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 HELP = "a number for that held-out task, a question of your own, Enter for the next task, q to leave"
 NONE = -1
 AS_TRAINED = -1
+CONVERT = "convert it, e.g. with iconv"
 LAST = 10**9  # task that can be named
 
 
@@ -100,8 +101,9 @@ def typed_lines(person: bool) -> Iterator[str]:
         except EOFError:
             return
         except UnicodeDecodeError as cause:
-            got, remedy = f"bytes that are none ({cause.reason})", "convert it, e.g. with iconv"
-            raise ChoiceError(message("standard input", got=got, wanted="text in UTF-8", remedy=remedy)) from None
+            got = f"bytes that are none ({cause.reason})"
+            raise ChoiceError(message("standard input", got=got, wanted="text in UTF-8", remedy=CONVERT)) from None
+        check_text("standard input", text, remedy=CONVERT)
         yield text.strip()
 
 

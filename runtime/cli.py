@@ -18,7 +18,7 @@ from ..core.errors import ChoiceError, PurestepError, choose, message
 from .deferred import deferred
 from .effects.ending import deaf, end_at_once, interruptible
 from .effects.ranks.launched import RankError, several
-from .words import say
+from .words import check_text, say
 
 GROUP = "purestep.commands"
 MEMORY = (  # what errors say where a process may have no more of it
@@ -122,19 +122,6 @@ def main(words: Sequence[str] | None = None) -> int:
     return code
 
 
-def _check_text(words: Sequence[str]) -> None:
-    """Refuses words in other encodings: not every library that is given them as names can write these.
-
-    Raises: ChoiceError.
-    """
-    for word in words:
-        try:
-            word.encode()
-        except UnicodeEncodeError:
-            where, remedy = "a word of the command line", "rename what it names"
-            raise ChoiceError(message(where, got=ascii(word), wanted="text in UTF-8", remedy=remedy)) from None
-
-
 def _called(words: list[str]) -> int:
     debug = "--debug" in words
     name, *rest = [word for word in words if word != "--debug"] or ["--help"]
@@ -143,7 +130,8 @@ def _called(words: list[str]) -> int:
         if name in ("-h", "--help"):
             print(usage(known))
             return 0
-        _check_text(rest)
+        for word in rest:  # not every library that is given them as names can write others
+            check_text("a word of the command line", word, remedy="rename what it names")
         with interruptible():
             return choose("purestep: command", name, known).call(rest)
     except SystemExit as leaving:

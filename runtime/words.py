@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tyro
 
+from ..core.errors import ChoiceError, message
 from .effects import folder
 
 FLAGS = (tyro.conf.OmitArgPrefixes,)
@@ -34,6 +35,19 @@ def option(words: Sequence[str], name: str, default: str) -> str:
         elif word.startswith(name + "="):
             value = word.removeprefix(name + "=")
     return value
+
+
+def check_text(where: str, text: str, *, remedy: str) -> None:
+    """Raises ChoiceError for a text that came in another encoding.
+
+    >>> check_text("a word", "run\\udcff", remedy="rename it")
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: a word is 'run\\udcff', wanted text in UTF-8; rename it
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ChoiceError(message(where, got=ascii(text), wanted="text in UTF-8", remedy=remedy)) from None
 
 
 def say(text: str) -> None:

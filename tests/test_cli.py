@@ -301,6 +301,9 @@ def test_a_chat_in_another_encoding_is_refused(monkeypatch: pytest.MonkeyPatch) 
         ChoiceError, match=r"standard input is bytes that are none .*, wanted text in UTF-8; convert it"
     ):
         list(typed_lines(False))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xed\n"), "utf-8", "surrogateescape"))
+    with pytest.raises(ChoiceError, match=r"standard input is .*, wanted text in UTF-8; convert it"):
+        list(typed_lines(False))
 
 
 # --- commands of other packages ---

@@ -129,6 +129,24 @@ def test_files_that_are_lost_changed_or_added_are_seen(module: Callable[[str], A
     assert not tmp_path.exists()
 
 
+def test_a_folder_is_laid_out_whatever_earlier_steps_have_left(module: Callable[[str], Any], tmp_path: Path) -> None:
+    ends = [("fifo", "a"), ("link", "b", "/dev/zero"), ("folder", "c"), ("link", "d", "nowhere"), ("file", "e", "text")]
+    harms = [
+        ("flip", "1"),
+        ("cut", "1"),
+        ("json", "1", "1"),
+        ("key", "1", "-"),
+        ("merge", "a", "1"),
+        ("line", "1", ""),
+        ("weights", "nan"),
+    ]
+    steps = [(action, path, *rest) for path in "abcdef" for action, *rest in harms]
+    side = module("fuzz_side")
+    here = side.begin(tmp_path, tmp_path, [*ends, *steps, *(("copy", "a", path) for path in "abc"), ("copy", "e", "a")])
+    assert (here / "a").read_bytes() == (here / "e").read_bytes() != b"text"
+    assert {path.name for path in here.iterdir()} > set("abcde")
+
+
 def test_an_input_follows_from_its_number(module: Callable[[str], Any]) -> None:
     inputs = module("fuzz_inputs")
     files = ("arguments.json", "checkpoints/step_000001/manifest.json", "checkpoints/step_000002/manifest.json")

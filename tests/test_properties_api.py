@@ -467,6 +467,15 @@ def test_the_command_calls_what_it_is_told_to_call(module: Path, capsys: pytest.
     assert (module / "written").exists()
 
 
+def test_a_module_that_ends_python_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "leaving_worlds.py").write_text("raise SystemExit(7)")
+    monkeypatch.chdir(tmp_path)
+    assert verify_command(["leaving_worlds:world"]) == 2
+    assert "leaving_worlds:world is SystemExit: 7, wanted an object" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -14,7 +14,7 @@ from attrs import define
 pytest.importorskip("transformers")
 
 from purestep.core import keys
-from purestep.core.errors import ChoiceError
+from purestep.core.errors import CheckpointError, ChoiceError
 from purestep.core.language.attempt import Said, begin_attempt, hear
 from purestep.core.language.codec import CLOSED, NOTHING, OPEN, Codec, Ids
 from purestep.core.language.demonstrations import demonstrate
@@ -119,6 +119,17 @@ def test_the_folder_gives_the_same_tokenizer(own: Any, tmp_path: Path) -> None:
         ChoiceError, match=r"nowhere is without a tokenizer .*, wanted a tokenizer's folder; name a folder"
     ):
         load_tokenizer(tmp_path / "nowhere")
+
+
+def test_a_folder_that_cannot_be_written_is_refused(own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save(folder: str) -> None:
+        raise Exception("Permission denied (os error 13)")
+
+    monkeypatch.setattr(own, "save_pretrained", save)
+    with pytest.raises(
+        CheckpointError, match=r"unwritable \(Permission denied \(os error 13\)\), wanted a folder that can"
+    ):
+        save_tokenizer(own, tmp_path)
 
 
 def test_a_vocabulary_has_room_for_all_bytes() -> None:

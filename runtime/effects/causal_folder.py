@@ -20,6 +20,7 @@ from .library import library
 from .reading import irregular
 from .sharded.stored import stored
 from .sharded.weight_rules import could_hold, some
+from .tokenizer import save_tokenizer
 
 # What a configuration says where weights are not simply those of the folder's files.
 OTHERWISE = ("quantization_config", "transformers_weights", "extra_files")
@@ -170,7 +171,7 @@ def save_model(folder: str | Path, params: Params, config: Any, tokenizer: Any =
     with _without_bars():
         module.save_pretrained(str(folder))
     if not isinstance(tokenizer, tuple):
-        tokenizer.save_pretrained(str(folder))
+        save_tokenizer(tokenizer, Path(folder))
     return Path(folder)
 
 

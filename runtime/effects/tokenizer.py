@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...core.errors import ChoiceError, message
+from ...core.errors import CheckpointError, ChoiceError, message
 from .files import plain_folder
 from .library import library
 from .reading import irregular, read_bounded
@@ -66,9 +66,18 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int = 512, least: int =
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
     """Writes a tokenizer into a folder, as transformers does, where `AutoTokenizer` finds it beside a model.
 
-    Raises: CheckpointError where the folder, or something in it, is a link or no file.
+    Raises: CheckpointError where the folder, or something in it, is a link or no file, or cannot be written.
     """
-    tokenizer.save_pretrained(str(plain_folder(folder)))
+    place = plain_folder(folder)
+    try:
+        tokenizer.save_pretrained(str(place))
+    except OSError:
+        raise
+    except Exception as cause:  # what the library is built on tells refusals of the system so
+        wanted, remedy = "a folder that can be written to", "see its rights, and those of its files"
+        raise CheckpointError(
+            message(str(folder), got=f"unwritable ({cause})", wanted=wanted, remedy=remedy)
+        ) from cause
 
 
 def tokenizer_files(folder: Path) -> dict[str, bytes]:
