@@ -65,7 +65,7 @@ def test_a_key_that_others_can_read_opens_nothing(files: dict[str, Path], monkey
         pass
     assert "0123456789abcdef" not in str(raised.value)
     files["token"].chmod(0o600)
-    line = described("ray", "10.0.0.1:6379")
+    line = described("ray", "")
     assert line == "ray at 10.0.0.1:6379 is spoken to with a token and without TLS"
     assert described("monarch", "10.0.0.2:7000", {}).endswith(
         "without TLS: whoever reaches its ports can run code there"

@@ -1,6 +1,5 @@
 """Where generators work, and how weights reach them: threads or processes of this machine, or members on an engine's hosts."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
@@ -25,7 +24,6 @@ from ..recipes.asynchronous import Asynchronous
 from .alike import Packages, packages, refuse_others
 
 HERE = {"process": in_process, "thread": in_thread}
-RAY_ADDRESS = "RAY_ADDRESS"  # Ray's own: the cluster that it uses
 HOME = ("",)  # this machine, where it is the only host
 WAIT = 60.0  # seconds for hosts to say what they have
 START = 50.0  # seconds for a generator to begin: fewer than `working` gives it, so that it is told why one has not
@@ -62,8 +60,8 @@ def placed(given: Asynchronous, notice: Notice, weights: Callable[[], int] = int
         yield Place(engine, partial(outlet, "shared"))
         return
     store = store_for(weights()) if given.engine == "ray" else 0
-    if at := os.environ.get(RAY_ADDRESS, "") if given.engine == "ray" else given.hosts:
-        notice(described(given.engine, at))
+    if line := described(given.engine, given.hosts):
+        notice(line)
     own = hosts if given.engine == "monarch" else ()
     with opened(given.engine, hosts=own, store=store) as cluster, ExitStack() as stack:
         for host in hosts if given.engine == "ray" else ():

@@ -13,6 +13,7 @@ MONARCH = ("HYPERACTOR_TLS_CERT", "HYPERACTOR_TLS_KEY", "HYPERACTOR_TLS_CA")
 RAY = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 USE_RAY_TLS, TOKEN, TOKEN_PATH, TOKEN_MODE = "RAY_USE_TLS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE"
 TOKEN_FILE = Path("~/.ray/auth_token")  # where Ray looks last
+RAY_ADDRESS = "RAY_ADDRESS"  # Ray's own: the cluster that it uses
 TRUST = "--trust-network"
 
 
@@ -52,12 +53,17 @@ def ray_security(environment: Mapping[str, str] = os.environ) -> tuple[bool, boo
     return path.exists(), tls
 
 
-def described(engine: str, at: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return one line on how this process speaks to an engine's hosts. Raises: EngineError, as the functions above.
+def described(engine: str, hosts: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Return one line on how this process speaks to an engine's hosts, or "" where these are this machine.
 
-    >>> described("ray", "10.0.0.1:6379", {"RAY_AUTH_MODE": "disabled"})
+    Those of Ray are in the cluster that RAY_ADDRESS names. Raises: EngineError, as the functions above.
+
+    >>> described("ray", "", {"RAY_ADDRESS": "10.0.0.1:6379", "RAY_AUTH_MODE": "disabled"})
     'ray at 10.0.0.1:6379 is spoken to without a token and without TLS: whoever reaches its ports can run code there'
     """
+    at = environment.get(RAY_ADDRESS, "") if engine == "ray" else hosts
+    if not at:
+        return ""
     token, tls = (False, monarch_scheme(environment) == "tls") if engine == "monarch" else ray_security(environment)
     how = [f"{'with' if token else 'without'} a token"] if engine == "ray" else []
     how += [f"{'with' if tls else 'without'} TLS"]
