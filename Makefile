@@ -5,7 +5,7 @@ SEED ?= 0
 RUN_DIR ?= runs/cartpole-ppo-$(SEED)
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: train test slow lint types format clean
+.PHONY: train test slow engines lint types format clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,11 @@ test: $(VENV)/.installed
 
 slow: $(VENV)/.installed
 	$(RUN)/pytest -n 2 --dist loadfile -m slow
+
+engines: $(VENV)/.installed
+	$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,monarch,ray]'
+	$(RUN)/pytest -m "slow or not slow" tests/test_engine_*.py tests/test_transfer_*.py tests/test_asynchronous_hosts.py \
+		tests/test_asynchronous_monarch.py tests/test_asynchronous_ray.py
 
 lint: $(VENV)/.installed
 	$(RUN)/ruff check . && $(RUN)/ruff format --check .

@@ -1,20 +1,21 @@
-"""Hosts for `engine_zorplex`: `purestep host` in network namespaces, with addresses and shared memory of their own.
+"""Hosts for `engine_zorplex`: `purestep host` or `ray start` in network namespaces, with addresses and memory of their own.
 
-Where namespaces are not allowed they are processes of this machine at distinct addresses, which see its shared memory.
+Where namespaces are not allowed they are processes of this machine at distinct addresses, which see its shared memory; nodes of
+Ray need namespaces.
 """
 
 import os
-import secrets
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from attrs import define, field
 
+from . import ray_nodes
 from .async_outside import PROCESSES, PURESTEP, alive
 
 PORT = 7000
@@ -28,17 +29,21 @@ class Host:
     """A host: where it is, and its process while it is there."""
 
     engine: str
-    key: Path
-    address: str
+    address: str  # as --hosts names it
     space: str  # its namespace; "" for none
     log: Path
     process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
+    alone: set[int] = field(factory=set, init=False)  # what runs here before a run uses it
     known: set[int] = field(factory=set, init=False)  # without a namespace: what has been seen to run here
 
     def start(self) -> None:
-        """Starts `purestep host`, and waits until it listens. Raises: RuntimeError."""
+        """Starts `purestep host`, and waits until it listens; a node of Ray is waited for by the run. Raises: RuntimeError."""
         inside = ["ip", "netns", "exec", self.space, "sh", "-c", PRIVATE, "sh"] if self.space else []
-        program = [str(PURESTEP), "host", "--engine", self.engine, "--key", str(self.key), "--listen", self.address]
+        if self.engine == "ray":
+            there = ["--address", os.environ["RAY_ADDRESS"], "--node-name", self.address]
+            self.process = ray_nodes.started(inside, [*there, "--node-ip-address", self.address])
+            return
+        program = [str(PURESTEP), "host", "--listen", self.address]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*inside, *program], stdout=subprocess.PIPE, stderr=log, start_new_session=True
@@ -51,6 +56,7 @@ class Host:
                 self.close()
                 raise RuntimeError(f"no host at {self.address}: {self.log.read_text()[-2000:]}")
             time.sleep(0.1)
+        self.alone = self.running()
 
     def kill(self) -> int:
         """Kills all that runs on the host, as where its machine is gone; gives how many processes that were."""
@@ -67,8 +73,10 @@ class Host:
         return {pid for pid in self.known if alive(pid)}
 
     def left(self) -> int:
-        """How many processes are there beside its own, a while after the last run that used it."""
-        own = {self.process.pid} if self.process is not None else set[int]()
+        """How many processes are there beside its own, a while after the last run that used it; those of Ray stay there."""
+        if self.engine == "ray":
+            return sum(b"purestep" in (PROCESSES / str(pid) / "cmdline").read_bytes() for pid in self.running())
+        own = {self.process.pid, *self.alone} if self.process is not None else set[int]()
         until = time.perf_counter() + DEAD
         while (others := self.running() - own) and time.perf_counter() < until:
             time.sleep(0.05)
@@ -76,6 +84,9 @@ class Host:
 
     def close(self) -> None:
         """Ends its process where it is there."""
+        if self.process is not None and self.process.stdout is None:
+            ray_nodes.ended(self.process)
+            self.process = None
         if self.process is not None and self.process.stdout is not None:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -117,12 +128,11 @@ def started_by(pid: int) -> set[int]:
 @contextmanager
 def hosts(engine: str, count: int, folder: Path) -> Iterator[list[Host]]:
     """So many hosts that listen, for a block."""
-    key = folder / "key"
-    key.write_text(secrets.token_hex(32))
-    key.chmod(0o600)
-    with namespaces(count) as places:
+    with namespaces(count) as places, ExitStack() as stack:
+        if engine == "ray":
+            stack.enter_context(ray_nodes.first(f"{places[0][0].rpartition('.')[0]}.1"))
         made = [
-            Host(engine, key, f"{address}:{PORT}", space, folder / f"host-{number}.log")
+            Host(engine, address if engine == "ray" else f"{address}:{PORT}", space, folder / f"host-{number}.log")
             for number, (address, space) in enumerate(places)
         ]
         try:

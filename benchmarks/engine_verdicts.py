@@ -17,20 +17,30 @@ LOST, SEEN = 2, 4  # generators: one on each host at least, and those in their p
 
 def faults(row: Row) -> list[str]:
     """Where it did not learn, or did not lose its generators twice and go on, or what it learned from is not in order."""
-    before, after, lost = row["before"]["accuracy_high"], row["after"]["accuracy_low"], row["generators lost"]
-    killed = [one["processes killed"] for one in row["hosts killed and replaced"]]
-    hosts, later = len(killed), row["last updates that learned from replaced hosts alone"]
+    before, after = row["before"]["accuracy_high"], row["after"]["accuracy_low"]
+    if "hosts killed and replaced" not in row:  # the engine of this machine alone
+        on_hosts: tuple[tuple[object, str], ...] = ()
+    else:
+        on_hosts = _faults_of_hosts(row)
     found: tuple[tuple[object, str], ...] = (
         (after <= before, f"no better: at least {after:.3f} afterwards, at most {before:.3f} before"),
+        *on_hosts,
+        (row["left"], f"{row['left']} processes were left on the hosts"),
+        (row["wrong"], f"what was learned from: {row['wrong'][:3]}"),
+    )
+    return [said for fault, said in found if fault]
+
+
+def _faults_of_hosts(row: Row) -> tuple[tuple[object, str], ...]:
+    killed = [one["processes killed"] for one in row["hosts killed and replaced"]]
+    hosts, later, lost = len(killed), row["last updates that learned from replaced hosts alone"], row["generators lost"]
+    return (
         (lost < LOST, f"{lost} generators lost, at least {LOST} were on the hosts"),
         (row["generators seen"] < SEEN, f"{row['generators seen']} generators seen, wanted at least {SEEN}"),
         (hosts != HOSTS, f"{hosts} hosts killed and replaced, wanted {HOSTS}"),
         (min(killed, default=2) < 2, f"{killed} processes killed on the hosts, wanted a host and a generator on each"),
         (later < 1, "the last update learned from samples that may be of hosts before they were replaced"),
-        (row["left"], f"{row['left']} processes were left on the hosts"),
-        (row["wrong"], f"what was learned from: {row['wrong'][:3]}"),
     )
-    return [said for fault, said in found if fault]
 
 
 def replaced_alone(rows: Sequence[Row], updates: int) -> int:

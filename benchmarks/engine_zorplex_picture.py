@@ -54,6 +54,6 @@ def went(axes: Axes, name: str, row: Row, colour: str) -> None:
     """One run: its updates, and where hosts went and came. A name of "" is left out of the legend."""
     seconds = row["seconds at each update"]
     axes.plot(seconds, range(1, len(seconds) + 1), color=colour, linewidth=1.2, label=name or None)
-    for told in row["hosts killed and replaced"]:
+    for told in row.get("hosts killed and replaced", ()):
         for updates, shape in ((told["after updates"], "x"), (told["back after updates"], "o")):
             axes.plot([seconds[updates - 1]], [updates], shape, color=colour, markersize=7, fillstyle="none")

@@ -1,10 +1,9 @@
 """What each engine takes to start, to call and to tell of a death, and each way of weights beside a plain copy, in one run.
 
-Weights go through no engine's calls: every way but Monarch's buffers, which need Monarch, is the same whichever engine there
-is. All is on one machine: hosts further away add their network. Engines and ways that are not installed are named with what
-installs them. Writes benchmarks/results/engines.json and engines.png, or engines_small.json with other arguments than usual;
-exit code 1 where an engine or a way is missing (NCCL and xxh3 may be), a death was told later than after 3 s, or fetched
-weights were not those that were published.
+Weights go through no engine's calls. All is on one machine: hosts further away add their network. Engines and ways that are not
+installed are named with what installs them. Writes benchmarks/results/engines.json and engines.png, or engines_small.json with
+other arguments than usual; exit code 1 where an engine or a way is missing, a death was reported later than after 3 s, or
+fetched weights were not those that were published.
 """
 
 import argparse
@@ -27,7 +26,6 @@ from .engine_calls import measured
 from .prove_picture import look
 
 ABSENT = "is not installed"  # so begins the reason of an engine for which a package is wanted
-MAY = ("NCCL broadcast", "TCP, xxh3")  # ways that may be missing: without a GPU, and without another library of sums
 FOUND = 3.0  # seconds within which a death is to be told
 DEATH = "a death is told after"
 SHOWN = ("start of an engine with 3 members", "start of 3 more members", "a call", DEATH)
@@ -54,7 +52,7 @@ def faults(
     engines: Mapping[str, Mapping[str, float]], weights: Mapping[str, Mapping[str, Any]], missing: Mapping[str, str]
 ) -> list[str]:
     """What is not as it should be."""
-    absent = [f"{name} is missing: {why}" for name, why in missing.items() if name not in MAY]
+    absent = [f"{name} is missing: {why}" for name, why in missing.items()]
     slow = [f"{name}: a death was told after {row[DEATH]:.1f} s" for name, row in engines.items() if row[DEATH] > FOUND]
     return absent + slow + [fault for table in weights.values() for fault in table["faults"]]
 

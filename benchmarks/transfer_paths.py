@@ -1,10 +1,11 @@
-"""Every way of weights from one process to another, in parts of the speed of a plain copy, at two sizes.
+"""Every transport of weights from one process to another, in parts of the speed of a plain copy, at two sizes.
 
-For each size and way a publisher in a process of its own opens an outlet; this process fetches, into the same memory, and
-looks at every number. Fetches and `copy_` between two buffers take turns, one way after the other. A broadcast is published
-and fetched at once, so its time is both. All is on one machine: what a network would add, or limit, is not in it. Ways that
-cannot be run here are named with the reason. Writes benchmarks/results/transfer_paths.json, or transfer_paths_small.json with
-other arguments than usual; exit code 1 where a number was not what was published.
+For each size and transport a publisher in a process of its own opens an outlet; this process fetches, into the same memory, and
+looks at every number. Ray's store maps what it has on this host; its fetch is made with the copy into that memory. For another
+host its publisher works on a second node, with a store of its own, on this machine: what a network would add, or limit, is not
+in it. Fetches and `copy_` between two buffers take turns, one transport after the other. Transports that cannot be run here are
+named with the reason. Writes benchmarks/results/transfer_paths.json, or transfer_paths_small.json with other arguments than
+usual; exit code 1 where a number was not what was published, or Ray's store on this host is below its floor.
 """
 
 import argparse
@@ -19,44 +20,69 @@ from typing import Any
 
 import torch
 
+from purestep.runtime.effects.engine import opened
+from purestep.runtime.effects.engine.addresses import outward
 from purestep.runtime.effects.transfer import Inlet, inlet
+from purestep.runtime.effects.transfer.ray import store_for
+from purestep.runtime.effects.weights_layout import layout
 
-from . import evidence, transfer_paths_sides
-from .transfer_paths_sides import KEY, MONARCH, OPTIONS, VERSIONS
+from . import evidence, ray_nodes, transfer_paths_sides
+from .engine_calls import given
+from .transfer_paths_sides import ELSEWHERE, MONARCH, RAY, SHARED, VERSIONS, Publisher
 from .transfer_sides import Params, params_of, size, whole
 
-Publish = Callable[[str, int], Callable[[], float]]  # begins a publication; gives the waiting for its seconds
+Publish = Callable[[int], float]  # publishes a version; returns its seconds
+FLOORS = {100.0: 0.35, 1000.0: 0.6}  # megabytes: of a copy, for Ray's store on this host
 
 
 def runnable() -> tuple[list[str], dict[str, str]]:
-    """The ways that can be run here, and why the others cannot."""
+    """The transports that can be run here, and why the others cannot."""
     missing = {}
-    if importlib.util.find_spec("xxhash") is None:
-        missing["TCP, xxh3"] = "xxhash is not installed"
+    if importlib.util.find_spec("ray") is None:
+        missing |= dict.fromkeys((RAY, ELSEWHERE), "ray is not installed")
     if importlib.util.find_spec("monarch") is None:
         missing[MONARCH] = "torchmonarch is not installed"
-    if not torch.cuda.is_available():
-        missing["NCCL broadcast"] = "there is no GPU"
-    return [name for name in (*OPTIONS, MONARCH) if name not in missing], missing
+    return [name for name in (SHARED, RAY, ELSEWHERE, MONARCH) if name not in missing], missing
 
 
 @contextmanager
-def process(megabytes: float, names: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], Publish]]:
-    """A publisher of these ways: its addresses, and how it is told to publish."""
+def process(megabytes: float) -> Iterator[tuple[str, Publish]]:
+    """A publisher in shared memory: its address, and how it is asked to publish."""
     ours, theirs = multiprocessing.Pipe()
     side = multiprocessing.get_context("spawn").Process(
-        target=transfer_paths_sides.serve, args=(theirs, megabytes, names), daemon=True
+        target=transfer_paths_sides.serve, args=(theirs, megabytes), daemon=True
     )
     side.start()
 
-    def publish(name: str, version: int) -> Callable[[], float]:
-        ours.send((name, version))
-        ours.recv()  # the weights are made, and now published
-        return ours.recv
+    def publish(version: int) -> float:
+        ours.send((version,))
+        return float(ours.recv())
 
     yield ours.recv(), publish
     ours.send(())
     side.join(30.0)
+
+
+@contextmanager
+def on_ray(megabytes: float, *, elsewhere: bool) -> Iterator[tuple[str, Publish]]:
+    """The same by Ray's store, on this host or on another node."""
+    size_of = store_for(layout(params_of(megabytes)).size) + ray_nodes.STORE
+    ours = outward("192.0.2.1:9")
+    with ray_nodes.first(ours, store=size_of) as address:
+        words = ["--address", address, "--node-name", "another"]
+        other = ray_nodes.started([], words, store=size_of) if elsewhere else None
+        try:
+            with opened("ray") as cluster:
+                host = cluster.add_host("another", timeout=120.0) if elsewhere else cluster.hosts()[0]
+                mesh = cluster.spawn(Publisher, (megabytes,), size=1, hosts=(host,), timeout=120.0)
+                yield (
+                    given(mesh.call("address", timeout=60.0))[0],
+                    lambda version: float(given(mesh.call("publish", (version,), timeout=600.0))[0]),
+                )
+                mesh.call("close", timeout=60.0)
+        finally:
+            if other is not None:
+                ray_nodes.ended(other)
 
 
 @contextmanager
@@ -68,9 +94,8 @@ def actor(megabytes: float) -> Iterator[tuple[Any, Publish]]:
     procs = monarch.actor.this_host().spawn_procs(per_host={"gpus": 1})
     trainer = procs.spawn("trainer", transfer_paths_sides.trainer(), megabytes)
 
-    def publish(_: str, version: int) -> Callable[[], float]:
-        waiting = trainer.publish.call_one(version)
-        return lambda: float(waiting.get(timeout=600.0))
+    def publish(version: int) -> float:
+        return float(trainer.publish.call_one(version).get(timeout=600.0))
 
     yield trainer.address.call_one().get(timeout=600.0), publish
     procs.stop().get(timeout=60.0)
@@ -95,42 +120,34 @@ def table(megabytes: float, rounds: int, names: Sequence[str]) -> dict[str, Any]
                 copies[name].append(copied)
                 spent[name].append(taken)
                 publishing[name].append(told)
-    return _figures(params_of(megabytes), spent, publishing, copies) | {"faults": wrong}
+    found = _figures(params_of(megabytes), spent, publishing, copies)
+    if found["of a copy"].get(RAY, 1.0) < FLOORS.get(megabytes, 0.0):
+        wrong.append(f"{RAY} is {found['of a copy'][RAY]} of a copy, wanted {FLOORS[megabytes]}")
+    return found | {"faults": wrong}
 
 
 def _rounds(megabytes: float, rounds: int, name: str) -> Iterator[tuple[float, float, float, bool]]:
     """Of each version: seconds of a plain copy, of the fetch and of its publication, and whether it came whole."""
     flat = [torch.cat([leaf.flatten() for leaf in params_of(megabytes).values()]) for _ in range(2)]
     with ExitStack() as stack:
-        if name == MONARCH:
-            address, tell = stack.enter_context(actor(megabytes))
-        else:
-            addresses, tell = stack.enter_context(process(megabytes, (name,)))
-            address = addresses[name]
-        reader = stack.enter_context(_inlet(name, address, megabytes))
-        into: Any = ()
+        sides = {
+            SHARED: lambda: process(megabytes),
+            RAY: lambda: on_ray(megabytes, elsewhere=False),
+            ELSEWHERE: lambda: on_ray(megabytes, elsewhere=True),
+            MONARCH: lambda: actor(megabytes),
+        }
+        address, publish = stack.enter_context(sides[name]())
+        reader = stack.enter_context(inlet(address, params_of(megabytes)))
+        into: Any = params_of(megabytes)
         for version in range(rounds + 1):
             start = time.perf_counter()
             flat[1].copy_(flat[0])
             copied = time.perf_counter() - start
-            taken, told, into = _turn(name, reader, tell, version, into)
+            told = publish(version)
+            start = time.perf_counter()
+            into = fetched(reader, version - 1, into)[1]
+            taken = time.perf_counter() - start
             yield copied, taken, told, whole(into, version % VERSIONS)
-
-
-def _inlet(name: str, address: Any, megabytes: float) -> Any:
-    keyed = {"key": KEY} if "key" in OPTIONS.get(name, {}) else {}
-    return inlet(address, params_of(megabytes), **keyed)
-
-
-def _turn(name: str, reader: Inlet, tell: Publish, version: int, into: Any) -> tuple[float, float, Params]:
-    """Seconds of a fetch and of its publication; what was fetched."""
-    together = name == "gloo broadcast"
-    waiting = tell(name, version)
-    told = 0.0 if together else waiting()
-    start = time.perf_counter()
-    found = fetched(reader, version - 1, into)
-    taken = time.perf_counter() - start
-    return taken, waiting() if together else told, found[1]
 
 
 def _figures(
@@ -160,11 +177,11 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     """Prints the tables and writes the result file."""
-    given = parse()
+    words = parse()
     torch.set_num_threads(1)
     began = time.perf_counter()
     names, missing = runnable()
-    tables = {f"{megabytes:g} MB": table(megabytes, given.rounds, names) for megabytes in given.megabytes}
+    tables = {f"{megabytes:g} MB": table(megabytes, words.rounds, names) for megabytes in words.megabytes}
     for title, rows in tables.items():
         for name, ratio in rows["of a copy"].items():
             rate = rows["bytes a second"][name] / 1e9
@@ -173,7 +190,7 @@ def main() -> int:
     print("\n".join(f"not run: {name}, since {why}" for name, why in missing.items()))
     wrong = [fault for rows in tables.values() for fault in rows["faults"]]
     print("\n".join(wrong) or "every number was what was published")
-    name = "transfer_paths" if vars(given) == vars(parse([])) else "transfer_paths_small"
+    name = "transfer_paths" if vars(words) == vars(parse([])) else "transfer_paths_small"
     figures = {"tables": tables, "not run": missing}
     path = evidence.write(name, seconds=time.perf_counter() - began, figures=figures)
     print(f"written: {path.relative_to(evidence.ROOT)}")

@@ -1,7 +1,6 @@
-"""The publisher's side of `transfer_paths`: one process with an outlet of each way, that publishes when it is told."""
+"""The publisher's side of `transfer_paths`: a process or an actor with an outlet, that publishes when it is asked to."""
 
 import time
-from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -10,14 +9,8 @@ from purestep.runtime.effects.transfer import Outlet, outlet
 
 from .transfer_sides import Params, filled, params_of
 
-KEY = b"the key of a benchmark"
 VERSIONS = 5  # what is published differs from one version to the next
-OPTIONS: dict[str, dict[str, Any]] = {
-    "shared memory": {"way": "shared", "slots": 2},
-    "TCP, crc32": {"way": "tcp", "key": KEY, "checks": "crc32"},
-    "TCP, xxh3": {"way": "tcp", "key": KEY, "checks": "xxh3"},
-    "gloo broadcast": {"way": "broadcast", "readers": 1, "seconds": 120.0},
-}
+SHARED, RAY, ELSEWHERE = "shared memory", "Ray's store, this host", "Ray's store, another host"
 MONARCH = "Monarch's buffers"
 
 
@@ -33,17 +26,38 @@ def published(weights: Outlet, version: int, params: Params) -> float:
     return time.perf_counter() - start
 
 
-def serve(pipe: Any, megabytes: float, names: tuple[str, ...]) -> None:
-    """Opens the outlets, says their addresses; then makes and publishes what it is told, and says so before and after."""
+def serve(pipe: Any, megabytes: float) -> None:
+    """Opens the outlet in shared memory, sends its address; then publishes each version that it receives."""
     torch.set_num_threads(1)
-    with ExitStack() as stack:
-        made = {name: stack.enter_context(outlet(params=params_of(megabytes), **OPTIONS[name])) for name in names}
-        pipe.send({name: weights.address for name, weights in made.items()})
+    with outlet("shared", params_of(megabytes), slots=2) as weights:
+        pipe.send(weights.address)
         while asked := pipe.recv():
-            name, version = asked
-            params = content(megabytes, version)
-            pipe.send(())
-            pipe.send(published(made[name], version, params))
+            (version,) = asked
+            pipe.send(published(weights, version, content(megabytes, version)))
+
+
+class Publisher:
+    """The publisher by Ray's store, an actor of the engine."""
+
+    def __init__(self, megabytes: float) -> None:
+        self.megabytes, self.opened = megabytes, outlet("ray", params_of(megabytes))
+
+    def setup(self) -> None:
+        """Opens the outlet."""
+        torch.set_num_threads(1)
+        self.weights = self.opened.__enter__()
+
+    def address(self) -> str:
+        """Where it is read."""
+        return self.weights.address
+
+    def publish(self, version: int) -> float:
+        """Seconds that it took."""
+        return published(self.weights, version, content(self.megabytes, version))
+
+    def close(self) -> None:
+        """Ends the outlet."""
+        self.opened.__exit__(None, None, None)
 
 
 def trainer() -> Any:

@@ -213,8 +213,6 @@ if TYPE_CHECKING:
     from .transcript_fork_laws import transcript_fork_laws as transcript_fork_laws
     from .transcript_laws import transcript_laws as transcript_laws
     from .transcript_mutants import Transcripts as Transcripts
-    from .transfer_laws import transfer_laws as transfer_laws
-    from .transfer_model import Pulling as Pulling
     from .twin_laws import twin_laws as twin_laws
     from .twin_plays import Twinning as Twinning
     from .unify_laws import unify_laws as unify_laws
@@ -223,9 +221,6 @@ if TYPE_CHECKING:
     from .walks import walks as walks
     from .weights_laws import Transfer as Transfer
     from .weights_laws import weights_laws as weights_laws
-    from .wire_laws import Wire as Wire
-    from .wire_laws import own_wire as own_wire
-    from .wire_laws import wire_laws as wire_laws
     from .workers_laws import workers_laws as workers_laws
     from .wrapper_laws import auto_reset_laws as auto_reset_laws
     from .wrapper_laws import time_limit_laws as time_limit_laws
@@ -387,15 +382,12 @@ else:
         "transcript_fork_laws": ("transcript_fork_laws",),
         "transcript_laws": ("transcript_laws",),
         "transcript_mutants": ("Transcripts",),
-        "transfer_laws": ("transfer_laws",),
-        "transfer_model": ("Pulling",),
         "twin_laws": ("twin_laws",),
         "twin_plays": ("Twinning",),
         "unify_laws": ("unify_laws",),
         "update_laws": ("update_laws",),
         "walks": ("Walk", "walks"),
         "weights_laws": ("Transfer", "weights_laws"),
-        "wire_laws": ("Wire", "own_wire", "wire_laws"),
         "workers_laws": ("workers_laws",),
         "wrapper_laws": ("auto_reset_laws", "time_limit_laws"),
         "zorplex_laws": ("zorplex_laws",),

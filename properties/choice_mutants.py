@@ -14,16 +14,9 @@ def asks_the_first(choice: Choose) -> Choose:
     """Takes all hosts for like the one it runs on."""
 
     def first(hosts: Any, **how: Any) -> Choice:
-        here = hosts[0]
-        alike = [evolve(host, monarch=here.monarch, verbs=here.verbs) for host in hosts]
-        return choice(alike, **how)
+        return choice([evolve(host, memory=hosts[0].memory) for host in hosts], **how)
 
     return first
-
-
-def always_tcp(choice: Choose) -> Choose:
-    """Does not look."""
-    return lambda hosts, **how: evolve(choice(hosts, **how), way="tcp")
 
 
 def counts_twice(choice: Choose) -> Choose:
@@ -46,22 +39,19 @@ def chooses_all_the_same(choice: Choose) -> Choose:
     return lambda hosts, *, asked="", **how: choice(hosts, **how)
 
 
-def takes_anybody(choice: Choose) -> Choose:
-    """Takes all processes for Monarch's."""
-    return lambda hosts, **how: choice(hosts, **{**how, "within": True})
-
-
 def takes_any(choice: Choose) -> Choose:
-    """Takes a way where one host has what it needs."""
+    """Takes RDMA where one host has it."""
 
     def lax(hosts: Any, **how: Any) -> Choice:
-        monarch, verbs = any(host.monarch for host in hosts), any(host.verbs for host in hosts)
-        return choice([evolve(host, monarch=monarch, verbs=verbs) for host in hosts], **how)
+        verbs = any(host.verbs for host in hosts)
+        return choice([evolve(host, verbs=verbs) for host in hosts], **how)
 
     return lax
 
 
-MUTANTS: dict[str, Callable[[Any], Any]] = {
-    "takes what one host has": takes_any,
-    "takes all processes for Monarch's": takes_anybody,
-}
+def forgets_the_fallback(choice: Choose) -> Choose:
+    """Reports TCP and lets it pass for RDMA."""
+    return lambda hosts, **how: evolve(choice(hosts, **how), fallback=False)
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {"forgets the fallback": forgets_the_fallback}

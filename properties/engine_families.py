@@ -4,22 +4,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..runtime.effects.engine.spots import next_spot
-from . import engine_mutants, hands_mutants, spots_mutants, wire_mutants
+from . import engine_mutants, hands_mutants, spots_mutants
 from .engine_laws import engine_laws
 from .engine_world import own_clustering
 from .hands_laws import hands_laws, own_posting
 from .law import Subject, Suite
 from .spots_laws import spots_laws
-from .wire_laws import own_wire, wire_laws
 
 Edits = Mapping[str, Callable[[Any], Any]]
 
 
 def engine_families() -> list[tuple[Suite, Subject, Edits]]:
-    """Clusters, what they say to their hosts, letters through calls, and who works where."""
+    """Clusters, letters through calls, and who works where."""
     return [
         (engine_laws(), own_clustering(), engine_mutants.MUTANTS),
-        (wire_laws(), own_wire(), wire_mutants.MUTANTS),
         (hands_laws(), own_posting(), hands_mutants.MUTANTS),
         (spots_laws(), next_spot, spots_mutants.MUTANTS),
     ]

@@ -12,7 +12,6 @@ from . import (
     queue_mutants,
     ring_mutants,
     service_mutants,
-    transfer_mutants,
     weights_mutants,
     workers_mutants,
 )
@@ -22,7 +21,6 @@ from .law import Subject, Suite
 from .queue_laws import queue_laws
 from .ring_laws import ring_laws
 from .service_laws import own_serving, service_laws
-from .transfer_laws import own_pulling, transfer_laws
 from .weights_laws import own_transfer, weights_laws
 from .workers_laws import workers_laws
 
@@ -30,11 +28,10 @@ Edits = Mapping[str, Callable[[Any], Any]]
 
 
 def moving_families() -> list[tuple[Suite, Subject, Edits]]:
-    """Weights, in shared memory and over links, queues, replays, workers and services."""
+    """Weights, queues, replays, workers and services."""
     return [
         (ring_laws(), RING, ring_mutants.MUTANTS),
         (weights_laws(), own_transfer(), weights_mutants.MUTANTS),
-        (transfer_laws(), own_pulling(), transfer_mutants.MUTANTS),
         (choice_laws(), choice, choice_mutants.MUTANTS),
         (queue_laws(), queue_rules.step, queue_mutants.MUTANTS),
         (experience_laws(), own_replaying(), experience_mutants.MUTANTS),

@@ -1,6 +1,5 @@
 """`purestep host`: this machine, for clusters that others open."""
 
-from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -11,19 +10,15 @@ from .words import FLAGS, say
 def host_command(words: list[str]) -> int:
     """`purestep host --listen HOST:PORT`."""
 
-    def host(
-        listen: Annotated[str, tyro.conf.arg(metavar="HOST:PORT")],
-        engine: str = "processes",
-        key: Path | None = None,
-    ) -> int:
-        """Have members of clusters on this machine, until Ctrl-C or SIGTERM. Prints the address, once it listens.
+    def host(listen: Annotated[str, tyro.conf.arg(metavar="HOST:PORT")], engine: str = "monarch") -> int:
+        """Run Monarch's worker loop, for runs with --engine monarch --hosts, until Ctrl-C or SIGTERM. Prints its address.
 
-        Whoever has the key can run code here. What is said is sealed with it and not hidden: use a network of your own.
+        Who can reach it can run code here: listen on a network of your own, or set HYPERACTOR_TLS_CERT, HYPERACTOR_TLS_KEY and
+        HYPERACTOR_TLS_CA here and where the run is.
 
         Args:
             listen: the address to listen at; port 0 is any free one
-            engine: processes, monarch or ray
-            key: a file with a secret that all hosts of a cluster have; PURESTEP_KEY where none is named
+            engine: monarch; a host of ray is a node that `ray start` begins
         """
 
         def ready(address: str) -> None:
@@ -32,7 +27,7 @@ def host_command(words: list[str]) -> int:
 
         from .effects.engine import served
 
-        served(engine, listen, key=key, ready=ready)
+        served(engine, listen, ready=ready)
         return 0
 
     return tyro.cli(host, args=words, prog="purestep host", config=FLAGS)

@@ -11,7 +11,7 @@ from ..core.errors import ChoiceError, message
 from . import asynchronous_commands as asynchronous
 from .effects import folder
 from .effects.png import check_picture
-from .effects.ranks.launched import launched, several
+from .effects.ranks.launched import launched, several, within_machine
 from .recipes.arguments import check_whole, flag
 from .recipes.run_kinds import is_language, with_generators
 from .recipes.zorplex import NAME, Zorplex, check, zorplex_defaults
@@ -35,16 +35,18 @@ class Training:
 
 def train(words: list[str]) -> int:
     """`purestep train zorplex`, on all ranks that a launcher has started."""
-    return _led(lambda team: _train(words, team))
+    return _led(words, lambda team: _train(words, team))
 
 
-def _led(program: "Callable[[Callable[[], Team]], int]") -> int:
+def _led(words: list[str], program: "Callable[[Callable[[], Team]], int]") -> int:
     """The program's exit code: on this process, or on the first of several, which do what it says.
 
     The program is given a function that returns its team. That of one process imports torch when it is called.
     """
     if not several():
         return program(_alone)
+    if "--trust-network" not in words:
+        within_machine()
     from .language.ranked import in_world  # here: it takes torch a second to import
 
     return in_world(lambda team: program(lambda: team))
@@ -84,7 +86,7 @@ def _train(words: list[str], team_of: "Callable[[], Team]") -> int:
 
 def resume(words: list[str]) -> int:
     """`purestep resume RUN`, on all ranks that a launcher has started."""
-    return _led(lambda team: _resume(words, team))
+    return _led(words, lambda team: _resume(words, team))
 
 
 def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
@@ -94,9 +96,8 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
         *,
         engine: Literal["processes", "monarch", "ray"] | None = None,
         hosts: str | None = None,
-        key: str | None = None,
-        weights: str | None = None,
-        transfer: Literal["auto", "shared", "tcp", "monarch"] | None = None,
+        transfer: Literal["auto", "shared", "ray", "monarch"] | None = None,
+        trust_network: tyro.conf.FlagCreatePairsOff[bool] = False,
         devices: str | None = None,
         server: str | None = None,
     ) -> int:
@@ -108,18 +109,16 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
             run: the run's folder
             engine: what starts generators from now on; as it was, unless given, and so are the others
             hosts: where they work from now on, each with `purestep host`; "" is this machine
-            key: a file with the secret of the hosts; "" is PURESTEP_KEY
-            weights: HOST:PORT where hosts fetch weights here; "" is an address they can reach, and any port
-            transfer: how weights reach hosts: as fits them; by memory that all see; over TCP; by RDMA with --engine monarch
+            transfer: how weights reach hosts: as fits them; by memory that all see; by Ray's object store; by Monarch's RDMA
+            trust_network: also use what no engine encrypts with other hosts
             devices: of the generators in turn
             server: the vLLM server that samples from now on, where one does
         """
         given = {
             "engine": engine,
             "hosts": hosts,
-            "key": key,
-            "weights": weights,
             "transfer": transfer,
+            "trust_network": (trust_network and with_generators(run)) or None,
             "devices": devices,
             "server": server,
         }

@@ -54,13 +54,12 @@ class Host:
 
 @contextmanager
 def hosted(engine: str, there: Sequence[Space], folder: Path) -> Iterator[tuple[Host, ...]]:
-    """`purestep host` of that engine in each of the namespaces, which all find our addresses; the key is in `folder`.
+    """`purestep host` of that engine in each of the namespaces, which all find our addresses.
 
     In the end those that were not killed end well at SIGTERM; none is left, whatever happens.
     """
-    (folder / "key").write_text("0123456789abcdef" * 2)
     (folder / "space_bodies.py").write_text(BODIES)
-    program = [sys.executable, "-m", "purestep.runtime.cli", "host", "--engine", engine, "--key", str(folder / "key")]
+    program = [sys.executable, "-m", "purestep.runtime.cli", "host", "--engine", engine]
     path = os.pathsep.join([str(folder), str(Path(__file__).parent)])
     environment = {**os.environ, "PYTHONPATH": path_with(Path(path))}
     processes = list[subprocess.Popen[str]]()
@@ -204,10 +203,10 @@ def outlived(
     """
     with spaces(2) as there, hosted(engine, there, folder) as hosts:
         first, second = addresses = tuple(host.address for host in hosts)
-        with behind(hosts[0]) as wire, clustered(addresses, key=folder / "key", silence=silence) as cluster:
+        with behind(hosts[0]) as wire, clustered(addresses, silence=silence) as cluster:
             alive_behind_a_slow_line(cluster, hosts, wire)
         body = import_module("space_bodies").slow
-        with clustered(addresses, key=folder / "key", silence=silence) as cluster:
+        with clustered(addresses, silence=silence) as cluster:
             ward = outlives_a_lost_link_and_a_killed_host(cluster, hosts, body)
             told = [cluster.failure(1.0) for _ in range(4)]
             assert [getattr(one, "host", "") for one in told] == [first, second, second, ""]

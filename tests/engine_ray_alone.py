@@ -22,7 +22,7 @@ def main() -> None:
         mesh = cluster.spawn(Counter, size=2, timeout=60.0)
         first = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in descendants()}
         os.kill(next(pid for pid, name in first.items() if name == "gcs_server"), signal.SIGKILL)
-        told = [cluster.failure(FOUND) for _ in mesh.members]
+        told = [cluster.failure(4 * FOUND) for _ in mesh.members]
         lost = [getattr(answer, "lost", False) for answer in mesh.call("add", timeout=60.0)], cluster.hosts()
     after = descendants()
     kept = signal.getsignal(signal.SIGTERM) == terminated

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 LONG = 240.0  # seconds for what several programs do on a busy machine
 START = 120.0  # seconds for a program to say where it is: much is imported
@@ -54,10 +53,10 @@ def last_words(process: "subprocess.Popen[str]") -> tuple[str, str]:
 
 @contextmanager
 def host(
-    key: Path, listen: str, *options: str, within: Callable[..., list[str]] = lambda *words: [*words]
+    listen: str, *, within: Callable[..., list[str]] = lambda *words: [*words]
 ) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """`purestep host`: its process, and the address that it says."""
-    program = [sys.executable, "-m", "purestep.runtime.cli", "host", *options, "--key", str(key), "--listen", listen]
+    program = [sys.executable, "-m", "purestep.runtime.cli", "host", "--listen", listen]
     with subprocess.Popen(within(*program), stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process, first_line(process)

@@ -23,21 +23,20 @@ from .test_asynchronous import TINY, learned_from
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("monarch") is None, reason="Monarch is an extra")]
 COMMAND = [sys.executable, "-m", "purestep.runtime.cli"]
 OWN = ("generator_engine", "mode")  # of the arguments, for which this test has others
-WAY = "weights go by monarch: it is asked for; over TCP, with RDMA on none of them"
+WAY = "RDMA on none of them; Monarch's buffers fall back to TCP"
 STEPS = 20
 
 
-def there(key: Path, space: Space) -> AbstractContextManager[tuple["subprocess.Popen[str]", str]]:
-    """`purestep host --engine monarch` in a namespace."""
-    return host(key, f"{space.address}:7000", "--engine", "monarch", within=space.apart)
+def there(space: Space) -> AbstractContextManager[tuple["subprocess.Popen[str]", str]]:
+    """`purestep host` in a namespace."""
+    return host(f"{space.address}:7000", within=space.apart)
 
 
 def test_whoever_comes_in_the_place_of_a_killed_host_fetches_as_well(tmp_path: Path) -> None:
-    key, run, log = tmp_path / "key", tmp_path / "run", tmp_path / "log"
-    key.write_text("0123456789abcdef" * 2)
+    run, log = tmp_path / "run", tmp_path / "log"
     given = {**{name: value for name, value in TINY.items() if name not in OWN}, "steps": STEPS, "generators": 1}
     words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-    own = ["--mode=async", "--no-compare", "--engine=monarch", "--transfer=monarch", f"--key={key}", f"--run={run}"]
+    own = ["--mode=async", "--no-compare", "--engine=monarch", "--transfer=monarch", "--trust-network", f"--run={run}"]
 
     def updates() -> int:
         path = run / "async" / "ledger.jsonl"
@@ -45,7 +44,7 @@ def test_whoever_comes_in_the_place_of_a_killed_host_fetches_as_well(tmp_path: P
 
     with spaces(1) as (space,):
         subprocess.run(["ip", "-n", space.name, "route", "add", "default", "via", space.ours], check=True)
-        with there(key, space) as (first, address), log.open("w") as said:
+        with there(space) as (first, address), log.open("w") as said:
             command = [*COMMAND, "train", "zorplex", *own, *words, f"--hosts={address}"]
             with subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT) as training:
                 try:
@@ -53,7 +52,7 @@ def test_whoever_comes_in_the_place_of_a_killed_host_fetches_as_well(tmp_path: P
                     os.kill(first.pid, signal.SIGKILL)
                     first.wait()
                     made = updates()
-                    with there(key, space):
+                    with there(space):
                         code = training.wait(2 * END)
                 finally:
                     training.kill()

@@ -57,17 +57,20 @@ exec "$@"
 PROGRAM = """
 import json, os, pathlib, signal, socket, sys, time
 notes, words = pathlib.Path(os.environ["NOTES"]), sys.argv[1:]
-names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"]
+names += ["RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"]
 note = {"words": words, "env": {name: os.environ[name] for name in names if name in os.environ}}
 (notes / f"part-{os.getpid()}").write_text(json.dumps(note))
 (notes / f"part-{os.getpid()}").rename(notes / f"note-{os.getpid()}")
-if words[0] == "host":
-    listeners = [socket.create_server((node, int(words[2].rpartition(":")[2]))) for node in os.environ["SAMPLING"].split()]
+if words[0] in ("host", "start") and "--head" not in words and words[0] == "start":
+    sys.exit(0)
+if words[0] in ("host", "start"):
+    listeners = [socket.create_server((node, int(os.environ["PORT"]))) for node in os.environ["NODES"].split()]
 elif words[0] in ("train", "resume"):
     signal.signal(signal.SIGINT, lambda *_: sys.exit(130))  # as srun passes it on with --disable-status
     served = pathlib.Path(os.environ["RUN"], "served", "served")
     served.mkdir(parents=True, exist_ok=True)
-    while len([*notes.glob("note-*")]) < 2:
+    while len([*notes.glob("note-*")]) < int(os.environ.get("PROGRAMS", "2")):
         time.sleep(0.01)
     (notes / "learning").touch()
     if "STAY" not in os.environ:
@@ -83,7 +86,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs.mkdir()
     python = f"#!{sys.executable} -S\n{PROGRAM}"
     shell = f"#!{shutil.which('bash')}\n"
-    stand_ins = {"scontrol": shell + SCONTROL, "srun": shell + SRUN, "purestep": python, "vllm": python}
+    stand_ins = {"scontrol": shell + SCONTROL, "srun": shell + SRUN, "purestep": python, "vllm": python, "ray": python}
     for name, text in stand_ins.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
@@ -128,6 +131,10 @@ class Job:
         """What each program was given, by the first word."""
         found = [json.loads(path.read_text()) for path in (self.place / "notes").glob("note-*")]
         return {note["words"][0]: note for note in found}
+
+    def all_words(self) -> list[Words]:
+        """What each program was given, also those of one name."""
+        return [json.loads(path.read_text())["words"] for path in (self.place / "notes").glob("note-*")]
 
 
 @pytest.fixture
@@ -176,25 +183,49 @@ def test_a_script_is_bash(script: str) -> None:
 
 def test_generators_on_their_nodes(place: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     port, run = free_port(), place / "a run"
-    key, hosts = f"{run}.cluster/key", ",".join(f"{node}:{port}" for node in NODES[1:])
+    hosts = ",".join(f"{node}:{port}" for node in NODES[1:])
     monkeypatch.setenv("PORT", port)
     monkeypatch.setenv("RANKS_PER_NODE", "2")
     for number, words in enumerate(submissions("slurm_async.sh")):
         job = Job(place, "bash", str(CLUSTER / "slurm_async.sh"), *words)
         assert job.ended()[0] == 0
         host, trainer = job.notes()["host"]["words"], job.notes()["train"]
-        assert host == ["host", "--listen", f"{NODES[1]}:{port}", "--key", key]
+        assert host == ["host", "--listen", f"{NODES[1]}:{port}"]
         assert trainer["words"] == [
             *("train", "zorplex", "--mode", "async", "--run", str(run)),
-            *(*words, "--key", key, "--hosts", hosts),
+            *(*words, "--engine", "monarch", "--trust-network", "--hosts", hosts),
         ]
         assert trainer["env"] == {
             **{"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"},
             **{"MASTER_ADDR": NODES[0], "MASTER_PORT": "29400"},
         }
         assert (read(host), read(trainer["words"])) == ("host", "train at once"), number
-    assert len(Path(key).read_text().strip()) == 44  # 32 bytes
-    assert Path(key).stat().st_mode & 0o077 == 0
+
+
+def test_generators_on_nodes_of_ray(place: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    port, run = free_port(), place / "a run"
+    monkeypatch.setenv("PORT", port)
+    monkeypatch.setenv("ENGINE", "ray")
+    monkeypatch.setenv("PROGRAMS", "3")
+    monkeypatch.setenv("NODES", " ".join(NODES[:2]))
+    monkeypatch.setenv("STORE", "5000000000")
+    job = Job(place, "bash", str(CLUSTER / "slurm_async.sh"), "--steps", "9")
+    code, said = job.ended()
+    assert code == 0, said
+    nodes = {"--head" in words: words for words in job.all_words() if words[0] == "start"}
+    assert nodes[True][:4] == ["start", "--head", "--block", f"--port={port}"]
+    assert nodes[False][:3] == ["start", f"--node-name={NODES[1]}", f"--address={NODES[0]}:{port}"]
+    assert all("--object-store-memory=5000000000" in words for words in nodes.values())
+    trainer = job.notes()["train"]
+    own = [*("train", "zorplex", "--mode", "async", "--run", str(run)), "--steps", "9"]
+    assert trainer["words"] == [*own, "--engine", "ray", "--trust-network", "--hosts", NODES[1]]
+    assert trainer["env"]["RAY_ADDRESS"] == f"{NODES[0]}:{port}"
+    assert trainer["env"]["RAY_AUTH_MODE"] == "token"
+    token = Path(trainer["env"]["RAY_AUTH_TOKEN_PATH"])
+    assert token == Path(f"{run}.cluster/token")
+    assert len(token.read_text()) == 44  # 32 bytes
+    assert token.stat().st_mode & 0o077 == 0
+    assert read(trainer["words"]) == "train at once"
 
 
 def test_a_job_that_is_told_to_stop_stops_and_goes_on(place: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,13 +254,13 @@ def test_a_server_on_the_last_node(place: Path, read: Any, monkeypatch: pytest.M
         server, trainer = job.notes()["-m"]["words"], job.notes()["train"]
         assert server[server.index("--model") + 1] == str(run / "served" / "served")
         assert server[-3:] == ["--enforce-eager", "--max-num-seqs", "64"]
-        assert trainer["words"] == ["train", "zorplex", "--run", str(run), *words, "--server", url]
+        assert trainer["words"] == ["train", "zorplex", "--run", str(run), *words, "--server", url, "--trust-network"]
         assert trainer["env"]["WORLD_SIZE"] == "2"
         assert read(trainer["words"]) == "train in turns"
     begun(run)
     job = Job(place, "bash", str(CLUSTER / "slurm_server.sh"))
     assert job.ended()[0] == 0
-    assert job.notes()["resume"]["words"] == ["resume", str(run), "--server", url]
+    assert job.notes()["resume"]["words"] == ["resume", str(run), "--server", url, "--trust-network"]
     assert read(job.notes()["resume"]["words"]) == "resume in turns"
 
 
@@ -238,6 +269,7 @@ def test_a_server_on_the_last_node(place: Path, read: Any, monkeypatch: pytest.M
     [
         ("slurm_async.sh", {"RUN": ""}, "name a folder that all nodes see"),
         ("slurm_async.sh", {"TRAINERS": "3"}, "3 of 3 nodes learn and none samples"),
+        ("slurm_async.sh", {"ENGINE": "processes"}, "ENGINE is processes; wanted monarch or ray"),
         ("slurm_async.sh", {"PATIENCE": "0", "PORT": "1"}, "no host on 127.0.0.2:1 after 0 s"),
         ("slurm_server.sh", {"NODES": "one"}, "1 node; ask for at least 2"),
         ("slurm_server.sh", {"VLLM": ""}, "name the python of the environment of vLLM"),
@@ -278,7 +310,10 @@ def pod(one: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_the_manifest_fits_together(manifest: dict[str, Any]) -> None:
-    assert set(manifest) == {"PersistentVolumeClaim", "Service", "StatefulSet", "Job"}
+    assert set(manifest) == {"PersistentVolumeClaim", "Service", "NetworkPolicy", "StatefulSet", "Job"}
+    policy = manifest["NetworkPolicy"]["spec"]
+    assert policy["podSelector"]["matchLabels"] == manifest["Service"]["spec"]["selector"]
+    assert policy["ingress"] == [{"from": [{"podSelector": policy["podSelector"]}]}]
     service, job, generators = manifest["Service"], manifest["Job"], manifest["StatefulSet"]
     name, wanted = service["metadata"]["name"], service["spec"]["selector"]
     assert service["spec"]["clusterIP"] == "None"
@@ -288,18 +323,30 @@ def test_the_manifest_fits_together(manifest: dict[str, Any]) -> None:
         assert wanted.items() <= one["spec"]["template"]["metadata"]["labels"].items()
         spec, container = pod(one)
         assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
-        (key,) = [volume["secret"] for volume in spec["volumes"] if "secret" in volume]
-        assert key == {"secretName": "purestep-key", "defaultMode": 0o400}
     env = {one["name"]: one["value"] for one in pod(job)[1]["env"]}
     spec = job["spec"]
     assert spec["completionMode"] == "Indexed"
     assert spec["completions"] == spec["parallelism"] == int(env["WORLD_SIZE"])
     assert env["MASTER_ADDR"] == f"{job['metadata']['name']}-0.{name}"
-    assert {
-        volume["persistentVolumeClaim"]["claimName"] for volume in pod(job)[0]["volumes"] if "secret" not in volume
-    } == {manifest["PersistentVolumeClaim"]["metadata"]["name"]}
-    for text in (PAGE, (CLUSTER / "kubernetes.yaml").read_text()):
-        assert f"secret generic {key['secretName']} --from-literal=key=" in text
+    (volume,) = pod(job)[0]["volumes"]
+    assert volume["persistentVolumeClaim"]["claimName"] == manifest["PersistentVolumeClaim"]["metadata"]["name"]
+
+
+def test_the_job_of_kuberay_runs_what_there_is(place: Path, read: Any) -> None:
+    claim, job = yaml.safe_load_all((CLUSTER / "kuberay.yaml").read_text())
+    run, spec = place / "runs" / "one", job["spec"]
+    cluster = spec["rayClusterSpec"]
+    assert cluster["authOptions"] == {"mode": "token"}
+    (volume,) = cluster["headGroupSpec"]["template"]["spec"]["volumes"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    (place / "notes" / "note-of-another").write_text('{"words": [""]}')
+    for told in ("train", "resume"):
+        subprocess.run(shlex.split(spec["entrypoint"].replace("/runs/one", str(run))), check=True)
+        notes = [json.loads(path.read_text()) for path in (place / "notes").glob("note-*")]
+        (note,) = [one for one in notes if one["words"][0] == told]
+        assert note["env"]["RAY_ADDRESS"] == "auto"
+        assert read(note["words"]) == f"{told} at once"
+        begun(run, mode="async")
 
 
 def test_the_pods_run_what_there_is(place: Path, manifest: dict[str, Any], read: Any) -> None:

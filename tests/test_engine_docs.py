@@ -10,8 +10,7 @@ import pytest
 from purestep.runtime import cli
 from purestep.runtime.effects.engine import ENGINES
 from purestep.runtime.effects.engine.hands import on as hands_on
-from purestep.runtime.effects.engine.processes_there import SILENCE
-from purestep.runtime.effects.engine.processes_wire import SHORTEST
+from purestep.runtime.effects.engine.monarch_engine import SILENCE
 from purestep.runtime.effects.engine.replicas import on as replicas_on
 
 ROOT = Path(__file__).parent.parent
@@ -43,7 +42,6 @@ def test_every_command_is_one(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_it_says_is_so() -> None:
     assert re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE) == [*ENGINES]
     assert f"({SILENCE:g} by default)" in PAGE
-    assert f"at least {SHORTEST} letters" in PAGE
     assert callable(hands_on)
     assert callable(replicas_on)
     for place in re.findall(r"\]\((\.\./[\w./]+)\)", PAGE):

@@ -73,6 +73,11 @@ def test_what_replaced_hosts_sampled_is_told_by_its_version(benchmark: Callable[
     assert alone([], 0) == 0
 
 
+def test_a_run_of_one_machine_has_no_hosts_to_lose(benchmark: Callable[[str], Any]) -> None:
+    alone = {name: value for name, value in row(**{"generators lost": 0}).items() if not name.startswith("hosts")}
+    assert benchmark("engine_verdicts").faults(alone) == []
+
+
 def test_engines_that_end_otherwise_are_named(benchmark: Callable[[str], Any]) -> None:
     verdicts = benchmark("engine_verdicts")
     ends = {"one": 240, "other": 238, "third": 150}
@@ -108,20 +113,19 @@ def test_the_picture_is_drawn(benchmark: Callable[[str], Any], tmp_path: Path) -
 def test_a_host_is_started_and_killed(benchmark: Callable[[str], Any], tmp_path: Path) -> None:
     """Without a namespace: a process of this machine."""
     hosts = benchmark("engine_hosts")
-    (tmp_path / "key").write_text("0123456789abcdef" * 2)
-    own = ("processes", tmp_path / "key", "127.0.0.1:0", "")
-    host = hosts.Host(*own, tmp_path / "log")
+    pytest.importorskip("monarch", reason="Monarch is an extra")
+    host = hosts.Host("monarch", "127.0.0.1:0", "", tmp_path / "log")
     host.start()
     try:
-        assert (host.left(), len(host.running())) == (0, 1)
-        (pid,) = host.running()
+        assert host.left() == 0
+        pid = min(host.running())
     finally:
-        assert host.kill() == 1
+        assert host.kill() >= 2  # `purestep host`, and Monarch's worker loop
     assert host.running() == set()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     with pytest.raises(RuntimeError, match="no host at nowhere"):
-        hosts.Host("processes", tmp_path / "key", "nowhere", "", tmp_path / "log").start()
+        hosts.Host("monarch", "nowhere", "", tmp_path / "log").start()
 
 
 def test_ranks_that_learn_otherwise_or_nothing_are_named(benchmark: Callable[[str], Any]) -> None:
@@ -163,5 +167,5 @@ def test_a_job_that_did_not_save_and_an_engine_that_is_missing_are_named(benchma
     assert said(saved=False) == ["it: told to stop, it ended after 3.0 s, saved: False"]
     assert said(**{"at its end": 0}) == ["it: job 0 made no update"]
     assert said(**{"stopped by": "scancel"}) == ["it: no job was told to stop"]
-    missing = {"ray": "ray is not installed", "NCCL broadcast": "there is no GPU"}
+    missing = {"ray": "ray is not installed"}
     assert benchmark("engines").faults({}, {}, missing) == ["ray is missing: ray is not installed"]

@@ -6,7 +6,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,7 +17,8 @@ from purestep.runtime.effects.engine import hands_rules as rules
 from purestep.runtime.effects.engine.hands import on
 from purestep.runtime.effects.engine.hands_actor import Post
 from purestep.runtime.effects.engine.interface import Cluster, Mesh
-from purestep.runtime.effects.engine.processes_there import hosting
+from purestep.runtime.effects.engine.processes_cluster import State
+from purestep.runtime.effects.engine.processes_here import Place, here
 from purestep.runtime.effects.service import serving
 from purestep.runtime.effects.service_rules import HEALTHY
 from purestep.runtime.effects.tool_calls import RAISED, TIMED_OUT, Failure, Returned, ToolError
@@ -28,7 +28,6 @@ from purestep.runtime.effects.workers_process import NOTE
 
 from .engine_contract import left
 
-KEY = "0123456789abcdef" * 2
 BODIES = '''
 import os
 import time
@@ -106,10 +105,32 @@ def bodies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def cluster(bodies: Any) -> Iterator[Cluster]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PURESTEP_KEY", KEY)
-        with opened("processes") as cluster:
-            yield cluster
+    """A cluster that other hosts can join: they are this machine, too."""
+    state = State()
+
+    def add_host(name: str, /, *, timeout: float) -> str:
+        del timeout
+        state.take_in(name, here(state.heard))
+        return name
+
+    state.take_in("local", here(state.heard))
+    yield Cluster(
+        name="several",
+        hosts=state.hosts,
+        add_host=add_host,
+        spawn=state.spawn,
+        failure=state.failure,
+        stop=state.stop,
+    )
+    state.stop(timeout=10.0)
+
+
+def lost(cluster: Cluster, name: str) -> None:
+    """That host, which is processes of this machine as all are, is no more."""
+    state: State = cluster.hosts.__self__  # type: ignore[attr-defined]
+    place: Place = state.places[name]
+    state.lost(name, [place], "its cable was cut")
+    place.close()
 
 
 @pytest.fixture(scope="module", params=list(ENGINES))
@@ -157,21 +178,20 @@ def test_a_crew_goes_on_when_its_workers_raise_hang_or_are_killed(bodies: Any, a
 
 
 def test_a_body_with_room_gets_its_tasks_while_it_works(bodies: Any, cluster: Cluster) -> None:
-    with hosting("127.0.0.1:0", KEY.encode()) as address:
-        name = cluster.add_host(address, timeout=10.0)
-        with working(bodies.slots, size=1, patience=20.0, engine=on(cluster, hosts=(name,))) as workers:
-            until(workers, Joined)
-            words = {task: f"word {task}" for task in range(60)}
-            for task in range(3):
+    name = cluster.add_host("roomy", timeout=10.0)
+    with working(bodies.slots, size=1, patience=20.0, engine=on(cluster, hosts=(name,))) as workers:
+        until(workers, Joined)
+        words = {task: f"word {task}" for task in range(60)}
+        for task in range(3):
+            workers.send(0, task, words[task])
+        got = {}
+        for task in range(3, 63):
+            answer = until(workers, Answer)
+            got[answer.task] = answer.payload
+            if task in words:
                 workers.send(0, task, words[task])
-            got = {}
-            for task in range(3, 63):
-                answer = until(workers, Answer)
-                got[answer.task] = answer.payload
-                if task in words:
-                    workers.send(0, task, words[task])
-            assert got == {task: word.upper() for task, word in words.items()}
-    assert cluster.hosts() == ("local",) or until_gone(cluster, name)
+        assert got == {task: word.upper() for task, word in words.items()}
+    lost(cluster, name)
 
 
 def test_a_replacement_gets_the_host_and_the_device_that_are_used_least(bodies: Any, cluster: Cluster) -> None:
@@ -203,46 +223,31 @@ def test_a_replacement_gets_the_host_and_the_device_that_are_used_least(bodies: 
         os.kill(pids[worker], signal.SIGKILL)
         assert until(workers, Lost).worker == worker
 
-    with hosting("127.0.0.1:0", KEY.encode()) as second, ExitStack() as stack:
-        first = stack.enter_context(hosting("127.0.0.1:0", KEY.encode()))
-        for host in (first, second):
-            cluster.add_host(host, timeout=20.0)
-        devices, pids = ("cuda:0", "cuda:1"), dict[int, int]()
-        engine = on(
-            evolve(cluster, spawn=spawn), hosts=(first, second), devices=devices, fitted=lambda _, device: (device,)
-        )
-        with working(bodies.device, size=2, patience=60.0, engine=engine, tries=9) as workers:
-            assert begun(2) == sorted(((first, "cuda:0"), (second, "cuda:1")))
-            kill(1)
-            assert begun(1) == [(second, "cuda:1")]
-            stack.close()
-            assert begun(1) == [(second, "cuda:0")]
-            with hosting(first, KEY.encode()):
-                cluster.add_host(first, timeout=20.0)
-                assert cluster.hosts()[-1] == first
-                kill(3)
-                assert begun(1) == [(first, "cuda:0")]
-    assert until_gone(cluster, first)
-    assert until_gone(cluster, second)
+    first, second = (cluster.add_host(name, timeout=20.0) for name in ("first", "second"))
+    devices, pids = ("cuda:0", "cuda:1"), dict[int, int]()
+    engine = on(
+        evolve(cluster, spawn=spawn), hosts=(first, second), devices=devices, fitted=lambda _, device: (device,)
+    )
+    with working(bodies.device, size=2, patience=60.0, engine=engine, tries=9) as workers:
+        assert begun(2) == sorted(((first, "cuda:0"), (second, "cuda:1")))
+        kill(1)
+        assert begun(1) == [(second, "cuda:1")]
+        lost(cluster, first)
+        assert begun(1) == [(second, "cuda:0")]
+        cluster.add_host(first, timeout=20.0)
+        assert cluster.hosts()[-1] == first
+        kill(3)
+        assert begun(1) == [(first, "cuda:0")]
+    lost(cluster, first)
+    lost(cluster, second)
 
 
 def test_a_worker_waits_for_a_host(bodies: Any, cluster: Cluster) -> None:
-    with (
-        hosting("127.0.0.1:0", KEY.encode()) as name,
-        working(bodies.echo, size=1, patience=60.0, engine=on(cluster, hosts=(name,))) as workers,
-    ):
+    with working(bodies.echo, size=1, patience=60.0, engine=on(cluster, hosts=("late",))) as workers:
         assert workers.receive(0.3) == ()
-        cluster.add_host(name, timeout=20.0)
+        cluster.add_host("late", timeout=20.0)
         assert until(workers, Joined).worker == 0
-    assert until_gone(cluster, name)
-
-
-def until_gone(cluster: Cluster, name: str) -> bool:
-    """Whether the host is missed soon after it has ended."""
-    end = time.monotonic() + 10.0
-    while name in cluster.hosts() and time.monotonic() < end:
-        time.sleep(0.02)
-    return name not in cluster.hosts()
+    lost(cluster, "late")
 
 
 def test_what_cannot_be_had_is_said(bodies: Any, cluster: Cluster) -> None:

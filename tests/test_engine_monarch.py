@@ -15,33 +15,36 @@ from engine_actors import Counter  # type: ignore[import-not-found]
 
 from purestep.runtime.effects.engine import opened
 from purestep.runtime.effects.engine.interface import EngineError, Failure, late
+from purestep.runtime.effects.engine.monarch_engine import SILENCE, hosted
 from purestep.runtime.effects.engine.monarch_home import reached
-from purestep.runtime.effects.engine.monarch_hosts import hosted
+from purestep.runtime.effects.engine.monarch_place import LEAST
 from purestep.runtime.effects.engine.monarch_version import installed, tried
-from purestep.runtime.effects.engine.processes_there import hosting
 
 from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, path_with, values
 from .programs import first_line, last_words
 
 HERE = Path(__file__).parent
-KEY = "0123456789abcdef" * 2
 INSTALLED = find_spec("monarch") is not None
 needs_monarch = pytest.mark.skipif(not INSTALLED, reason="Monarch is an extra")
 
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PURESTEP_KEY", KEY)
-        with opened("monarch") as cluster:
-            yield Bench(
-                cluster=cluster,
-                host=lambda: hosted("127.0.0.1:0", KEY.encode()),
-                opened=lambda: opened("monarch"),
-                nowhere="127.0.0.1:1",
-                start=4.0,
-                quiet=1.0,
-            )
+    with opened("monarch") as cluster:
+        yield Bench(
+            cluster=cluster,
+            host=further,
+            opened=lambda: opened("monarch"),
+            nowhere="127.0.0.1:1",
+            start=8.0,
+            quiet=1.0,
+        )
+
+
+@contextmanager
+def further() -> Iterator[str]:
+    with hosted("127.0.0.1:0") as (address, _):
+        yield address
 
 
 @pytest.mark.slow
@@ -54,7 +57,7 @@ def test_the_contract(claim: Claim, bench: Bench, tmp_path: Path) -> None:
 @pytest.mark.skipif(INSTALLED, reason="it is there")
 def test_without_monarch_it_says_what_to_install() -> None:
     why = r"torchmonarch is not installed, wanted installed; pip install 'purestep\[monarch\]'"
-    for there in (opened("monarch"), hosted("127.0.0.1:0", KEY.encode())):
+    for there in (opened("monarch"), hosted("127.0.0.1:0")):
         with pytest.raises(EngineError, match=why), there:
             pass
 
@@ -84,7 +87,7 @@ def test_another_system_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def said(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process in a session of its own, and the first line it prints; killed after the block."""
-    environment = {**os.environ, "PURESTEP_KEY": KEY, "PYTHONPATH": path_with(HERE)}
+    environment = {**os.environ, "PYTHONPATH": path_with(HERE)}
     process = subprocess.Popen([*command], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
     try:
         yield process, first_line(process)
@@ -94,9 +97,7 @@ def said(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 def host(listen: str = "127.0.0.1:0", *before: str) -> AbstractContextManager[tuple[subprocess.Popen[str], str]]:
     """A host as a process of its own, and its address."""
-    return said(
-        *before, sys.executable, "-m", "purestep.runtime.cli", "host", "--engine", "monarch", "--listen", listen
-    )
+    return said(*before, sys.executable, "-m", "purestep.runtime.cli", "host", "--listen", listen)
 
 
 def node_of(pid: int) -> int:
@@ -115,9 +116,9 @@ def test_hosts_are_lost_and_others_take_their_place(bench: Bench) -> None:
         pids, children = values(mesh, "pid"), values(mesh, "child")
         assert pids[0] in descendants(one.pid)
         assert {pids[1], children[1]} <= descendants(two.pid)
-        waiting = mesh.ask("nap", (SOON,), timeout=2 * FOUND)
+        waiting = mesh.ask("nap", (SOON,), timeout=SILENCE + 2 * FOUND)
         one.kill()
-        assert_lost(cluster.failure(FOUND), (a, mesh.number, 0))
+        assert_lost(cluster.failure(SILENCE + FOUND), (a, mesh.number, 0))
         assert cluster.hosts() == (b,)
         assert [getattr(answer, "lost", None) for answer in waiting()] == [True, False]
         assert values(other, "add", 1) == [1]
@@ -127,19 +128,16 @@ def test_hosts_are_lost_and_others_take_their_place(bench: Bench) -> None:
             again = cluster.spawn(Counter, size=2, timeout=SOON)
             assert again.hosts == (b, c)
             assert values(again, "add", 1) == [1, 1]
-            os.kill(node_of(three.pid), signal.SIGKILL)  # the host is there, Monarch's is not
-            assert_lost(cluster.failure(FOUND), (c, again.number, 1))
-            assert cluster.failure(bench.quiet) == ()
-            assert cluster.hosts() == (b,)
-            cluster.add_host(c, timeout=SOON)  # it takes part again
-            assert values(cluster.spawn(Counter, size=1, hosts=(c,), timeout=SOON), "add", 1) == [1]
             there = descendants(two.pid) | descendants(three.pid)
             assert {pids[1], children[1]} <= there
             cluster.stop(timeout=SOON)
-            assert left(there, SOON) == set()  # the hosts are there and have nothing left
+            assert left({pids[1], children[1]}, SOON) == set()  # the hosts are there and have nothing of ours left
             assert (two.poll(), three.poll()) == (None, None)
+            os.kill(node_of(two.pid), signal.SIGKILL)  # the host is there, Monarch's is not
+            assert two.wait(SOON) == 1
             three.terminate()
             assert three.wait(SOON) == 0
+            assert left(there, SOON) == set()
 
 
 def assert_lost(told: Failure | tuple[()], whom: tuple[str, int, int]) -> None:
@@ -185,18 +183,24 @@ def test_a_process_survives_its_actors_and_leaves_nothing() -> None:
 
 @pytest.mark.slow
 @needs_monarch
-def test_a_host_for_something_else_is_refused(bench: Bench) -> None:
+def test_a_host_serves_two_runs_and_ends_what_a_killed_one_has_left() -> None:
+    with host() as (one, a), said(sys.executable, str(HERE / "engine_monarch_guest.py"), a) as (guest, line):
+        theirs = {int(word) for word in line.split()}
+        with opened("monarch", hosts=(a,)) as cluster:
+            mesh = cluster.spawn(Counter, size=1, timeout=SOON)
+            guest.kill()
+            assert left(theirs, 2 * LEAST + FOUND) == set()
+            assert values(mesh, "add", 1) == [1]
+        assert one.poll() is None
+
+
+@pytest.mark.slow
+@needs_monarch
+def test_a_host_listens_at_one_address_that_is_its_own() -> None:
+    with pytest.raises(EngineError, match="is any address of this machine, wanted one address"), hosted("0.0.0.0:0"):
+        pass
     with (
-        hosting("127.0.0.1:0", KEY.encode()) as address,
-        pytest.raises(EngineError, match=r"not begun \(.*--engine monarch"),
-    ):
-        bench.cluster.add_host(address, timeout=SOON)
-    with hosted("127.0.0.1:0", KEY.encode()) as address, opened("processes") as cluster:
-        cluster.add_host(address, timeout=SOON)
-        with pytest.raises(EngineError, match="it has hosts of Monarch"):
-            cluster.spawn(Counter, size=1, hosts=(address,), timeout=SOON)
-    with (
-        pytest.raises(EngineError, match="is any address of this machine, wanted one address"),
-        hosted("0.0.0.0:0", KEY.encode()),
+        pytest.raises(EngineError, match=r"a host of Monarch is not begun \(.*, wanted running; see that its address"),
+        hosted("192.0.2.77:0"),
     ):
         pass

@@ -1,31 +1,22 @@
-"""The engine of plain processes keeps the contract of engines, on this machine and on hosts over TCP."""
+"""The engine of plain processes keeps the contract of engines, on this machine alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.processes_there import hosting
+from purestep.runtime.effects.engine import opened, served
+from purestep.runtime.effects.engine.interface import EngineError
 
 from .engine_contract import CONTRACT, Bench, Claim, name_of
 
-KEY = "0123456789abcdef" * 2
-
-
-@pytest.fixture(scope="module", autouse=True)
-def key() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PURESTEP_KEY", KEY)
-        yield
-
 
 @pytest.fixture(scope="module")
-def bench(key: None) -> Iterator[Bench]:
+def bench() -> Iterator[Bench]:
     with opened("processes") as cluster:
         yield Bench(
             cluster=cluster,
-            host=lambda: hosting("127.0.0.1:0", KEY.encode()),
+            host=None,
             opened=lambda: opened("processes"),
             nowhere="127.0.0.1:1",
             start=2.0,
@@ -36,3 +27,13 @@ def bench(key: None) -> Iterator[Bench]:
 @pytest.mark.parametrize("claim", CONTRACT, ids=name_of)
 def test_the_contract(claim: Claim, bench: Bench, tmp_path: Path) -> None:
     claim(bench, tmp_path)
+
+
+def test_other_hosts_are_those_of_other_engines(bench: Bench) -> None:
+    why = "^host 10.0.0.2:7000 is given to the engine processes, wanted this machine alone; take the engine monarch .* or ray"
+    with pytest.raises(EngineError, match=why), opened("processes", hosts=("10.0.0.2:7000",)):
+        pass
+    with pytest.raises(EngineError, match=why):
+        bench.cluster.add_host("10.0.0.2:7000", timeout=1.0)
+    with pytest.raises(EngineError, match=why):
+        served("processes", "10.0.0.2:7000", ready=print)

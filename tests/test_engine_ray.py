@@ -1,49 +1,44 @@
-"""The engine on Ray keeps the contract of engines, here and on hosts that join; without Ray it says what to install."""
+"""The engine on Ray keeps the contract of engines here; without Ray it says what to install."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from engine_actors import Counter  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.engine import opened
+from purestep.runtime.effects.engine import opened, served
 from purestep.runtime.effects.engine.interface import EngineError, Failure, late
-from purestep.runtime.effects.engine.processes_there import hosting
 from purestep.runtime.effects.engine.ray_folders import PREFIX, made, sweep
-from purestep.runtime.effects.engine.ray_hosts import hosted
 from purestep.runtime.effects.engine.ray_version import tried
 
 from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, path_with, values
 from .programs import first_line, last_words
 
 HERE = Path(__file__).parent
-KEY = "0123456789abcdef" * 2
 INSTALLED = find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not INSTALLED, reason="Ray is an extra")
 
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PURESTEP_KEY", KEY)
-        with opened("ray") as cluster:
-            yield Bench(
-                cluster=cluster,
-                host=lambda: hosted("127.0.0.1:0", KEY.encode()),
-                opened=lambda: opened("ray"),
-                nowhere="127.0.0.1:1",
-                start=10.0,
-                quiet=1.0,
-            )
+    with opened("ray") as cluster:
+        yield Bench(
+            cluster=cluster,
+            host=None,
+            opened=lambda: opened("ray"),
+            nowhere="127.0.0.1:1",
+            start=10.0,
+            quiet=1.0,
+        )
 
 
 @pytest.mark.slow
@@ -68,12 +63,11 @@ def test_what_a_kill_has_left_behind_is_removed(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.skipif(INSTALLED, reason="it is there")
 def test_without_ray_it_says_what_to_install() -> None:
-    for there in (opened("ray"), hosted("127.0.0.1:0", KEY.encode())):
-        with (
-            pytest.raises(EngineError, match=r"ray is not installed, wanted installed; pip install 'purestep\[ray\]'"),
-            there,
-        ):
-            pass
+    why = r"ray is not installed, wanted installed; pip install 'purestep\[ray\]'"
+    with pytest.raises(EngineError, match=why), opened("ray"):
+        pass
+    with pytest.raises(EngineError, match=why):
+        served("ray", "127.0.0.1:0", ready=print)
 
 
 @pytest.mark.parametrize("version", ["2.59.1", "2.61.0", "3.0.0", "2.6.0", "1.60", "dev", ""])
@@ -89,7 +83,7 @@ def test_a_version_that_was_not_tried_is_refused(version: str) -> None:
 @contextmanager
 def said(*command: str, **more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process in a session of its own, and the first line it prints; killed after the block."""
-    own = {"PURESTEP_KEY": KEY, "PYTHONPATH": path_with(HERE), "RAY_AUTH_MODE": "disabled"}
+    own = {"PYTHONPATH": path_with(HERE), "RAY_AUTH_MODE": "disabled"}
     environment = {**os.environ, **own, **more}
     process = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
@@ -98,63 +92,6 @@ def said(*command: str, **more: str) -> Iterator[tuple[subprocess.Popen[str], st
         yield process, first_line(process)
     finally:
         last_words(process)
-
-
-def host() -> AbstractContextManager[tuple[subprocess.Popen[str], str]]:
-    """A host as a process of its own, and its address."""
-    return said("-m", "purestep.runtime.cli", "host", "--engine", "ray", "--listen", "127.0.0.1:0")
-
-
-def part_of(pid: int, name: str) -> int:
-    """The process of that name among those that a process has started, and those have."""
-    (found,) = (one for one in descendants(pid) if Path(f"/proc/{one}/comm").read_text().strip() == name)
-    return found
-
-
-@pytest.mark.slow
-@needs_ray
-def test_hosts_are_lost_and_others_take_their_place(bench: Bench) -> None:
-    with host() as (one, a), host() as (two, b), host() as (three, c), opened("ray", hosts=(a, b)) as cluster:
-        assert cluster.hosts() == (a, b)
-        mesh, other = (
-            cluster.spawn(Counter, size=2, timeout=SOON),
-            cluster.spawn(Counter, size=1, hosts=(b,), timeout=SOON),
-        )
-        pids, children = values(mesh, "pid"), values(mesh, "child")
-        assert {*pids, *children} <= descendants(one.pid) | descendants(two.pid)
-        waiting = mesh.ask("nap", (SOON,), timeout=4 * FOUND)
-        one.kill()  # with all that it has to say
-        told = cluster.failure(FOUND)
-        assert isinstance(told, Failure)
-        assert (told.host, told.mesh, told.member) == (a, mesh.number, 0)
-        assert "its host is lost" in told.why
-        assert cluster.hosts() == (b,)
-        assert [getattr(answer, "lost", None) for answer in waiting()] == [True, False]
-        assert values(other, "add", 1) == [1]
-        assert left({pids[0], children[0]}, SOON) == set()
-        assert cluster.add_host(c, timeout=SOON) == c
-        again = cluster.spawn(Counter, size=2, timeout=SOON)
-        assert again.hosts == (b, c)
-        assert values(again, "add", 1) == [1, 1]
-        os.kill(part_of(three.pid, "raylet"), signal.SIGKILL)  # the host is there, its node is not
-        told = cluster.failure(FOUND)
-        assert isinstance(told, Failure)
-        assert (told.host, told.mesh, told.member) == (c, again.number, 1)
-        assert values(other, "add", 1) == [2]
-        assert cluster.failure(bench.quiet) == ()
-        until = time.monotonic() + SOON
-        while cluster.hosts() != (b,) and time.monotonic() < until:
-            time.sleep(0.05)
-        assert cluster.hosts() == (b,)
-        cluster.add_host(c, timeout=SOON)  # it takes part again
-        assert values(cluster.spawn(Counter, size=1, hosts=(c,), timeout=SOON), "add", 1) == [1]
-        there = descendants(two.pid) | descendants(three.pid)
-        assert {pids[1], children[1]} <= there
-        cluster.stop(timeout=SOON)
-        assert left(there, SOON) == set()  # the hosts are there and have nothing left
-        assert (two.poll(), three.poll()) == (None, None)
-        three.terminate()
-        assert three.wait(SOON) == 0
 
 
 @pytest.mark.slow
@@ -199,13 +136,21 @@ def test_ray_is_left_as_it_was_found() -> None:
 
 @pytest.mark.slow
 @needs_ray
-def test_a_host_for_something_else_is_refused(bench: Bench) -> None:
-    with (
-        hosting("127.0.0.1:0", KEY.encode()) as address,
-        pytest.raises(EngineError, match=r"not joined \(.*--engine ray"),
-    ):
-        bench.cluster.add_host(address, timeout=SOON)
-    with hosted("127.0.0.1:0", KEY.encode()) as address, opened("processes") as cluster:
-        cluster.add_host(address, timeout=SOON)
-        with pytest.raises(EngineError, match="it has nodes of Ray"):
-            cluster.spawn(Counter, size=1, hosts=(address,), timeout=SOON)
+def test_hosts_are_nodes_of_ray(bench: Bench) -> None:
+    why = "^host 10.0.0.2:7000 is given to the engine ray, wanted a node of Ray; run `ray start"
+    with pytest.raises(EngineError, match=why), opened("ray", hosts=("10.0.0.2:7000",)):
+        pass
+    with pytest.raises(EngineError, match=why):
+        bench.cluster.add_host("10.0.0.2:7000", timeout=1.0)
+    with pytest.raises(EngineError, match=why):
+        served("ray", "10.0.0.2:7000", ready=print)
+
+
+@pytest.mark.slow
+@needs_ray
+def test_a_ray_of_this_machine_listens_here_alone(bench: Bench) -> None:
+    ours, listening = descendants(), set[str]()
+    for line in subprocess.run(["ss", "-ltnpH"], capture_output=True, text=True, check=True).stdout.splitlines():
+        if {int(pid) for pid in re.findall(r"pid=(\d+)", line)} & ours:
+            listening.add(line.split()[3].rpartition(":")[0].strip("[]").removeprefix("::ffff:"))
+    assert listening == {"127.0.0.1"}

@@ -54,10 +54,8 @@ def test_an_engine_that_nobody_knows_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PURESTEP_KEY", "0123456789abcdef")
-        with opened("processes") as found:
-            yield found
+    with opened("processes") as found:
+        yield found
 
 
 def test_whoever_waits_says_how_long(cluster: Cluster) -> None:
@@ -68,7 +66,6 @@ def test_whoever_waits_says_how_long(cluster: Cluster) -> None:
         "slice": lambda **more: mesh.slice((0,)).call("word", **more),
         "stop": mesh.stop,
         "spawn": lambda **more: cluster.spawn(Plain, size=1, **more),
-        "add_host": lambda **more: cluster.add_host("127.0.0.1:9", **more),
         "end": cluster.stop,
     }
     for act in waits.values():

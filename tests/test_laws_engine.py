@@ -1,4 +1,4 @@
-"""Engines obey their laws: the ledger of a cluster, what it says to its hosts, letters through calls, and who works where."""
+"""Engines obey their laws: the ledger of a cluster, letters through calls, and who works where."""
 
 import pytest
 
@@ -8,16 +8,13 @@ from purestep.properties import (
     hands_laws,
     own_clustering,
     own_posting,
-    own_wire,
     spots_laws,
     verify,
-    wire_laws,
 )
 from purestep.properties.profiles import named_profile
 from purestep.runtime.effects.engine.spots import next_spot
 
 test_engine = check(engine_laws(), own_clustering())
-test_wire = check(wire_laws(), own_wire())
 test_hands = check(hands_laws(), own_posting())
 test_spots = check(spots_laws(), next_spot)
 

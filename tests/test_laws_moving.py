@@ -9,7 +9,6 @@ from purestep.properties import (
     queue_laws,
     ring_laws,
     service_laws,
-    transfer_laws,
     verify,
     weights_laws,
     workers_laws,
@@ -17,7 +16,6 @@ from purestep.properties import (
 from purestep.properties.experience_laws import own_replaying
 from purestep.properties.profiles import named_profile
 from purestep.properties.service_laws import own_serving
-from purestep.properties.transfer_laws import own_pulling
 from purestep.properties.weights_laws import own_transfer
 from purestep.runtime.effects import queue_rules, workers_rules
 from purestep.runtime.effects.transfer.choice import choice
@@ -25,7 +23,6 @@ from purestep.runtime.effects.weights_ring import RING
 
 test_ring = check(ring_laws(), RING)
 test_weights = check(weights_laws(), own_transfer())
-test_transfer = check(transfer_laws(), own_pulling())
 test_choice = check(choice_laws(), choice)
 test_queue = check(queue_laws(), queue_rules.step)
 test_experience = check(experience_laws(), own_replaying())
@@ -38,7 +35,6 @@ test_service = check(service_laws(), own_serving())
     ("suite", "subject"),
     [
         (ring_laws(), RING),
-        (transfer_laws(), own_pulling()),
         (queue_laws(), queue_rules.step),
         (workers_laws(), workers_rules.step),
         (service_laws(), own_serving()),

@@ -35,7 +35,7 @@ serving=$!
 
 words=(resume "$RUN")
 [ -e "$RUN/arguments.json" ] || words=(train zorplex --run "$RUN" "$@")
-words+=(--server "http://$server:$port/v1")
+words+=(--server "http://$server:$port/v1" --trust-network)
 export MASTER_ADDR=${nodes[0]} MASTER_PORT=${MASTER_PORT:-29400}
 # With --disable-status srun passes SIGINT on; SIGTERM it would turn into a kill.
 srun --overlap --nodes="$trainers" --ntasks="$((trainers * ranks))" --ntasks-per-node="$ranks" \

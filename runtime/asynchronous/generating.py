@@ -71,7 +71,6 @@ class Spec:
     tokenizer: Mapping[str, bytes]  # the files of its folder; none where the model's folder has one
     weights: str  # their address
     device: str = "cpu"
-    key: bytes = field(default=b"", repr=False)  # of their publisher; none where they are in shared memory
     packages: Packages = field(factory=dict)  # versions that it must have
 
 
@@ -179,14 +178,13 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
         whole = parts_of(spec.arguments, folder if spec.tokenizer else ())
     like = tree_map(lambda leaf: leaf.to(spec.device), whole.whole(whole.begin()))
     sampling = whole.sampling
-    keyed = {"key": spec.key} if spec.key else {}
 
     def failed(call: Failed) -> None:
         del call
         mailbox.note(Progress(tool_failures=1))  # at once: whoever waits for tools, one after the other, is alive
 
     with (
-        inlet(spec.weights, like, **keyed) as reader,
+        inlet(spec.weights, like) as reader,
         served_tools(whole, spec.arguments.asynchronous, failed) as parts,
     ):
         made = generator(

@@ -138,7 +138,6 @@ def _generators(setting: Setting, weights: str) -> AbstractContextManager[Worker
         arguments=arguments,
         tokenizer=tokenizer_files(setting.tokenizer) if isinstance(setting.tokenizer, Path) else {},
         weights=weights,
-        key=setting.place.key,
         packages=packages(),
     )
     return working(

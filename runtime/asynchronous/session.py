@@ -19,6 +19,7 @@ from ..effects.checkpoint import check_finite
 from ..effects.clock import seconds
 from ..effects.files import lock
 from ..effects.tokenizer import save_tokenizer
+from ..effects.weights_layout import layout
 from ..language.parts import Parts, parts_of
 from ..language.team import ALONE, Team
 from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
@@ -38,8 +39,8 @@ from .placing import Place, placed
 from .running import run_phase
 
 WARM, SYNC, ASYNC = "warm", "sync", "async"
-MOVABLE = ("engine", "hosts", "key", "weights", "transfer", "devices")  # arguments that say where generators work
-ALONE_HERE = {"engine": "processes", "key": "", "weights": "", "transfer": "auto"}  # theirs on this machine
+MOVABLE = ("engine", "hosts", "transfer", "devices", "trust_network")  # arguments that say where generators work
+ALONE_HERE = {"engine": "processes", "transfer": "auto"}  # theirs on this machine
 
 
 @frozen
@@ -87,7 +88,7 @@ def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, tea
     with folder.starting(run, NAME, overwrite=overwrite, holds=_holds):
         torch.set_num_threads(arguments.machine.threads)
         parts = turns.parts_for(run, arguments)
-        with placed(arguments.asynchronous, notice) as place:
+        with placed(arguments.asynchronous, notice, lambda: weights_of(parts)) as place:
             folder.clear(run, NAME)
             folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
             if not arguments.model.model:
@@ -103,7 +104,7 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Te
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments.
 
     `moved` are arguments that say where its generators work, in place of its own from now on: see `MOVABLE`. No hosts are this
-    machine, which needs no engine, key, address of weights or way for them unless they are given as well.
+    machine, which needs no engine and no transport of weights unless they are given as well.
     Raises: CheckpointError, ChoiceError, EngineError.
     """
     with lock(folder.existing(run)):
@@ -120,16 +121,21 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Te
         if not begun and not arguments.model.model:
             save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
         left = [phase for phase in phases_of(arguments) if not (run / phase / TOTALS).exists()]
-        with placed(arguments.asynchronous if left else Asynchronous(), notice) as place:
+        given = arguments.asynchronous if left else Asynchronous()
+        with placed(given, notice, lambda: weights_of(parts)) as place:
             if moved:
                 folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
             return _go_on(run, arguments, parts, place, notice, team)
 
 
+def weights_of(parts: Parts) -> int:
+    """The bytes of the weights that generators fetch."""
+    return layout(parts.whole(parts.begin())).size
+
+
 def _absolute(arguments: Zorplex) -> Zorplex:
     """The same arguments, whose paths say the same wherever the run is resumed from."""
-    key, model = arguments.asynchronous.key, arguments.model.model
-    changes = {"key": str(Path(key).absolute())} if key else {}
+    model, changes = arguments.model.model, dict[str, Any]()
     if model and Path(model).is_dir():
         changes["model"] = str(Path(model).absolute())
     return changed(arguments, changes)

@@ -17,11 +17,14 @@ class Asynchronous:
     compare: bool = True  # at once: first the same in turns, from the same warm start
     generator_engine: Literal["process", "thread"] = "process"  # what a generator is
     engine: Literal["processes", "monarch", "ray"] = "processes"  # what starts generators on hosts
-    hosts: str = ""  # where they work, 10.0.0.2:7000,10.0.0.3:7000, each with `purestep host`; without it this machine
-    key: str = ""  # a file with the secret of the hosts; without it PURESTEP_KEY
-    weights: str = ""  # HOST:PORT where hosts fetch weights here, port 0 for any; without it an address they can reach
-    # how weights reach hosts: as fits them; by memory that all see; over TCP; by RDMA with --engine monarch
-    transfer: Literal["auto", "shared", "tcp", "monarch"] = "auto"
+    # where they work: with monarch 10.0.0.2:7000,10.0.0.3:7000, each with `purestep host`; with ray nodes of RAY_ADDRESS's
+    # cluster by their names, all of them by default
+    hosts: str = ""
+    # how weights reach hosts: as fits them; by memory that all see; by the object store of ray; by RDMA with monarch
+    transfer: Literal["auto", "shared", "ray", "monarch"] = "auto"
+    trust_network: bool = (
+        False  # also use what no engine encrypts with other hosts: Monarch's TCP without RDMA, and ranks
+    )
     generator_slots: int = 64  # attempts that a generator samples side by side
     staleness: int = 1  # updates by which a sample may be older than the weights it changes; in turns it never is
     # leave samples that are too old out, or also begin them anew, or wait for them
@@ -98,17 +101,18 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
 
 def _faults_of_places(given: Asynchronous, *, beside: bool) -> tuple[tuple[bool, str, object, str, str], ...]:
     """What may be wrong with where generators work: whether it is, and what to say."""
-    hosts, places = given.named_hosts(), [("--hosts", name) for name in given.named_hosts()]
+    hosts = given.named_hosts()
     elsewhere = bool(hosts) or given.engine != "processes"
-    places += [("--weights", given.weights)] if given.weights else []
     return (
-        *((not _is_place(name), where, repr(name), "HOST:PORT", "e.g. 10.0.0.2:7000") for where, name in places),
-        (
-            given.weights.rpartition(":")[0].strip("[]") in ("0.0.0.0", "::"),
-            "--weights",
-            repr(given.weights),
-            "the address under which hosts reach this machine",
-            "they are told it",
+        *(
+            (
+                given.engine == "monarch" and not _is_place(name),
+                "--hosts",
+                repr(name),
+                "HOST:PORT",
+                "e.g. 10.0.0.2:7000",
+            )
+            for name in hosts
         ),
         (len({*hosts}) < len(hosts), "--hosts", given.hosts, "each host once", "leave the second one out"),
         (
@@ -126,46 +130,18 @@ def _faults_of_places(given: Asynchronous, *, beside: bool) -> tuple[tuple[bool,
             "a thread is of this process",
         ),
         (
-            bool(given.key) and not hosts,
-            "--key",
-            "given without --hosts",
-            "both",
-            "name the hosts that have it, or leave it out",
+            bool(hosts) and given.engine == "processes",
+            "--hosts",
+            "given with --engine processes, which is of this machine",
+            "--engine monarch, or --engine ray with RAY_ADDRESS",
+            "start `purestep host` or `ray start` on each host",
         ),
         (
-            bool(given.weights) and not elsewhere,
-            "--weights",
-            "given without --hosts",
-            "both",
-            "leave it out: on this machine weights go by shared memory",
-        ),
-        *_faults_of_transfer(given, elsewhere=elsewhere),
-    )
-
-
-def _faults_of_transfer(given: Asynchronous, *, elsewhere: bool) -> tuple[tuple[bool, str, object, str, str], ...]:
-    """What may be wrong with how weights reach generators."""
-    return (
-        (
-            given.transfer == "monarch" and given.engine != "monarch",
+            given.transfer in ("ray", "monarch") and given.engine != given.transfer,
             "--transfer",
-            f"'monarch' with --engine {given.engine}",
-            "--engine monarch as well",
-            "Monarch's buffers are read by its own processes; or --transfer auto",
-        ),
-        (
-            given.transfer == "tcp" and not elsewhere,
-            "--transfer",
-            "'tcp' without --hosts",
-            "both",
-            "leave it out: on this machine weights go by shared memory",
-        ),
-        (
-            bool(given.weights) and given.transfer in ("shared", "monarch"),
-            "--weights",
-            f"given with --transfer {given.transfer}",
-            "one of the two",
-            "hosts fetch from that address with --transfer tcp alone",
+            f"{given.transfer!r} with --engine {given.engine}",
+            f"--engine {given.transfer} as well",
+            "its own processes alone can fetch so; or --transfer auto",
         ),
     )
 

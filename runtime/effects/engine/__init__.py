@@ -2,8 +2,8 @@
 
 A back-end is a module with two functions:
 
-    clustered(hosts, *, key) -> AbstractContextManager[Cluster]     # no hosts: this machine, named "local"
-    serve(address, *, key, ready) -> None           # a host, until Ctrl-C or SIGTERM; `ready` is told where it listens
+    clustered(hosts, *, store) -> AbstractContextManager[Cluster]   # no hosts: this machine, named "local"
+    serve(address, *, ready) -> None            # a host, until Ctrl-C or SIGTERM; `ready` is called with its address
 
 Where its package is not installed, or is of a version that it does not work with, both raise EngineError.
 """
@@ -11,7 +11,6 @@ Where its package is not installed, or is of a version that it does not work wit
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from types import ModuleType
 
 from ....core.errors import choose
@@ -20,22 +19,23 @@ from .interface import Cluster
 ENGINES: Mapping[str, str] = {"processes": "processes", "monarch": "monarch_engine", "ray": "ray_engine"}
 
 
-def opened(name: str, *, hosts: Sequence[str] = (), key: Path | None = None) -> AbstractContextManager[Cluster]:
-    """A cluster of the engine `name` on hosts at these addresses, or on this machine; stopped at the end of the block.
+def opened(name: str, *, hosts: Sequence[str] = (), store: int = 0) -> AbstractContextManager[Cluster]:
+    """Open a cluster of the engine `name` on hosts at these addresses, or on this machine; stopped at the end of the block.
 
-    The key is a file with the secret that the hosts have, or PURESTEP_KEY where none is named.
+    `processes` is of this machine; `monarch` has hosts that run `purestep host`; `ray` has those of the cluster that
+    RAY_ADDRESS names. A Ray that is started here gets an object store for `store` bytes.
     Raises: ChoiceError for a name that is none; EngineError (see `interface`) for an engine or a host that cannot be had.
     """
-    cluster: AbstractContextManager[Cluster] = _back_end("opened", name).clustered(tuple(hosts), key=key)
+    cluster: AbstractContextManager[Cluster] = _back_end("opened", name).clustered(tuple(hosts), store=store)
     return cluster
 
 
-def served(name: str, address: str, *, key: Path | None = None, ready: Callable[[str], None]) -> None:
-    """This machine as a host for the engine `name`, until Ctrl-C or SIGTERM; `ready` is told the address once it listens.
+def served(name: str, address: str, *, ready: Callable[[str], None]) -> None:
+    """Serve this machine as a host for the engine `name`, until Ctrl-C or SIGTERM; `ready` is called with the address.
 
-    Raises: as `opened`, and EngineError where nobody can listen at that address.
+    Raises: as `opened`, and EngineError where nobody can listen at that address, or an engine has hosts of another kind.
     """
-    _back_end("host", name).serve(address, key=key, ready=ready)
+    _back_end("host", name).serve(address, ready=ready)
 
 
 def _back_end(where: str, name: str) -> ModuleType:

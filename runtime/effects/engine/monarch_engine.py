@@ -1,47 +1,49 @@
-"""The engine on Monarch: members are actors of Monarch, on this machine and on hosts that run `purestep host --engine monarch`.
+"""The engine on Monarch: members are actors of Monarch, on this machine and on hosts that run its worker loop.
 
-    with clustered() as cluster: ...                                            # this machine, named "local"
-    with clustered(("10.0.0.1:7000", "10.0.0.2:7000"), key=key) as cluster: ...     # these hosts, named by their addresses
+    with clustered() as cluster: ...                                        # this machine, named "local"
+    with clustered(("10.0.0.1:7000", "10.0.0.2:7000")) as cluster: ...      # these hosts, named by their addresses
 
-Each host starts a host of Monarch for each cluster, at a free port, and ends it with all members when that cluster is stopped
-or cannot be heard any more; both machines must be able to reach any port of the other. Calls, time-outs and deaths are those of
-the engine `processes`; Monarch starts the members' processes and carries what is said. Linux only.
-The key keeps strangers from the hosts, not from Monarch: who can reach its ports can run code there. Use a network of your own.
+`purestep host` runs Monarch's worker loop, to which any number of clusters attach; each ends its members there when it is
+stopped, and a host ends those of a cluster that does not ask for them any more. Both machines must be able to reach any port of
+the other. Calls, time-outs and deaths are those of the engine `processes`. Linux only.
+Whoever can reach Monarch's ports can run code there. With HYPERACTOR_TLS_CERT, HYPERACTOR_TLS_KEY and HYPERACTOR_TLS_CA set on
+all machines, these are those with a certificate of that authority; without them use a network of your own.
 """
 
-import json
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 from ....core.errors import message
+from .addresses import joined, outward, parted
 from .interface import Cluster, EngineError, timely
 from .monarch_home import Home, reached, shared
-from .monarch_hosts import ENDS, NODE, Visit, hosted
 from .monarch_nodes import START, node
 from .monarch_place import Crew
-from .outward import outward
+from .monarch_version import installed
 from .processes import LOCAL
 from .processes_cluster import GRACE, State
 from .processes_here import Place
-from .processes_link import shared_key
-from .processes_there import SILENCE, kept, there
+from .rejoining import REACH, listens
 
 LOOPBACK = "127.0.0.1"
+SILENCE = 5.0  # seconds after which a host counts as lost
+ANY = ("", "0.0.0.0", "::")
+LOOK = 0.2  # seconds between two looks at a worker loop
 
 
 @contextmanager
-def clustered(hosts: tuple[str, ...] = (), *, key: Path | None = None, silence: float = SILENCE) -> Iterator[Cluster]:
-    """A cluster on hosts at these addresses, or on this machine; stopped at the end of the block.
+def clustered(hosts: tuple[str, ...] = (), *, store: int = 0, silence: float = SILENCE) -> Iterator[Cluster]:
+    """Open a cluster on hosts at these addresses, or on this machine; stopped at the end of the block.
 
-    The key is that of the file, or of PURESTEP_KEY; without further hosts there need not be one.
     Raises: EngineError for Monarch that is not installed, was not tried or cannot listen, and for a host that is unreachable or
-    refuses; ChoiceError for what is no address.
+    has another version; ChoiceError for what is no address.
     """
-    engine = _Engine(shared.at(outward(hosts[0]) if hosts else LOOPBACK), key, silence)
+    del store
+    engine = _Engine(shared.at(outward(hosts[0]) if hosts else LOOPBACK), silence)
     try:
         if not hosts:
             engine.take_in_local()
@@ -59,76 +61,98 @@ def clustered(hosts: tuple[str, ...] = (), *, key: Path | None = None, silence: 
         engine.state.stop(timeout=GRACE)
 
 
-def serve(address: str, *, key: Path | None = None, ready: Callable[[str], None]) -> None:
-    """A host, until Ctrl-C or SIGTERM; `ready` is told its address. Raises: EngineError, ChoiceError."""
-    kept(hosted(address, shared_key(key)), ready)
+def serve(address: str, *, ready: Callable[[str], None]) -> None:
+    """Run Monarch's worker loop until Ctrl-C or SIGTERM; `ready` is called with its address. For the main thread.
+
+    Raises: EngineError for Monarch that is not installed or was not tried, where nobody can listen there, and once Monarch has
+    ended; ChoiceError.
+    """
+    ended = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    try:
+        with hosted(address) as (listening, running):
+            ready(listening)
+            while not ended.wait(LOOK):
+                if not running():
+                    remedy = "start it again; clusters take it in again"
+                    got = "no more: Monarch has ended"
+                    raise EngineError(message(f"host {listening}", got=got, wanted="listening", remedy=remedy))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def hosted(address: str) -> Iterator[tuple[str, Callable[[], bool]]]:
+    """Run Monarch's worker loop for the block; yields its address, and whether it runs. Raises: as `serve`."""
+    installed()
+    ip, port = parted(address)
+    if ip in ANY:
+        got, remedy = "any address of this machine", "listen at the one by which clusters reach this host"
+        raise EngineError(message(f"host {address}", got=got, wanted="one address", remedy=remedy))
+    made = node(ip, port)
+    try:
+        yield joined(*parted(made.at.partition("://")[2])), made.running
+    finally:
+        made.end()
 
 
 class _Engine:
     """A cluster's ledger, and how it comes by hosts."""
 
-    def __init__(self, home: Home, key: Path | None, silence: float) -> None:
-        self.home, self.key, self.silence = home, key, silence
+    def __init__(self, home: Home, silence: float) -> None:
+        self.home, self.silence = home, silence
         self.state = State()
 
     def take_in_local(self) -> None:
         """This machine."""
-        arrival = _Arrival(self.state, LOCAL)
-        made = node(LOOPBACK, arrival.visit.heard, lambda: arrival.visit.gone(ENDS))
+        made = node(LOOPBACK)
         try:
-            crew = Crew(self.home, made.at, made.order, self.state.heard, [*sys.path], START)
+            crew = self.crew(made.at, START)
         except BaseException:
             made.end()
             raise
-        arrival.take_in(crew, made.end)
+        crew.path = [*sys.path]
+        members = crew.place()
+
+        def close() -> None:
+            members.close()
+            made.end()
+
+        lost = self.take_in(LOCAL, crew, Place(members.start, members.send, members.end, close))
+
+        def wait() -> None:
+            made.wait()
+            lost("its host of Monarch has ended")
+
+        threading.Thread(target=wait, name="purestep-monarch-node", daemon=True).start()
 
     def add_host(self, address: str, /, *, timeout: float) -> str:
         """See `AddHost`."""
-        until = time.monotonic() + timely("add_host", timeout)
+        timely("add_host", timeout)
+        until = time.monotonic() + timeout
+        ip, port = parted(address)
         self.state.refuse_known("add_host", address)
         reached(self.home.ip, outward(address), address)
-        arrival = _Arrival(self.state, address)
-        visit = arrival.visit
-        line = there(address, shared_key(self.key), visit.said, visit.gone, timeout=timeout, silence=self.silence)
-
-        def order(words: dict[str, Any]) -> None:
-            line.send(NODE, json.dumps(words).encode())
-
-        try:
-            line.start(NODE)
-            order({"begin": True})
-            at, path = visit.found(max(0.001, until - time.monotonic()))
-            crew = Crew(self.home, at, order, self.state.heard, path, max(0.001, until - time.monotonic()))
-        except BaseException:
-            line.close()
-            raise
-        arrival.take_in(crew, line.close)
+        if not listens(address, min(timeout, REACH)):
+            remedy = f"start one there, purestep host --listen {address}, and see that we are let through"
+            raise EngineError(
+                message(f"host {address}", got="unreachable", wanted="a host that listens", remedy=remedy)
+            )
+        crew = self.crew(f"{self.home.scheme}://{joined(ip, port)}", until - time.monotonic())
+        self.take_in(address, crew, crew.place())
         return address
 
+    def crew(self, at: str, timeout: float) -> Crew:
+        """Attach to the worker loop there."""
+        return Crew(self.home, at, self.state.heard, silence=self.silence, timeout=max(0.1, timeout))
 
-class _Arrival:
-    """A host on its way into a cluster."""
+    def take_in(self, host: str, crew: Crew, place: Place) -> Callable[[str], None]:
+        """Members may be there from now on; returns what is called with why they are lost."""
+        self.state.take_in(host, place)
 
-    def __init__(self, state: State, host: str) -> None:
-        self.state, self.host = state, host
-        self.visit = Visit(host, self.lost)
-        self.known: list[Place] = []
-        self.gone: list[str] = []
-
-    def take_in(self, crew: Crew, end: Callable[[], None]) -> None:
-        """Members may be there from now on; `end` ends them all. Raises: EngineError where the host is lost already."""
-        self.visit.left = crew.left
-        place = crew.place(end)
-        self.state.take_in(self.host, place)
-        self.known.append(place)
-        if self.gone:
-            self.lost(self.gone[0])
-            remedy = "see whether it runs still"
-            raise EngineError(message(f"host {self.host}", got=f"lost ({self.gone[0]})", wanted="there", remedy=remedy))
-
-    def lost(self, why: str) -> None:
-        """The host is no more: nobody on it is."""
-        self.gone.append(why)
-        for place in self.known:
-            self.state.lost(self.host, self.known, why)
+        def lost(why: str) -> None:
+            self.state.lost(host, [place], why)
             place.close()
+
+        crew.watch(lost)
+        return lost

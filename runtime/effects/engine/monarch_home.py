@@ -14,10 +14,12 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ....core.errors import message
-from . import monarch_member
+from . import monarch_keeper, monarch_member
+from .addresses import joined
 from .interface import EngineError
 from .monarch_version import installed
 from .processes_member import described
+from .security import monarch_scheme
 
 SETTINGS = {
     "HYPERACTOR_MESH_SUPERVISION_POLL_FREQUENCY": "1s",  # ten, unless it is set: so late it is known why a process has ended
@@ -39,13 +41,15 @@ class Home:
 
     def __init__(self, ip: str) -> None:
         installed()
-        self.ip = ip
+        self.ip, self.scheme = ip, monarch_scheme()
         with _environment():
             self.actor: Any = importlib.import_module("monarch.actor")
             importlib.import_module(f"{BINDINGS}.config").reload_config_from_env()
         self.errors = importlib.import_module(f"{BINDINGS}.supervision").SupervisionError
-        importlib.import_module("cloudpickle").register_pickle_by_value(monarch_member)
+        for module in (monarch_member, monarch_keeper):
+            importlib.import_module("cloudpickle").register_pickle_by_value(module)
         self.member = monarch_member.member(self.actor)
+        self.watch, self.order = monarch_keeper.watch(self.actor), monarch_keeper.order(self.actor)
         self.count, self.lock = 0, threading.Lock()
         self.concerned: dict[str, Tell] = {}
         self.others = self.actor.unhandled_fault_hook
@@ -55,7 +59,7 @@ class Home:
 
     def listen(self) -> None:
         """Starts Monarch's client at the address of this machine. Raises: EngineError."""
-        at = f"tcp://[{self.ip}]:0" if ":" in self.ip else f"tcp://{self.ip}:0"
+        at = f"{self.scheme}://{joined(self.ip, 0)}"
         try:
             self.actor.enable_transport(at)
             self.actor.context()

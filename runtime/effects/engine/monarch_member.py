@@ -1,7 +1,10 @@
 """A member as an actor of Monarch. This module is sent by value: a member's process need not import the package for it."""
 
 import os
+import select
+import signal
 import sys
+import threading
 from types import ModuleType
 from typing import Any
 
@@ -12,18 +15,25 @@ def member(actor: Any) -> Any:
     return type("Member", (actor.Actor,), methods)
 
 
-def _made(self: Any, path: list[str], program: str) -> None:
-    """The stage of `processes_member`, whose text comes along."""
+def _made(self: Any, path: list[str], program: str, keeper: int) -> None:
+    """The stage of `processes_member`, whose text comes along; it ends with the process `keeper`."""
+    if os.getpgid(0) != os.getpid():
+        os.setpgid(0, 0)
+    threading.Thread(target=_end_with, args=(os.pidfd_open(keeper),), daemon=True).start()
     sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
     self.program = ModuleType("purestep_member")
     exec(compile(program, "processes_member.py", "exec"), vars(self.program))
     self.stage = self.program.Stage()
 
 
+def _end_with(keeper: int) -> None:
+    """Ends this process, and what it has started, once that one has ended."""
+    select.select([keeper], [], [])
+    os.killpg(0, signal.SIGKILL)
+
+
 def _pid(self: Any) -> int:
     """The process, which leads a group of its own."""
-    if os.getpgid(0) != os.getpid():
-        os.setpgid(0, 0)
     return os.getpid()
 
 

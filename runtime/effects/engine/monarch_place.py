@@ -1,13 +1,15 @@
 """Members on one host of Monarch, each an actor in a process of its own: started, called, heard and ended.
 
-Each member has a mesh of one process, so that one that is lost spoils no other's. The node tells at once when a process has
-ended; why it has, Monarch tells within its polls, which are waited for. To end a member the node kills it: Monarch's own way
-takes seconds where the member is busy, and a call to what it has stopped may hang.
+Each member has a mesh of one process, so that one that is lost spoils no other's. `monarch_keeper`, on the host, reports at
+once that a process has ended; why it has, Monarch reports within its polls, which are waited for. A member is killed to end it:
+Monarch's own way takes seconds where the member is busy, and a call to what it has stopped may hang.
 """
 
+import asyncio
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent import futures
 from contextlib import suppress
@@ -18,6 +20,7 @@ from ....core.errors import message
 from . import processes_member
 from .interface import STOPPED, EngineError
 from .monarch_home import Home
+from .monarch_version import installed
 from .processes_here import ENDED, SAID, Place, Tell
 from .processes_member import answered, described
 from .processes_rules import Seat
@@ -26,7 +29,10 @@ PROGRAM = Path(processes_member.__file__).read_text()
 REASON = 1.5  # seconds for Monarch to say why a process has ended
 LONGEST = 200  # letters of that
 FORGET = 1.0  # seconds for Monarch to take note of who has ended
-Order = Callable[[dict[str, int]], None]
+ASK = 0.2  # seconds that a question for members that have ended waits on the host
+PATIENCE, LEAST = 2.0, 10.0  # the keeper waits for so many silences, and seconds, before it ends its members
+LEAVE = 1.0  # seconds for it to end
+TRY = 5.0  # seconds of one try to attach
 
 
 class _Member:
@@ -42,24 +48,78 @@ class _Member:
 class Crew:
     """The members on one host."""
 
-    def __init__(self, home: Home, at: str, order: Order, tell: Tell, path: list[str], timeout: float) -> None:
-        self.home, self.order, self.tell = home, order, tell
-        self.path = path  # for imports there
+    def __init__(self, home: Home, at: str, tell: Tell, *, silence: float, timeout: float) -> None:
+        """Attach to the host at that address. Raises: EngineError where it cannot be had in time."""
+        self.home, self.at, self.tell, self.silence = home, at, tell, silence
         self.lock, self.closed = threading.Lock(), False
         self.members: dict[Seat, _Member] = {}
         self.seats: dict[int, Seat] = {}
         self.waits: set[futures.Future[None]] = set()
-        self.host = home.actor.attach_to_workers(ca="trust_all_connections", workers=[at])
-        try:
-            self.host.initialized.get(timeout=timeout)
-        except Exception as error:
-            got = f"not to be had at {at} ({described(error) if str(error) else f'timed out after {timeout:.1f} s'})"
-            remedy = "see that both machines reach each other at any port"
-            raise EngineError(message("a host of Monarch", got=got, wanted="attached", remedy=remedy)) from error
+        until = time.monotonic() + timeout
+        about: dict[str, Any] = {}
+        while not about:
+            try:
+                about = self.attached(min(TRY, max(0.1, until - time.monotonic())))
+            except Exception as error:
+                if time.monotonic() < until:  # the first messages to one that was started anew may go to the one before
+                    continue
+                got = (
+                    f"not to be had at {at} ({described(error) if str(error) else f'timed out after {timeout:.1f} s'})"
+                )
+                remedy = "see that purestep host runs there, and that both machines reach each other at any port"
+                raise EngineError(message("a host of Monarch", got=got, wanted="attached", remedy=remedy)) from error
+        self.path, self.keeper = [str(entry) for entry in about["path"]], int(about["keeper"])
+        if about["version"] != installed():
+            self.order("leave", [])
+            remedy = "install one version on all hosts"
+            where = f"host {at}: torchmonarch"
+            raise EngineError(message(where, got=about["version"], wanted=installed(), remedy=remedy))
 
-    def place(self, close: Callable[[], None]) -> Place:
-        """These members as a cluster sees them; `close` ends their host."""
-        return Place(self.start, self.send, self.end, lambda: self.close(close))
+    def attached(self, seconds: float) -> dict[str, Any]:
+        """Attach to the worker loop and start a keeper there; return what it says of its host."""
+        self.host = self.home.actor.attach_to_workers(ca="trust_all_connections", workers=[self.at])
+        self.host.initialized.get(timeout=seconds)
+        procs = self.host.spawn_procs(name=self.home.named(_nobody))
+        silence = max(PATIENCE * self.silence, LEAST)
+        self.watching = procs.spawn(self.home.named(_nobody), self.home.watch, silence)
+        self.ordering = procs.spawn(self.home.named(_nobody), self.home.order)
+        found: dict[str, Any] = self.watching.about.call_one().get(timeout=max(seconds, LEAST))
+        return found
+
+    def watch(self, lost: Callable[[str], None]) -> None:
+        """Ask which members have ended from now on; `lost(why)` is called once the host does not answer."""
+        self.wait(self.listen(lost))
+
+    async def listen(self, lost: Callable[[str], None]) -> None:
+        """Ask until the host is lost, or not wanted any more."""
+        while not self.closed:
+            with self.lock:
+                pids = [*self.seats]
+            try:
+                gone = await asyncio.wait_for(_awaited(self.watching.gone.call_one(pids, ASK)), ASK + self.silence)
+            except TimeoutError:
+                why = f"silent for {self.silence:.1f} s"
+            except self.home.errors:
+                why = "its process that watches members has ended"
+            except Exception as error:
+                why = described(error)[:LONGEST]
+            else:
+                for pid in gone:
+                    self.left(pid)
+                continue
+            if not self.closed:
+                # in a thread of its own, since it waits for others of this loop
+                threading.Thread(target=lost, args=(why,), name="purestep-monarch-lost", daemon=True).start()
+            return
+
+    def order(self, word: str, argument: Any) -> None:
+        """Have the keeper do something; nobody waits for it."""
+        with suppress(Exception):
+            self.wait(_forgotten(getattr(self.ordering, word).call_one(argument)))
+
+    def place(self) -> Place:
+        """Return these members as a cluster sees them."""
+        return Place(self.start, self.send, self.end, self.close)
 
     def start(self, seat: Seat) -> None:
         """Has a member started."""
@@ -67,7 +127,7 @@ class Crew:
         self.members[seat] = one
         try:
             one.procs = self.host.spawn_procs(name=one.name)
-            one.actor = one.procs.spawn(one.name, self.home.member, self.path, PROGRAM)
+            one.actor = one.procs.spawn(one.name, self.home.member, self.path, PROGRAM, self.keeper)
             self.wait(self.begin(seat, one, one.actor.pid.call_one()))
         except Exception as error:
             self.died(seat, f"not begun ({described(error)[:LONGEST]})")
@@ -82,9 +142,8 @@ class Crew:
         with self.lock:
             one.pid, late = pid, one.ended
             self.seats[pid] = seat
-        self.order({"watch": pid})
         if late:
-            self.order({"kill": pid})
+            self.order("kill", pid)
 
     def send(self, seat: Seat, letter: bytes) -> None:
         """Has a call made."""
@@ -135,7 +194,7 @@ class Crew:
             return
         self.home.forget(one.name)
         if one.pid:
-            self.order({"kill": one.pid})
+            self.order("kill", one.pid)
         self.tell(ENDED, seat, why.encode())
         if one.procs is not None and not self.closed:
             self.wait(_forgotten(one.procs.stop()))
@@ -148,14 +207,19 @@ class Crew:
                 return
             one.ended = True
         if one.pid:
-            self.order({"kill": one.pid})
+            self.order("kill", one.pid)
 
-    def close(self, close: Callable[[], None]) -> None:
-        """Ends all, with the host."""
-        self.closed = True
+    def close(self) -> None:
+        """End all that is here of this cluster; the host goes on."""
+        with self.lock:
+            if self.closed:
+                return
+            self.closed = True
         if not self.members:  # else the host is lost, and who is gone answers never
             futures.wait([*self.waits], FORGET)
-        close()
+        with suppress(Exception):
+            leave = self.ordering.leave.call_one([one.pid for one in self.members.values() if one.pid])
+            leave.get(timeout=LEAVE)
         for seat in [*self.members]:
             self.died(seat, STOPPED)
         for wait in [*self.waits]:
@@ -168,10 +232,19 @@ class Crew:
         wait.add_done_callback(self.waits.discard)
 
 
-async def _forgotten(stop: Any) -> None:
-    """Lets Monarch know that nobody needs the process any more."""
+def _nobody(report: str) -> None:
+    """A keeper that fails is noticed by who asks it."""
+
+
+async def _awaited(future: Any) -> Any:
+    """Await one of Monarch's futures."""
+    return await future
+
+
+async def _forgotten(future: Any) -> None:
+    """Await what nobody needs to know of."""
     with suppress(Exception):
-        await stop
+        await future
 
 
 def _why(report: str) -> str:

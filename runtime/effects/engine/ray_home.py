@@ -14,11 +14,12 @@ from typing import Any
 from attrs import frozen
 
 from ....core.errors import message
+from .addresses import parted
 from .interface import EngineError
 from .processes_member import described
-from .processes_wire import parted
-from .ray_nodes import Node, environment, head, own_ip
+from .ray_nodes import Node, environment, head
 from .ray_version import installed
+from .security import ray_security
 
 LOOK = 0.2  # seconds between two looks at the first node
 VARIABLE = "RAY_ADDRESS"
@@ -48,18 +49,18 @@ class _Shared:
         self.guests: list[Lost] = []
         self.home: Home | None = None
 
-    def take(self, hosts: tuple[str, ...], lost: Lost) -> Home:
-        """The home, opened where there is none; its address is one that the hosts can reach.
+    def take(self, store: int, lost: Lost) -> Home:
+        """Return the home, opened where there is none: the cluster that RAY_ADDRESS names, or a Ray with that object store.
 
-        Without hosts it is the cluster that RAY_ADDRESS names, where that is set. Raises: EngineError.
+        Raises: EngineError.
         """
         with self.lock:
-            given = "" if hosts else os.environ.get(VARIABLE, "").removeprefix("local")  # one's own, as Ray has it
+            given = os.environ.get(VARIABLE, "").removeprefix("local")  # one's own, as Ray has it
             if self.home is not None and self.home.given != bool(given):
                 got, remedy = "in use by another cluster", f"stop that first, or let {VARIABLE} be for both as it is"
                 raise EngineError(message("engine ray: Ray", got=got, wanted="that of this one", remedy=remedy))
             if self.home is None:
-                self.home = _opened(hosts, given)
+                self.home = _opened(store, given)
                 threading.Thread(target=self.watch, args=(self.home,), name="purestep-ray-home", daemon=True).start()
             self.guests.append(lost)
             return self.home
@@ -88,9 +89,11 @@ class _Shared:
 shared = _Shared()
 
 
-def _opened(hosts: tuple[str, ...], given: str) -> Home:
+def _opened(store: int, given: str) -> Home:
     """Starts Ray here, where none is given, and connects to it. Raises: EngineError."""
     installed()
+    if given:
+        ray_security()  # refuses keys and tokens that others can read
     token = "" if given else secrets.token_hex(32)
     with _terminated_as_before():
         ray = importlib.import_module("ray")
@@ -98,12 +101,12 @@ def _opened(hosts: tuple[str, ...], given: str) -> Home:
         if ray.is_initialized():
             got, remedy = "in use by this process", "end it first, by ray.shutdown()"
             raise EngineError(message("engine ray: Ray", got=got, wanted="not yet in use", remedy=remedy))
-        node = _visited(given) if given else head(own_ip(hosts[0]) if hosts else "", token, timeout=START)
+        node = _visited(given) if given else head(token, store, timeout=START)
         own = {} if given else {"_node_ip_address": node.ip, "_temp_dir": node.folder}
         home = Home(ray, node, bool(given), token, ray._private.worker.print_to_stdstream)
         ray._private.worker.print_to_stdstream = _silent  # it tells of deaths where commands print their results
         try:
-            with _environment(ray, token):
+            with _environment(ray, token), _loopback(ray, given):
                 ray.init(address=node.gcs, configure_logging=False, log_to_driver=False, **own)
         except BaseException as error:
             _closed(home)
@@ -158,6 +161,19 @@ def _environment(ray: Any, token: str) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _loopback(ray: Any, given: str) -> Iterator[None]:
+    """Ray connects to the loopback address where it is ours; by itself it takes one that other machines reach."""
+    services = ray._private.services
+    kept = services.resolve_ip_for_localhost
+    if not given:
+        services.resolve_ip_for_localhost = str
+    try:
+        yield
+    finally:
+        services.resolve_ip_for_localhost = kept
 
 
 def _reads_again(ray: Any) -> None:

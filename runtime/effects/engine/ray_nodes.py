@@ -1,4 +1,4 @@
-"""A node of Ray, held by a process of ours and gone with it: the first of a cluster, or one that joins it."""
+"""A node of Ray on this machine alone, held by a process of ours and gone with it."""
 
 import json
 import os
@@ -19,11 +19,11 @@ from attrs import frozen
 from ....core.errors import message
 from . import ray_node
 from .interface import EngineError
-from .outward import outward
 from .ray_folders import made
 
 PROGRAM = Path(ray_node.__file__)
-STORE = 80 << 20  # bytes of the object store, near the least that Ray takes: nothing large goes through it
+STORE = 80 << 20  # bytes of the object store without weights, near the least that Ray takes
+LOOPBACK = "127.0.0.1"
 LEAVE = 10.0  # seconds that Ray has to end by itself
 QUICK: Mapping[str, Any] = {
     "prestart_worker_first_driver": False,
@@ -51,29 +51,22 @@ class Node:
     end: Callable[[], None]  # it and all that it has started; again, it does nothing
 
 
-def head(ip: str, token: str, *, timeout: float) -> Node:
-    """The first node of a cluster that only those with the token can speak to, at this address, or where Ray thinks best.
+def head(token: str, store: int = 0, *, timeout: float) -> Node:
+    """Start the only node of a cluster of this machine alone, which answers those with the token.
 
-    Raises: EngineError with what Ray says.
+    Its object store has `store` bytes beside those that Ray needs. Raises: EngineError with what Ray says.
     """
     own = {"include_dashboard": False, "no_monitor": True, "_system_config": dict(QUICK)}
-    return _started(True, own, ip, token, timeout)
+    return _started(own | {"object_store_memory": STORE + store, "node_ip_address": LOOPBACK}, token, timeout)
 
 
-def joining(gcs: str, ip: str, token: str, *, timeout: float) -> Node:
-    """A further node of the cluster at `gcs`. Raises: EngineError with what Ray says."""
-    return _started(False, {"gcs_address": gcs}, ip, token, timeout)
-
-
-def _started(first: bool, own: dict[str, Any], ip: str, token: str, timeout: float) -> Node:
+def _started(own: dict[str, Any], token: str, timeout: float) -> Node:
     folder, hold = made()
     common = {
         "num_cpus": max(1, os.cpu_count() or 1),  # so many processes are started at a time
-        "object_store_memory": STORE,
         "temp_dir": folder,
         "include_log_monitor": False,
         "dashboard_agent_listen_port": 0,
-        **({"node_ip_address": ip} if ip else {}),
     }
     process = _process(hold, token)
     lock = threading.Lock()
@@ -84,7 +77,7 @@ def _started(first: bool, own: dict[str, Any], ip: str, token: str, timeout: flo
             shutil.rmtree(folder, ignore_errors=True)
 
     try:
-        said = _told(process, {"head": first, "parameters": common | own}, timeout)
+        said = _told(process, {"head": True, "parameters": common | own}, timeout)
     except BaseException:
         end()
         raise
@@ -171,15 +164,3 @@ def _session(number: int, group: int = 0) -> list[int]:
             if int(session) == number and group in (0, int(its_group)) and state != "Z":
                 found.append(int(place.name))
     return found
-
-
-def own_ip(address: str) -> str:
-    """This machine's number as the host at that address sees it, or "" where that is this machine alone.
-
-    Raises: as `outward`.
-
-    >>> own_ip("127.0.0.1:7000")
-    ''
-    """
-    own = outward(address)
-    return "" if own.startswith("127.") or own == "::1" else own

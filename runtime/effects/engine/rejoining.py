@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from ....core.errors import ChoiceError
+from .addresses import parted
 from .interface import Cluster
-from .processes_wire import parted
 
 EVERY = 1.0  # seconds between two looks at a host
 REACH = 2.0  # seconds in which a host that is there lets itself be reached
@@ -17,7 +18,7 @@ LEAVE = 5.0  # seconds for an attempt that is under way at the end
 
 @contextmanager
 def rejoining(cluster: Cluster, hosts: Sequence[str], report: Callable[[str], object]) -> Iterator[None]:
-    """For a block, tries to take in again those of `hosts`, each at HOST:PORT, that the cluster has lost.
+    """For a block, tries to take in again those of `hosts` that the cluster has lost; others than HOST:PORT come by themselves.
 
     Each host has a thread, so that one that is slow to answer keeps no other waiting. `report` is told in one line, by these
     threads, that a host is lost, that it is there again, and once why one that listens cannot be taken in.
@@ -28,6 +29,9 @@ def rejoining(cluster: Cluster, hosts: Sequence[str], report: Callable[[str], ob
         said = ""
         while not over.wait(EVERY):
             if host in cluster.hosts():
+                if said:
+                    said = ""
+                    report(f"host {host} is there again")
                 continue
             if not said:
                 said = "lost"
@@ -41,9 +45,6 @@ def rejoining(cluster: Cluster, hosts: Sequence[str], report: Callable[[str], ob
                 if said != why and not over.is_set():
                     said = why
                     report(f"host {host} listens and cannot be taken in again: {said}")
-            else:
-                said = ""
-                report(f"host {host} is there again")
 
     watchers = [
         threading.Thread(target=watch, args=(host,), name=f"purestep-rejoining-{host}", daemon=True) for host in hosts
@@ -59,10 +60,10 @@ def rejoining(cluster: Cluster, hosts: Sequence[str], report: Callable[[str], ob
             watcher.join(max(0.0, until - time.monotonic()))
 
 
-def listens(host: str) -> bool:
-    """Whether something takes connections at HOST:PORT, which is closed at once."""
+def listens(host: str, seconds: float = REACH) -> bool:
+    """Return whether something takes connections at HOST:PORT, which is closed at once."""
     try:
-        socket.create_connection(parted(host), REACH).close()
-    except OSError:
+        socket.create_connection(parted(host), seconds).close()
+    except (OSError, UnicodeError, ChoiceError):
         return False
     return True

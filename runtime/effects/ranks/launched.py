@@ -29,6 +29,25 @@ def on_one_rank(what: str) -> None:
         raise ChoiceError(message(what, got=f"on {launched()[1]} ranks", wanted="on one", remedy=remedy))
 
 
+def within_machine() -> None:
+    """Refuse ranks on several machines: torch's store and gloo neither authenticate nor encrypt what they exchange.
+
+    torchrun sets LOCAL_WORLD_SIZE; another launcher's ranks are on one machine where MASTER_ADDR is a loopback address. Ranks
+    behind the first leave without a word. Raises: ChoiceError; SystemExit, with 1.
+    """
+    rank, size = launched()
+    address = os.environ.get("MASTER_ADDR", "")
+    here = os.environ.get("LOCAL_WORLD_SIZE") == str(size) or address == "localhost" or address.startswith("127.")
+    if here or address == "::1":
+        return
+    if rank:
+        raise SystemExit(1)
+    got, wanted = f"{address}, and what ranks exchange is not encrypted", "a network that is trusted"
+    raise ChoiceError(
+        message("ranks: MASTER_ADDR", got=got, wanted=wanted, remedy="--trust-network, where it is your own")
+    )
+
+
 def launched() -> tuple[int, int]:
     """The number of this process and how many there are, as a launcher has set them; (0, 1) where none did.
 

@@ -12,10 +12,12 @@ import gc
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -29,7 +31,6 @@ from ....core.errors import ChoiceError, PurestepError, StructureError, choose, 
 from ....core.tree import tree_map
 from ...ranks.putting import fingerprint
 from ..ending import end_at_once
-from ..transfer.group import SilenceError, in_time
 from .launched import RankError as RankError
 from .launched import launched as launched
 from .launched import number
@@ -41,6 +42,11 @@ GONE = re.compile(r"gloo|connection|timed? ?out|peer|broken pipe|socket|nccl|cli
 
 AGAIN = "start all of them again from the last checkpoint"
 GRACE = 5.0  # seconds behind its own time limit in which torch's store may still say what is wrong
+T = TypeVar("T")
+
+
+class SilenceError(RuntimeError):
+    """A store does not answer in time."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -109,6 +115,29 @@ def _met(rank: int, size: int, patience: timedelta) -> Any:
         raise RankError(message(f"ranks: rank {rank}", got=got, wanted="rank 0 there", remedy=remedy)) from None
     store.set_timeout(patience)
     return store
+
+
+def in_time(work: Callable[[], T], seconds: float) -> T:
+    """Return what `work()` returns. Raises: SilenceError after so many seconds, while the work goes on in its own thread.
+
+    A client of torch's store waits without end for a host that is not reached any more, whatever time it was given.
+
+    >>> in_time(lambda: 7, 5.0)
+    7
+    """
+    found: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(work())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=run, name="purestep-store", daemon=True).start()
+    try:
+        return found.result(seconds)
+    except TimeoutError:
+        raise SilenceError(f"its store does not answer for {seconds:g} s") from None
 
 
 @contextlib.contextmanager

@@ -1,9 +1,7 @@
-"""What this machine has for moving weights, and the way that is chosen for several, which is said in one line."""
+"""What this machine has for moving weights, and the transport for several, which is reported in one line."""
 
-import importlib.util
 import os
 import platform
-import secrets
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,8 +21,7 @@ def this_host(*, boot: Path = BOOT, devices: Path = DEVICES) -> Host:
     True
     """
     verbs = devices.is_dir() and any(devices.iterdir())
-    monarch = importlib.util.find_spec("monarch") is not None
-    return Host(name=platform.node() or "localhost", memory=_memory(boot), monarch=monarch, verbs=verbs)
+    return Host(name=platform.node() or "localhost", memory=_memory(boot), verbs=verbs)
 
 
 def _memory(boot: Path) -> str:
@@ -35,25 +32,13 @@ def _memory(boot: Path) -> str:
     return f"{uuid.getnode():x}/{folder}"
 
 
-def fresh_key() -> bytes:
-    """A secret that nobody has had, for one publisher and those who fetch from it."""
-    return secrets.token_bytes(32)
+def chosen(hosts: Sequence[Host], *, engine: str, asked: str = "", report: Callable[[str], object] = print) -> Choice:
+    """Return the `choice` for these hosts, which is passed to `report` in one line. Raises: ChoiceError.
 
-
-def chosen(
-    hosts: Sequence[Host],
-    *,
-    fixed: bool = False,
-    within: bool = True,
-    asked: str = "",
-    report: Callable[[str], object] = print,
-) -> Choice:
-    """The `choice` for these hosts, said to `report` in one line. Raises: ChoiceError.
-
-    >>> chosen([this_host(), this_host()]).way
+    >>> chosen([this_host(), this_host()], engine="processes").way
     weights go by shared: all processes see the same memory
     'shared'
     """
-    found = choice(hosts, fixed=fixed, within=within, asked=asked)
+    found = choice(hosts, engine=engine, asked=asked)
     report(str(found))
     return found

@@ -1,10 +1,10 @@
 """One interface for every way by which weights go from who learns to who plays: an outlet publishes, inlets fetch.
 
-    with outlet("tcp", params, key=key, host="10.0.0.7") as weights:     # where params are learned
+    with outlet("shared", params) as weights:       # where params are learned; or "ray", "monarch"
         weights.publish(0, params)
-        ...                                                              # weights.address goes to the others, in whatever way
-    with inlet(address, params, key=key) as reader:                      # where they are used
-        found = reader.fetch(version)                                    # () or (version, params), all of one publication
+        ...                                         # weights.address goes to the others, in whatever way
+    with inlet(address, params) as reader:          # where they are used
+        found = reader.fetch(version)               # () or (version, params), all of one publication
 
 An address is short and goes through a call, a file or a command line; weights never do.
 """
@@ -20,18 +20,13 @@ from ....core.errors import choose, message
 from ..weights_layout import WeightsError
 
 
-def _nobody(readers: int) -> None:
-    """For ways whose readers come and go."""
-
-
 @frozen
 class Outlet:
     """Where weights are published."""
 
-    way: str  # "shared", "tcp", "broadcast" or "monarch"
+    way: str  # "shared", "ray" or "monarch"
     address: str  # what an inlet is opened by
     publish: Callable[[int, Any], None]  # (version, params); versions go up, from 0 or more
-    renew: Callable[[int], None] = _nobody  # (readers): forms their group anew, where a way has one
 
 
 @frozen
@@ -39,8 +34,9 @@ class Inlet:
     """Where they are fetched.
 
     `fetch(newer_than=-1, into=(), seconds=60.0)` gives (version, params), all of one publication, or () where none is newer.
-    Params are new tensors unless `into` is a tree to write them to, which nobody else uses; where an error is raised that
-    tree holds no weights. Raises: WeightsError where the weights cannot be had within `seconds`, or never.
+    Params are new tensors ("ray": on the CPU read-only views of its store) unless `into` is a tree to write them to, which
+    nobody else uses; where an error is raised that tree holds no weights.
+    Raises: WeightsError where the weights cannot be had within `seconds`, or never.
     """
 
     way: str
@@ -57,8 +53,7 @@ def refuse_closed(closed: bool) -> None:
 
 WAYS: Mapping[str, tuple[str, str]] = {  # the outlet and the inlet, each behind its module
     "shared": ("shared:shared_outlet", "shared:shared_inlet"),
-    "tcp": ("tcp_outlet:tcp_outlet", "tcp_inlet:tcp_inlet"),
-    "broadcast": ("broadcast:broadcast_outlet", "broadcast:broadcast_inlet"),
+    "ray": ("ray:ray_outlet", "ray:ray_inlet"),
     "monarch": ("monarch:monarch_outlet", "monarch:monarch_inlet"),
 }
 

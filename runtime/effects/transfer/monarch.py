@@ -24,7 +24,7 @@ from ....core.tree import leaves
 from ..engine.monarch_version import installed
 from ..engine.processes_member import described
 from ..weights_layout import Layout, WeightsError, layout, same_architecture, text, views
-from .frames import agreed, digest, summing, sums
+from .checksums import agreed, digest, summing, sums
 from .interface import Inlet, Outlet, refuse_closed
 from .monarch_address import actor_of, address_of
 from .trees import handed, room_of, same
@@ -223,7 +223,7 @@ class _Reader:
                     raise WeightsError(message("fetch: monarch", got=got, wanted="time to read once", remedy=remedy))
 
     def _asked(self, newer_than: int, until: float) -> Any:
-        has = importlib.import_module(".frames", __package__).known()
+        has = importlib.import_module(".checksums", __package__).known()
         return self.desk.offer.call_one(newer_than, has).get(timeout=max(0.1, until - time.monotonic()))
 
     def _read(self, offer: _Offer, room: Tensor, until: float) -> bool:

@@ -1,0 +1,23 @@
+"""An actor for `sockets`: it fetches weights and looks at every number."""
+
+from purestep.runtime.effects.transfer import inlet
+
+from .transfer_sides import params_of, whole
+
+
+class Reader:
+    """Fetches weights."""
+
+    def __init__(self, address: str, megabytes: float) -> None:
+        self.opened = inlet(address, params_of(megabytes))
+
+    def setup(self) -> None:
+        """Opens the inlet."""
+        self.reader = self.opened.__enter__()
+
+    def fetched(self, newer_than: int, version: int) -> str:
+        """Return "right" where the newest weights are all of that version, else what they are."""
+        found = self.reader.fetch(newer_than, (), 60.0)
+        if not found or found[0] != version:
+            return f"version {found[0] if found else 'none'}"
+        return "right" if whole(found[1], version) else "wrong numbers"

@@ -1,0 +1,251 @@
+"""Weights by Ray's object store: one flat buffer in one `put` for each version, mapped by its readers without a copy.
+
+Both ends live in processes of one job of Ray: its driver and its actors. An actor beside the publisher lists references to the
+newest versions. A host pulls a version once, whatever the number of its readers, and these map it read-only: a tensor of a
+fetched tree on the CPU must not be written to. Authentication and encryption are Ray's.
+"""
+
+import importlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....core.errors import ChoiceError, message
+from ....core.tree import leaves
+from ..engine.ray_version import installed
+from ..weights_layout import Layout, WeightsError, layout, same_architecture, text, views
+from . import ray_board
+from .interface import Inlet, Outlet, refuse_closed
+from .trees import handed, same
+
+SCHEME = "ray://"
+KEEP = 3  # versions that stay in the store for readers
+ROOM = (
+    KEEP + 2
+)  # times the weights that a store must hold: those, one that is being put, one that a slow reader still maps
+SECONDS = 60.0  # for the store to take a version, and for the board to answer
+LEAVE = 5.0  # seconds for the board to end
+AGAIN = 0.2  # seconds between two tries to reach a board that is being started again
+T = TypeVar("T")
+
+
+def store_for(size: int) -> int:
+    """Return the bytes of a store through which weights of `size` bytes go.
+
+    >>> store_for(100)
+    500
+    """
+    return ROOM * size
+
+
+def refuse_small(stores: dict[str, int], size: int) -> None:
+    """Refuse the first host whose store is too small for weights of `size` bytes. Raises: WeightsError.
+
+    >>> refuse_small({"10.0.0.1": 500}, 100)
+    >>> refuse_small({"10.0.0.1": 500, "10.0.0.2": 80}, 100)
+    Traceback (most recent call last):
+    purestep.runtime.effects.weights_layout.WeightsError: Ray's object store on 10.0.0.2 is 80 bytes, wanted at least 500 \
+for weights of 100; ray start --object-store-memory=500, and as much shared memory
+    """
+    need = store_for(size)
+    for host, store in stores.items():
+        if store < need:
+            remedy = f"ray start --object-store-memory={need}, and as much shared memory"
+            wanted = f"at least {need} for weights of {size}"
+            raise WeightsError(
+                message(f"Ray's object store on {host}", got=f"{store} bytes", wanted=wanted, remedy=remedy)
+            )
+
+
+@contextmanager
+def ray_outlet(params: Any) -> Iterator[Outlet]:
+    """Publish weights like `params`, for processes of this job of Ray, to which this process is connected.
+
+    Raises: EngineError where Ray is missing or of another version, WeightsError where this process is not connected to it or
+    a store is too small, StructureError.
+    """
+    own, tensors = layout(params), same(params)
+    publisher = _Publisher(_connected("publish"), own)
+    try:
+        publisher.begin()
+        yield Outlet("ray", publisher.address, lambda version, tree: publisher.put(version, tensors("publish", tree)))
+    finally:
+        publisher.close()
+
+
+@contextmanager
+def ray_inlet(address: str, like: Any) -> Iterator[Inlet]:
+    """Fetch what the outlet of that address publishes; `like` is a tree of the architecture, on the devices to fetch to.
+
+    Raises: EngineError where Ray is missing; WeightsError where this process is none of Ray's, or nobody publishes.
+    """
+    reader = _Reader(_connected("fetch"), address.removeprefix(SCHEME), like)
+    yield Inlet("ray", reader.fetch, reader.closed)
+
+
+def _connected(where: str) -> Any:
+    """Return the module of Ray. Raises: EngineError, WeightsError where this process is not connected to it."""
+    installed()
+    ray: Any = importlib.import_module("ray")
+    if not ray.is_initialized():
+        remedy = "open the engine ray first, or take another transport"
+        raise WeightsError(message(f"{where}: Ray", got="not connected", wanted="a process of Ray", remedy=remedy))
+    return ray
+
+
+class _Publisher:
+    """The publisher's side: a buffer that is filled and put, and the board."""
+
+    def __init__(self, ray: Any, own: Layout) -> None:
+        self.ray, self.own, self.letters = ray, own, text(own)
+        self.name = f"purestep-weights-{secrets.token_hex(8)}"
+        self.address = SCHEME + self.name
+        self.lock, self.over = threading.Lock(), threading.Event()
+        self.room = torch.zeros(own.size, dtype=torch.uint8)
+        self.held: list[Any] = []
+        self.version = -1
+        self.board: Any = None
+
+    def begin(self) -> None:
+        """Start the board, beside this process."""
+        stores = {
+            str(node["NodeName"]): int(node["Resources"].get("object_store_memory", 0))
+            for node in self.ray.nodes()
+            if node["Alive"]
+        }
+        refuse_small(stores, self.own.size)
+        self.ray.cloudpickle.register_pickle_by_value(ray_board)
+        strategies = importlib.import_module("ray.util.scheduling_strategies")
+        here = strategies.NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=False)
+        self.board = (
+            self.ray.remote(num_cpus=0, max_restarts=-1)(ray_board.Board)
+            .options(name=self.name, scheduling_strategy=here)
+            .remote()
+        )
+        answered(self.ray, "publish", lambda: self.board.offer.remote(-1), SECONDS)
+        threading.Thread(target=self.watch, name="purestep-ray-board", daemon=True).start()
+
+    def put(self, version: int, tensors: list[Tensor]) -> None:
+        """Put the leaves into the store as one buffer, and list it."""
+        with self.lock:
+            refuse_closed(self.over.is_set())
+            if version <= self.version:
+                wanted = f"at least {self.version + 1}"
+                remedy = "versions never go back: count on from the last one, from 0 at first"
+                raise ChoiceError(message("publish: version", got=version, wanted=wanted, remedy=remedy))
+            with torch.no_grad():
+                for target, source in zip(views(self.own, self.room), tensors, strict=True):
+                    target.copy_(source)
+            reference = told("publish", lambda: self.ray.put(self.room.numpy()))
+            self.held, self.version = [*self.held, reference][-KEEP:], version
+            self.list()
+
+    def list(self) -> None:
+        """Have the board list what is held."""
+        hold = self.board.hold.remote
+        answered(self.ray, "publish", lambda: hold(self.version, self.letters, self.held), SECONDS)
+
+    def watch(self) -> None:
+        """List again what is held where the board was started anew, and is empty."""
+        while not self.over.wait(1.0):
+            with suppress(Exception), self.lock:
+                empty = not self.ray.get(self.board.offer.remote(-1), timeout=SECONDS)
+                if empty and self.held and not self.over.is_set():
+                    self.list()
+
+    def close(self) -> None:
+        """End the board, and let go of the versions."""
+        self.over.set()
+        with self.lock:
+            self.held = []
+            if self.board is not None and self.ray.is_initialized():
+                with suppress(Exception):
+                    self.ray.get(self.board.end.remote(), timeout=LEAVE)
+                    self.ray.kill(self.board)
+
+
+class _Reader:
+    """The reader's side."""
+
+    def __init__(self, ray: Any, name: str, like: Any) -> None:
+        self.ray, self.like, self.own, self.same = ray, like, layout(like), same(like)
+        self.lock = threading.Lock()
+        self.board = told("fetch", lambda: ray.get_actor(name))
+
+    def closed(self) -> bool:
+        """Whether the publisher ended, or does not answer."""
+        try:
+            return bool(self.ray.get(self.board.closed.remote(), timeout=SECONDS))
+        except Exception:
+            return True
+
+    def fetch(self, newer_than: int = -1, into: Any = (), seconds: float = 60.0) -> tuple[Any, ...]:
+        """See `Inlet`; without `into` the tensors on the CPU are views of the store, which nobody may write to."""
+        given = self.same("fetch: into", into) if leaves(into) else []
+        until = time.monotonic() + seconds
+        with self.lock:
+            offer = answered(self.ray, "fetch", lambda: self.board.offer.remote(newer_than), seconds)
+            if not offer:
+                return ()
+            version, letters, (reference,) = offer
+            same_architecture("fetch: ray", letters, self.own)
+            room = told("fetch", lambda: self.ray.get(reference, timeout=max(0.1, until - time.monotonic())))
+            return version, handed(self.own, mapped(room), self.like, given)
+
+
+def mapped(room: Any) -> Tensor:
+    """Return a read-only array of bytes as a tensor that shares its memory; torch would warn that it can be written to.
+
+    >>> bytes_ = np.arange(3, dtype=np.uint8)
+    >>> bytes_.setflags(write=False)
+    >>> mapped(bytes_).tolist(), mapped(bytes_).data_ptr() == bytes_.ctypes.data
+    ([0, 1, 2], True)
+    """
+    return torch.from_numpy(np.asarray(_Shared(room)))
+
+
+class _Shared:
+    """The memory of an array, which it keeps alive."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        own = dict(array.__array_interface__)
+        self.__array_interface__ = {**own, "data": (own["data"][0], False)}
+
+
+def answered(ray: Any, where: str, ask: Callable[[], Any], seconds: float) -> Any:
+    """Return the board's answer to a call; one that is being started again is waited for. Raises: WeightsError."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return told(where, lambda: ray.get(ask(), timeout=max(0.1, until - time.monotonic())))
+        except WeightsError as error:
+            if not isinstance(error.__cause__, ray.exceptions.ActorUnavailableError) or time.monotonic() > until:
+                raise
+        time.sleep(AGAIN)
+
+
+def told(where: str, act: Callable[[], T]) -> T:
+    """Return what Ray gives. Raises: WeightsError, in one line, where it raises.
+
+    >>> told("fetch", lambda: 1)
+    1
+    """
+    try:
+        return act()
+    except WeightsError:
+        raise
+    except Exception as cause:
+        said = (str(cause).strip().splitlines() or [""])[0][:120]
+        name, got = type(cause).__name__, f"not to be had ({type(cause).__name__}: {said})"
+        remedy = "see that the publisher's process and its node of Ray are alive"
+        if name in ("GetTimeoutError", "ObjectStoreFullError", "OutOfMemoryError"):
+            remedy = "see that hosts reach each other, and give Ray a larger store: ray start --object-store-memory"
+        raise WeightsError(message(f"{where}: ray", got=got, wanted="an answer", remedy=remedy)) from cause

@@ -1,0 +1,103 @@
+"""Weights by Ray's object store: every byte, mapped and not copied, versions that go, a board and hosts that are killed."""
+
+import os
+import signal
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_readers import Reader, weights  # type: ignore[import-not-found]
+
+from purestep.core.errors import ChoiceError
+from purestep.runtime.effects.engine import opened
+from purestep.runtime.effects.engine.interface import Cluster
+from purestep.runtime.effects.transfer import inlet, outlet
+from purestep.runtime.effects.transfer.ray import KEEP, refuse_small, store_for
+from purestep.runtime.effects.weights_layout import WeightsError, layout
+
+from .engine_contract import SOON, descendants, values
+from .programs import until
+
+INSTALLED = find_spec("ray") is not None
+needs_ray = pytest.mark.skipif(not INSTALLED, reason="Ray is an extra")
+SIZE = layout(weights(0)).size
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with opened("ray", store=store_for(SIZE)) as found:
+        yield found
+
+
+def test_a_store_that_is_too_small_is_named() -> None:
+    refuse_small({"a": 500, "b": 500}, 100)
+    with pytest.raises(
+        WeightsError, match="Ray's object store on b is 499 bytes, wanted at least 500 for weights of 100"
+    ):
+        refuse_small({"a": 500, "b": 499}, 100)
+
+
+@pytest.mark.slow
+@needs_ray
+def test_without_a_connection_there_are_none() -> None:
+    for made in (outlet("ray", weights(0)), inlet("ray://nobody", weights(0))):
+        with pytest.raises(WeightsError, match="Ray is not connected, wanted a process of Ray"), made:
+            pass
+
+
+@pytest.mark.slow
+@needs_ray
+def test_every_byte_is_mapped_and_stays_as_it_was(cluster: Cluster) -> None:
+    with outlet("ray", weights(0)) as publisher:
+        readers = cluster.spawn(Reader, (publisher.address,), size=2, timeout=SOON)
+        assert values(readers, "fetch") == [(-1, True)] * 2
+        publisher.publish(0, weights(0))
+        assert values(readers, "fetch") == [(0, True)] * 2
+        assert values(readers, "shared") == [True] * 2
+        assert values(readers, "fetch", -1, True) == [(0, True)] * 2
+        assert values(readers, "shared") == [False] * 2  # written to a tree of one's own
+        for version in range(1, 3 * KEEP):
+            publisher.publish(version, weights(version))
+            assert values(readers, "fetch", version - 1) == [(version, True)] * 2
+        assert values(readers, "still_right") == [True] * 2  # those that the publisher holds no more, too
+        assert values(readers, "fetch", 3 * KEEP) == [(-1, True)] * 2
+        said = values(readers, "other")
+        assert all("a is [100000] float32, wanted [3] float32" in one for one in said)
+        with pytest.raises(ChoiceError, match=f"publish: version is 3, wanted at least {3 * KEEP}"):
+            publisher.publish(3, weights(3))
+        with pytest.raises(WeightsError, match=r"publish: a is \[3\] float32, wanted \[100000\]"):
+            publisher.publish(99, {"a": torch.zeros(3), "b": weights(0)["b"]})
+        assert values(readers, "closed") == [False] * 2
+    assert values(readers, "closed") == [True] * 2
+    until(
+        lambda: all("fetch: ray is not to be had (" in str(one) for one in values(readers, "fetch", 0)), "all is over"
+    )
+    with pytest.raises(WeightsError, match="publish: the outlet is closed"):
+        publisher.publish(100, weights(100))
+    with pytest.raises(WeightsError, match="fetch: ray is not to be had"), inlet("ray://nobody", weights(0)):
+        pass
+    readers.stop(timeout=SOON)
+
+
+@pytest.mark.slow
+@needs_ray
+def test_a_board_that_is_killed_lists_all_again(cluster: Cluster) -> None:
+    with outlet("ray", weights(0)) as publisher:
+        publisher.publish(7, weights(7))
+        reader = cluster.spawn(Reader, (publisher.address,), size=1, timeout=SOON)
+        assert values(reader, "fetch") == [(7, True)]
+        (board,) = (pid for pid in descendants() if b"ray::Board" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        os.kill(board, signal.SIGKILL)
+        found: list[Any] = []
+
+        def fetched() -> bool:
+            found[:] = values(reader, "fetch", 6)
+            return found == [(7, True)]
+
+        until(fetched, "it lists version 7 again", seconds=SOON, said=lambda: found)
+        publisher.publish(8, weights(8))
+        assert values(reader, "fetch", 7) == [(8, True)]
+        reader.stop(timeout=SOON)
