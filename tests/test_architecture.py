@@ -42,7 +42,10 @@ WORLD = words(  # files, clocks, sockets, processes, the generators and settings
 )
 LEAVE = {  # what stands outside effects and yet has to do with the world, and why
     "runtime/drive.py": {"threading", "queue", "concurrent", "signal"},  # the one loop that performs effects
-    "runtime/compile.py": {"time", "pathlib", "warnings"},  # says how long a compilation took, keeps what came of it
+    # says how long a compilation took, keeps what came of it, and has the compiler build in a folder of the user's own
+    "runtime/compile.py": {"time", "pathlib", "warnings", "os", "io"},
+    "runtime/identity.py": {"os"},  # whose code a function is, its file's path tells
+    "runtime/recipes/arguments.py": {"os"},  # how many threads make sense, the number of processors tells
     "runtime/recipes": {"pathlib"},  # a run has a folder
     "runtime/language": {"pathlib"},  # so has a language model's
     "runtime/reasoning": {"pathlib"},  # and one that reasons in cycles
@@ -50,7 +53,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/asynchronous/crew.py": {"concurrent"},  # whose trainer works in a thread, beside the loop that drives it
     "runtime/asynchronous/phase.py": {"threading"},  # which both write to its files
     "runtime/asynchronous/metering.py": {"threading"},
-    "runtime/cli.py": {"sys", "importlib"},  # the command line
+    "runtime/cli.py": {"sys", "importlib", "os"},  # the command line
     "runtime/commands.py": {"tyro", "pathlib"},  # what its commands do
     "runtime/language_commands.py": {"tyro", "pathlib"},
     "runtime/asynchronous_commands.py": {"tyro", "pathlib"},
@@ -248,6 +251,7 @@ def test_comments_promise_nothing(path: Path) -> None:
 ASKED_FOR = {
     "runtime/deferred.py": {"ModuleType"},  # Python takes nothing else for the class of a package
     "runtime/effects/gymnasium_export.py": {"Env", "VectorEnv"},  # Gymnasium takes nothing else for an env
+    "runtime/effects/sharded/shards.py": {"FileSystemReader", "Unpickler"},  # both are made to be narrowed
     "runtime/effects/ranks/workspace.py": {"Module"},  # torch shards nothing else
     # the interface that is rebuilt there is one of base classes
     "runtime/effects/segment_wise/interfaces.py": {"ABC"},
