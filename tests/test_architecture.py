@@ -44,7 +44,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/drive.py": {"threading", "queue", "concurrent", "signal"},  # the one loop that performs effects
     # says how long a compilation took, keeps what came of it, and has the compiler build in a folder of the user's own
     "runtime/compile.py": {"time", "pathlib", "warnings", "os", "io"},
-    "runtime/identity.py": {"os"},  # whose code a function is, its file's path tells
+    "runtime/identity.py": {"os", "attr"},  # whose code a function is, its path tells; attrs has two names
     "runtime/recipes/arguments.py": {"os"},  # how many threads make sense, the number of processors tells
     "runtime/recipes": {"pathlib"},  # a run has a folder
     "runtime/language": {"pathlib"},  # so has a language model's

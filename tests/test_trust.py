@@ -14,8 +14,6 @@ from purestep.runtime import cli
 from purestep.runtime.effects import checkpoint, folder
 from purestep.runtime.effects.causal_folder import open_model
 from purestep.runtime.effects.datasets import folder as dataset_folder
-from purestep.runtime.effects.engine.interface import EngineError
-from purestep.runtime.effects.engine.processes_link import shared_key
 from purestep.runtime.effects.lines import objects
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.reading import UnreadableError, irregular, parse_json, read_bounded
@@ -144,8 +142,6 @@ def test_files_that_are_none_end_in_a_line(odd: Callable[[Path], None], tmp_path
         read_bounded(path)
     with pytest.raises(ChoiceError, match="--config"):
         load_expr_config(["--config", str(path)])
-    with pytest.raises(EngineError, match="key"):
-        shared_key(path)
     with pytest.raises(CheckpointError, match="unreadable"):
         folder.read_json(path)
     for reads in (read, lambda path: list(objects(path))):
