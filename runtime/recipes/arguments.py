@@ -108,7 +108,8 @@ def check_whole(where: str, number: int, low: int, high: int | None = None) -> N
         wanted = f"at least {low}" if high is None else f"from {low} to {high}"
         raise ChoiceError(message(where, got=number, wanted=wanted, remedy="change it"))
     if number > SEEDS:
-        raise ChoiceError(message(where, got=f"{float(number):.3g}", wanted=f"at most {SEEDS}", remedy="change it"))
+        got = f"a number of {len(str(number))} digits"
+        raise ChoiceError(message(where, got=got, wanted=f"at most {SEEDS}", remedy="change it"))
 
 
 def flag(name: str) -> str:
