@@ -324,6 +324,7 @@ def _limited() -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (most, most))
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
@@ -531,6 +532,7 @@ def _warm(root: Path, words: Sequence[str], run: str = "") -> str:
 
 def main() -> int:
     root, kinds, commands = sys.argv[1:]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a call under way is ended too
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     ground = prepared(Path(root), kinds.split(","), commands.split(","))

@@ -22,7 +22,7 @@ from .words import check_text, say
 
 GROUP = "purestep.commands"
 MEMORY = (  # what errors say where a process may have no more of it
-    *("allocate memory", "failed to map segment", "can't start new thread", "bad_alloc"),
+    *("overflow", "allocate memory", "failed to map segment", "can't start new thread", "bad_alloc"),
     os.strerror(errno.ENOMEM),
 )
 REMEDIES = {
@@ -100,7 +100,7 @@ def told(error: Exception) -> str:
     if isinstance(error, PurestepError):
         return " ".join(str(error).split())
     first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    if isinstance(error, MemoryError) or any(words in str(error) for words in MEMORY):
+    if isinstance(error, MemoryError | OverflowError) or any(words in str(error) for words in MEMORY):
         remedy = "raise its limit, or ask for less; what was saved stays"
         return message("this process", got=f"out of memory ({first[:160]})", wanted="more", remedy=remedy)
     if isinstance(error, OSError):

@@ -219,6 +219,10 @@ def one_line(capsys: Said) -> str:
             ["train", "ppo", "--envs", "3", "--horizon", "5"],
             "15 steps an iteration, wanted a multiple of --minibatches 4",
         ),
+        (
+            ["train", "ppo", "--envs", str(10**30)],
+            "--envs is a number of 31 digits, wanted at most 9223372036854775807; change it",
+        ),
         (["train", "ppo", "--gamma", "1.1"], "--gamma is 1.1, wanted a number from 0.0 to 1.0"),
         (["train", "ppo", "--episodes", "0"], "--episodes is 0, wanted at least 1"),
         (["evaluate", "nowhere"], "nowhere is no folder, wanted that of a run; check the path"),
@@ -277,8 +281,12 @@ def test_words_that_are_no_command_line_are_explained(capsys: Said) -> None:
     ("error", "wanted"),
     [
         (NonFiniteError("train: iteration 3 is NaN"), "purestep: train: iteration 3 is NaN"),
-        (OSError(28, "No space left on device", "runs/x/metrics.jsonl"), "purestep: No space left on device: runs/x"),
+        (
+            OSError(28, "No space left on device", "runs/x/metrics.jsonl"),
+            "purestep: runs/x/metrics.jsonl is not usable (No space left",
+        ),
         (OSError(13, "Permission denied", "a\nb"), "purestep: "),
+        (RuntimeError("Storage size calculation overflowed"), "purestep: this process is out of memory"),
         (ZeroDivisionError("by zero\nand more"), "purestep: ZeroDivisionError: by zero (--debug shows where)"),
     ],
 )

@@ -98,7 +98,7 @@ def check_shared(experience: Experience, learner: Learner, process: Process) -> 
 
 
 def check_whole(where: str, number: int, low: int, high: int | None = None) -> None:
-    """Raises ChoiceError unless low <= number <= high.
+    """Raises ChoiceError unless low <= number <= high; without `high` a number is at most one that a tensor can hold.
 
     >>> check_whole("--envs", 0, 1)
     Traceback (most recent call last):
@@ -107,6 +107,9 @@ def check_whole(where: str, number: int, low: int, high: int | None = None) -> N
     if number < low or (high is not None and number > high):
         wanted = f"at least {low}" if high is None else f"from {low} to {high}"
         raise ChoiceError(message(where, got=number, wanted=wanted, remedy="change it"))
+    if number > SEEDS:
+        got = f"a number of {len(str(number))} digits"
+        raise ChoiceError(message(where, got=got, wanted=f"at most {SEEDS}", remedy="change it"))
 
 
 def flag(name: str) -> str:
