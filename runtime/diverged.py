@@ -1,15 +1,14 @@
 """Runs that became NaN or infinite: an error as soon as Python sees the numbers, never a branch inside a graph."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..algorithms.algorithm import Metrics
 from ..core.errors import NonFiniteError, message
 
-Result = tuple[Any, Metrics]
+Result = tuple[Any, Mapping[str, Tensor]]  # what a run ends with, and its metrics
 AFTERWARDS = "afterwards"  # a function's attribute: what a program of it does with each result, outside the graph
 
 

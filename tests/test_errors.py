@@ -20,6 +20,7 @@ COUSINS: dict[type[PurestepError], type[Exception]] = {
     errors.CheckpointError: RuntimeError,
     errors.RecompileError: RuntimeError,
     errors.WorldError: RuntimeError,
+    errors.TrustError: RuntimeError,
     errors.CompileError: RuntimeError,
 }
 

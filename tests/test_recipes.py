@@ -419,7 +419,7 @@ def test_a_full_disk_leaves_the_older_checkpoints(tmp_path: Path, monkeypatch: p
 
     def save(*given: Any, **named: Any) -> Path:
         files = evolve(DISK, append=full) if next(calls) == 2 else DISK
-        return inner(*given, **named, files=files)
+        return inner(*given, **{**named, "files": files})
 
     monkeypatch.setattr(checkpoint, "save", save)
     with pytest.raises(CheckpointError, match=r"a full disk, wanted room for .*the older checkpoints are untouched"):

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import run_folders
+
 from purestep import properties
 from purestep.core.env_names import ENV_NAMES
 from purestep.core.envs import ENVS
@@ -111,8 +113,8 @@ def test_flags_that_there_are_not_are_refused_before_anything_heavy_is_imported(
 
 def begun(run: Path, **arguments: Any) -> str:
     """A folder that looks like that of a run."""
-    (run / "checkpoints" / "step_1").mkdir(parents=True)
-    (run / "arguments.json").write_text(json.dumps(arguments))
+    run_folders.begun(run, arguments)
+    (run / "checkpoints" / "step_000001").mkdir(parents=True)
     return run.name
 
 
@@ -177,6 +179,8 @@ def test_names_of_properties_are_listed_alike_for_checkers_and_at_run_time() -> 
 def test_a_module_does_not_hide_the_name_of_what_it_holds() -> None:
     program = """
 import types, purestep.properties.env_laws, purestep.properties.cli
+import run_folders
+
 from purestep import properties
 assert isinstance(properties.env_laws, properties.Suite)
 assert properties.env_laws is __import__("sys").modules["purestep.properties.env_laws"].env_laws
