@@ -126,6 +126,7 @@ def test_the_first_line_comes_before_anything_heavy(tmp_path: Path) -> None:
         begun(tmp_path / "cycles", recipe="cache"),
         begun(tmp_path / "generated", recipe="zorplex", mode="async", generators=1),
     ]
+    (tmp_path / "generated" / "async").mkdir()
     wanted = {
         "train ppo": "ppo on cartpole for 501,760 steps, into runs/cartpole-ppo-0",
         "train a2c --run here": "a2c on cartpole for 501,760 steps, into here",
@@ -179,8 +180,6 @@ def test_names_of_properties_are_listed_alike_for_checkers_and_at_run_time() -> 
 def test_a_module_does_not_hide_the_name_of_what_it_holds() -> None:
     program = """
 import types, purestep.properties.env_laws, purestep.properties.cli
-import run_folders
-
 from purestep import properties
 assert isinstance(properties.env_laws, properties.Suite)
 assert properties.env_laws is __import__("sys").modules["purestep.properties.env_laws"].env_laws
