@@ -19,7 +19,7 @@ from attrs import asdict, evolve
 pytest.importorskip("transformers")
 
 from purestep.core import keys
-from purestep.core.errors import CheckpointError, ChoiceError, PurestepError, TrustError
+from purestep.core.errors import CheckpointError, ChoiceError, PurestepError, StructureError, TrustError
 from purestep.core.language.attempt import Heard, Said
 from purestep.core.language.events import Sampled, User
 from purestep.core.language.parsers import strict_answer
@@ -43,9 +43,11 @@ from purestep.runtime.reasoning.evaluate import evaluated
 from purestep.runtime.reasoning.lessons import shown
 from purestep.runtime.reasoning.parts import Parts, Voice, cache_with, check_room, fits, parts_of
 from purestep.runtime.reasoning.speaking import speaking
-from purestep.runtime.reasoning.standing import problems_of, standing
+from purestep.runtime.reasoning.standing import Standing, problems_of, standing
 from purestep.runtime.reasoning.world import CacheWorld, held_at, learning_parts, phases
+from purestep.runtime.recipes import cache_report as report
 from purestep.runtime.recipes import cache_session as session
+from purestep.runtime.recipes import zorplex_report
 from purestep.runtime.recipes.arguments import changed, flag, flatten
 from purestep.runtime.recipes.cache import Cache, cache_defaults, check, lists_of, settings_of
 from purestep.runtime.recipes.machine import Train
@@ -290,6 +292,8 @@ def test_a_prompt_without_room_gets_an_empty_reply(tmp_path: Path) -> None:
     assert one.state.summarization_turn_number == 2
 
 
+ONE = (0.5,)
+STOOD = Standing(problems=1, accuracy=ONE, accuracy_low=ONE, accuracy_high=ONE, carried=ONE, tokens=ONE)
 POLICIES = """
 from purestep.core.language.reasoning_rollouts import rollout_policy
 
@@ -331,6 +335,23 @@ def test_a_name_of_no_function_or_of_a_module_that_fails_is_refused(own_policies
     for name in ("math.pi", "broken_policies.f", ".f", f".{own_policies}.paid", "absent.f"):
         with pytest.raises(ChoiceError, match=r"rollout policy: .*, wanted a function"):
             cache_with(tiny(), evolve(settings, solution_rollout_policy=name))
+
+
+@pytest.mark.parametrize(
+    ("read_before", "held"),
+    [
+        (zorplex_report.read_before, {}),
+        (zorplex_report.read_before, {"sampled": {"attempts": 1}, "greedy": 3}),
+        (report.read_before, {"problems": "a"}),
+        (report.read_before, {**asdict(STOOD), "accuracy": [0.5, 0.5]}),
+        (report.read_before, {**asdict(STOOD), "accuracy": [0.5, "a"]}),
+        (report.read_before, {**asdict(STOOD), **{name: [] for name in ("accuracy", "accuracy_low")}}),
+    ],
+)
+def test_a_damaged_standing_is_told_by_its_file(read_before: Any, held: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "before.json").write_text(json.dumps(held))
+    with pytest.raises(StructureError, match=r"before\.json.* wanted"):
+        read_before(tmp_path)
 
 
 # --- demonstrations ---

@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 
-from ...core.errors import ChoiceError, message
+from ...core.errors import ChoiceError, StructureError, message
 from ..effects import folder
 from ..effects.causal_folder import save_model
 from ..effects.cycles_picture import Accuracy, cycles_picture
 from ..effects.metrics import read
 from ..reasoning.parts import Parts
 from ..reasoning.standing import Standing
+from ..values import CLASS, decode
 from .zorplex_report import BEFORE, MODEL, TABLE
 
 
@@ -48,14 +49,24 @@ def write_before(run: Path, found: Standing, trained_on: int, notice: Any) -> No
 
 
 def read_before(run: Path) -> Standing | tuple[()]:
-    """How the policy stood before reinforcement; () in a run that has not come so far."""
-    return standing_from(folder.read_json(run / BEFORE)) if (run / BEFORE).exists() else ()
+    """How the policy stood before reinforcement; () in a run that has not come so far.
+
+    Raises: CheckpointError, StructureError for a file that says something else.
+    """
+    return standing_from(folder.read_json(run / BEFORE), str(run / BEFORE)) if (run / BEFORE).exists() else ()
 
 
-def standing_from(held: Mapping[str, Any]) -> Standing:
-    """A standing from what JSON has made of it."""
-    told: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in held.items()}
-    return Standing(**told)
+def standing_from(held: Any, where: str) -> Standing:
+    """A standing from what JSON has made of it. Raises: StructureError."""
+    told: Standing = decode({**(held if isinstance(held, dict) else {}), CLASS: "Standing"}, [Standing], where)
+    columns = told.accuracy, told.accuracy_low, told.accuracy_high, told.carried, told.tokens
+    lengths = [len(one) for one in columns]
+    if len(set(lengths)) > 1 or not lengths[0]:
+        remedy = "it was damaged"
+        raise StructureError(
+            message(where, got=f"of {lengths} cycles", wanted="one number for each cycle", remedy=remedy)
+        )
+    return told
 
 
 def write_after(
@@ -95,7 +106,11 @@ def _kept(run: Path) -> dict[str, Standing]:
         before = read_before(run)
         return {} if isinstance(before, tuple) else {"before": before}
     held = folder.read_json(run / folder.EVALUATION)
-    return {name: standing_from(held[name]) for name in ("before", "after") if name in held}
+    return {
+        name: standing_from(held[name], f"{run / folder.EVALUATION}: {name}")
+        for name in ("before", "after")
+        if name in held
+    }
 
 
 def _accuracy(one: Standing) -> Accuracy:

@@ -15,6 +15,7 @@ from ..effects.metrics import read
 from ..effects.plot import learning_curve
 from ..language.evaluate import Standing, evaluated, table
 from ..language.parts import Parts, sampler
+from ..values import CLASS, decode
 from .arguments import check_whole
 
 BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
@@ -55,11 +56,24 @@ def write_before(run: Path, found: Evaluation, notice: Any) -> None:
 
 
 def read_before(run: Path) -> Evaluation | tuple[()]:
-    """How the policy stood before reinforcement; () in a run that has not come so far."""
+    """How the policy stood before reinforcement; () in a run that has not come so far.
+
+    Raises: CheckpointError, StructureError for a file that says something else.
+    """
     if not (run / BEFORE).exists():
         return ()
     held = folder.read_json(run / BEFORE)
-    return Evaluation(Standing(**held["sampled"]), Standing(**held["greedy"]))
+    one, other = (_standing(held, name, run / BEFORE) for name in ("sampled", "greedy"))
+    return Evaluation(one, other)
+
+
+def _standing(held: Mapping[str, Any], name: str, path: Path) -> Standing:
+    """A standing from what JSON has made of it. Raises: StructureError."""
+    said = held.get(name)
+    told: Standing = decode(
+        {**(said if isinstance(said, dict) else {}), CLASS: "Standing"}, [Standing], f"{path}: {name}"
+    )
+    return told
 
 
 def write_after(
