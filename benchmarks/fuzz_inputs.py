@@ -94,6 +94,7 @@ KNOWN = (
     "in(spain, europe).",
 )
 RULE = "in(X, Z) :- borders(X, Y), in(Y, Z)."
+QUERIES = ("father(p001, p002)", "uncle(p003, p004).", "son(p010, p001)", "wife(p030, p030)", "aunt(X, p003)", "niece(p001, p999)")
 PICKLE = f"cos\nsystem\n(S'touch {CANARY}'\ntR."
 NAMES = (
     "é", "a b", "a\nb", "-dash", "--run", "a" * 300, "/".join(["a" * 200] * 30), "\udcff", "a;b",
@@ -534,7 +535,7 @@ def _on_run(draw: Random, ground: Ground, command: str) -> Input:
     if command == "explain":
         words = (
             command,
-            draw.choice(("grandparent(person1, person2)", "child(X, person3)", *LINES)).replace("\x00", ""),
+            draw.choice(QUERIES if draw.random() < 0.5 else LINES).replace("\x00", ""),
             "--run",
             RUN,
         )
@@ -588,14 +589,13 @@ def _talk(draw: Random, words: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
 
 def _host(draw: Random, ground: Ground, command: str) -> Input:
     """A host: with odd addresses, engines and keys."""
-    address = draw.choice(
-        ("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:1", "localhost:0", *(text for text in TEXT if len(text) < 99))
-    )
-    key = draw.choice(("key", "key", "key", "absent", "project", *SPECIAL, *NAMES))
-    text = draw.choice(("secret" * 8, "secret" * 8, "", "\n", "a", "\xff\x00", "a" * 10**5))
+    good = ("127.0.0.1:0", "localhost:0")
+    address = draw.choice(good if draw.random() < 0.5 else ("127.0.0.1:1", *(text for text in TEXT if len(text) < 99)))
+    key = draw.choice(("key",) if draw.random() < 0.6 else ("absent", "project", *SPECIAL, *NAMES))
+    text = draw.choice(("secret" * 8,) if draw.random() < 0.6 else ("", "\n", "a", "\xff\x00", "a" * 10**5))
     steps: tuple[Step, ...] = (("file", "key", text), ("mode", "key", draw.choice(("0600", "0600", "0644", "0000"))))
     words: tuple[str, ...] = ("host", "--listen", address, "--key", key)
-    if draw.random() < 0.5:
+    if draw.random() < 0.4:
         words = _changed(draw, words, ground.options[command])
     return Input(command, words, steps, long=_plain(words))
 
