@@ -94,7 +94,7 @@ KNOWN = (
     "in(spain, europe).",
 )
 RULE = "in(X, Z) :- borders(X, Y), in(Y, Z)."
-QUERIES = ("father(p001, p002)", "uncle(p003, p004).", "son(p010, p001)", "wife(p030, p030)", "aunt(X, p003)", "niece(p001, p999)")
+QUERIES = ("father(p001, p002)", "uncle(p003, p004).", "son(p010, p001)", "wife(p030, p030)")
 PICKLE = f"cos\nsystem\n(S'touch {CANARY}'\ntR."
 NAMES = (
     "é", "a b", "a\nb", "-dash", "--run", "a" * 300, "/".join(["a" * 200] * 30), "\udcff", "a;b",
@@ -543,7 +543,7 @@ def _on_run(draw: Random, ground: Ground, command: str) -> Input:
         words, typed = _talk(draw, words)
     if way < 0.55:
         steps, good = _damaged(draw, ground, kind)
-        calm = command in ("evaluate", "resume") or (command == "chat" and words[2:] == ("--task", "1"))
+        calm = command in ("evaluate", "resume") or words[1] in QUERIES or words[2:] == ("--task", "1")
         return Input(command, words, steps, typed, (RUN,), good=good and calm)
     if way < 0.7:
         place, steps, own = _place(draw, draw.choice(WRITTEN))
