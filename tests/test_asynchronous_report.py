@@ -294,7 +294,7 @@ def test_a_phase_that_has_not_ended_is_audited_as_far_as_it_is(run: Path) -> Non
 
 def test_a_line_that_is_no_object_is_named(run: Path) -> None:
     (run / "sync" / "ledger.jsonl").write_text('{"version": 0, "samples": []}\n[1]\n')
-    with pytest.raises(StructureError, match=r"line 2 of .*ledger\.jsonl is '\[1\]\\n', wanted a JSON object"):
+    with pytest.raises(StructureError, match=r"line 2 of .*ledger\.jsonl is \[1\], wanted a JSON object"):
         report.audit(run, "sync")
 
 

@@ -26,7 +26,7 @@ from purestep.core.language.events import LENGTH, STOP, Event, ToolResult
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Rollout, expand, requests, rollouts, task_keys
 from purestep.core.language.transcribe import transcripts
-from purestep.core.language.world import Outcome, Terminated, TextEnv
+from purestep.core.language.world import Outcome, Raised, Terminated, TextEnv
 from purestep.core.language.zorplex import zorplex, zorplex_parser
 from purestep.core.transcript_scores import token_log_probs
 from purestep.runtime.effects import chat, chat_client, chat_reply, chat_text
@@ -489,7 +489,7 @@ def test_a_world_that_hangs_keeps_no_process_from_ending(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["ids", "texts"])
-def test_what_a_world_raises_is_raised(way: str) -> None:
+def test_what_a_world_raises_ends_its_episode(way: str) -> None:
     def broken(params: Any, state: Any, action: Any, key: Any) -> tuple[Any, Outcome]:
         raise LookupError("no such world")
 
@@ -498,8 +498,8 @@ def test_what_a_world_raises_is_raised(way: str) -> None:
         "ids": lambda: served(fake(ideal).server(), rules, CODEC, begun(1, rules), version=0),
         "texts": lambda: spoken(fake(by_text).server(), rules, all_rollouts(1), max_new_tokens=16),
     }
-    with pytest.raises(LookupError, match="no such world"):
-        ways[way]()
+    (rollout,) = ways[way]()
+    assert rollout.end == Raised("LookupError: no such world")
 
 
 def test_no_more_worlds_step_at_once_than_requests_are_allowed() -> None:

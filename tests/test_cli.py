@@ -266,6 +266,7 @@ def test_an_empty_folder_is_no_run(tmp_path: Path, capsys: Said) -> None:
 def test_arguments_that_name_no_world_are_no_run_to_be_drawn(
     held: dict[str, Any], tmp_path: Path, capsys: Said
 ) -> None:
+    folder.mark(tmp_path, "ppo")
     (tmp_path / "arguments.json").write_text(json.dumps(held))
     assert cli.main(["plot", str(tmp_path)]) == 1
     assert "arguments.json is without a recipe and its world, wanted" in one_line(capsys)

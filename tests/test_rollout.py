@@ -14,7 +14,7 @@ from purestep.core.envs import ENVS, make, tabular, tabular_mdp
 from purestep.core.errors import ShapeError, StructureError
 from purestep.core.keys import Key
 from purestep.core.policy import ActorCritic, act, actor_critic_mlp
-from purestep.core.record import record, replace, stack, take, tensor
+from purestep.core.record import record, replace, select, stack, take, tensor
 from purestep.core.spaces import Discrete
 from purestep.core.steps import TimeStep, Trajectory, Transition, ended, first, following
 from purestep.core.tree import clone, leaves, same_structure, tree_map
@@ -122,7 +122,7 @@ def by_hand(
             )
         )
         over = ended(told.terminated, told.truncated)
-        memory = torch.where(over, worlds.fresh, chosen.carry)
+        memory = select(over, worlds.fresh, chosen.carry)
         worlds = replace(worlds, state=state, observation=told.observation, memory=memory)
     return worlds, stack(rows)
 
