@@ -63,12 +63,13 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
         begun(tmp_path / "runs" / run, {"recipe": "cache"})
     monkeypatch.setattr(cache_session, "start", note("train"))
     monkeypatch.setattr(cache_session, "resume", note("resume"))
+    monkeypatch.setattr(cache_session, "restored_newest", note("restore"))
     monkeypatch.setattr(cache_session, "arguments_in", note("read"))
     monkeypatch.setattr(cache_report, "pictures", note("plot"))
     (block,) = blocks("bash")
     codes = [cli.main(shlex.split(line, comments=True)[1:]) for line in block.splitlines()]
     assert codes == [130, 130, 130, 130, 0]
-    assert noted == ["train", "resume", "read", "read"]
+    assert noted == ["train", "resume", "restore", "read"]
 
 
 # --- the benchmark ---
