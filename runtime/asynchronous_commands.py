@@ -13,7 +13,7 @@ from .effects.step_folders import steps
 from .recipes.arguments import check_whole
 from .recipes.run_kinds import with_generators
 from .recipes.zorplex import NAME, Zorplex
-from .words import loading, option, say
+from .words import check_runs, loading, option, say
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -157,6 +157,7 @@ def plot(words: list[str]) -> int:
             out: the picture of several runs; for a single run, a folder for its pictures in place of its own
             over: what the success of several runs is drawn over
         """
+        check_runs(runs)
         homes = [folder.existing(run) for run in runs]
         if len(homes) == 1:
             place = homes[0] if option(words, "--out", "") == "" else out

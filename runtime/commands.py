@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 import tyro
 from attrs import frozen
 
-from ..core.errors import ChoiceError, ShapeError, choose, message
+from ..core.errors import ChoiceError, ShapeError, choose
 from . import language_commands as language
 from . import reasoning_commands as reasoning
 from .effects import folder
@@ -24,7 +24,7 @@ from .recipes.closing import Closing, Playing, Ranking, closing_of
 from .recipes.prove_settings import USUAL
 from .recipes.run_kinds import recorded
 from .recipes.zorplex import ABOUT, NAME
-from .words import FLAGS, loading, run_folder, say
+from .words import FLAGS, check_runs, loading, run_folder, say
 from .words import option as option
 
 if TYPE_CHECKING:
@@ -264,8 +264,7 @@ def plot_command(words: list[str]) -> int:
             runs: the runs' folders
             out: the picture; for a single run it goes into its folder unless given
         """
-        if not runs:
-            raise ChoiceError(message("purestep plot: RUN", got="absent", wanted="one or more", remedy="name a run"))
+        check_runs(runs)
         from .recipes import pictures
 
         place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out

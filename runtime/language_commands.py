@@ -15,7 +15,7 @@ from .effects.ranks.launched import launched, several, within_machine
 from .recipes.arguments import check_whole, flag
 from .recipes.run_kinds import is_language, with_generators
 from .recipes.zorplex import NAME, Zorplex, check, zorplex_defaults
-from .words import FLAGS, loading, option, run_folder, say
+from .words import FLAGS, check_runs, loading, option, run_folder, say
 
 if TYPE_CHECKING:
     from .language.team import Team
@@ -246,6 +246,7 @@ def plot(words: list[str]) -> int:
             runs: the runs' folders; several become a mean in a band
             out: the picture; for a single run it goes into its folder unless given
         """
+        check_runs(runs)
         homes = [folder.existing(run) for run in runs]
         from .recipes import zorplex_report as report
 

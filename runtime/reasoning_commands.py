@@ -15,7 +15,7 @@ from .recipes.arguments import check_whole
 from .recipes.cache import NAME, POLICIES, Cache, cache_defaults, check
 from .recipes.run_kinds import is_cache
 from .recipes.trusting import Trust
-from .words import FLAGS, loading, option, run_folder, say
+from .words import FLAGS, check_runs, loading, option, run_folder, say
 
 if TYPE_CHECKING:
     from .recipes import cache_session as session
@@ -190,6 +190,7 @@ def plot(words: list[str]) -> int:
             runs: the runs' folders
             out: the picture; for a single run it goes into its folder unless given
         """
+        check_runs(runs)
         from .recipes import cache_report as report
 
         place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out

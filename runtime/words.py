@@ -50,6 +50,12 @@ def check_text(where: str, text: str, *, remedy: str) -> None:
         raise ChoiceError(message(where, got=ascii(text), wanted="text in UTF-8", remedy=remedy)) from None
 
 
+def check_runs(runs: Sequence[Path]) -> None:
+    """Raises ChoiceError where a command is given no run."""
+    if not runs:
+        raise ChoiceError(message("purestep plot: RUN", got="absent", wanted="one or more", remedy="name a run"))
+
+
 def say(text: str) -> None:
     """A line for people, apart from a command's output."""
     print(text, file=sys.stderr, flush=True)

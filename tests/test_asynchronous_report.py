@@ -298,6 +298,34 @@ def test_a_line_that_is_no_object_is_named(run: Path) -> None:
         report.audit(run, "sync")
 
 
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("ledger.jsonl", {"version": "0", "samples": []}),
+        ("ledger.jsonl", {"version": 10**9, "samples": []}),
+        ("ledger.jsonl", {"version": 0, "samples": [[1, 2]]}),
+        ("ledger.jsonl", {"version": 0, "samples": [[1, 1, 1, 1, 1, 1, "a"]]}),
+        ("events.jsonl", {"session": 1, "generators": 10**12, "slots": 1}),
+        ("events.jsonl", {"event": 3}),
+        ("events.jsonl", {"event": {"$class": ["Consumed"]}}),
+        ("events.jsonl", {"event": {"$class": "Finished", "group": 0}}),
+        ("timeline.jsonl", {"actor": "trainer", "kind": "train", "begin": "0", "end": 1.0, "version": 0}),
+    ],
+)
+def test_a_row_of_other_types_is_named_by_its_line(run: Path, file: str, line: Any) -> None:
+    (run / "sync" / file).write_text(json.dumps(line) + "\n")
+    timeline = file == "timeline.jsonl"
+    with pytest.raises(StructureError, match=rf"line 1 of .*{file} is .*, wanted a JSON object"):
+        report.write_timeline(run, run / "timeline.png") if timeline else report.audit(run, "sync")
+
+
+@pytest.mark.parametrize("held", [{}, {"version": 3}, {"version": "3"}], ids=str)
+def test_totals_without_their_counts_are_named(run: Path, held: dict[str, Any]) -> None:
+    (run / "sync" / "totals.json").write_text(json.dumps(held))
+    with pytest.raises(StructureError, match=r"totals\.json is without a number of .*, wanted all counts of a phase"):
+        report.audit(run, "sync")
+
+
 # --- the timeline ---
 
 

@@ -573,6 +573,8 @@ def test_evaluate_plot_and_resume_know_such_runs(trained: Path, tmp_path: Path, 
     assert cli.main(["plot", str(run), "--out", str(tmp_path / "one.png")]) == 0
     assert cli.main(["plot", str(run), str(trained), "--out", str(tmp_path / "both.png")]) == 0
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("one.png", "both.png"))
+    assert cli.main(["plot", "--out", str(run)]) == 1
+    assert "purestep plot: RUN is absent" in capsys.readouterr().err
     assert cli.main(["evaluate", str(run), "--cycles", "-1"]) == 1
     assert "--cycles is -1" in capsys.readouterr().err
     assert cli.main(["resume", str(run)]) == 0

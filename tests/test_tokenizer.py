@@ -1,5 +1,6 @@
 """Tokenizers: one made in process and kept as a folder, and chat templates of several kinds as codecs that only append."""
 
+import json
 import subprocess
 import sys
 import time
@@ -119,6 +120,14 @@ def test_the_folder_gives_the_same_tokenizer(own: Any, tmp_path: Path) -> None:
         ChoiceError, match=r"nowhere is without a tokenizer .*, wanted a tokenizer's folder; name a folder"
     ):
         load_tokenizer(tmp_path / "nowhere")
+
+
+def test_types_that_are_wrong_in_a_tokenizer_are_refused(own: Any, tmp_path: Path) -> None:
+    save_tokenizer(own, tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": "many"}))
+    with pytest.raises(ChoiceError, match="is without a tokenizer"):
+        load_tokenizer(tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,12 @@ from pathlib import Path
 from attrs import frozen
 
 from ...core.errors import CheckpointError, message
-from ..effects import folder
-from ..effects.lines import objects
 from ..recipes.zorplex import Zorplex
 from ..recipes.zorplex_session import arguments_of
 from ..scheduling.state import Schedule
-from . import keeping
+from . import keeping, recorded
 from .folding import Course, differing, folded
-from .keeping import EVENTS, TOTALS, Kept
+from .keeping import TOTALS, Kept
 from .running import rules_of
 
 COUNTS = (
@@ -56,12 +54,12 @@ def replayed(run: Path, phase: str) -> Replay:
         wanted, remedy = "a phase with one", f"go on with it: purestep resume {run}"
         raise CheckpointError(message(str(home), got="without a checkpoint", wanted=wanted, remedy=remedy))
     kept, arguments = found
-    rows = objects(home / EVENTS)
+    rows = recorded.events(home)
     course = Course(rules=rules_of(arguments), prompts=arguments.tasks.groups)
     course = folded(course, islice(rows, kept.events))
     wrong = _wrong(course, kept.schedule)
     last = folded(course, rows)
-    totals = folder.read_json(home / TOTALS) if (home / TOTALS).exists() else {}
+    totals = recorded.totals(home) if (home / TOTALS).exists() and not isinstance(last.state, tuple) else {}
     wrong += tuple(
         f"{name} is {getattr(last.state, name)} at the end, {totals[name]} in {TOTALS}"
         for name in COUNTS

@@ -14,15 +14,14 @@ from typing import Any
 from ...core.errors import CheckpointError, message
 from ..effects import folder
 from ..effects.language_picture import language_picture
-from ..effects.lines import objects
 from ..effects.metrics import read
 from ..effects.timeline_picture import Lane, staleness_picture, timeline_picture
-from ..language.evaluate import Standing
-from ..recipes.zorplex_report import BEFORE
+from ..recipes.zorplex_report import BEFORE, read_before, standing_in
+from . import recorded
 from .auditing import Audit, Bounds, audited, heard, taken_of
 from .comparing import Comparison
 from .figures import Evaluation, Phase
-from .keeping import EVENTS, LEDGER, TIMELINE, TOTALS
+from .keeping import LEDGER, TIMELINE, TOTALS
 from .session import ASYNC, SYNC, arguments_in, phases_of
 from .timeline import TRAINER, Span, actors, merged, middle, shifts, spans_of
 
@@ -47,8 +46,8 @@ def audit(run: Path, phase: str) -> Audit:
     Raises: CheckpointError, StructureError.
     """
     home = _begun(run, phase)
-    totals = folder.read_json(home / TOTALS) if (home / TOTALS).exists() else ()
-    return audited(tuple(objects(home / LEDGER)), _bounds(run, phase), heard(objects(home / EVENTS)), totals)
+    totals = recorded.totals(home) if (home / TOTALS).exists() else ()
+    return audited(tuple(recorded.ledger(home)), _bounds(run, phase), heard(recorded.events(home)), totals)
 
 
 def _begun(run: Path, phase: str) -> Path:
@@ -70,9 +69,9 @@ def _bounds(run: Path, phase: str) -> Bounds:
 def phase_of(run: Path, name: str) -> Phase:
     """The figures of a phase that has ended. Raises: CheckpointError, StructureError."""
     home = _begun(run, name)
-    totals, spans = folder.read_json(home / TOTALS), spans_of(objects(home / TIMELINE))
+    totals, spans = recorded.totals(home), spans_of(recorded.timeline(home))
     start, seconds = _started(spans), totals["seconds"]
-    taken, rows = taken_of(objects(home / LEDGER)), read(home / folder.METRICS)
+    taken, rows = taken_of(recorded.ledger(home)), read(home / folder.METRICS)
     ages = Counter(one.version - one.head for one in taken)
     waited, updated, anchored = (
         sum(row.get(name, 0.0) for row in rows) for name in ("rollout_seconds", "update_seconds", "proximal_seconds")
@@ -85,13 +84,13 @@ def phase_of(run: Path, name: str) -> Phase:
         updates=totals["version"],
         seconds=seconds,
         start=start,
-        tokens_sampled=heard(objects(home / EVENTS)).tokens,
+        tokens_sampled=heard(recorded.events(home)).tokens,
         ages=tuple(ages[age] for age in range(max(ages, default=-1) + 1)),
         shifts=shifts(spans, start, max(seconds, start)),
         waited=max(0.0, waited - start) / updates,
         updated=updated / updates,
         anchored=anchored / updates,
-        after=_evaluation(folder.read_json(home / folder.EVALUATION)["after"]),
+        after=_evaluation(folder.read_json(home / folder.EVALUATION).get("after"), home / folder.EVALUATION),
         **{name: totals[name] for name in (*counts, *same)},
     )
 
@@ -101,8 +100,9 @@ def _started(spans: Iterable[Span]) -> float:
     return min((one.begin for one in spans if one.actor != TRAINER), default=0.0)
 
 
-def _evaluation(held: dict[str, Any]) -> Evaluation:
-    return {how: Standing(**told) for how, told in held.items()}
+def _evaluation(held: Any, where: Path) -> Evaluation:
+    known = held if isinstance(held, dict) and held else {"sampled": ()}
+    return {how: standing_in(known, how, where) for how in known}
 
 
 def comparison(run: Path) -> Comparison:
@@ -111,7 +111,9 @@ def comparison(run: Path) -> Comparison:
     if not there:
         remedy = f"go on with it: purestep resume {run}"
         raise CheckpointError(message(str(run), got="without a phase that has ended", wanted="one", remedy=remedy))
-    return Comparison(tuple(phase_of(run, name) for name in there), _evaluation(folder.read_json(run / BEFORE)))
+    return Comparison(
+        tuple(phase_of(run, name) for name in there), _evaluation(folder.read_json(run / BEFORE), run / BEFORE)
+    )
 
 
 def write_comparison(run: Path) -> str:
@@ -136,7 +138,7 @@ def write_timeline(run: Path, out: Path) -> Path:
 
 
 def _lane(run: Path, name: str) -> Lane:
-    spans = spans_of(objects(run / name / TIMELINE))
+    spans = spans_of(recorded.timeline(run / name))
     end = max((one.end for one in spans), default=0.0)
     start, window = min(end, _started(spans)), middle(spans, ENLARGED)
     return Lane(
@@ -154,7 +156,7 @@ def write_staleness(run: Path, out: Path) -> Path:
     """Draws how old the samples learned from were, of each phase there is. Raises: CheckpointError of a run without any."""
     ages, bounds = dict[str, tuple[int, ...]](), dict[str, int]()
     for name in (SYNC, ASYNC):
-        counted = Counter(one.version - one.head for one in taken_of(objects(run / name / LEDGER)))
+        counted = Counter(one.version - one.head for one in taken_of(recorded.ledger(run / name)))
         if counted:
             ages[name] = tuple(counted[age] for age in range(max(counted) + 1))
             bounds[name] = _bounds(run, name).staleness
@@ -169,5 +171,6 @@ def write_curve(run: Path, out: Path) -> Path:
     begun = [name for name in (SYNC, ASYNC) if (run / name / folder.METRICS).exists()]
     last = begun[-1] if begun else phases_of(arguments_in(run))[-1]
     path = run / last / folder.METRICS
-    start = (folder.read_json(run / BEFORE)["sampled"]["accuracy"],) if (run / BEFORE).exists() else ()
+    before = read_before(run)
+    start = () if isinstance(before, tuple) else (before.sampled.accuracy,)
     return language_picture(read(path) if path.exists() else [], out, title=f"zorplex, {last}", start=start)

@@ -68,10 +68,12 @@ def _cut(path: Path, descriptor: int, keep: int) -> int:
     return keep
 
 
-def objects(path: Path) -> Iterator[dict[str, Any]]:
+def objects(
+    path: Path, fits: Callable[[dict[str, Any]], bool] = lambda row: True, wanted: str = "a JSON object"
+) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file that holds one a line, none if it is absent; a last line without its end is passed over.
 
-    Raises: StructureError for any other line that is no object.
+    Raises: StructureError for any other line that is no object, or one that does not fit.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
@@ -90,7 +92,7 @@ def objects(path: Path) -> Iterator[dict[str, Any]]:
                 found = parse_json(text)
             except ValueError:
                 found = text.decode("utf-8", "replace")
-            if not isinstance(found, dict):
+            if not isinstance(found, dict) or not fits(found):
                 where, remedy = f"line {number} of {path}", "remove the line"
-                raise StructureError(message(where, got=short(found), wanted="a JSON object", remedy=remedy))
+                raise StructureError(message(where, got=short(found), wanted=wanted, remedy=remedy))
             yield found

@@ -107,7 +107,9 @@ def load_tokenizer(folder: Path) -> Any:
         remedy = "keep files alone in it"
         raise ChoiceError(message(str(folder / odd), got="no regular file", wanted="a file", remedy=remedy))
     try:
-        return auto.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+        found = auto.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+        found.encode("a", add_special_tokens=False)  # types that are wrong show in use
+        return found
     except Exception as cause:  # damaged files lead the library anywhere
         got, remedy = f"without a tokenizer ({type(cause).__name__})", "name a folder that save_pretrained wrote"
         raise ChoiceError(message(str(folder), got=got, wanted="a tokenizer's folder", remedy=remedy)) from cause

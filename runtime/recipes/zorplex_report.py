@@ -63,11 +63,11 @@ def read_before(run: Path) -> Evaluation | tuple[()]:
     if not (run / BEFORE).exists():
         return ()
     held = folder.read_json(run / BEFORE)
-    one, other = (_standing(held, name, run / BEFORE) for name in ("sampled", "greedy"))
+    one, other = (standing_in(held, name, run / BEFORE) for name in ("sampled", "greedy"))
     return Evaluation(one, other)
 
 
-def _standing(held: Mapping[str, Any], name: str, path: Path) -> Standing:
+def standing_in(held: Mapping[str, Any], name: str, path: Path) -> Standing:
     """A standing from what JSON has made of it. Raises: StructureError."""
     said = held.get(name)
     told: Standing = decode(

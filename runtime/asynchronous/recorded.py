@@ -1,0 +1,84 @@
+"""What a phase has recorded in its files, read with the types of each row checked: events, ledger, timeline, totals."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import StructureError, message
+from ..effects import folder
+from ..effects.lines import objects
+from .keeping import EVENTS, LEDGER, TIMELINE, TOTALS
+
+WORKERS = 100_000  # generators, and slots of one of them, at most
+VERSIONS = 10_000_000  # of weights, at most
+SAMPLE = (
+    7  # numbers of a sample in the ledger: its name, its request, the versions of its head and its tail, its tokens
+)
+COUNTS = (
+    *("version", "submitted", "accepted", "rejected", "filtered", "consumed", "tokens_used", "tokens_wasted"),
+    *("generators", "staleness", "sessions", "lost_generators", "tool_failures"),
+)
+Row = Mapping[str, Any]
+
+
+def events(home: Path) -> Iterator[Row]:
+    """What the scheduler was told. Raises: StructureError."""
+    return objects(home / EVENTS, _is_event, "a JSON object of a session or an event")
+
+
+def ledger(home: Path) -> Iterator[Row]:
+    """What was learned from. Raises: StructureError."""
+    return objects(home / LEDGER, _is_update, f"a JSON object with a version and samples of {SAMPLE} numbers")
+
+
+def timeline(home: Path) -> Iterator[dict[str, Any]]:
+    """Who did what, when. Raises: StructureError."""
+    return objects(home / TIMELINE, _is_span, "a JSON object with actor, kind, begin, end and version")
+
+
+def totals(home: Path) -> dict[str, Any]:
+    """What was counted at the end. Raises: CheckpointError, StructureError."""
+    held = folder.read_json(home / TOTALS)
+    wrong = [name for name in COUNTS if not _whole(held.get(name))]
+    wrong += [] if _number(held.get("seconds")) else ["seconds"]
+    if wrong:
+        got, remedy = f"without a number of {wrong}", "bring back the file as it was"
+        raise StructureError(message(str(home / TOTALS), got=got, wanted="all counts of a phase", remedy=remedy))
+    return held
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and abs(value) < 2**63
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_event(row: Row) -> bool:
+    if "session" in row:
+        return all(_whole(row.get(name)) and 0 <= row[name] <= WORKERS for name in ("generators", "slots"))
+    event = row.get("event", {})
+    if not isinstance(event, dict) or not isinstance(event.get("$class", ""), str):
+        return False
+    names = {
+        "Consumed": ("version",),
+        "TokenChunk": ("group", "seat", "attempt", "tokens"),
+        "Finished": ("group", "seat", "attempt", "tokens", "head", "tail"),
+    }
+    return all(_whole(event.get(name)) for name in names.get(event.get("$class", ""), ()))
+
+
+def _is_update(row: Row) -> bool:
+    samples = row.get("samples")
+    whole = isinstance(samples, list) and all(
+        isinstance(one, list) and len(one) == SAMPLE and all(map(_whole, one)) for one in samples
+    )
+    versions = [row.get("version"), *(one[at] for one in samples for at in (4, 5))] if whole else [()]
+    return all(_whole(version) and 0 <= version <= VERSIONS for version in versions)
+
+
+def _is_span(row: Row) -> bool:
+    texts: tuple[Callable[[Any], bool], ...] = (lambda value: isinstance(value, str), _number, _whole)
+    kinds = {"actor": texts[0], "kind": texts[0], "begin": texts[1], "end": texts[1], "version": texts[2]}
+    return all(fits(row.get(name)) for name, fits in kinds.items())
