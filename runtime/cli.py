@@ -41,7 +41,7 @@ class Command:
 
 
 def _own(about: str, module: str, name: str) -> Command:
-    return Command(about, deferred(__package__, module, name))
+    return Command(about, deferred(str(__package__), module, name))
 
 
 COMMANDS: Mapping[str, Command] = {

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..core.errors import NonFiniteError, message
 
@@ -54,5 +55,5 @@ def require_finite(result: Result) -> None:
 
 
 def _is_known(numbers: Tensor) -> bool:
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(numbers)
+    wrapped = is_functorch_wrapped_tensor(numbers)
     return type(numbers) is Tensor and not wrapped and numbers.device.type != "meta"

@@ -320,14 +320,17 @@ def drawn(run: Path, data: st.DataObject) -> None:
     assert 0 < held.loop.iteration <= 3
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+ANY_SPEED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=ANY_SPEED)
 @given(st.data())
 def test_drawn_damage_is_an_error_in_one_line_or_none(copies: Callable[[], Path], data: st.DataObject) -> None:
     drawn(copies(), data)
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1000, deadline=None, suppress_health_check=ANY_SPEED)
 @given(st.data())
 def test_much_drawn_damage_is_an_error_in_one_line_or_none(copies: Callable[[], Path], data: st.DataObject) -> None:
     drawn(copies(), data)

@@ -22,7 +22,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 
 def test_tls_of_monarch_wants_all_its_files_and_a_key_of_ones_own(files: dict[str, Path]) -> None:
-    named = dict(zip(MONARCH, (str(files[name]) for name in ("cert", "key", "ca")), strict=True))
+    named: dict[str, str] = dict(zip(MONARCH, (str(files[name]) for name in ("cert", "key", "ca")), strict=True))
     assert (monarch_scheme({}), monarch_scheme(named)) == ("tcp", "tls")
     for name in MONARCH:
         with pytest.raises(EngineError, match=f"^{name} is not set, wanted a file; name all of HYPERACTOR_TLS_CERT"):

@@ -8,14 +8,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import run_folders
-
 from purestep import properties
 from purestep.core.env_names import ENV_NAMES
 from purestep.core.envs import ENVS
 from purestep.runtime.cli import commands
 from purestep.runtime.deferred import Package
 from purestep.runtime.recipes import RECIPES, cache, zorplex
+
+from . import run_folders
 
 ROOT = Path(__file__).parent.parent
 HEAVY = (

@@ -7,6 +7,7 @@ import attrs
 import pytest
 import torch
 from torch import Tensor
+from torch._C._functorch import is_batchedtensor
 
 from purestep.core import keys
 from purestep.core.env import Env, auto_reset, episode_statistics
@@ -103,7 +104,7 @@ def everywhere(change: Callable[[TimeStep], TimeStep]) -> AnyEnv:
 
 def wider(x: Tensor) -> torch.dtype:
     """A dtype that depends on whether there is a batch."""
-    return torch.float64 if torch._C._functorch.is_batchedtensor(x) else torch.float32
+    return torch.float64 if is_batchedtensor(x) else torch.float32
 
 
 FAULTS: dict[str, tuple[AnyEnv, type[PurestepError], str]] = {

@@ -65,6 +65,7 @@ def marked(run: Path) -> Marker | tuple[()]:
         return ()
     with os.fdopen(opened(path, os.O_RDONLY), "rb") as file:
         text = file.read(MOST + 1)
+    held: Any
     try:
         held = json.loads(text)
     except (ValueError, RecursionError):
