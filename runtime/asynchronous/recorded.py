@@ -70,13 +70,12 @@ def _is_event(row: Row) -> bool:
 
 
 def _is_update(row: Row) -> bool:
-    samples: Any = row.get("samples")
-    if not isinstance(samples, list):
-        return False
-    if not all(isinstance(one, list) and len(one) == SAMPLE and all(map(_whole, one)) for one in samples):
+    samples = row.get("samples")
+    if not isinstance(samples, list) or not all(isinstance(one, list) and len(one) == SAMPLE for one in samples):
         return False
     versions: list[Any] = [row.get("version"), *(one[at] for one in samples for at in (4, 5))]
-    return all(_whole(version) and 0 <= version <= VERSIONS for version in versions)
+    fit = all(_whole(version) and 0 <= version <= VERSIONS for version in versions)
+    return fit and all(_whole(number) for one in samples for number in one)
 
 
 def _is_span(row: Row) -> bool:
