@@ -98,7 +98,8 @@ def test_compiled_steps_keep_the_copy(backend: str, dtype: torch.dtype) -> None:
     arguments = params, optimizer.init(params), keys.normal(keys.key(5), (4, 8, 16))
     (got, state), _ = torch.compile(run, fullgraph=True, backend=backend)(*arguments)
     (wanted, other), _ = run(*arguments)
-    torch.testing.assert_close(state.master["w"], other.master["w"], rtol=0.0, atol=1e-7)
+    # The code generator drops roundings to fewer bits and back, of gradients as well: that is 2^-8 of a step of 1e-4.
+    torch.testing.assert_close(state.master["w"], other.master["w"], rtol=0.0, atol=2e-6)
     assert torch.equal(got["w"], state.master["w"].to(dtype))
     assert float((got["w"] != wanted["w"]).float().mean()) < 0.02
     assert not torch.equal(state.master["w"], got["w"].float())

@@ -453,7 +453,8 @@ def test_a_recorded_sequence_gone_on_with_in_other_worlds_never_stopped(tmp_path
     first, *others = world.ended()
     assert [code for code, _ in (first, *others)] == [1, 1, 0]
     assert [text for _, text in others] == ["", ""]
-    assert first[1].splitlines()[-1].startswith(f"purestep: {pieces} is a run with checkpoints, wanted a new folder")
+    said = f"purestep: {pieces} is a folder with 'checkpoints', and no run of purestep, wanted a new folder"
+    assert first[1].splitlines()[-1].startswith(said)
     within(lambda team: recipe_program.piece(team, pieces, 8, 12))
     within(lambda team: recipe_program.piece(team, whole, 0, 12))
     losses, once = ([float(line) for line in (place / "losses").read_text().split()] for place in (pieces, whole))
