@@ -223,6 +223,7 @@ def one_line(capsys: Said) -> str:
             ["train", "ppo", "--envs", str(10**30)],
             "--envs is a number of 31 digits, wanted at most 9223372036854775807; change it",
         ),
+        (["train", "ppo", "--run", "a/" * 2000], "lock: a/a/a/... is a path through 2000 folders, wanted at most 256"),
         (["train", "ppo", "--gamma", "1.1"], "--gamma is 1.1, wanted a number from 0.0 to 1.0"),
         (["train", "ppo", "--episodes", "0"], "--episodes is 0, wanted at least 1"),
         (["evaluate", "nowhere"], "nowhere is no folder, wanted that of a run; check the path"),

@@ -19,6 +19,7 @@ from ...core.errors import CheckpointError, message
 
 PARTIAL = ".partial-"  # what a name begins with while its file is written
 LOCK = ".lock"
+DEEPEST = 256  # folders within folders
 KINDS = {
     stat.S_IFREG: "a file",
     stat.S_IFDIR: "a folder",
@@ -197,10 +198,14 @@ def check_lock(run: Path) -> None:
 def lock(run: Path) -> Iterator[None]:
     """Holds the run's folder, made if absent, until the block or the process ends, however it ends.
 
-    Raises: CheckpointError, with the holder's process id, when somebody else holds it, or where its lock is none of ours.
+    Raises: CheckpointError, with the holder's process id, when somebody else holds it, where its lock is none of ours, and
+    for a path through too many folders.
     """
     import fcntl  # POSIX only, so not at the top of a module that everybody imports
 
+    if len(run.parts) > DEEPEST:
+        where, got = f"lock: {Path(*run.parts[:3])}/...", f"a path through {len(run.parts)} folders"
+        raise CheckpointError(message(where, got=got, wanted=f"at most {DEEPEST}", remedy="choose another folder"))
     run.mkdir(parents=True, exist_ok=True)
     check_lock(run)
     with os.fdopen(opened(run / LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+") as file:
