@@ -530,9 +530,15 @@ def _warm(root: Path, words: Sequence[str], run: str = "") -> str:
     return str(said["out"])
 
 
+def _ended(*_: object) -> None:
+    """Ends this process, and a call under way with it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
 def main() -> int:
     root, kinds, commands = sys.argv[1:]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a call under way is ended too
+    signal.signal(signal.SIGTERM, _ended)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     ground = prepared(Path(root), kinds.split(","), commands.split(","))
