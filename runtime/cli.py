@@ -22,7 +22,7 @@ from .words import check_text, say
 
 GROUP = "purestep.commands"
 MEMORY = (  # what errors say where a process may have no more of it
-    *("overflow", "allocate memory", "failed to map segment", "can't start new thread", "bad_alloc"),
+    *("size calculation overflowed", "allocate memory", "failed to map segment", "can't start new thread", "bad_alloc"),
     os.strerror(errno.ENOMEM),
 )
 REMEDIES = {
@@ -96,11 +96,16 @@ def told(error: Exception) -> str:
     'run is not usable (No such file or directory), wanted a file or folder that is; check the path'
     >>> told(MemoryError())
     'this process is out of memory (MemoryError), wanted more; raise its limit, or ask for less; what was saved stays'
+    >>> told(OverflowError("int too large to convert to float"))
+    'a number is too large (int too large to convert to float), wanted one that fits; choose a smaller one'
     """
     if isinstance(error, PurestepError):
         return " ".join(str(error).split())
     first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    if isinstance(error, MemoryError | OverflowError) or any(words in str(error) for words in MEMORY):
+    if isinstance(error, OverflowError):
+        remedy = "choose a smaller one"
+        return message("a number", got=f"too large ({first[:160]})", wanted="one that fits", remedy=remedy)
+    if isinstance(error, MemoryError) or any(words in str(error) for words in MEMORY):
         remedy = "raise its limit, or ask for less; what was saved stays"
         return message("this process", got=f"out of memory ({first[:160]})", wanted="more", remedy=remedy)
     if isinstance(error, OSError):
