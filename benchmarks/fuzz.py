@@ -81,7 +81,12 @@ def side(kinds: Sequence[str] = tuple(MADE), commands: Sequence[str] = tuple(COM
         with subprocess.Popen(
             apart(words, Path(folder)) if os.geteuid() == 0 else words,
             cwd=evidence.ROOT,
-            env={**os.environ, **limits, "HOME": folder, "TMPDIR": folder, "MPLCONFIGDIR": f"{folder}/matplotlib"},
+            env={
+                **os.environ,
+                **limits,
+                **dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR"), folder),
+                "MPLCONFIGDIR": f"{folder}/matplotlib",
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -524,9 +524,8 @@ def _warm(root: Path, words: Sequence[str], run: str = "") -> str:
     if said["code"] not in (0, 2) and words[0] != "verify":
         raise RuntimeError(f"{' '.join(given.words)}: {said['err']}")
     for name in note.read_text().split("\n"):
-        with contextlib.suppress(BaseException):
-            if name not in ("canary", "victims", "canary_at_import", "__main__"):
-                importlib.import_module(name)
+        if name not in ("canary", "victims", "canary_at_import", "__main__"):
+            importlib.import_module(name)
     return str(said["out"])
 
 

@@ -237,9 +237,9 @@ def explain_command(words: list[str]) -> int:
             run: the folder of a run of `purestep train prove`
             out: the picture; it goes into the run's folder unless given
         """
-        loading(run)
         place = run / folder.PROOF if option(words, "--out", "") == "" else out
         check_picture(place)
+        loading(run)
         from .recipes import explain
 
         found = explain.explained(run, query, place)
