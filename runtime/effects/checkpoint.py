@@ -28,6 +28,7 @@ from ...core.errors import CheckpointError, ChoiceError, PurestepError, TrustErr
 from ...core.tree import leaf_names, leaves
 from ..values import Json, decode, encode, short
 from .files import DISK, Files
+from .folder import existing
 from .manifest import (
     MANIFEST,
     TENSORS,
@@ -250,6 +251,25 @@ def newest_usable(find: Find, use: Callable[[Path], T], *, report: Callable[[str
             if not isinstance(cause, DamagedError):
                 report_once(_unusable(path, cause))
         return found
+
+
+def of_newest(
+    run: Path,
+    use: Callable[[Path], T],
+    *,
+    remedy: str,
+    find: Callable[..., Path | None] = latest,
+    report: Callable[[str], None] = to_stderr,
+) -> T:
+    """Return `use(where)` at the newest usable checkpoint of a run. Raises: CheckpointError, and what `use` raises.
+
+    `find` is such as `latest`; `remedy` ends the line of the error where the run has no checkpoint.
+    """
+    existing(run)
+    found = newest_usable(lambda report, without: find(run, report=report, without=without), use, report=report)
+    if found is None:
+        raise CheckpointError(message(str(run), got="without a checkpoint", wanted="a run with one", remedy=remedy))
+    return found
 
 
 def _unusable(path: Path, fault: Exception) -> str:

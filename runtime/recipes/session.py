@@ -110,14 +110,8 @@ def newest(run: Path) -> Path:
 
 def of_newest(run: Path, use: Callable[[Path], T], *, report: Callable[[str], None] = checkpoint.to_stderr) -> T:
     """What `use` gives of a run's newest checkpoint that it can use. Raises: CheckpointError, and what `use` raises."""
-    folder.existing(run)
-    found = checkpoint.newest_usable(
-        lambda report, without: checkpoint.latest(run, report=report, without=without), use, report=report
-    )
-    if found is None:
-        remedy = f"train it: purestep train RECIPE --run {run}"
-        raise CheckpointError(message(str(run), got="without a checkpoint", wanted="a run with one", remedy=remedy))
-    return found
+    remedy = f"train it: purestep train RECIPE --run {run}"
+    return checkpoint.of_newest(run, use, remedy=remedy, report=report)
 
 
 def described_in(run: Path) -> tuple[str, Any]:
