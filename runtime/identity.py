@@ -34,9 +34,12 @@ from ..core.errors import StructureError, message
 PLAIN = (bool, int, str, bytes, complex, type(None), type(...), type(NotImplemented), range)
 NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, slice)
 OPEN = frozenset(("eval", "exec", "globals", "locals", "vars", "__import__", "compile", "open", "input", "breakpoint"))
-APART = frozenset(  # of a class: what does not decide what its instances do
+APART = frozenset(  # of a class: all that does not decide the work of its instances; pickle adds __slotnames__
     ("__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__orig_bases__", "__parameters__")
-) | frozenset(("__attrs_attrs__", "__attrs_props__", "__match_args__", "__abstractmethods__", "_abc_impl", "__slots__"))
+) | frozenset(
+    ("__attrs_attrs__", "__attrs_props__", "__match_args__", "__abstractmethods__", "_abc_impl")
+    + ("__slots__", "__slotnames__")
+)
 OF_FIELDS = ("init", "alias", "default", "converter", "validator", "on_setattr", "eq", "hash")
 BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
 ROOTS = tuple(os.path.join(os.path.realpath(sysconfig.get_paths()[name]), "") for name in ("stdlib", "platstdlib"))

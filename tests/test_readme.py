@@ -138,9 +138,6 @@ SHORTER = {
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore:compiled form"
-)  # one process holds all of the commands, and their functions change there
 def test_the_commands_do_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

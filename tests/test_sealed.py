@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from attrs import frozen
 from torch import Tensor
 from torch._inductor import codecache
 
@@ -185,3 +186,17 @@ def test_an_identity_refuses_what_looks_things_up_by_itself() -> None:
     for function in (lambda x: eval("x"), lambda x: vars(x), lambda x: globals()):
         with pytest.raises(UnknownError, match="a call of"):
             identity(function)
+
+
+@frozen
+class Factor:
+    """A record that a function closes over."""
+
+    number: int
+
+
+def test_a_pickled_record_leaves_the_identity_as_it_was() -> None:
+    before = identity(scaled(Factor(2)))
+    pickle.dumps(Factor(2))
+    assert "__slotnames__" in vars(Factor)
+    assert identity(scaled(Factor(2))) == before

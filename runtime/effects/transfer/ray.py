@@ -27,9 +27,7 @@ from .trees import handed, same
 
 SCHEME = "ray://"
 KEEP = 3  # versions that stay in the store for readers
-ROOM = (
-    KEEP + 2
-)  # times the weights that a store must hold: those, one that is being put, one that a slow reader still maps
+ROOM = KEEP + 2  # times the weights that a store must hold: KEEP, one being put, one that a slow reader still maps
 SECONDS = 60.0  # for the store to take a version, and for the board to answer
 LEAVE = 5.0  # seconds for the board to end
 AGAIN = 0.2  # seconds between two tries to reach a board that is being started again
