@@ -202,7 +202,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     numbers = range(given.first, given.first + given.inputs) if given.only is None else [given.only]
     rows: dict[str, Counter[str]] = {name: Counter() for name in given.commands or COMMANDS}
-    wrong, alone, slowest, cpu = list[dict[str, object]](), 0, 0.0, Counter[str]()
+    wrong, alone, milder, slowest, cpu = list[dict[str, object]](), 0, 0, 0.0, Counter[str]()
     for number, drawn_input, verdict in judged(
         numbers, given.commands, given.alone, given.sides if given.only is None else 1
     ):
@@ -211,6 +211,7 @@ def main() -> int:
         row.update(["inputs", *([] if verdict["faults"] else [ways.get(verdict["code"], "refused")])])
         row.update(name for name, kinds in KINDS.items() if verdict["faults"].keys() & set(kinds))
         alone, slowest = alone + drawn_input.alone, max(slowest, verdict["seconds"])
+        milder += verdict["left_out"] > 0
         cpu[drawn_input.command] += verdict["cpu"]
         if verdict["faults"]:
             about = {
@@ -234,11 +235,13 @@ def main() -> int:
         "inputs": len(numbers),
         "first": given.first,
         "processes_of_their_own": alone,
+        "with_a_step_of_the_layout_left_out": milder,
         "slowest_seconds": slowest,
         "processor_seconds": {name: round(used, 1) for name, used in cpu.items()},
         "commands": {name: dict(row) for name, row in rows.items()},
         "wrong": sorted(wrong, key=lambda row: str(row["number"])),
     }
+    print(f"{alone} in processes of their own; {milder} milder than drawn: a step of their layout was not possible")
     print(f"processor seconds: {figures['processor_seconds']}")
     print(f"{len(wrong)} of {len(numbers)} inputs are wrong; {seconds:.0f} s")
     if given.only is None and not given.commands:

@@ -98,9 +98,9 @@ PROJECT = (
 # --- what a call sees ---
 
 
-def begin(case: Path, runs: Path, steps: Sequence[Step]) -> Path:
-    """Makes the folder of a case; gives the folder in which the command is called."""
-    here = case / "here"
+def begin(case: Path, runs: Path, steps: Sequence[Step]) -> tuple[Path, int]:
+    """Make the folder of a case; return the folder in which the command is called, and the number of steps not possible."""
+    here, left_out = case / "here", 0
     for name in ("home", "cache", "tmp", "others/deep", "here/project"):
         (case / name).mkdir(parents=True)
     for name in ("kept.txt", "deep/kept.bin", "metrics.jsonl", "arguments.json", "manifest.json"):
@@ -113,10 +113,12 @@ def begin(case: Path, runs: Path, steps: Sequence[Step]) -> Path:
     os.mkfifo(here / "fifo")
     os.symlink("/dev/zero", here / "endless")
     for action, *rest in steps:
-        with contextlib.suppress(Exception):  # a name may be too long, or an earlier step has left nothing to be harmed
+        try:  # a name may be too long, or an earlier step has left nothing to be harmed
             if all(stat.S_ISREG((here / rest[0] / name).lstat().st_mode) for name in READ.get(action, ())):
                 LAY[action](here, runs, *rest)
-    return here
+        except Exception:
+            left_out += 1
+    return here, left_out
 
 
 def _file(here: Path, runs: Path, path: str, text: str) -> None:
@@ -425,7 +427,8 @@ def faults(given: Input, ended: Ended, changed: Sequence[str], touched: bool) ->
     """What is wrong with how a call ended: kind -> what shows it."""
     found: dict[str, str] = {}
     lines = [line for line in ended.err.splitlines() if line.strip()]
-    laws = given.command == "verify" and ended.code == 1  # a broken law says what a function raised
+    # The result of these two is on standard output: a broken law, with what a function raised, or rows that differ.
+    result = given.command in ("verify", "replay") and ended.code == 1 and bool(ended.out.strip())
     if ended.code is None:
         found["hang"] = lines[-1] if lines else ""
     elif ended.code < 0 or "Fatal Python error" in ended.err:
@@ -438,11 +441,11 @@ def faults(given: Input, ended: Ended, changed: Sequence[str], touched: bool) ->
         bare = [
             line for line in lines if "(--debug shows where)" in line or (BARE.search(line) and ", wanted " not in line)
         ]
-        if bare and not laws:
+        if bare and not result:
             found["bare"] = bare[0]
-    if not found and ended.code in (1, 2) and not lines and not (given.command == "replay" and ended.out):
+    if not found and ended.code in (1, 2) and not lines and not result:
         found["silent"] = "nothing on standard error"
-    if not found and ended.code == 1 and given.command not in ("replay", "verify"):
+    if not found and ended.code == 1 and not result:
         last = lines[-1]
         whole = ", wanted " in last and "; " in last.partition(", wanted ")[2]
         if not (whole and last.startswith("purestep: ") and sum(line.startswith("purestep: ") for line in lines) == 1):
@@ -460,7 +463,7 @@ def judged(given: Input, root: Path, after: Callable[[], None] = lambda: None) -
     """Lays out a folder, calls, looks, cleans up; the verdict."""
     case = root / "case"
     try:
-        here = begin(case, root / "runs", given.steps)
+        here, left_out = begin(case, root / "runs", given.steps)
         before = looked(case, given.own)
         ended = call(given, case, here, root / "matplotlib", after)
         later = looked(case, given.own)
@@ -472,6 +475,7 @@ def judged(given: Input, root: Path, after: Callable[[], None] = lambda: None) -
         "code": ended.code,
         "seconds": ended.seconds,
         "cpu": ended.cpu,
+        "left_out": left_out,
         "out": ended.out[:SHOWN],
         "err": ended.err[-SHOWN:],
         "faults": found,

@@ -114,7 +114,7 @@ def test_what_is_wrong_with_an_end_is_seen(module: Callable[[str], Any], code: i
 
 def test_files_that_are_lost_changed_or_added_are_seen(module: Callable[[str], Any], tmp_path: Path) -> None:
     side = module("fuzz_side")
-    here = side.begin(tmp_path, tmp_path, [("file", "run/mine.txt", "mine"), ("file", "run/metrics.jsonl", "")])
+    here, _ = side.begin(tmp_path, tmp_path, [("file", "run/mine.txt", "mine"), ("file", "run/metrics.jsonl", "")])
     before = side.looked(tmp_path, ["run"])
     (here / "run" / "metrics.jsonl").write_text("more")
     (here / "run" / "more").write_text("more")
@@ -142,9 +142,12 @@ def test_a_folder_is_laid_out_whatever_earlier_steps_have_left(module: Callable[
     ]
     steps = [(action, path, *rest) for path in "abcdef" for action, *rest in harms]
     side = module("fuzz_side")
-    here = side.begin(tmp_path, tmp_path, [*ends, *steps, *(("copy", "a", path) for path in "abc"), ("copy", "e", "a")])
+    here, left_out = side.begin(
+        tmp_path, tmp_path, [*ends, *steps, *(("copy", "a", path) for path in "abc"), ("copy", "e", "a")]
+    )
     assert (here / "a").read_bytes() == (here / "e").read_bytes() != b"text"
     assert {path.name for path in here.iterdir()} > set("abcde")
+    assert 0 < left_out < len(steps)
 
 
 def test_an_input_follows_from_its_number(module: Callable[[str], Any]) -> None:
