@@ -121,7 +121,7 @@ def newest(run: Path) -> Path:
 
 
 def of_newest(run: Path, use: Callable[[Path], T], *, report: Notice = checkpoint.to_stderr) -> T:
-    """What `use` gives of a run's newest checkpoint that it can use. Raises: CheckpointError, and what `use` raises."""
+    """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and what `use` raises."""
     folder.existing(run)
     found = checkpoint.newest_usable(
         lambda report, without: checkpoint.latest(run, report=report, without=without), use, report=report

@@ -145,7 +145,7 @@ def newest(run: Path, team: Team = ALONE) -> Path:
 
 
 def of_newest(run: Path, use: Callable[[Path], T], *, team: Team = ALONE, report: Notice = checkpoint.to_stderr) -> T:
-    """What `use` gives of a run's newest checkpoint that it can use. Raises: CheckpointError, and what `use` raises."""
+    """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and what `use` raises."""
     folder.existing(run)
     found = checkpoint.newest_usable(
         lambda report, without: team.newest(run, report=report, without=without), use, report=report
