@@ -73,7 +73,7 @@ class Host:
         return {pid for pid in self.known if alive(pid)}
 
     def left(self) -> int:
-        """How many processes are there beside its own, a while after the last run that used it; those of Ray stay there."""
+        """Return the number of processes on the host beside its own, some time after its last run; those of Ray stay there."""
         if self.engine == "ray":
             return sum(b"purestep" in (PROCESSES / str(pid) / "cmdline").read_bytes() for pid in self.running())
         own = {self.process.pid, *self.alone} if self.process is not None else set[int]()

@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 def in_namespace() -> bool:
-    """Whether mounts are this process's own; where that can be had and is not, it starts over."""
+    """Return whether the process has a mount namespace of its own; as root without one, start over in a new one."""
     if os.geteuid() == 0 and NAMESPACE not in os.environ:
         words = ("unshare", "--mount", sys.executable, "-m", "benchmarks.faults", *sys.argv[1:])
         os.execvpe(words[0], words, {**os.environ, NAMESPACE: "1"})

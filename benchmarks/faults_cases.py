@@ -1,4 +1,4 @@
-"""What befalls a run, case by case: signals, disks, folders, a second process, memory; then the run goes on to its end.
+"""Faults that befall a run, case by case: signals, disks, folders, a second process, memory; then the run goes on to its end.
 
 A part of `faults`. A case notes all that is not as asked in `wrong`; what it draws follows from the seed.
 """
@@ -63,7 +63,7 @@ class Case:
 
     @property
     def kind(self) -> Recipe:
-        """How the run is trained."""
+        """The case's recipe: its command, and whether it has generators."""
         return RECIPES[self.recipe]
 
     def start(self, *words: str, limit: int = 0) -> Session:

@@ -54,11 +54,11 @@ class Recipe:
 
     @property
     def equality(self) -> str:
-        """What is compared with a run that nobody disturbed."""
+        """A description of all that is compared with a run that nobody disturbed."""
         return REPLAYED if self.generators else EXACT
 
     def homes(self, run: Path) -> tuple[Path, ...]:
-        """Where its checkpoints lie."""
+        """Return the folders that hold the run's checkpoints."""
         return (run / WARM, run / "async") if self.generators else (run,)
 
 
@@ -103,19 +103,19 @@ RECIPES: Mapping[str, Recipe] = {
 
 @frozen
 class Place:
-    """Where cases run, and what their sessions share."""
+    """The folder in which cases run, with the seed and the number of kills that they share."""
 
     path: Path
     seed: int
     kills: int  # moments of SIGKILL for each recipe
 
     def environment(self, token: str) -> dict[str, str]:
-        """That of a case's processes; temporary files get a folder that is to be empty in the end."""
+        """Return the environment of a case's processes; temporary files get a folder that is to be empty in the end."""
         folders = {"XDG_CACHE_HOME": str(self.path / "cache"), "TMPDIR": str(self.temporary(token)), TOKEN: token}
         return {**os.environ, **folders, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
     def temporary(self, token: str) -> Path:
-        """Where a case's temporary files go."""
+        """Return the folder for a case's temporary files."""
         return self.path / "temporary" / token
 
 
@@ -129,17 +129,17 @@ class Session:
     log: Path
 
     def held(self) -> bool:
-        """Whether it holds the run."""
+        """Return whether the session holds the run's lock."""
         with suppress(OSError):
             return (self.run / ".lock").read_text() == f"{self.process.popen.pid}\n"
         return False
 
     def saving(self) -> bool:
-        """Whether a save is under way."""
+        """Return whether a save is under way."""
         return any(name.startswith(f"{PARTIAL}step_") for home in self.homes for name in outside.names(home))
 
     def saved(self) -> bool:
-        """Whether there is a checkpoint."""
+        """Return whether there is a checkpoint."""
         return any(name.startswith("step_") for home in self.homes for name in outside.names(home))
 
     def until(self, ready: Callable[[], bool]) -> bool:
@@ -161,7 +161,7 @@ class Session:
             os.kill(self.process.popen.pid, number)
 
     def code(self) -> int | str:
-        """How it ended; "hung" where it did not."""
+        """Wait for the end and return the exit code; "hung" for a session that had to be killed after `LONGEST` seconds."""
         self.process.waited(LONGEST)
         if self.process.running():
             self.process.kill()
@@ -169,12 +169,12 @@ class Session:
         return int(self.process.popen.returncode)
 
     def text(self) -> str:
-        """What it printed."""
+        """Return all that the session printed."""
         return self.log.read_text(errors="replace")
 
 
 def faults_of(code: int | str, codes: Collection[int], text: str) -> list[str]:
-    """What is wrong with how a session ended: its exit code, and what it said.
+    """Return the faults in a session's end: a wrong exit code, raw errors in its output, not one line that says why.
 
     >>> faults_of(1, (1,), "2 of 8 steps\\npurestep: save: a full disk\\n")
     []
@@ -193,7 +193,7 @@ def faults_of(code: int | str, codes: Collection[int], text: str) -> list[str]:
 
 
 def bare(place: Place, token: str) -> list[str]:
-    """What a case's sessions, the killed ones too, have printed that is for nobody's eyes."""
+    """Return the first raw errors, such as tracebacks, that a case's sessions have printed, the killed ones too."""
     texts = (path.read_text(errors="replace") for path in sorted((place.path / "logs").glob(f"{token}-*")))
     return [line[:200] for text in texts for line in text.splitlines() if BARE.search(line)][:3]
 
@@ -210,12 +210,12 @@ def processes(token: str) -> list[int]:
 
 
 def segments() -> frozenset[str]:
-    """What lies in shared memory and nobody holds."""
+    """Return the names of the files in shared memory on which nobody holds a lock."""
     return frozenset(path.name for path in MEMORY.glob("*") if not _held(path))
 
 
 def _held(path: Path) -> bool:
-    """Whether somebody holds a lock on the file, or it is gone."""
+    """Return whether somebody holds a lock on the file, or it is gone."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -225,7 +225,7 @@ def _held(path: Path) -> bool:
 
 
 def left(place: Place, token: str, before: frozenset[str]) -> list[str]:
-    """What a case's sessions have left behind, `GRACE` seconds after the last; [] as soon as there is nothing."""
+    """Return what a case's sessions have left behind, `GRACE` seconds after the last; [] as soon as there is nothing."""
     until = time.perf_counter() + GRACE
     while (found := list(_left(place.temporary(token), token, before))) and time.perf_counter() < until:
         time.sleep(async_outside.LOOK)
@@ -269,7 +269,7 @@ def _rows(path: Path) -> str:
 
 
 def unlike(run: Path, whole: Mapping[str, str], recipe: Recipe) -> list[str]:
-    """Where a run that has ended is not as one that never stopped; of one with generators, also what its audit finds."""
+    """Return how a run that has ended differs from one that never stopped; of one with generators, also its audit's faults."""
     try:
         mine = portrait(run, recipe)
         wrong = [f"differs: {name}" for name in sorted({*mine, *whole}) if mine.get(name) != whole.get(name)]
@@ -282,7 +282,7 @@ def unlike(run: Path, whole: Mapping[str, str], recipe: Recipe) -> list[str]:
 
 
 def generated(run: Path) -> list[str]:
-    """What is wrong with what generators and trainer did: every sample learned from once, the log again bit for bit."""
+    """Return the faults in the work of generators and trainer: every sample learned from once, the log replayed bit for bit."""
     row: Mapping[str, Any] = async_outside.gone_through(run, "async")
     updates = async_outside.length(run / "async")
     asked = folder.read_json(run / folder.ARGUMENTS)["steps"]

@@ -99,7 +99,7 @@ def side(kinds: Sequence[str] = tuple(MADE), commands: Sequence[str] = tuple(COM
 
 
 def startable() -> bool:
-    """Whether an ordinary user can start this Python here: root needs to be able to put him in a file system of his own."""
+    """Return whether an ordinary user can start this Python here; root must be able to give him a file system of his own."""
     return (
         os.geteuid() != 0
         or subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode == 0

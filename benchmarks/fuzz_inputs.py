@@ -121,7 +121,7 @@ class Input:
 
 @frozen
 class Ground:
-    """What inputs are drawn from beside tables: the options of each command as its help says, and the files of made runs."""
+    """The source of inputs beside tables: the options of each command as its help says, and the files of made runs."""
 
     options: Mapping[str, Sequence[tuple[str, str]]]  # command -> (option, kind of its value)
     runs: Mapping[str, Sequence[str]]
@@ -137,7 +137,7 @@ def drawn(draw: Random, ground: Ground, commands: Sequence[str] = ()) -> Input:
 
 
 def _value(draw: Random, kind: str) -> str:
-    """What somebody might write where a value of this kind belongs."""
+    """Draw a text that somebody might write where a value of this kind belongs."""
     if draw.random() < 0.1:
         return draw.choice((*TEXT, *WHOLE, *REAL, *SPECIAL))
     if "INT" in kind:
@@ -188,7 +188,7 @@ def _changed(draw: Random, words: Sequence[str], options: Sequence[tuple[str, st
 
 
 def _plain(words: Sequence[str]) -> bool:
-    """Whether no word names an endless file, which is to be refused before anybody presses Ctrl-C."""
+    """Return whether no word names an endless file, which is to be refused before anybody presses Ctrl-C."""
     return not any(special in word for word in words for special in SPECIAL)
 
 
@@ -283,7 +283,7 @@ def _damaged(draw: Random, ground: Ground, kind: str) -> tuple[tuple[Step, ...],
 
 
 def _harm(draw: Random, file: str, newest: str, older: str) -> tuple[tuple[Step, ...], bool]:
-    """What is done to a file of a run, or to its newest checkpoint, and whether the checkpoint before it stays as it was."""
+    """Draw the damage to a file of a run, or to its newest checkpoint, and whether the checkpoint before it stays as it was."""
     path, way = f"{RUN}/{file}", draw.randrange(22)
     number, value = str(draw.randrange(10**6)), draw.choice(VALUES)
     if file.endswith(".json") and way < 12:
@@ -520,7 +520,7 @@ DATA: Mapping[str, Callable[[Random, Input], Input]] = {
 
 
 def _on_run(draw: Random, ground: Ground, command: str) -> Input:
-    """What is done with a run: damaged, elsewhere, or with odd options."""
+    """Draw a command on a run: one that is damaged or elsewhere, or odd options."""
     fitting = {"explain": ("prove",), "chat": ("zorplex", "zorplex", "async"), "replay": ("async",)}.get(
         command, tuple(ground.runs)
     )
@@ -574,7 +574,7 @@ def _on_run(draw: Random, ground: Ground, command: str) -> Input:
 
 
 def _talk(draw: Random, words: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """What a person says in a chat: in words, or line by line."""
+    """Draw a person's part in a chat, as words of the command or as lines on standard input."""
     way = draw.randrange(4)
     if way == 0:
         return (*words, "--task", "1"), ""

@@ -150,7 +150,7 @@ def _cut(here: Path, runs: Path, path: str, number: str) -> None:
 
 
 def _nodes(value: Any, within: str = "") -> Iterator[tuple[Any, Any]]:
-    """Where values of a document stand: their holder, and the name or number there; all but a schema."""
+    """Yield the places of a document's values, as a holder and the name or number there; all but a schema."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
         if key != "schema":
@@ -254,7 +254,7 @@ READ: Mapping[
 
 
 def looked(case: Path, own: Sequence[str]) -> dict[str, str]:
-    """What a command may not change in the folder of a case: names, and digests of contents. Links are not followed."""
+    """Return all that a command may not change in a case's folder: names, and digests of contents. Links are not followed."""
     found = {}
     free = [os.path.normpath(case / "here" / path) for path in own if path.strip("./")]
     for top, folders, files in os.walk(os.fsencode(case)):
@@ -281,7 +281,7 @@ def _described(path: str) -> str:
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """What was lost, changed or added, by path."""
+    """Return a line for each name that was lost, changed or added."""
     lost = [f"{name} is gone" for name in before if name not in after]
     other = [f"{name} is {after[name]}, was {text}" for name, text in before.items() if after.get(name, text) != text]
     return [*lost, *other, *(f"{name} is new" for name in after if name not in before and not name.endswith(CANARY))]
@@ -292,7 +292,7 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 @attrs.frozen
 class Ended:
-    """How a call ended: the exit code, minus the signal; None when it was killed for its time."""
+    """The end of a call: the exit code, minus the signal; None when it was killed for its time."""
 
     code: int | None
     seconds: float
@@ -332,7 +332,7 @@ def _limited() -> None:
 
 
 def _child(words: Sequence[str], here: Path, variables: Mapping[str, str], after: Callable[[], None]) -> int:
-    """What a fork does: the command, as the process of a shell would do it."""
+    """Run the command in the forked process, as a shell's process would run it, and return its exit code."""
     _limited()
     os.chdir(here)
     os.environ.clear()
@@ -424,7 +424,7 @@ def _waited(pid: int, long: bool) -> tuple[int | None, float]:
 
 
 def faults(given: Input, ended: Ended, changed: Sequence[str], touched: bool) -> dict[str, str]:
-    """What is wrong with how a call ended: kind -> what shows it."""
+    """Return the faults in a call's end: kind -> what shows it."""
     found: dict[str, str] = {}
     lines = [line for line in ended.err.splitlines() if line.strip()]
     # The result of these two is on standard output: a broken law, with what a function raised, or rows that differ.

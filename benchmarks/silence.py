@@ -1,4 +1,4 @@
-"""What used to go wrong in silence: for each item the tests that hold it and, where a law does, the mutants that it kills.
+"""Faults that used to be silent: for each the tests that hold it and, where a law does, the mutants that the law kills.
 
 Writes benchmarks/results/silence.json; exit code 1 where a test failed or was not found, or a mutant lives.
 """
@@ -49,13 +49,13 @@ ITEMS: Mapping[str, Item] = {
 
 
 def found(name: str, cases: list[Case]) -> Counter[str]:
-    """How many cases of a test, or of a file, ended how."""
+    """Count the cases of a test, or of a file, by how they ended."""
     file, _, test = name.partition("::")
     return Counter(end for where, case, end, _ in cases if where == file and test in ("", case.partition("[")[0]))
 
 
 def mutants(item: Item) -> dict[str, bool]:
-    """Whether each mutant of the item's law is killed by it, with the faults of its suite's matrix."""
+    """Return by name whether the item's law kills each mutant; a fault of its suite's matrix counts as one that lives."""
     told: dict[str, bool] = {}
     for table in matrix((item.suite,), jobs=2):
         for row in table.rows:

@@ -1,4 +1,4 @@
-"""How soon a command says something: each `--help`, `import purestep` beside `import torch`, the first line of a command.
+"""Time until a command prints: each `--help`, `import purestep` beside `import torch`, the first line of a command.
 
 Every figure is the median of several processes, one after the other, beside a floor that was measured in the same rounds: an
 interpreter that does nothing, tyro (which reads the command line) alone, or torch alone. Writes results/start.json; exit code 1
@@ -29,7 +29,7 @@ Cost = tuple[float, float, float]  # seconds of CPU, seconds of the clock, peak 
 
 
 def cost(words: Sequence[str]) -> Cost:
-    """What a process costs from its start to its end. Raises: SystemExit where it fails."""
+    """Measure the cost of a process from its start to its end. Raises: SystemExit where it fails."""
     start = time.perf_counter()
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)

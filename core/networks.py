@@ -224,7 +224,7 @@ def functional(module: torch.nn.Module, *, arguments: Callable[[Any], Arguments]
 
 
 def _moves_in_training(part: torch.nn.Module) -> list[str]:
-    """What this one module does in training that no function of parameters and input does."""
+    """Name the effects of this one module in training that no function of parameters and input has."""
     kind = type(part).__name__
     drops = {name: value for name, value in vars(part).items() if "drop" in name or (name == "p" and "Drop" in kind)}
     said = [f"{kind}'s {name} = {value}" for name, value in drops.items() if type(value) in (float, int) and value > 0]

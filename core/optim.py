@@ -443,7 +443,7 @@ def check_optimizer(optimizer: Optimizer) -> None:
 
 
 def device_of(params: Any) -> torch.device:
-    """Where the params lie. Raises: StructureError for a tree without tensors.
+    """Return the device that holds the params. Raises: StructureError for a tree without tensors.
 
     >>> device_of({"weight": torch.zeros(2)})
     device(type='cpu')

@@ -118,7 +118,7 @@ def _other() -> Law:
 
 
 def _same(kind: str, one: float, two: float) -> bool:
-    """Whether two numbers make the same function of a kind."""
+    """Return whether two numbers make the same function of a kind."""
     return one.hex() == two.hex() or (kind == "code" and int(abs(one) % 7) == int(abs(two) % 7))
 
 

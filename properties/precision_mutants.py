@@ -15,7 +15,7 @@ from ..core.tree import leaves, tree_map
 
 @frozen
 class Descending:
-    """What the laws of precision judge: `make(learning_rate) -> Optimizer` and `apply(params, updates) -> params`."""
+    """The subject of the laws of precision: `make(learning_rate) -> Optimizer` and `apply(params, updates) -> params`."""
 
     make: Callable[[float], Optimizer]
     apply: Callable[[Any, Any], Any]

@@ -15,7 +15,7 @@ Edits = Mapping[str, Callable[[Any], Any]]
 
 
 def sharded_families() -> list[tuple[Suite, Subject, Edits]]:
-    """Where parts lie, which files hold weights, saves beside training, and what a kept program is of."""
+    """Suites about where parts lie, which files hold weights, saves beside training, and what a kept program is of."""
     return [
         (filing_laws(), own_filing(), filing_mutants.MUTANTS),
         (later_laws(), later_rules.step, later_mutants.MUTANTS),

@@ -226,7 +226,7 @@ def keep_to_oneself() -> None:
 
 @frozen
 class Seal:
-    """What an artefact begins with: a digest under the user's secret over all that follows, then what it is of."""
+    """The head of an artefact: the digest under the user's secret over all that follows, then what it was compiled from."""
 
     secret: bytes
     mark: bytes  # the arguments: the compiled form itself would take any, and give nonsense for others

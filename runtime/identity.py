@@ -262,7 +262,7 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 
 def _is_plain_class(kind: type) -> bool:
-    """Whether instances have no state beside attributes and slots, and no code that is not bytecode."""
+    """Return whether all state of the instances is in attributes and slots, and all their code is bytecode."""
     if attrs.has(kind) or dataclasses.is_dataclass(kind) or kind is type(attrs.Factory(list)):
         return True
     if issubclass(kind, torch.nn.Module):
@@ -277,7 +277,7 @@ def _is_plain_class(kind: type) -> bool:
 
 @functools.cache
 def _of_library(file: str) -> bool:
-    """Whether code comes with Python or torch."""
+    """Return whether code comes with Python or torch."""
     if file.startswith(("<frozen", GENERATED)):
         return True
     path = os.path.realpath(file)

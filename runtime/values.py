@@ -141,7 +141,7 @@ def _hints(cls: type) -> Mapping[str, Any]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a decoded value is of a stated type; a whole number may stand for a float, a bool never for a number.
+    """Return whether a decoded value is of a stated type; a whole number may stand for a float, a bool never for a number.
 
     >>> fits((1, 2), tuple[int, ...]), fits(True, int), fits(1, float), fits({"a": "b"}, dict[str, int])
     (True, False, True, False)

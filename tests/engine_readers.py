@@ -17,7 +17,7 @@ def weights(version: int) -> dict[str, Any]:
 
 
 def right(version: int, params: Any) -> bool:
-    """Whether these are the weights of that version."""
+    """Return whether these are the weights of that version."""
     return all(torch.equal(params[name], leaf) for name, leaf in weights(version).items())
 
 
@@ -33,7 +33,7 @@ class Reader:
         self.reader = self.opened.__enter__()
 
     def fetch(self, newer_than: int = -1, into: bool = False, seconds: float = 30.0) -> tuple[int, bool] | str:
-        """Which version there is, and whether every byte is right; -1 where none is newer; an error as its text."""
+        """Return the version fetched and whether every byte is right; (-1, True) where none is newer; an error as its text."""
         try:
             found = self.reader.fetch(newer_than, weights(0) if into else (), seconds)
         except PurestepError as error:
@@ -43,11 +43,11 @@ class Reader:
         return (found[0], right(*found)) if found else (-1, True)
 
     def still_right(self) -> bool:
-        """Whether all that was fetched is as it was."""
+        """Return whether all that was fetched is as it was."""
         return all(right(*found) for found in self.held)
 
     def shared(self) -> bool:
-        """Whether the newest is a mapping of Ray's store, and none of this process's own memory."""
+        """Return whether the newest is a mapping of Ray's store, and none of this process's own memory."""
         address = self.held[-1][1]["a"].data_ptr()
         with open("/proc/self/maps") as maps:
             for line in maps:
@@ -57,7 +57,7 @@ class Reader:
         return False
 
     def other(self) -> str:
-        """What is said of another architecture."""
+        """Return the error that a reader with another architecture gets, as its text."""
         try:
             with inlet(self.address, {"a": torch.zeros(3), "b": weights(0)["b"]}) as reader:
                 return str(reader.fetch())
@@ -65,7 +65,7 @@ class Reader:
             return str(error)
 
     def closed(self) -> bool:
-        """Whether nothing more comes."""
+        """Return whether no more weights come."""
         return bool(self.reader.closed())
 
     def pid(self) -> int:

@@ -94,7 +94,7 @@ def head(ip: str, *, environment: Mapping[str, str] = {}, store: int = STORE) ->
 
 
 def listens(ip: str, port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Return whether somebody takes connections there."""
     try:
         socket.create_connection((ip, port), 1.0).close()
     except OSError:

@@ -133,7 +133,7 @@ class Job:
         return {note["words"][0]: note for note in found}
 
     def all_words(self) -> list[Words]:
-        """What each program was given, also those of one name."""
+        """Return the words that each program was given, also those of one name."""
         return [json.loads(path.read_text())["words"] for path in (self.place / "notes").glob("note-*")]
 
 

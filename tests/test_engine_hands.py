@@ -126,7 +126,7 @@ def cluster(bodies: Any) -> Iterator[Cluster]:
 
 
 def lost(cluster: Cluster, name: str) -> None:
-    """That host, which is processes of this machine as all are, is no more."""
+    """Cut off that host and end it; all hosts here are processes of this machine."""
     state: State = cluster.hosts.__self__  # type: ignore[attr-defined]
     place: Place = state.places[name]
     state.lost(name, [place], "its cable was cut")

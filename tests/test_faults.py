@@ -1,4 +1,4 @@
-"""What befalls a run: a folder that is gone, a signal, errors that a thread would hide; what `benchmarks.faults` notices."""
+"""Faults that befall a run: a missing folder, a signal, errors that a thread would hide; what `benchmarks.faults` notices."""
 
 import importlib
 import shutil

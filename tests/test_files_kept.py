@@ -43,7 +43,7 @@ def laid(home: Path, names: list[str]) -> Path:
 
 
 def contents(home: Path) -> dict[str, Any]:
-    """What is in a folder: of files what they hold, of links where they point, of folders that they are there."""
+    """Return the entries of a folder: of files their bytes, of links their targets, of folders ()."""
     return {
         str(path.relative_to(home)): os.readlink(path)
         if path.is_symlink()
@@ -284,7 +284,7 @@ def test_an_old_run_is_refused_by_every_command(tmp_path: Path, capsys: Said) ->
 
 
 def cleared(files: Any, run: Path) -> bool:
-    """Whether it came to its end."""
+    """Clear the folder, record the new run's arguments, and return whether no crash came in between."""
     try:
         folder.clear(run, "zorplex", files=files)
         folder.write_json(run / folder.ARGUMENTS, {"recipe": "zorplex"}, files=files)

@@ -29,7 +29,7 @@ def module() -> Iterator[Callable[[str], Any]]:
 def sided(
     module: Callable[[str], Any], kinds: Sequence[str], commands: Sequence[str]
 ) -> Iterator[Callable[[Random, str], dict[str, str]]]:
-    """What judges a drawn input of a command: kinds of faults, with what shows them; nothing where all is well."""
+    """Yield a judge of a drawn input of a command: kinds of faults, with what shows them; nothing where all is well."""
     fuzz = module("fuzz")
     if not fuzz.startable():
         pytest.skip("no ordinary user can start this Python here")

@@ -148,7 +148,7 @@ def test_the_first_line_comes_before_anything_heavy(tmp_path: Path) -> None:
 
 
 def loaded_after(program: str, watched: tuple[str, ...]) -> list[str]:
-    """Which of the watched modules a fresh interpreter holds after a program."""
+    """Return the watched modules that a fresh interpreter holds after a program."""
     program += f"\nimport sys\nprint([name for name in {watched} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return re.findall(r"[\w.]+", run.stdout)

@@ -1,4 +1,4 @@
-"""What does not compile is one line: the construct, the user's file and line, the remedy."""
+"""One line for code that does not compile: the construct, the user's file and line, the remedy."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which lists the reasoning cache's problems are made of: settings, which can be read and refused without torch."""
+"""Settings of the lists that the reasoning cache's problems are made of, which can be read and refused without torch."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ KINDS: dict[str, tuple[str, Callable[[int, int], int]]] = {
 
 @frozen(kw_only=True)
 class Lists:
-    """Which lists there are: how long, and of which numbers, bounds included."""
+    """The range of lists: their kind, their lengths and their numbers, bounds included."""
 
     kind: str = "sum"
     shortest: int = 4

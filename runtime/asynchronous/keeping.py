@@ -115,7 +115,7 @@ def _waiting(name: Name, held: Anchored) -> Waiting:
 
 
 def of_newest(phase: Path, use: Callable[[Path], T], team: Team = ALONE) -> T | tuple[()]:
-    """What `use` gives of a phase's newest checkpoint that it can use; () where none was ever finished.
+    """Return the result of `use` on a phase's newest checkpoint that it can use; () where none was ever finished.
 
     A damaged one is named on standard error. Raises: CheckpointError, and what `use` raises.
     """
@@ -144,7 +144,7 @@ def kept_in(where: Path) -> tuple[Kept, Mapping[str, Any]]:
 
 
 def _fault(kept: Kept, version: int) -> str:
-    """What no phase has saved at this version; "" where there is nothing of the kind."""
+    """Return the first value that no phase saves at this version, such as a negative count, as text; "" without one."""
     now = kept.schedule
     counts = {"events": kept.events, "spans": kept.spans, "sessions": kept.sessions, "seconds": kept.seconds}
     counts |= {name: value for name in COUNTED if (value := getattr(now, name)) < 0} | {"groups": now.next_group}

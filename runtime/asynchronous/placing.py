@@ -78,7 +78,7 @@ def placed(given: Asynchronous, notice: Notice, weights: Callable[[], int] = int
 
 
 def seen(cluster: Cluster, hosts: tuple[str, ...] = ()) -> list[Host]:
-    """What each host, or each of these, has for moving weights.
+    """Return the means of each host, or of each of these, for moving weights.
 
     Raises: EngineError where one does not say, ChoiceError where one has other packages than we have.
     """

@@ -1,4 +1,4 @@
-"""What a phase has recorded in its files, read with the types of each row checked: events, ledger, timeline, totals."""
+"""The records of a phase, read from its files with the types of each row checked: events, ledger, timeline, totals."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,22 +22,22 @@ Row = Mapping[str, Any]
 
 
 def events(home: Path) -> Iterator[Row]:
-    """What the scheduler was told. Raises: StructureError."""
+    """Return the rows of the event log: sessions, and the events that were sent to the scheduler. Raises: StructureError."""
     return objects(home / EVENTS, _is_event, "a JSON object of a session or an event")
 
 
 def ledger(home: Path) -> Iterator[Row]:
-    """What was learned from. Raises: StructureError."""
+    """Return the rows of the ledger: each version and the samples that it was learned from. Raises: StructureError."""
     return objects(home / LEDGER, _is_update, f"a JSON object with a version and samples of {SAMPLE} numbers")
 
 
 def timeline(home: Path) -> Iterator[dict[str, Any]]:
-    """Who did what, when. Raises: StructureError."""
+    """Return the rows of the timeline: actor, kind, begin, end and version of each span. Raises: StructureError."""
     return objects(home / TIMELINE, _is_span, "a JSON object with actor, kind, begin, end and version")
 
 
 def totals(home: Path) -> dict[str, Any]:
-    """What was counted at the end. Raises: CheckpointError, StructureError."""
+    """Return the counts of a phase at its end. Raises: CheckpointError, StructureError."""
     held = folder.read_json(home / TOTALS)
     wrong = [name for name in COUNTS if not _whole(held.get(name))]
     wrong += [] if _number(held.get("seconds")) else ["seconds"]

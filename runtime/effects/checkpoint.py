@@ -198,7 +198,7 @@ def latest(run: Path, *, report: Callable[[str], None] = to_stderr, without: Col
 
 
 def all_damaged(root: Path, number: int) -> str:
-    """What to say where no checkpoint is good."""
+    """Return the error text for a run without a good checkpoint."""
     got, remedy = f"{number} checkpoints, all damaged", "move them away to begin anew"
     return message(f"latest: {root}", got=got, wanted="a good one", remedy=remedy)
 
@@ -207,7 +207,7 @@ Find = Callable[[Callable[[str], None], Collection[Path]], Path | None]  # as `l
 
 
 def newest_usable(find: Find, use: Callable[[Path], T], *, report: Callable[[str], None] = to_stderr) -> T | None:
-    """What `use` gives of the newest checkpoint that it can use; None when none was ever finished.
+    """Return the result of `use` on the newest checkpoint that it can use; None when none was ever finished.
 
     One that shows its damage only in use is named in a line given to `report`, and the one before it is tried. Where none can
     be used, what `use` raised at the newest of them is raised, unless all are damaged.
@@ -326,7 +326,7 @@ def machine_of(path: Path, machine: Json, classes: Iterable[type]) -> Any:
 
 
 def not_as_stated(path: Path, cause: Exception) -> str:
-    """What to say of a tensor file whose hash is right and whose tensors are not those of the manifest."""
+    """Return the error text for a tensor file whose hash is right and whose tensors are not those of the manifest."""
     said = short(next(iter(str(cause).splitlines()), ""))
     return damaged(path, f"without the manifest's tensors ({type(cause).__name__}: {said})", "its leaves")
 

@@ -39,7 +39,7 @@ MOST = 1 << 16  # bytes of one
 
 @frozen
 class Marker:
-    """What makes a folder a run's."""
+    """The content of the file that marks a folder as a run's."""
 
     version: str  # of the purestep that wrote it
     recipe: str
@@ -82,7 +82,7 @@ def marked(run: Path) -> Marker | tuple[()]:
 
 
 def _plain(name: object) -> bool:
-    """Whether it is the name of something in a folder."""
+    """Return whether it can be the name of a run's file or folder."""
     return isinstance(name, str) and bool(name) and name not in (".", "..", MARKER, LOCK) and Path(name).name == name
 
 
@@ -127,7 +127,7 @@ def check_free(run: Path, recipe: str) -> None:
 
 
 def _older(run: Path) -> str:
-    """What to say of a folder whose run has no marker; "" of any other."""
+    """Return the description of a folder whose run has no marker; "" of any other."""
     try:
         recipe = read_json(run / ARGUMENTS).get("recipe")
     except CheckpointError:

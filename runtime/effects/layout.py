@@ -1,4 +1,4 @@
-"""What a run writes into its folder: the names, by recipe, and of each what may be removed when another run takes its place.
+"""The names that a run writes into its folder, by recipe, and what of each may be removed when another run takes its place.
 
 RUN/.purestep.json        the marker: that this is a run's folder, and which of its names purestep wrote; see `folder`
 RUN/arguments.json        the recipe and its arguments; each checkpoint has its own copy

@@ -129,7 +129,7 @@ def body_of(path: Path) -> Json:
 
 
 def manifest_of(body: Json, path: Path) -> Manifest:
-    """What a manifest's JSON value says, all types in it checked; `path` is for errors, which are those of `describe`."""
+    """Return the manifest in a JSON value, all types in it checked; `path` is for errors, which are those of `describe`."""
     body = checked_body(body, path, SCHEMA, {field.name for field in attrs.fields(Manifest)})
     for name, (fits, wanted) in FIELDS.items():
         if not fits(body[name]):
@@ -177,7 +177,7 @@ OURS = re.compile(r"purestep-[a-z]{1,20}-[0-9]{1,6}")
 
 
 def whole(value: Any, least: int = 0) -> bool:
-    """Whether a JSON value is a whole number that a checkpoint may have.
+    """Return whether a JSON value is a whole number that a checkpoint may have.
 
     >>> whole(3), whole(True), whole(-1), whole(3.0), whole(10**30)
     (True, False, False, False, False)
@@ -186,7 +186,7 @@ def whole(value: Any, least: int = 0) -> bool:
 
 
 def is_sha256(value: Any) -> bool:
-    """Whether a JSON value is a digest in hexadecimal digits."""
+    """Return whether a JSON value is a digest in hexadecimal digits."""
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
 
 

@@ -18,7 +18,7 @@ HEAD = 4096  # bytes in which the chunk stands
 
 
 def drawn_here(path: Path) -> bool:
-    """Whether the file is a picture that purestep drew. Raises: CheckpointError for what is no file.
+    """Return whether the file is a picture that purestep drew. Raises: CheckpointError for what is no file.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

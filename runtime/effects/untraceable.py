@@ -1,4 +1,4 @@
-"""What the compiler could not trace, in one line: the construct, the user's file and line, the remedy."""
+"""One line for code that the compiler could not trace: the construct, the user's file and line, the remedy."""
 
 import ast
 import contextlib

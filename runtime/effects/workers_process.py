@@ -53,7 +53,7 @@ class PipeMailbox:
                 return tuple(rest)
 
     def letter(self) -> bytes:
-        """What comes next through the pipe; where the parent is gone, nobody wants anything more."""
+        """Return the next message in the pipe. Raises: StoppedError where the parent is gone, which then wants nothing more."""
         try:
             found: bytes = self.connection.recv_bytes()
         except (EOFError, ConnectionResetError) as gone:

@@ -21,7 +21,7 @@ def errors_of(attempts: Sequence[Attempt[Any]]) -> tuple[str, ...]:
 
 @define
 class Failures:
-    """How many episodes there were, and how many of them failed.
+    """The number of episodes, and of those that failed.
 
     >>> seen = Failures(print)
     >>> seen.add("step 1", ["ValueError: no number"], 4)

@@ -18,7 +18,7 @@ SEEDS = 2**63 - 1
 
 @frozen
 class Experience:
-    """Where experience comes from."""
+    """The source of experience."""
 
     env: str  # the environment
     seed: int = 0  # every random number of the run follows from it
@@ -30,7 +30,7 @@ class Experience:
 
 @frozen
 class Learner:
-    """What learns, and how fast."""
+    """The networks, and the settings by which they learn."""
 
     hidden: tuple[int, ...] = (64, 64)  # sizes of the hidden layers, of policy and value each
     activation: Literal["elu", "gelu", "identity", "relu", "silu", "tanh"] = "tanh"  # between the layers

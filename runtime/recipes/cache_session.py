@@ -121,7 +121,7 @@ def newest(run: Path) -> Path:
 
 
 def of_newest(run: Path, use: Callable[[Path], T], *, report: Notice = checkpoint.to_stderr) -> T:
-    """What `use` gives of a run's newest checkpoint that it can use. Raises: CheckpointError, and what `use` raises."""
+    """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and what `use` raises."""
     remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else f'train {NAME} --run {run} --overwrite'}"
     return checkpoint.of_newest(run, use, remedy=remedy, report=report)
 

@@ -1,4 +1,4 @@
-"""What sets a run of prove: names and numbers, and which of them are refused. Imports no torch."""
+"""Settings of a run of prove: names and numbers, and which of them are refused. Imports no torch."""
 
 import math
 from typing import Any, Literal
@@ -13,7 +13,7 @@ USUAL = "family:200"
 
 @frozen
 class Graph:
-    """Where experience comes from."""
+    """The source of experience."""
 
     data: str = USUAL  # a folder, family:PEOPLE[:SEED] or pykeen:NAME
     rules: str = "own"  # a file, "mine", or "own" for those that come with the data
@@ -35,7 +35,7 @@ class Graph:
 
 @frozen
 class ProofLearner:
-    """What learns, and how fast."""
+    """The model, and the settings by which it learns."""
 
     size: int = 64  # of an embedding
     width: int = 64  # of the perceptrons
@@ -68,7 +68,7 @@ class Prove:
 
 
 def prove_defaults(data: str) -> Prove:
-    """What learning to prove starts from on any data."""
+    """Return the arguments from which learning to prove starts on any data."""
     return Prove(experience=Graph(data=data))
 
 

@@ -49,7 +49,7 @@ def ranked(options: Ranking, prover: Prover, notice: Notice) -> Standing:
 
 
 def _standing(options: Ranking, prover: Prover) -> tuple[Standing, float]:
-    """How what was learnt ranks, and how many candidates were tried in a second, compilation apart."""
+    """Return the ranks of what was learnt, and the number of candidates tried in a second, compilation apart."""
     made, arguments = prover.made, prover.arguments
     check_split(options, made.dataset)
     every = asked(

@@ -15,16 +15,16 @@ def recorded(run: Path) -> Mapping[str, Any]:
 
 
 def is_language(run: Path) -> bool:
-    """Whether the folder is that of a run of zorplex."""
+    """Return whether the folder holds a run of zorplex."""
     return recorded(run).get("recipe") == zorplex.NAME
 
 
 def is_cache(run: Path) -> bool:
-    """Whether the folder is that of a run of the reasoning cache."""
+    """Return whether the folder holds a run of the reasoning cache."""
     return recorded(run).get("recipe") == cache.NAME
 
 
 def with_generators(run: Path) -> bool:
-    """Whether the folder is that of a run of zorplex whose samples come from generators."""
+    """Return whether the folder holds a run of zorplex whose samples come from generators."""
     held = recorded(run)
     return held.get("recipe") == zorplex.NAME and (held.get("mode") == "async" or held.get("generators", 0) > 0)

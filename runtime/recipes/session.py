@@ -109,7 +109,7 @@ def newest(run: Path) -> Path:
 
 
 def of_newest(run: Path, use: Callable[[Path], T], *, report: Callable[[str], None] = checkpoint.to_stderr) -> T:
-    """What `use` gives of a run's newest checkpoint that it can use. Raises: CheckpointError, and what `use` raises."""
+    """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and what `use` raises."""
     remedy = f"train it: purestep train RECIPE --run {run}"
     return checkpoint.of_newest(run, use, remedy=remedy, report=report)
 
@@ -162,7 +162,7 @@ def check_data(run: Path, held: Mapping[str, str], plan: Plan) -> None:
 
 
 def restored(run: Path, recipe: str = "") -> Restored:
-    """What the run's newest checkpoint holds that is good; a damaged one is named on standard error.
+    """Restore a run from its newest good checkpoint; a damaged one is named on standard error.
 
     Raises: CheckpointError; ChoiceError where it is not one of `recipe`, if that is named.
     """

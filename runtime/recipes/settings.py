@@ -1,4 +1,4 @@
-"""What sets a run of ppo, a2c or reinforce: names and numbers, and which of them are refused. Imports no torch."""
+"""Settings of a run of ppo, a2c or reinforce: names and numbers, and which of them are refused. Imports no torch."""
 
 import math
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Which functions a run's record may name: those of purestep itself, and those that the command line names again."""
+"""The functions that a run's record may name: those of purestep itself, and those that the command line names again."""
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence

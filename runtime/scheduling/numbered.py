@@ -46,7 +46,7 @@ NO_ONE: Line[Any] = Line()
 
 
 def sound(numbered: Numbered[Any]) -> bool:
-    """Whether a map is such as `put` makes, which a decoded one need not be.
+    """Return whether a map is such as `put` makes, which a decoded one need not be.
 
     >>> sound(put(Numbered(), 70, "b")), sound(Numbered(depth=1, root=(1, 2)))
     (True, False)

@@ -43,12 +43,12 @@ def _patient(self: Any) -> None:
 
 
 def _about(self: Any) -> dict[str, Any]:
-    """Where this host looks for modules, its Monarch, and this process, with which members end."""
+    """Return this host's module path, its Monarch's version, and the id of this process, with which members end."""
     return {"path": sys.path, "version": metadata.version("torchmonarch"), "keeper": os.getpid()}
 
 
 def _gone(self: Any, pids: list[int], seconds: float) -> list[int]:
-    """Those of the processes that have ended, as soon as one has, else none after so many seconds."""
+    """Return those of the processes that have ended, as soon as one has; none after so many seconds."""
     self.asked = time.monotonic()
     found = []
     for pid in [pid for pid in pids if pid not in self.members]:

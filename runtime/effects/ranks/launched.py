@@ -1,4 +1,4 @@
-"""Whether a launcher has started this process with others: its environment variables, which can be read without torch."""
+"""The environment variables with which a launcher starts this process beside others, which can be read without torch."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ class RankError(PurestepError, RuntimeError):
 
 
 def several() -> bool:
-    """Whether a launcher has started more than one process; reads nothing but WORLD_SIZE."""
+    """Return whether a launcher has started more than one process; reads nothing but WORLD_SIZE."""
     return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
 
 
@@ -65,7 +65,7 @@ def launched() -> tuple[int, int]:
 
 
 def number(name: str, among: range, usual: str = "") -> int:
-    """What a launcher has set. Raises: ChoiceError unless it is one of these."""
+    """Return the number that a launcher has set in this variable, else `usual`. Raises: ChoiceError unless it is in `among`."""
     said = os.environ.get(name) or usual
     with contextlib.suppress(ValueError):
         if int(said) in among:

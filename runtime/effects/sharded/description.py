@@ -110,7 +110,7 @@ def _are_files(rows: Any) -> bool:
 
 
 def _is_below(name: Any) -> bool:
-    """Whether a name in a manifest is that of a file below the checkpoint's folder."""
+    """Return whether a name in a manifest is that of a file below the checkpoint's folder."""
     parts = PurePosixPath(name).parts if isinstance(name, str) and "\0" not in name else ()
     return bool(parts) and not parts[0].startswith("/") and ".." not in parts
 
@@ -145,7 +145,7 @@ def fault_of(folder: Path, wanted: File) -> str:
 
 
 def odd_one(folder: Path) -> str:
-    """What is wrong with the first entry below a folder that is neither file nor folder, such as a link or a FIFO; "" else."""
+    """Return the error text for the first entry below a folder that is neither file nor folder (a link, a FIFO); "" else."""
     for path in sorted(folder.rglob("*")):
         mode = path.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):

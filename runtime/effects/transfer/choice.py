@@ -1,4 +1,4 @@
-"""Which transport weights take: a pure choice by what the hosts have, and the line that reports it.
+"""The choice of a transport for weights, a pure function of what the hosts have, and the line that reports it.
 
 All on one machine: shared memory. Else that of the engine: Ray's object store, or Monarch's RDMABuffer, which falls back to TCP
 where a host has no device for RDMA.

@@ -1,4 +1,4 @@
-"""What this machine has for moving weights, and the transport for several, which is reported in one line."""
+"""The means of this machine for moving weights, and the transport for several machines, which is reported in one line."""
 
 import os
 import platform

@@ -197,7 +197,7 @@ class _Reader:
         self.own, self.same, self.lock = layout(like), same(like), threading.Lock()
 
     def closed(self) -> bool:
-        """Whether the publisher ended, or does not answer."""
+        """Return whether the publisher has ended or does not answer."""
         try:
             return bool(self.desk.closed.call_one().get(timeout=ASK_SECONDS))
         except Exception:

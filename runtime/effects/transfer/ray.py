@@ -178,7 +178,7 @@ class _Reader:
         self.board = told("fetch", lambda: ray.get_actor(name))
 
     def closed(self) -> bool:
-        """Whether the publisher ended, or does not answer."""
+        """Return whether the publisher has ended or does not answer."""
         try:
             return bool(self.ray.get(self.board.closed.remote(), timeout=SECONDS))
         except Exception:
