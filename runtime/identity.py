@@ -36,9 +36,9 @@ NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Siz
 OPEN = frozenset(("eval", "exec", "globals", "locals", "vars", "__import__", "compile", "open", "input", "breakpoint"))
 APART = frozenset(  # of a class: all that does not decide the work of its instances; pickle adds __slotnames__
     ("__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__orig_bases__", "__parameters__")
-) | frozenset(
-    ("__attrs_attrs__", "__attrs_props__", "__match_args__", "__abstractmethods__", "_abc_impl")
-    + ("__slots__", "__slotnames__")
+).union(
+    ("__attrs_attrs__", "__attrs_props__", "__match_args__", "__abstractmethods__", "_abc_impl"),
+    ("__slots__", "__slotnames__"),
 )
 OF_FIELDS = ("init", "alias", "default", "converter", "validator", "on_setattr", "eq", "hash")
 BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
