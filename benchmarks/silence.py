@@ -60,7 +60,7 @@ def mutants(item: Item) -> dict[str, bool]:
     for table in matrix((item.suite,), jobs=2):
         for row in table.rows:
             if row.edit != ORIGINAL and (not item.law or item.law in row.owners):
-                told[f"{table.suite}: {row.edit}"] = bool(set(row.owners) & set(row.killers))
+                told[f"{table.suite}: {row.edit}"] = bool(row.killers) and set(row.owners) <= set(row.killers)
         told |= dict.fromkeys(faults((table,)), False)
     return told
 
