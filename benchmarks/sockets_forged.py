@@ -34,7 +34,7 @@ from .transfer_sides import filled, params_of
 
 NAMES = ("ray", "monarch", "ray, TLS", "monarch, TLS")
 RATES = (0, 0, 20, 200, 2000, 20, 200, 2000, 0, 0, 0)  # of each version: one of so many large segments is altered
-FETCH, CALL, BACK = 10.0, 30.0, 120.0  # seconds of a fetch, of the call for it, and in which the reader is there again
+FETCH, CALL, BACK = 15.0, 30.0, 120.0  # seconds of a fetch, of the call for it, and in which the reader is there again
 RIGHT, WRONG = "right", "wrong numbers"
 
 
