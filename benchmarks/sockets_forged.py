@@ -8,6 +8,7 @@ its own, which prints one line of JSON: an engine and its keys are set once in a
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -17,13 +18,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from purestep.runtime.effects.engine import opened
 from purestep.runtime.effects.engine.interface import Cluster, Done, EngineError, Failed, Mesh
 from purestep.runtime.effects.engine.security import MONARCH, RAY, USE_RAY_TLS
 from purestep.runtime.effects.transfer import outlet
+from purestep.runtime.effects.transfer.checksums import agreed, known, summing, sums
+from purestep.runtime.effects.transfer.monarch import CHUNK_BYTES
 from purestep.runtime.effects.transfer.ray import store_for
+from purestep.runtime.effects.transfer.ray_board import digest
 from purestep.runtime.effects.weights_layout import layout
 
 from . import evidence, ray_nodes
@@ -76,8 +81,24 @@ def tried(name: str, megabytes: float) -> dict[str, Any]:
             rows.append(row | {"seconds": round(time.perf_counter() - began, 2)})
             if isinstance(answer, Failed) and answer.lost:
                 mesh = spawned(cluster, host, (weights.address, megabytes))
-        noticed = refused_by_tcp(wire.space)
-    return summed(rows) | {"segments that TCP refused": noticed}
+        seen = {
+            "segments with weights in clear": wire.clear.value,
+            "segments that TCP refused": refused_by_tcp(wire.space),
+        }
+    return summed(rows) | seen | {"check, GB/s": checking(engine)}
+
+
+def checking(engine: str, megabytes: float = 100.0) -> float:
+    """Billions of bytes a second that one side checks."""
+    room, spent = np.zeros(int(megabytes * 1e6), np.uint8), list[float]()
+    for _ in range(5):
+        began = time.perf_counter()
+        if engine == "ray":
+            digest(b"a key", 0, "", room)
+        else:
+            sums(room.data, CHUNK_BYTES, summing(agreed("", known())))
+        spent.append(time.perf_counter() - began)
+    return round(room.nbytes / 1e9 / statistics.median(spent), 2)
 
 
 def spawned(cluster: Cluster, host: Host, arguments: tuple[Any, ...]) -> Mesh:

@@ -36,6 +36,7 @@ class Wire:
     space: str
     every: Any  # shared: one of so many large segments is altered; 0 for none
     altered: Any  # shared: how many have been
+    clear: Any  # shared: how many large segments had one 32-bit number over and over, as weights of `transfer_sides` in clear
 
 
 @contextmanager
@@ -44,9 +45,10 @@ def wired() -> Iterator[Wire]:
     mark = os.getpid() % 10000
     space, ends, net = f"pw{mark}", (f"pw{mark}a", f"pw{mark}b"), f"10.{150 + mark % 50}.{mark // 50}"
     context = multiprocessing.get_context("spawn")
-    wire = Wire(f"{net}.1", f"{net}.2", space, context.Value("q", 0), context.Value("q", 0))
+    every, altered, clear = (context.Value("q", 0) for _ in range(3))
+    wire = Wire(f"{net}.1", f"{net}.2", space, every, altered, clear)
     ready = context.Event()
-    carrier = context.Process(target=carry, args=(ends, ready, wire.every, wire.altered), daemon=True)
+    carrier = context.Process(target=carry, args=(ends, ready, every, altered, clear), daemon=True)
     ip("netns", "add", space)
     try:
         carrier.start()
@@ -68,7 +70,7 @@ def wired() -> Iterator[Wire]:
         ip("netns", "del", space)
 
 
-def carry(names: Sequence[str], ready: Any, every: Any, altered: Any) -> None:
+def carry(names: Sequence[str], ready: Any, every: Any, altered: Any, clear: Any) -> None:
     """Carry packets both ways for as long as the process lives that has started this one."""
     ends, large = [_end(name) for name in names], 0
     parent = multiprocessing.parent_process()
@@ -77,14 +79,12 @@ def carry(names: Sequence[str], ready: Any, every: Any, altered: Any) -> None:
     while parent.sentinel not in (there := select.select([*ends, parent.sentinel], (), ())[0]):
         for end in there:
             packet = bytearray(os.read(end, 1 << 16))
-            one_of = every.value
-            if not one_of:
-                large = 0
-            elif payload(packet) >= LARGE:
-                large += 1
-                if large % one_of == one_of // 2:
-                    forge(packet)
-                    altered.value += 1
+            one_of, is_large = every.value, payload(packet) >= LARGE
+            clear.value += is_large and packet[-256:-4] == packet[-252:]
+            large = large + is_large if one_of else 0
+            if one_of and is_large and large % one_of == one_of // 2:
+                forge(packet)
+                altered.value += 1
             with suppress(OSError):  # the other end is not up yet, or not any more
                 os.write(ends[1 - ends.index(end)], packet)
 
