@@ -143,21 +143,21 @@ def summed(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def certificates(folder: Path, addresses: Sequence[str]) -> dict[str, str]:
     """Make an authority and one certificate for these addresses; what names them for Ray and for Monarch."""
-    key, request, cert, ca_key, ca = (folder / one for one in ("key", "request", "cert", "ca_key", "ca"))
-    names = folder / "names"
-    names.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1," + ",".join(f"IP:{one}" for one in addresses))
+    cert, key, ca, ca_key, request, names = (
+        str(folder / one) for one in ["cert", "key", "ca", "ca_key", "request", "names"]
+    )
+    Path(names).write_text("subjectAltName=DNS:localhost,IP:127.0.0.1," + ",".join(f"IP:{one}" for one in addresses))
     made = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj"]
-    own = ["-x509", "-days", "2", "-keyout", ca_key, "-out", ca]
     sign = ["openssl", "x509", "-req", "-days", "2", "-in", request, "-CA", ca, "-CAkey", ca_key, "-CAcreateserial"]
     for words in (
-        [*made, "/CN=authority", *own],
+        [*made, "/CN=authority", "-x509", "-days", "2", "-keyout", ca_key, "-out", ca],
         [*made, "/CN=localhost", "-keyout", key, "-out", request],
         [*sign, "-extfile", names, "-out", cert],
     ):
         subprocess.run(words, check=True, capture_output=True)
-    key.chmod(0o600)
-    paths = [str(path) for path in (cert, key, ca)]
-    return {USE_RAY_TLS: "1", **dict(zip(RAY, paths, strict=True)), **dict(zip(MONARCH, paths, strict=True))}
+    Path(key).chmod(0o600)
+    named = dict(zip((*RAY, *MONARCH), (cert, key, ca) * 2, strict=True))
+    return {USE_RAY_TLS: "1", **named}
 
 
 def main() -> int:

@@ -89,7 +89,7 @@ def carry(names: Sequence[str], ready: Any, every: Any, altered: Any, clear: Any
                 os.write(ends[1 - ends.index(end)], packet)
 
 
-def payload(packet: bytes) -> int:
+def payload(packet: bytes | bytearray) -> int:
     """Return the bytes that a packet carries over TCP and IPv4, 0 for any other."""
     if packet[0] >> 4 != 4 or packet[9] != TCP:
         return 0

@@ -239,8 +239,8 @@ def refuse_forged(key: bytes, version: int, letters: str, room: Any, digest: byt
     >>> refuse_forged(b"", 3, "[]", b"12", right)
     >>> refuse_forged(b"", 3, "[]", b"13", right)
     Traceback (most recent call last):
-    purestep.runtime.effects.transfer.ray.ForgedError: fetch: ray: version 3 is of the digest X, wanted Y; \
-see who alters what goes between the hosts, and have Ray encrypt it: RAY_USE_TLS=1 on all nodes
+    purestep.runtime.effects.transfer.ray.ForgedError: fetch: ray: version 3 is of the digest 9b820c0b699fe6f9, \
+wanted 2bfe4052b57968c6; see who alters what goes between the hosts, and have Ray encrypt it: RAY_USE_TLS=1 on all nodes
     """
     found = ray_board.digest(key, version, letters, room)
     if not hmac.compare_digest(found, digest):
