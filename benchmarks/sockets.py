@@ -3,7 +3,8 @@
 For each engine a cluster of this machine has two members that fetch weights. The program lists the sockets of this process and
 of all that it has started: who listens, at which address, and what the engine asks of those who connect. Then strangers come to
 each TCP socket, silent ones and ones that send garbage, and stay; meanwhile versions are published and fetched, every number is
-compared, and calls are made. `ray` is also a cluster begun by `ray start`, as RAY_ADDRESS names one. Writes
+compared, and calls are made. `ray` is also a cluster begun by `ray start`, as RAY_ADDRESS names one. Then the owner of the wire
+to another host forges bytes that go over it, with and without TLS (`sockets_forged`; for root, with tun devices). Writes
 benchmarks/results/sockets.json, or sockets_small.json with other arguments than usual; exit code 1 where a call or a fetch
 failed, weights were wrong, or an engine without other hosts listens beyond the loopback address.
 """
@@ -32,7 +33,7 @@ from purestep.runtime.effects.transfer import outlet
 from purestep.runtime.effects.transfer.ray import store_for
 from purestep.runtime.effects.weights_layout import layout
 
-from . import evidence, ray_nodes
+from . import evidence, ray_nodes, sockets_forged
 from .engine_calls import given
 from .engine_hosts import started_by
 from .sockets_reader import Reader
@@ -164,9 +165,21 @@ def main() -> int:
         for row in found[engine]["sockets"]:
             print(f"{engine:12}" + "".join(f"{value:28}" for value in row.values()), flush=True)
         print(f"{engine:12}{ {name: value for name, value in found[engine].items() if name != 'sockets'} }", flush=True)
-    wrong = [f"{engine}: {fault}" for engine, row in found.items() for fault in row["faults"]]
+    forged = dict[str, dict[str, Any]]()
+    for name in sockets_forged.NAMES:
+        if words.only in (None, name.partition(",")[0]):
+            forged[name] = sockets_forged.forged(name, words.megabytes)
+            print(
+                f"forged bytes, {name}: { {what: n for what, n in forged[name].items() if what != 'versions'} }",
+                flush=True,
+            )
+    wrong = [
+        f"{engine}: {fault}" for part in (found, forged) for engine, row in part.items() for fault in row["faults"]
+    ]
     name = "sockets" if vars(words) == vars(parse([])) else "sockets_small"
-    path = evidence.write(name, seconds=time.perf_counter() - began, figures={"engines": found, "faults": wrong})
+    path = evidence.write(
+        name, seconds=time.perf_counter() - began, figures={"engines": found, "forged bytes": forged, "faults": wrong}
+    )
     print("\n".join(wrong) or "weights were right, and calls were answered")
     print(f"written: {path.relative_to(evidence.ROOT)}")
     return int(bool(wrong))

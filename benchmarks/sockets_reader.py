@@ -15,9 +15,9 @@ class Reader:
         """Opens the inlet."""
         self.reader = self.opened.__enter__()
 
-    def fetched(self, newer_than: int, version: int) -> str:
+    def fetched(self, newer_than: int, version: int, seconds: float = 60.0) -> str:
         """Return "right" where the newest weights are all of that version, else what they are."""
-        found = self.reader.fetch(newer_than, (), 60.0)
+        found = self.reader.fetch(newer_than, (), seconds)
         if not found or found[0] != version:
             return f"version {found[0] if found else 'none'}"
         return "right" if whole(found[1], version) else "wrong numbers"

@@ -2,11 +2,14 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from engine_readers import Reader, weights  # type: ignore[import-not-found]
@@ -14,9 +17,10 @@ from engine_readers import Reader, weights  # type: ignore[import-not-found]
 from purestep.core.errors import ChoiceError
 from purestep.runtime.effects.engine import opened
 from purestep.runtime.effects.engine.interface import Cluster
-from purestep.runtime.effects.transfer import inlet, outlet
+from purestep.runtime.effects.transfer import inlet, outlet, ray
 from purestep.runtime.effects.transfer.ray import KEEP, refuse_small, store_for
-from purestep.runtime.effects.weights_layout import WeightsError, layout
+from purestep.runtime.effects.transfer.ray_board import Board
+from purestep.runtime.effects.weights_layout import WeightsError, layout, text
 
 from .engine_contract import SOON, descendants, values
 from .programs import until
@@ -38,6 +42,86 @@ def test_a_store_that_is_too_small_is_named() -> None:
         WeightsError, match="Ray's object store on b is 499 bytes, wanted at least 500 for weights of 100"
     ):
         refuse_small({"a": 500, "b": 499}, 100)
+
+
+class Stored:
+    """What Ray refers to."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def hex(self) -> str:
+        """Its name."""
+        return f"{id(self):x}"
+
+
+class Wired:
+    """Ray on a node, to which so many of the arrays that it pulls come altered."""
+
+    exceptions = SimpleNamespace(
+        RayError=OSError, RaySystemError=BlockingIOError, ActorUnavailableError=ConnectionError
+    )
+    put = Stored
+
+    def __init__(self, node: str, altered: int, board: Board) -> None:
+        self.node, self.altered, self.pulled = node, altered, 0
+        self.board = SimpleNamespace(
+            **{
+                name: SimpleNamespace(remote=lambda *words, name=name: Stored(getattr(board, name)(*words)))
+                for name in ("offer", "signed")
+            }
+        )
+
+    def get_actor(self, name: str) -> Any:
+        """The board."""
+        return self.board
+
+    def get_runtime_context(self) -> Any:
+        """Where this is."""
+        return SimpleNamespace(get_node_id=lambda: self.node)
+
+    def get(self, reference: Stored, timeout: float = 0.0) -> Any:
+        """What is referred to, or nearly."""
+        found = reference.value
+        if not isinstance(found, np.ndarray):
+            return found
+        self.pulled += 1
+        return (
+            np.where(np.arange(len(found)) == 8, 0xFF, found).astype(np.uint8) if self.pulled <= self.altered else found
+        )
+
+
+@pytest.mark.parametrize(("altered", "pulled"), [(0, 1), (2, 3)])
+def test_bytes_that_were_altered_between_hosts_are_refused_and_pulled_again(
+    altered: int, pulled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, board = {"a": torch.arange(64.0)}, Board()
+    there = Wired("there", altered, board)
+    monkeypatch.setitem(sys.modules, "ray", Wired("here", 0, board))
+    monkeypatch.setattr(ray, "_connected", lambda where: there)
+    monkeypatch.setattr(ray, "AGAIN", 0.0)
+    monkeypatch.setattr(ray, "ray_token", lambda: b"a token")
+    put = Stored(own["a"].numpy().view(np.uint8))
+    board.hold(3, text(layout(own)), [put], b"a token")
+    with inlet("ray://one@here", own) as reader:
+        version, found = reader.fetch()
+        assert version == 3
+        assert torch.equal(found["a"], own["a"])
+        assert there.pulled == pulled
+        assert (board.held == [put]) == (not altered)  # a host keeps what it has pulled
+        there.altered = 1 << 60
+        with pytest.raises(
+            WeightsError, match=r"^fetch: ray: version 3 is of the digest [0-9a-f]{16}, wanted [0-9a-f]{16}; see"
+        ):
+            reader.fetch(-1, (), 0.01)
+        board.hold(4, text(layout(own)), [put], b"another token")
+        there.altered = 0
+        with pytest.raises(WeightsError, match="version 4 is of the digest"):
+            reader.fetch(3, (), 0.01)
+    with inlet("ray://one@there", own) as reader:
+        there.pulled, there.altered, board.digest = 0, 1, b""
+        assert not torch.equal(reader.fetch()[1]["a"], own["a"])  # from the same store: nobody looks
+        assert board.digest == b""
 
 
 @pytest.mark.slow

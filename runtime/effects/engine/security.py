@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ....core.errors import message
@@ -51,6 +52,19 @@ def ray_security(environment: Mapping[str, str] = os.environ) -> tuple[bool, boo
     if path.exists():
         refuse_readable(path, TOKEN_PATH)
     return path.exists(), tls
+
+
+def ray_token(environment: Mapping[str, str] = os.environ) -> bytes:
+    """Return the token that this process gives Ray, empty where it gives none.
+
+    >>> ray_token({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a token"}), ray_token({"RAY_AUTH_MODE": "disabled"})
+    (b'a token', b'')
+    """
+    path = Path(environment.get(TOKEN_PATH) or TOKEN_FILE.expanduser())
+    if environment.get(TOKEN_MODE, "token").lower() == "token":
+        with suppress(OSError):
+            return (environment.get(TOKEN) or path.read_text()).strip().encode()
+    return b""
 
 
 def described(engine: str, hosts: str, environment: Mapping[str, str] = os.environ) -> str:

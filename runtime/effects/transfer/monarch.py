@@ -218,9 +218,11 @@ class _Reader:
                 if self._told(lambda offer=offer: self._read(offer, room, until)):
                     return offer.version, handed(self.own, room, self.like, given)
                 if time.monotonic() > until:
-                    remedy = "give the outlet more slots, or publish less often"
-                    got = f"overtaken for {seconds:g} s"
-                    raise WeightsError(message("fetch: monarch", got=got, wanted="time to read once", remedy=remedy))
+                    remedy = (
+                        "give the outlet more slots, publish less often, or see who alters what goes over the network"
+                    )
+                    got = f"overtaken or altered for {seconds:g} s"
+                    raise WeightsError(message("fetch: monarch", got=got, wanted="what is published", remedy=remedy))
 
     def _asked(self, newer_than: int, until: float) -> Any:
         has = importlib.import_module(".checksums", __package__).known()

@@ -2,9 +2,12 @@
 
 Both ends live in processes of one job of Ray: its driver and its actors. An actor beside the publisher lists references to the
 newest versions. A host pulls a version once, whatever the number of its readers, and these map it read-only: a tensor of a
-fetched tree on the CPU must not be written to. Authentication and encryption are Ray's.
+fetched tree on the CPU must not be written to. Authentication and encryption are Ray's. Ray does not look at the bytes that it
+pulls from another host: a reader there compares them with their digest, made beside the publisher with Ray's token as its key,
+and has what is not right pulled again. Who reads the wire without TLS reads the token on it too, and can forge both.
 """
 
+import hmac
 import importlib
 import secrets
 import threading
@@ -20,6 +23,7 @@ from torch import Tensor
 from ....core.errors import ChoiceError, message
 from ....core.tree import leaves
 from ..engine.ray_version import installed
+from ..engine.security import ray_token
 from ..weights_layout import Layout, WeightsError, layout, same_architecture, text, views
 from . import ray_board
 from .interface import Inlet, Outlet, refuse_closed
@@ -30,7 +34,8 @@ KEEP = 3  # versions that stay in the store for readers
 ROOM = KEEP + 2  # times the weights that a store must hold: KEEP, one being put, one that a slow reader still maps
 SECONDS = 60.0  # for the store to take a version, and for the board to answer
 LEAVE = 5.0  # seconds for the board to end
-AGAIN = 0.2  # seconds between two tries to reach a board that is being started again
+AGAIN = 0.2  # seconds between two tries to reach a board that is being started again, or to fetch what was altered
+ENCRYPT = "see who alters what goes between the hosts, and have Ray encrypt it: RAY_USE_TLS=1 on all nodes"
 T = TypeVar("T")
 
 
@@ -103,8 +108,8 @@ class _Publisher:
 
     def __init__(self, ray: Any, own: Layout) -> None:
         self.ray, self.own, self.letters = ray, own, text(own)
-        self.name = f"purestep-weights-{secrets.token_hex(8)}"
-        self.address = SCHEME + self.name
+        self.name = f"purestep-weights-{secrets.token_hex(8)}@{ray.get_runtime_context().get_node_id()}"
+        self.address, self.key = SCHEME + self.name, ray_token()
         self.lock, self.over = threading.Lock(), threading.Event()
         self.room = torch.zeros(own.size, dtype=torch.uint8)
         self.held: list[Any] = []
@@ -148,7 +153,7 @@ class _Publisher:
     def list(self) -> None:
         """Have the board list what is held."""
         hold = self.board.hold.remote
-        answered(self.ray, "publish", lambda: hold(self.version, self.letters, self.held), SECONDS)
+        answered(self.ray, "publish", lambda: hold(self.version, self.letters, self.held, self.key), SECONDS)
 
     def watch(self) -> None:
         """List again what is held where the board was started anew, and is empty."""
@@ -174,8 +179,9 @@ class _Reader:
 
     def __init__(self, ray: Any, name: str, like: Any) -> None:
         self.ray, self.like, self.own, self.same = ray, like, layout(like), same(like)
-        self.lock = threading.Lock()
+        self.lock, self.key = threading.Lock(), ray_token()
         self.board = told("fetch", lambda: ray.get_actor(name))
+        self.near = name.endswith(f"@{ray.get_runtime_context().get_node_id()}")  # the store is that of the publisher
 
     def closed(self) -> bool:
         """Return whether the publisher has ended or does not answer."""
@@ -189,13 +195,65 @@ class _Reader:
         given = self.same("fetch: into", into) if leaves(into) else []
         until = time.monotonic() + seconds
         with self.lock:
-            offer = answered(self.ray, "fetch", lambda: self.board.offer.remote(newer_than), seconds)
-            if not offer:
-                return ()
-            version, letters, (reference,) = offer
-            same_architecture("fetch: ray", letters, self.own)
-            room = told("fetch", lambda: self.ray.get(reference, timeout=max(0.1, until - time.monotonic())))
-            return version, handed(self.own, mapped(room), self.like, given)
+            self.refused, forged = "", None
+            while True:
+                try:
+                    found = told("fetch", lambda: self.read(newer_than, until))
+                except WeightsError as error:
+                    if not self.near and altered(self.ray, error):
+                        forged = error
+                    if forged is not error or time.monotonic() > until:
+                        raise forged or error from error.__cause__
+                    time.sleep(AGAIN)
+                else:
+                    return (found[0], handed(self.own, mapped(found[1]), self.like, given)) if found else ()
+
+    def read(self, newer_than: int, until: float) -> tuple[Any, ...]:
+        """Return what is published, as an array, or () where nothing is newer. Raises: WeightsError."""
+        left = max(0.1, until - time.monotonic())
+        offer = answered(self.ray, "fetch", lambda: self.offered(newer_than), left)
+        if not offer:
+            return ()
+        version, letters, (reference,), *digests = offer
+        self.refused = reference.hex()
+        room = told("fetch", lambda: self.ray.get(reference, timeout=max(0.1, until - time.monotonic())))
+        for digest in digests:
+            refuse_forged(self.key, version, letters, room, digest)
+        same_architecture("fetch: ray", letters, self.own)
+        return version, room
+
+    def offered(self, newer_than: int) -> Any:
+        """Return the call for what the board lists, with its digest where the bytes come from another host."""
+        board = self.board
+        return board.offer.remote(newer_than) if self.near else board.signed.remote(newer_than, self.refused)
+
+
+class ForgedError(WeightsError):
+    """Weights that came from another host are not those that were published."""
+
+
+def refuse_forged(key: bytes, version: int, letters: str, room: Any, digest: bytes) -> None:
+    """Refuse bytes whose digest is another. Raises: ForgedError.
+
+    >>> right = ray_board.digest(b"", 3, "[]", b"12")
+    >>> refuse_forged(b"", 3, "[]", b"12", right)
+    >>> refuse_forged(b"", 3, "[]", b"13", right)
+    Traceback (most recent call last):
+    purestep.runtime.effects.transfer.ray.ForgedError: fetch: ray: version 3 is of the digest 9b820c0b699fe6f9, \
+wanted 2bfe4052b57968c6; see who alters what goes between the hosts, and have Ray encrypt it: RAY_USE_TLS=1 on all nodes
+    """
+    found = ray_board.digest(key, version, letters, room)
+    if not hmac.compare_digest(found, digest):
+        got, wanted = f"of the digest {found.hex()[:16]}", digest.hex()[:16]
+        raise ForgedError(message(f"fetch: ray: version {version}", got=got, wanted=wanted, remedy=ENCRYPT))
+
+
+def altered(ray: Any, error: WeightsError) -> bool:
+    """Return whether an error is of bytes that were altered on their way: refused by us, or no pickle any more."""
+    cause, errors = error.__cause__, ray.exceptions
+    if cause is None:
+        return isinstance(error, ForgedError)
+    return isinstance(cause, errors.RaySystemError) or not isinstance(cause, errors.RayError)
 
 
 def mapped(room: Any) -> Tensor:
@@ -246,4 +304,6 @@ def told(where: str, act: Callable[[], T]) -> T:
         remedy = "see that the publisher's process and its node of Ray are alive"
         if name in ("GetTimeoutError", "ObjectStoreFullError", "OutOfMemoryError"):
             remedy = "see that hosts reach each other, and give Ray a larger store: ray start --object-store-memory"
+        if name == "RaySystemError":
+            remedy = ENCRYPT
         raise WeightsError(message(f"{where}: ray", got=got, wanted="an answer", remedy=remedy)) from cause
