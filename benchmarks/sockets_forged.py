@@ -116,7 +116,7 @@ def spawned(cluster: Cluster, host: Host, arguments: tuple[Any, ...]) -> Mesh:
 
 
 def said(answer: Done | Failed) -> str:
-    """What came of a version, in one line."""
+    """Return one line about the fetch of a version."""
     return str(answer.value) if isinstance(answer, Done) else f"refused: {answer.why}"
 
 

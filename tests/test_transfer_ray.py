@@ -45,7 +45,7 @@ def test_a_store_that_is_too_small_is_named() -> None:
 
 
 class Stored:
-    """What Ray refers to."""
+    """A reference of Ray, with its value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -77,11 +77,11 @@ class Wired:
         return self.board
 
     def get_runtime_context(self) -> Any:
-        """Where this is."""
+        """Return the context, which names the node."""
         return SimpleNamespace(get_node_id=lambda: self.node)
 
     def get(self, reference: Stored, timeout: float = 0.0) -> Any:
-        """What is referred to, or nearly."""
+        """Return the value of a reference, altered for the first arrays."""
         found = reference.value
         if not isinstance(found, np.ndarray):
             return found
