@@ -467,6 +467,10 @@ def test_a_picture_needs_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ChoiceError, match="is a folder"):
         check_picture(Path())
     assert check_picture(Path("a.png")) == Path("a.png")
+    with pytest.raises(
+        CheckpointError, match=r"picture: a/a/a/... is a path through 1000 folders, wanted at most \d+; choose"
+    ):
+        check_picture(Path("a/" * 1000))
     (tmp_path / ".partial-a.png").symlink_to(tmp_path / "absent")
     with pytest.raises(ChoiceError, match="a link"):
         check_picture(Path("a.png"))

@@ -194,6 +194,16 @@ def check_lock(run: Path) -> None:
         raise CheckpointError(message(str(path), got="a file of something else", wanted="a lock", remedy=remedy))
 
 
+def check_depth(where: str, path: Path) -> None:
+    """Refuse a path through more folders than can be made at once. Raises: CheckpointError.
+
+    >>> check_depth("lock", Path("run"))
+    """
+    if len(path.parts) > DEEPEST:
+        where, got = f"{where}: {Path(*path.parts[:3])}/...", f"a path through {len(path.parts)} folders"
+        raise CheckpointError(message(where, got=got, wanted=f"at most {DEEPEST}", remedy="choose another folder"))
+
+
 @contextmanager
 def lock(run: Path) -> Iterator[None]:
     """Holds the run's folder, made if absent, until the block or the process ends, however it ends.
@@ -203,9 +213,7 @@ def lock(run: Path) -> Iterator[None]:
     """
     import fcntl  # POSIX only, so not at the top of a module that everybody imports
 
-    if len(run.parts) > DEEPEST:
-        where, got = f"lock: {Path(*run.parts[:3])}/...", f"a path through {len(run.parts)} folders"
-        raise CheckpointError(message(where, got=got, wanted=f"at most {DEEPEST}", remedy="choose another folder"))
+    check_depth("lock", run)
     run.mkdir(parents=True, exist_ok=True)
     check_lock(run)
     with os.fdopen(opened(run / LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+") as file:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ChoiceError, message
-from .files import ABSENT, FILE, beside, kind, opened, write_whole
+from .files import ABSENT, FILE, beside, check_depth, kind, opened, write_whole
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 SOFTWARE = "purestep"
@@ -40,12 +40,15 @@ def drawn_here(path: Path) -> bool:
 
 
 def check_picture(out: Path) -> Path:
-    """Return the path if a picture may be drawn there: a new file, or one that purestep drew. Raises: ChoiceError, OSError.
+    """Return the path if a picture may be drawn there: a new file, or one that purestep drew.
+
+    Raises: ChoiceError, CheckpointError, OSError.
 
     >>> check_picture(Path("/"))
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: picture / is a folder, wanted a new file or a picture that purestep drew; name another one
     """
+    check_depth("picture", out)
     found = kind(out) if out.name else "a folder"
     if found == FILE and not drawn_here(out):
         found = "a file that purestep did not draw"
