@@ -117,6 +117,10 @@ def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytes
     for more in ({"trust_network": True}, {"hosts": "127.0.0.1:7000"}):
         with placed(evolve(given, **more), said.append):
             pass
+    with monkeypatch.context() as encrypted:
+        encrypted.setattr(placing, "monarch_scheme", lambda: "tls")
+        with placed(given, said.append):
+            pass
     monkeypatch.setattr(placing, "this_host", lambda: elsewhere(verbs=True))
     monkeypatch.setattr(placing, "seen", lambda *_: [elsewhere(verbs=True)])
     with placed(evolve(given, transfer="monarch"), said.append):

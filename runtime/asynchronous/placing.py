@@ -13,7 +13,7 @@ from ..effects.engine import hands, opened
 from ..effects.engine.addresses import parted
 from ..effects.engine.interface import Cluster, Done, EngineError
 from ..effects.engine.rejoining import rejoining
-from ..effects.engine.security import described, refuse_network
+from ..effects.engine.security import described, monarch_scheme, refuse_network
 from ..effects.engine.spots import Book
 from ..effects.transfer import Host, Outlet, chosen, outlet, this_host
 from ..effects.transfer.ray import store_for
@@ -70,7 +70,7 @@ def placed(given: Asynchronous, notice: Notice, weights: Callable[[], int] = int
         engine = hands.on(cluster, hosts=hosts, start=START, devices=given.named_devices(), fitted=on_device)
         asked = "" if given.transfer == "auto" else given.transfer
         way = chosen([this_host(), *seen(cluster, hosts)], engine=given.engine, asked=asked, report=notice)
-        if way.fallback and not given.trust_network:
+        if way.fallback and monarch_scheme() == "tcp" and not given.trust_network:
             refuse_network("Monarch's buffers over TCP", [parted(host)[0] for host in hosts])
         with outlet(way.way, (torch.zeros(1),)):
             pass  # what cannot be had is reported before anything is learned

@@ -22,9 +22,7 @@ class Asynchronous:
     hosts: str = ""
     # how weights reach hosts: as fits them; by memory that all see; by the object store of ray; by RDMA with monarch
     transfer: Literal["auto", "shared", "ray", "monarch"] = "auto"
-    trust_network: bool = (
-        False  # also use what no engine encrypts with other hosts: Monarch's TCP without RDMA, and ranks
-    )
+    trust_network: bool = False  # also use what is not encrypted with other hosts: Monarch's TCP without TLS, and ranks
     generator_slots: int = 64  # attempts that a generator samples side by side
     staleness: int = 1  # updates by which a sample may be older than the weights it changes; in turns it never is
     # leave samples that are too old out, or also begin them anew, or wait for them

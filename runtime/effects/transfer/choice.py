@@ -28,7 +28,7 @@ class Choice:
 
     way: str
     why: str
-    fallback: bool = False  # Monarch's buffers go over TCP, which no TLS covers
+    fallback: bool = False  # Monarch's buffers go over TCP, in clear unless Monarch has TLS
 
     def __str__(self) -> str:
         return f"weights go by {self.way}: {self.why}"
