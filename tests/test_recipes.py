@@ -281,9 +281,13 @@ def test_rows_beyond_the_checkpoint_are_taken_back_on_resume(tmp_path: Path) -> 
 def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
     begin(tmp_path, tiny())
     before = newest(tmp_path)
+    half = tmp_path / "checkpoints" / ".partial-step_000003"  # as a kill leaves it that comes while older ones are removed
+    half.mkdir()
+    (half / "manifest.json").write_text("{}")
     outcome = session.resume(tmp_path, notice=silent)
     assert (outcome.trained, outcome.steps) == (0, 48)
     assert newest(tmp_path) == before
+    assert not half.exists()
 
 
 def test_a_recorded_run_is_replayed_without_training(tmp_path: Path) -> None:

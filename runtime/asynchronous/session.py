@@ -17,7 +17,6 @@ from ...core.errors import CheckpointError, ChoiceError, choose, message
 from ..effects import folder
 from ..effects.checkpoint import check_finite
 from ..effects.clock import seconds
-from ..effects.files import lock
 from ..effects.tokenizer import save_tokenizer
 from ..effects.weights_layout import layout
 from ..language.parts import Parts, parts_of
@@ -107,7 +106,7 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Te
     machine, which needs no engine and no transport of weights unless they are given as well.
     Raises: CheckpointError, ChoiceError, EngineError.
     """
-    with lock(folder.existing(run)):
+    with folder.resuming(run):
         for name in moved:
             choose("resume: argument", name, dict.fromkeys(MOVABLE))
         arguments = arguments_in(run)

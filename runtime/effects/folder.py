@@ -30,7 +30,7 @@ from .layout import PROOF as PROOF
 from .layout import TENSORBOARD as TENSORBOARD
 from .layout import names_of, removals
 from .reading import MOST_JSON, parse_json, read_bounded, reason
-from .step_folders import LATEST, steps
+from .step_folders import LATEST, steps, sweep
 
 MARKER = ".purestep.json"
 FORM = 1  # of the marker
@@ -154,6 +154,15 @@ def starting(run: Path, recipe: str, *, overwrite: bool, holds: Callable[[Path],
     check()
     with lock(run):
         check()
+        yield
+
+
+@contextmanager
+def resuming(run: Path) -> Iterator[None]:
+    """Hold the folder of a run that goes on, without the remains of a save that was killed. Raises: CheckpointError."""
+    with lock(existing(run)):
+        for place in (run, *(run / phase for phase in PHASES)):
+            sweep(place / CHECKPOINTS, DISK)
         yield
 
 

@@ -18,7 +18,7 @@ from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ...core.language.reasoning_report import published_rows
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder, stream
-from ..effects.files import INSIDE, lock
+from ..effects.files import INSIDE
 from ..effects.layout import names_of
 from ..effects.manifest import Manifest, describe
 from ..effects.tokenizer import save_tokenizer
@@ -96,7 +96,7 @@ def resume(run: Path, *, notice: Notice, trust: Trust = NOTHING) -> Outcome:
     Functions that its record names are called where `trust` says so. Raises: CheckpointError, ChoiceError, StructureError;
     TrustError.
     """
-    with lock(folder.existing(run)):
+    with folder.resuming(run):
         if folder.unsaved(run):
             arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
             check(arguments)

@@ -13,7 +13,7 @@ from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, choose,
 from ..compile import Program, fingerprint, program
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder
-from ..effects.files import INSIDE, lock
+from ..effects.files import INSIDE
 from ..effects.manifest import Manifest, describe
 from ..effects.metrics import rewind
 from ..train import RunState, folded
@@ -144,8 +144,7 @@ def start(run: Path, plan: Plan, *, overwrite: bool, notice: Notice) -> Outcome:
 
 def resume(run: Path, *, notice: Notice) -> Outcome:
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments. Raises: CheckpointError."""
-    folder.existing(run)
-    with lock(run):
+    with folder.resuming(run):
         held = restored(run)
         now = {**checkpoint.environment(), **held.plan.facts}
         for difference in checkpoint.differences(held.manifest.environment, now):

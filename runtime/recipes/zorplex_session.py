@@ -18,7 +18,6 @@ from ...algorithms.language import LanguageState
 from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, folder
-from ..effects.files import lock
 from ..effects.layout import names_of
 from ..effects.manifest import Manifest
 from ..effects.sharded.description import described as described_at
@@ -111,7 +110,7 @@ def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE) -
     `server` is the address of one that samples from now on, in place of its own.
     Raises: CheckpointError, ChoiceError, StructureError.
     """
-    with lock(folder.existing(run)):
+    with folder.resuming(run):
         if folder.unsaved(run):
             return _begin_again(run, server, notice, team)
         found = of_newest(run, lambda where: Restored(where, *_loaded(run, where, team)), team=team)
