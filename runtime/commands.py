@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 from attrs import frozen
@@ -30,26 +30,25 @@ from .words import option as option
 if TYPE_CHECKING:
     from .recipes import session
 
-A = TypeVar("A")
 C = TypeVar("C")
 
 
 @frozen
-class Training(Generic[A, C]):
+class Training:
     """Where a run goes, and what follows it."""
 
-    arguments: Annotated[A, tyro.conf.arg(name="")]
-    closing: Annotated[C, tyro.conf.arg(name="")]
+    arguments: Annotated[Any, tyro.conf.arg(name="")]  # of the types that the defaults have
+    closing: Annotated[Any, tyro.conf.arg(name="")]
     run: Path  # the run's folder
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
 
 
 @frozen
-class Asking(Generic[C]):
+class Asking:
     """A run, and how it is to be evaluated."""
 
     run: tyro.conf.Positional[Path]  # the run's folder
-    closing: Annotated[C, tyro.conf.arg(name="")]
+    closing: Annotated[Any, tyro.conf.arg(name="")]
 
 
 def train_command(words: list[str]) -> int:
@@ -69,9 +68,8 @@ def train_command(words: list[str]) -> int:
     chosen = RECIPES[recipe]
     env, seed = option(words, f"--{chosen.world}", chosen.usual), option(words, "--seed", "0")
     defaults, closing = chosen.defaults(env), closing_of(recipe)
-    kind: Any = Training[type(defaults), type(closing)]  # type: ignore[misc]
-    given: Training[Any, Closing] = tyro.cli(
-        kind,
+    given = tyro.cli(
+        Training,
         default=Training(defaults, closing, run_folder(recipe, env, seed)),
         args=words,
         prog=f"purestep train {recipe}",
@@ -113,8 +111,8 @@ def resume_command(words: list[str]) -> int:
 
 def _asked(words: list[str], command: str, about: str, closing: C) -> tuple[Path, C]:
     """A run, and how it is to be evaluated."""
-    kind: Any = Asking[type(closing)]  # type: ignore[misc]
-    given = tyro.cli(kind, args=words, prog=f"purestep {command}", description=about, config=FLAGS)
+    usual = Asking(tyro.MISSING, closing)
+    given = tyro.cli(Asking, default=usual, args=words, prog=f"purestep {command}", description=about, config=FLAGS)
     return given.run, given.closing
 
 
