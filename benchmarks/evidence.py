@@ -11,12 +11,12 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def write(name: str, *, seconds: float, figures: Mapping[str, object]) -> Path:
-    """Writes benchmarks/results/NAME.json and gives its path.
+    """Write benchmarks/results/NAME.json, without the machine's own path of the repository; return its path.
 
     `modified` says whether tracked files other than results differ from the commit. `figures` is anything that JSON can hold.
     """
     row = {"name": name, **origin(name, seconds), "figures": dict(figures)}
-    text = json.dumps(row, indent=1, allow_nan=False) + "\n"
+    text = json.dumps(row, indent=1, allow_nan=False).replace(f"{ROOT}/", "") + "\n"
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(text)
