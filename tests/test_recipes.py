@@ -281,7 +281,8 @@ def test_rows_beyond_the_checkpoint_are_taken_back_on_resume(tmp_path: Path) -> 
 def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
     begin(tmp_path, tiny())
     before = newest(tmp_path)
-    half = tmp_path / "checkpoints" / ".partial-step_000003"  # as a kill leaves it that comes while older ones are removed
+    # as a kill leaves it that comes while older checkpoints are removed
+    half = tmp_path / "checkpoints" / ".partial-step_000003"
     half.mkdir()
     (half / "manifest.json").write_text("{}")
     outcome = session.resume(tmp_path, notice=silent)
