@@ -1,11 +1,12 @@
 """Every transport of weights from one process to another, in parts of the speed of a plain copy, at two sizes.
 
-For each size and transport a publisher in a process of its own opens an outlet; this process fetches, into the same memory, and
-looks at every number. Ray's store maps what it has on this host; its fetch is made with the copy into that memory. For another
-host its publisher works on a second node, with a store of its own, on this machine: what a network would add, or limit, is not
-in it. Fetches and `copy_` between two buffers take turns, one transport after the other. Transports that cannot be run here are
-named with the reason. Writes benchmarks/results/transfer_paths.json, or transfer_paths_small.json with other arguments than
-usual; exit code 1 where a number was not what was published, or Ray's store on this host is below its floor.
+For each size and transport a publisher in a process of its own opens an outlet; this process fetches, into the same memory,
+and looks at every number. Ray's store maps what it has on this host; its fetch is made with the copy into that memory. For
+another host its publisher works on a second node, with a store of its own, on this machine: what a network would add, or
+limit, is not in it. NIXL, over TCP, stands beside them where it is installed. Fetches and `copy_` between two buffers take
+turns, one transport after the other. Transports that cannot be run here are named with the reason. Writes
+benchmarks/results/transfer_paths.json, or transfer_paths_small.json with other arguments than usual; exit code 1 where a
+number was not what was published, or Ray's store on this host is below its floor.
 """
 
 import argparse
@@ -22,13 +23,13 @@ import torch
 
 from purestep.runtime.effects.engine import opened
 from purestep.runtime.effects.engine.addresses import outward
-from purestep.runtime.effects.transfer import Inlet, inlet
+from purestep.runtime.effects.transfer import inlet
 from purestep.runtime.effects.transfer.ray import store_for
 from purestep.runtime.effects.weights_layout import layout
 
-from . import evidence, ray_nodes, transfer_paths_sides
+from . import evidence, ray_nodes, transfer_nixl, transfer_paths_sides
 from .engine_calls import given
-from .transfer_paths_sides import ELSEWHERE, MONARCH, RAY, SHARED, VERSIONS, Publisher
+from .transfer_paths_sides import ELSEWHERE, MONARCH, NIXL, RAY, SHARED, VERSIONS, Publisher
 from .transfer_sides import Params, params_of, size, whole
 
 Publish = Callable[[int], float]  # publishes a version; returns its seconds
@@ -42,16 +43,16 @@ def runnable() -> tuple[list[str], dict[str, str]]:
         missing |= dict.fromkeys((RAY, ELSEWHERE), "ray is not installed")
     if importlib.util.find_spec("monarch") is None:
         missing[MONARCH] = "torchmonarch is not installed"
-    return [name for name in (SHARED, RAY, ELSEWHERE, MONARCH) if name not in missing], missing
+    if importlib.util.find_spec(transfer_nixl.PACKAGE) is None:
+        missing[NIXL] = "nixl-cu12 is not installed"
+    return [name for name in (SHARED, RAY, ELSEWHERE, MONARCH, NIXL) if name not in missing], missing
 
 
 @contextmanager
-def process(megabytes: float) -> Iterator[tuple[str, Publish]]:
-    """A publisher in shared memory: its address, and how it is asked to publish."""
+def process(serve: Any, megabytes: float) -> Iterator[tuple[Any, Publish]]:
+    """A publisher in a process of its own: its address, and how it is asked to publish."""
     ours, theirs = multiprocessing.Pipe()
-    side = multiprocessing.get_context("spawn").Process(
-        target=transfer_paths_sides.serve, args=(theirs, megabytes), daemon=True
-    )
+    side = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, megabytes), daemon=True)
     side.start()
 
     def publish(version: int) -> float:
@@ -101,11 +102,20 @@ def actor(megabytes: float) -> Iterator[tuple[Any, Publish]]:
     procs.stop().get(timeout=60.0)
 
 
-def fetched(reader: Inlet, newer_than: int, into: Any) -> tuple[Any, ...]:
-    """Fetches until there is something newer."""
-    while not (found := reader.fetch(newer_than, into, 600.0)):
-        time.sleep(0.0005)
-    return found
+@contextmanager
+def inlets(address: Any, into: Params) -> Iterator[Callable[[], Params]]:
+    """Yield a function that fetches the next version into those tensors."""
+    with inlet(address, into) as reader:
+        version = -1
+
+        def fetch() -> Params:
+            nonlocal version
+            while not (found := reader.fetch(version, into, 600.0)):
+                time.sleep(0.0005)
+            version = found[0]
+            return found[1]
+
+        yield fetch
 
 
 def table(megabytes: float, rounds: int, names: Sequence[str]) -> dict[str, Any]:
@@ -131,21 +141,22 @@ def _rounds(megabytes: float, rounds: int, name: str) -> Iterator[tuple[float, f
     flat = [torch.cat([leaf.flatten() for leaf in params_of(megabytes).values()]) for _ in range(2)]
     with ExitStack() as stack:
         sides = {
-            SHARED: lambda: process(megabytes),
+            SHARED: lambda: process(transfer_paths_sides.serve, megabytes),
             RAY: lambda: on_ray(megabytes, elsewhere=False),
             ELSEWHERE: lambda: on_ray(megabytes, elsewhere=True),
             MONARCH: lambda: actor(megabytes),
+            NIXL: lambda: process(transfer_nixl.serve, megabytes),
         }
         address, publish = stack.enter_context(sides[name]())
-        reader = stack.enter_context(inlet(address, params_of(megabytes)))
         into: Any = params_of(megabytes)
+        fetch = stack.enter_context(transfer_nixl.reader(address, into) if name == NIXL else inlets(address, into))
         for version in range(rounds + 1):
             start = time.perf_counter()
             flat[1].copy_(flat[0])
             copied = time.perf_counter() - start
             told = publish(version)
             start = time.perf_counter()
-            into = fetched(reader, version - 1, into)[1]
+            into = fetch()
             taken = time.perf_counter() - start
             yield copied, taken, told, whole(into, version % VERSIONS)
 
