@@ -3,7 +3,8 @@
 For each size and transport a publisher in a process of its own opens an outlet; this process fetches, into the same memory,
 and looks at every number. Ray's store maps what it has on this host; its fetch is made with the copy into that memory. For
 another host its publisher works on a second node, with a store of its own, on this machine: what a network would add, or
-limit, is not in it. NIXL, over TCP, stands beside them where it is installed. Fetches and `copy_` between two buffers take
+limit, is not in it. NIXL, over TCP, with and without a check of the bytes,
+stands beside them where it is installed. Fetches and `copy_` between two buffers take
 turns, one transport after the other. Transports that cannot be run here are named with the reason. Writes
 benchmarks/results/transfer_paths.json, or transfer_paths_small.json with other arguments than usual; exit code 1 where a
 number was not what was published, or Ray's store on this host is below its floor.
@@ -29,7 +30,7 @@ from purestep.runtime.effects.weights_layout import layout
 
 from . import evidence, ray_nodes, transfer_nixl, transfer_paths_sides
 from .engine_calls import given
-from .transfer_paths_sides import ELSEWHERE, MONARCH, NIXL, RAY, SHARED, VERSIONS, Publisher
+from .transfer_paths_sides import ELSEWHERE, MONARCH, PEERS, RAY, SHARED, VERSIONS, Publisher
 from .transfer_sides import Params, params_of, size, whole
 
 Publish = Callable[[int], float]  # publishes a version; returns its seconds
@@ -44,8 +45,8 @@ def runnable() -> tuple[list[str], dict[str, str]]:
     if importlib.util.find_spec("monarch") is None:
         missing[MONARCH] = "torchmonarch is not installed"
     if importlib.util.find_spec(transfer_nixl.PACKAGE) is None:
-        missing[NIXL] = "nixl-cu12 is not installed"
-    return [name for name in (SHARED, RAY, ELSEWHERE, MONARCH, NIXL) if name not in missing], missing
+        missing |= dict.fromkeys(PEERS, "nixl-cu12 is not installed")
+    return [name for name in (SHARED, RAY, ELSEWHERE, MONARCH, *PEERS) if name not in missing], missing
 
 
 @contextmanager
@@ -145,11 +146,13 @@ def _rounds(megabytes: float, rounds: int, name: str) -> Iterator[tuple[float, f
             RAY: lambda: on_ray(megabytes, elsewhere=False),
             ELSEWHERE: lambda: on_ray(megabytes, elsewhere=True),
             MONARCH: lambda: actor(megabytes),
-            NIXL: lambda: process(transfer_nixl.serve, megabytes),
+            **{name: lambda: process(transfer_nixl.serve, megabytes) for name in PEERS},
         }
         address, publish = stack.enter_context(sides[name]())
         into: Any = params_of(megabytes)
-        fetch = stack.enter_context(transfer_nixl.reader(address, into) if name == NIXL else inlets(address, into))
+        peer = name in PEERS
+        reading = transfer_nixl.reader(address, into, checked=name == PEERS[1]) if peer else inlets(address, into)
+        fetch = stack.enter_context(reading)
         for version in range(rounds + 1):
             start = time.perf_counter()
             flat[1].copy_(flat[0])

@@ -11,7 +11,7 @@ from .transfer_sides import Params, filled, params_of
 
 VERSIONS = 5  # what is published differs from one version to the next
 SHARED, RAY, ELSEWHERE = "shared memory", "Ray's store, this host", "Ray's store, another host"
-MONARCH, NIXL = "Monarch's buffers", "NIXL over TCP"
+MONARCH, PEERS = "Monarch's buffers", ("NIXL over TCP", "NIXL over TCP, checked")
 
 
 def content(megabytes: float, version: int) -> Params:

@@ -68,7 +68,7 @@ class Wired:
         self.board = SimpleNamespace(
             **{
                 name: SimpleNamespace(remote=lambda *words, name=name: Stored(getattr(board, name)(*words)))
-                for name in ("offer", "signed")
+                for name in ("offer", "signature")
             }
         )
 
