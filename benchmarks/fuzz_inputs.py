@@ -74,7 +74,7 @@ VALUES = (  # what a value of JSON is replaced by
     *("null", "true", "false", "0", "-1", "1", "1e400", "-1e400", "NaN", "Infinity", "1.5", "9" * 400, "9" * 5000, '""', "[]"),
     *("{}", '"a"', "[[]]", "[1, 2]", '{"a": 1}', "[" * 900 + "]" * 900, "[" * 90000 + "]" * 90000),
     *('{"a":' * 50000 + "1" + "}" * 50000, '{"a":' * 90 + "1" + "}" * 90),
-    *('"canary.touch"', '"canary_at_import.touch"', '{"$class": "canary.Thing"}', '{"class": "canary.Thing", "fields": {}}'),
+    *('"canary.touch"', '"canary_at_import.touch"', '{"$tag": "canary.Thing"}', '{"class": "canary.Thing", "fields": {}}'),
     *('"\\ud800"', '"\\u0000"', "9223372036854775807", "9223372036854775808", "100000000", '"../../../others"', '"/dev/zero"'),
     *('"' + "a" * 100000 + '"', "", "{", "'"),
 )

@@ -5,7 +5,7 @@ records; `runtime.drive` performs the commands and feeds back what came of them.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from attrs import frozen
 
@@ -25,11 +25,14 @@ class Machine(Generic[S]):
 class Started:
     """The first event a driver feeds to any machine."""
 
+    TAG: ClassVar[str] = "started"
+
 
 @frozen
 class Stop:
     """The command after which a driver performs nothing more."""
 
+    TAG: ClassVar[str] = "stop"
     reason: str = ""
 
 
@@ -37,6 +40,7 @@ class Stop:
 class Failed:
     """The event for a command whose handler raised."""
 
+    TAG: ClassVar[str] = "failed"
     command: Command
     error: str
 
@@ -44,6 +48,19 @@ class Failed:
 @frozen
 class Interrupted:
     """The event for Ctrl-C."""
+
+    TAG: ClassVar[str] = "interrupted"
+
+
+def tag_of(kind: type) -> str:
+    """Return the name by which checkpoints and logs refer to a class: its TAG, else the name of the class.
+
+    A class that has a TAG can be renamed, and what was stored before is still read.
+
+    >>> tag_of(Interrupted), tag_of(int)
+    ('interrupted', 'int')
+    """
+    return str(vars(kind).get("TAG", kind.__name__))
 
 
 def run(machine: Machine[S], state: S, events: Iterable[Event]) -> tuple[S, tuple[Command, ...]]:

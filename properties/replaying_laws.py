@@ -183,7 +183,7 @@ def _refused() -> Law:
         course = Course(rules=script.rules, prompts=PROMPTS)
         told = [n for n, row in enumerate(rows) if "event" in row]
         seen("an event", told)
-        unknown = [{**row, "event": {"$class": "Unknown"}} if n in told[-1:] else row for n, row in enumerate(rows)]
+        unknown = [{**row, "event": {"$tag": "unknown"}} if n in told[-1:] else row for n, row in enumerate(rows)]
         for wrong, what in ((rows[1:], "without its first row"), (unknown, "with an event of no known class")):
             require(not told or _is_refused(fold, course, wrong), f"a log {what} is gone through")
 

@@ -154,7 +154,9 @@ def _given_up() -> Law:
         numbers = {number: given_up[name] for number, name, _ in story.dispatches() if name in given_up}
         cut = {number for number in numbers if not story.told(say.Finished, number)}
         seen("a sample that was given up under way", cut)
-        aborted = {entry.command: place for place, (_, entry) in enumerate(story.entries) if entry.kind == "Abort"}
+        aborted = {
+            entry.command: place for place, (_, entry) in enumerate(story.entries) if entry.kind == say.Abort.TAG
+        }
         for place, (_, entry) in enumerate(story.entries):
             if isinstance(entry, Told) and entry.command in numbers:
                 name = next(name for number, name, _ in story.dispatches() if number == entry.command)

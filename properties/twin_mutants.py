@@ -46,7 +46,7 @@ def forgets_the_command(subject: Twinning) -> Twinning:
     def happened(twins: Twins, world: World) -> tuple[World, Entry]:
         while True:
             world, entry = subject.happened(twins, world)
-            if not (isinstance(entry, Finished) and entry.kind == "Dispatch" and entry.command % 3 == 0):
+            if not (isinstance(entry, Finished) and entry.kind == say.Dispatch.TAG and entry.command % 3 == 0):
                 return world, entry
 
     return evolve(subject, happened=happened)

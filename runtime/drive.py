@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from attrs import field, frozen
 
 from ..core.errors import ChoiceError, PurestepError, StructureError, message
-from ..core.machine import Command, Event, Failed, Interrupted, Machine, Started, Stop
+from ..core.machine import Command, Event, Failed, Interrupted, Machine, Started, Stop, tag_of
 
 S = TypeVar("S")
 Handler = Callable[[Any], Event | Iterable[Event]]
@@ -182,7 +182,7 @@ def find(handlers: Handlers, command: Command) -> Handler:
 
 def perform(handler: Handler, number: int, command: Command) -> Iterator[Entry]:
     """Calls the handler when first asked, and gives what comes of the command; whatever it raises becomes an entry."""
-    kind = type(command).__name__
+    kind = tag_of(type(command))
     try:
         for event in _events(kind, handler(command)):
             yield Told(number, kind, event)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from attrs import evolve
 
 from ..core.errors import ChoiceError, StructureError, message
-from ..core.machine import Command, Failed, Interrupted
+from ..core.machine import Command, Failed, Interrupted, tag_of
 from .drive import DRIVER, DriveError, Effects, Entry, Finished, Handlers, Inbox, Session, Told, find, perform, threads
 from .values import decode, encode, line
 
@@ -47,7 +47,7 @@ def replayed(log: Iterable[Entry]) -> Effects:
     >>> from purestep.core.machine import Machine, Started, Stop
     >>> from purestep.runtime.drive import drive
     >>> echo = Machine(lambda seen, event: ((*seen, event), (Stop(),) if event == 7 else (event,)))
-    >>> list(drive(echo, (), replayed([Told(0, "Started", 7), Finished(0, "Started")])))[-1]
+    >>> list(drive(echo, (), replayed([Told(0, "started", 7), Finished(0, "started")])))[-1]
     (Started(), 7)
     """
 
@@ -68,7 +68,7 @@ def replayed(log: Iterable[Entry]) -> Effects:
             _same_command(entry, issued)
             return entry
 
-        return Session(lambda number, command: issued.append(type(command).__name__), follow, lambda wait: None)
+        return Session(lambda number, command: issued.append(tag_of(type(command))), follow, lambda wait: None)
 
     return Effects(open_)
 

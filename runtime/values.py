@@ -1,6 +1,6 @@
 """Machine states, events and logs as JSON: frozen attrs values of numbers, strings, tuples and dicts, back as they were.
 
-A tuple becomes a list, a dict an object, an attrs value an object with its class under "$class", a float that JSON cannot
+A tuple becomes a list, a dict an object, an attrs value an object with its class's tag under "$tag", a float that JSON cannot
 write {"$float": "nan"}. Anything else is refused by name: tensors belong into a checkpoint's tree.
 """
 
@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import attrs
 
 from ..core.errors import StructureError, choose, message
+from ..core.machine import tag_of
 
 Json = Any
 
-CLASS, FLOAT = "$class", "$float"
+TAG, FLOAT = "$tag", "$float"
 PLAIN = (bool, int, str, type(None))
 NOT_FINITE = tuple({FLOAT: word} for word in ("nan", "inf", "-inf"))
 
@@ -27,7 +28,7 @@ def encode(value: Any, where: str = "value") -> Json:
 
     >>> from purestep.core.machine import Stop
     >>> encode((1, Stop("enough")))
-    [1, {'$class': 'Stop', 'reason': 'enough'}]
+    [1, {'$tag': 'stop', 'reason': 'enough'}]
     """
     kind = type(value)
     if kind in PLAIN:
@@ -40,7 +41,7 @@ def encode(value: Any, where: str = "value") -> Json:
         return {_key(key, where): encode(item, f"{where}[{key!r}]") for key, item in value.items()}
     if attrs.has(kind):
         parts = {f.alias: encode(getattr(value, f.name), f"{where}.{f.name}") for f in attrs.fields(kind) if f.init}
-        return {CLASS: kind.__name__, **parts}
+        return {TAG: tag_of(kind), **parts}
     raise StructureError(
         message(
             f"encode: {where}",
@@ -67,19 +68,20 @@ def decode(data: Json, classes: Iterable[type] = (), where: str = "value") -> An
     value is not of the type that the class states.
 
     >>> from purestep.core.machine import Stop
-    >>> decode([1, {"$class": "Stop", "reason": "enough"}], [Stop])
+    >>> decode([1, {"$tag": "stop", "reason": "enough"}], [Stop])
     (1, Stop(reason='enough'))
     """
     return _decode(data, registry(classes), where)
 
 
 def registry(classes: Iterable[type]) -> dict[str, type]:
-    """Classes by name. Raises: StructureError when two share one."""
+    """Return the classes by tag. Raises: StructureError when two share one."""
     table: dict[str, type] = {}
     for cls in classes:
-        if table.setdefault(cls.__name__, cls) is not cls:
-            got, remedy = f"the name of {cls.__module__} and {table[cls.__name__].__module__}", "rename one"
-            raise StructureError(message(f"decode: {cls.__name__}", got=got, wanted="one class", remedy=remedy))
+        tag = tag_of(cls)
+        if table.setdefault(tag, cls) is not cls:
+            got, remedy = f"the tag of {cls.__qualname__} and {table[tag].__qualname__}", "change the TAG of one"
+            raise StructureError(message(f"decode: {tag}", got=got, wanted="one class", remedy=remedy))
     return table
 
 
@@ -93,10 +95,10 @@ def _decode(data: Json, table: dict[str, type], where: str) -> Any:
             wanted, remedy = "one of nan, inf, -inf", "it was damaged"
             raise StructureError(message(f"decode: {where}", got=short(data[FLOAT]), wanted=wanted, remedy=remedy))
         return float(data[FLOAT])
-    parts = {key: _decode(item, table, f"{where}.{key}") for key, item in data.items() if key != CLASS}
-    if CLASS not in data:
+    parts = {key: _decode(item, table, f"{where}.{key}") for key, item in data.items() if key != TAG}
+    if TAG not in data:
         return parts
-    named = data[CLASS]
+    named = data[TAG]
     cls = choose(f"decode: the class of {where}", named if isinstance(named, str) else short(named), table)
     known = {field.alias for field in attrs.fields(cls) if field.init}
     required = {field.alias for field in attrs.fields(cls) if field.init and field.default is attrs.NOTHING}

@@ -105,9 +105,9 @@ def test_a_sample_is_asked_for_told_of_and_taken() -> None:
     span = ("generate", 1.0, 2.0, 2)
     script.reports.extend([Note(1, Progress(((0, 3, 2),), (span,), 2)), Answer(1, 0, Made(made))])
     assert taken(follow, 3) == [
-        Told(0, "Dispatch", say.TokenChunk(4, 1, 0, 3, 2)),
-        Told(0, "Dispatch", say.Finished(4, 1, 0, 7, 2, 3)),
-        Finished(0, "Dispatch"),
+        Told(0, "dispatch", say.TokenChunk(4, 1, 0, 3, 2)),
+        Told(0, "dispatch", say.Finished(4, 1, 0, 7, 2, 3)),
+        Finished(0, "dispatch"),
     ]
     assert script.arrived == {(4, 1, 0): made}
     assert script.spans == [("generator 1", span)]
@@ -126,8 +126,8 @@ def test_a_sample_of_another_request_fails_and_is_not_kept(other: Request) -> No
     script.reports.append(Answer(0, 0, Made(sample_of(other))))
     told, over = taken(script.opened(command), 2)
     wanted = f"a sample is of the (request, group) {(other.id, other.group)}, not of (30, 3)"
-    assert told == Told(0, "Dispatch", Failed(command, wanted))
-    assert over == Finished(0, "Dispatch")
+    assert told == Told(0, "dispatch", Failed(command, wanted))
+    assert over == Finished(0, "dispatch")
     assert script.arrived == {}
 
 
@@ -135,8 +135,8 @@ def test_what_nobody_gave_up_and_comes_back_given_up_fails() -> None:
     command, script = dispatch(3), Scripted()
     script.reports.append(Answer(0, 0, GivenUp()))
     told, over = taken(script.opened(command), 2)
-    assert told == Told(0, "Dispatch", Failed(command, "a sample was given up, and nobody had asked for that"))
-    assert over == Finished(0, "Dispatch")
+    assert told == Told(0, "dispatch", Failed(command, "a sample was given up, and nobody had asked for that"))
+    assert over == Finished(0, "dispatch")
 
 
 # --- what is given up ---
@@ -148,14 +148,14 @@ def test_what_was_given_up_tells_nothing_more(late: Any) -> None:
     follow = script.opened(dispatch(5, worker=1), say.Abort(5, 0, 0, 1))
     assert script.sent[1] == (1, 1, GiveUp(0))
     script.reports.extend([Note(1, Progress(((0, 3, 0),))), Answer(1, 0, late), Answer(1, 1, GivenUp())])
-    assert taken(follow, 2) == [Finished(0, "Dispatch"), Finished(1, "Abort")]
+    assert taken(follow, 2) == [Finished(0, "dispatch"), Finished(1, "abort")]
     assert script.arrived == {}
 
 
 def test_what_is_over_needs_no_giving_up() -> None:
     script = Scripted()
     follow = script.opened(say.Abort(5, 0, 0, 1))
-    assert follow() == Finished(0, "Abort")
+    assert follow() == Finished(0, "abort")
     assert script.sent == []
 
 
@@ -164,9 +164,9 @@ def test_giving_up_one_attempt_leaves_the_next_at_the_same_seat() -> None:
     follow = script.opened(dispatch(5), say.Abort(5, 0, 0, 0), dispatch(5, attempt=1))
     script.reports.extend([Answer(0, 0, GivenUp()), Answer(0, 1, GivenUp()), Note(0, Progress(((2, 4, 0),)))])
     assert taken(follow, 3) == [
-        Finished(0, "Dispatch"),
-        Finished(1, "Abort"),
-        Told(2, "Dispatch", say.TokenChunk(5, 0, 1, 4, 0)),
+        Finished(0, "dispatch"),
+        Finished(1, "abort"),
+        Told(2, "dispatch", say.TokenChunk(5, 0, 1, 4, 0)),
     ]
 
 
@@ -180,9 +180,9 @@ def test_a_generator_is_lost_with_its_work_alone() -> None:
     script.reports.extend([Lost(0, "died", ((0, "a job"),)), Answer(1, 1, made)])
     assert taken(follow, 4) == [
         Told(DRIVER, "", say.Lost(0)),
-        Finished(0, "Dispatch"),
-        Told(1, "Dispatch", say.Finished(1, 0, 0, 5, 0, 0)),
-        Finished(1, "Dispatch"),
+        Finished(0, "dispatch"),
+        Told(1, "dispatch", say.Finished(1, 0, 0, 5, 0, 0)),
+        Finished(1, "dispatch"),
     ]
     assert script.lost == [(0, "died")]
 
@@ -191,7 +191,7 @@ def test_a_task_for_who_is_gone_comes_back_and_nobody_is_lost_twice() -> None:
     script = Scripted()
     follow = script.opened(dispatch(0), dispatch(1))
     script.reports.extend([Lost(0, "died", ((0, "a job"),)), Lost(0, "gone before it was sent", ((1, "a job"),))])
-    wanted = [Told(DRIVER, "", say.Lost(0)), Finished(0, "Dispatch"), Finished(1, "Dispatch")]
+    wanted = [Told(DRIVER, "", say.Lost(0)), Finished(0, "dispatch"), Finished(1, "dispatch")]
     assert taken(follow, 3) == wanted
     assert script.lost == [(0, "died")]
 
@@ -200,7 +200,7 @@ def test_an_abort_that_is_lost_with_its_generator_is_done() -> None:
     script = Scripted()
     follow = script.opened(dispatch(0), say.Abort(0, 0, 0, 0))
     script.reports.append(Lost(0, "hung", ((0, "a job"), (1, GiveUp(0)))))
-    wanted = [Told(DRIVER, "", say.Lost(0)), Finished(0, "Dispatch"), Finished(1, "Abort")]
+    wanted = [Told(DRIVER, "", say.Lost(0)), Finished(0, "dispatch"), Finished(1, "abort")]
     assert taken(follow, 3) == wanted
 
 
@@ -211,7 +211,7 @@ def test_with_nobody_there_what_is_over_waits_for_somebody() -> None:
     assert taken(follow, 3) == [
         Told(DRIVER, "", say.Lost(0)),
         Told(DRIVER, "", say.Joined(1, 3)),
-        Finished(0, "Dispatch"),
+        Finished(0, "dispatch"),
     ]
 
 
@@ -284,10 +284,10 @@ def test_pauses_end_in_the_order_of_their_ends() -> None:
     late, soon = dispatch(0), dispatch(1)
     follow = script.opened(say.RetryAfter(late, 0.05), say.RetryAfter(soon, 0.0))
     assert taken(follow, 4) == [
-        Told(1, "RetryAfter", say.Due(soon)),
-        Finished(1, "RetryAfter"),
-        Told(0, "RetryAfter", say.Due(late)),
-        Finished(0, "RetryAfter"),
+        Told(1, "retry_after", say.Due(soon)),
+        Finished(1, "retry_after"),
+        Told(0, "retry_after", say.Due(late)),
+        Finished(0, "retry_after"),
     ]
 
 
@@ -307,7 +307,7 @@ def test_what_the_trainer_cannot_do_fails_and_the_next_is_done() -> None:
     assert isinstance(failed, Told)
     assert failed.event == Failed(command, "ValueError: no gradient")
     assert isinstance(failed.cause, ValueError)
-    assert rest == [Finished(0, "Train"), Told(1, "Publish", say.Published(3)), Finished(1, "Publish")]
+    assert rest == [Finished(0, "train"), Told(1, "publish", say.Published(3)), Finished(1, "publish")]
     assert threads[0].startswith("purestep-trainer")
 
 
@@ -315,7 +315,7 @@ def test_people_are_told_of_what_was_given_up_and_not_of_what_is_usual() -> None
     script = Scripted()
     reports = [say.Report("sample", 7, "timed out"), say.Report("group", 2, "stale"), say.Report("stopped", -1, "x")]
     follow = script.opened(*reports)
-    assert taken(follow, 3) == [Finished(number, "Report") for number in range(3)]
+    assert taken(follow, 3) == [Finished(number, "report") for number in range(3)]
     assert script.notices == ["sample 7: timed out", "stopped -1: x"]
 
 
@@ -327,5 +327,5 @@ def test_ctrl_c_and_more_prompts_come_before_all_else() -> None:
     assert taken(follow, 3) == [
         Told(DRIVER, "", say.Submitted(2)),
         Told(DRIVER, "", Interrupted()),
-        Finished(0, "Report"),
+        Finished(0, "report"),
     ]

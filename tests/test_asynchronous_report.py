@@ -61,12 +61,12 @@ def span(actor: str, kind: str, begin: float, end: float, version: int) -> dict[
 
 
 def told(kind: str, **fields: int) -> dict[str, Any]:
-    return {"command": 0, "kind": "Dispatch", "event": {"$class": kind, **fields}}
+    return {"command": 0, "kind": "dispatch", "event": {"$tag": kind, **fields}}
 
 
 def finished(name: tuple[int, int, int], tokens: int, head: int, tail: int) -> dict[str, Any]:
     group, seat, attempt = name
-    return told("Finished", group=group, seat=seat, attempt=attempt, tokens=tokens, head=head, tail=tail)
+    return told("finished", group=group, seat=seat, attempt=attempt, tokens=tokens, head=head, tail=tail)
 
 
 IN_TURNS = [
@@ -144,10 +144,10 @@ def run(tmp_path: Path) -> Path:
         write(home / name / "ledger.jsonl", LEDGERS[name])
         events = [{"session": 1, "version": 0, "generators": 2, "slots": 1}]
         for group, seat, attempt, tokens in CHUNKS[name]:
-            events.append(told("TokenChunk", group=group, seat=seat, attempt=attempt, tokens=tokens, version=0))
+            events.append(told("token_chunk", group=group, seat=seat, attempt=attempt, tokens=tokens, version=0))
         for row in LEDGERS[name]:
             events += [finished(tuple(one[:3]), one[6], one[4], one[5]) for one in row["samples"]]
-            events.append(told("Consumed", version=row["version"]))
+            events.append(told("consumed", version=row["version"]))
         write(home / name / "events.jsonl", events)
         each = {"rollout_seconds": 2.0, "update_seconds": 1.0, "proximal_seconds": 0.25, "accuracy": 0.5}
         write(home / name / "metrics.jsonl", [{"iteration": n, "steps": 2 * n, "seconds": n, **each} for n in (1, 2)])
@@ -307,8 +307,8 @@ def test_a_line_that_is_no_object_is_named(run: Path) -> None:
         ("ledger.jsonl", {"version": 0, "samples": [[1, 1, 1, 1, 1, 1, "a"]]}),
         ("events.jsonl", {"session": 1, "generators": 10**12, "slots": 1}),
         ("events.jsonl", {"event": 3}),
-        ("events.jsonl", {"event": {"$class": ["Consumed"]}}),
-        ("events.jsonl", {"event": {"$class": "Finished", "group": 0}}),
+        ("events.jsonl", {"event": {"$tag": ["consumed"]}}),
+        ("events.jsonl", {"event": {"$tag": "finished", "group": 0}}),
         ("timeline.jsonl", {"actor": "trainer", "kind": "train", "begin": "0", "end": 1.0, "version": 0}),
     ],
 )
@@ -444,7 +444,7 @@ def test_a_log_that_was_tampered_with_gives_another_scheduler(
 ) -> None:
     path = trained / "async" / "events.jsonl"
     rows, held = list(objects(path)), path.read_text()
-    last = max(n for n, row in enumerate(rows) if row.get("event", {}).get("$class") == "Finished")
+    last = max(n for n, row in enumerate(rows) if row.get("event", {}).get("$tag") == "finished")
     changed_row = {**rows[last], "event": {**rows[last]["event"], "tokens": 999}}
     try:
         write(path, [*rows[:last], changed_row, *rows[last + 1 :]])

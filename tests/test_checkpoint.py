@@ -178,7 +178,7 @@ def test_the_layout_on_disk_is_the_promised_one(tmp_path: Path) -> None:
     assert manifest.metadata == {"seed": 1}
     assert manifest.environment["lowering"] == "higher_order"
     assert manifest.environment["threads"] == torch.get_num_threads()
-    assert manifest.machine == {"$class": "Progress", "iteration": 4, "names": []}
+    assert manifest.machine == {"$tag": "Progress", "iteration": 4, "names": []}
     assert manifest.sha256 == hashlib.sha256((path / TENSORS).read_bytes()).hexdigest()
 
 
@@ -266,12 +266,12 @@ def test_another_schema_is_refused_by_name_and_never_passed_over(tmp_path: Path)
     save(tmp_path, 1, learner(1))
     path = save(tmp_path, 2, learner(2))
     rewrite(path, schema="purestep-checkpoint-9")
-    fault = "schema of .* is 'purestep-checkpoint-9', wanted 'purestep-checkpoint-1'"
+    fault = "schema of .* is 'purestep-checkpoint-9', wanted 'purestep-checkpoint-2'"
     for attempt in (lambda: load(path, learner(0)), lambda: latest(tmp_path, report=refuse)):
         with pytest.raises(CheckpointError, match=fault) as caught:
             attempt()
         assert not isinstance(caught.value, DamagedError)
-    assert SCHEMA == "purestep-checkpoint-1"
+    assert SCHEMA == "purestep-checkpoint-2"
 
 
 def flip(path: Path, position: float) -> None:

@@ -159,7 +159,7 @@ HARMS: dict[str, Callable[[Path], Any]] = {
     "empty": lambda where: (where / MANIFEST).write_text(""),
     "no text": lambda where: (where / MANIFEST).write_bytes(b"\xff\xfe\x00"),
     "schema of no kind": put("schema", value=None),
-    "schema of a list": put("schema", value=["purestep-checkpoint-1"]),
+    "schema of a list": put("schema", value=["purestep-checkpoint-2"]),
     "unknown field": put("colour", value=1),
     "absent field": drop("machine"),
     "step of text": put("step", value="3"),
@@ -177,7 +177,7 @@ HARMS: dict[str, Callable[[Path], Any]] = {
     "a leaf of another name": put("leaves", 0, "name", value="other"),
     "a leaf less": drop("leaves", 0),
     "environment of a list": put("environment", value=[]),
-    "environment with a class": put("environment", value={"$class": "Loop"}),
+    "environment with a class": put("environment", value={"$tag": "loop"}),
     "metadata of text": put("metadata", value="x"),
     "metadata less": drop("metadata", "gamma"),
     "metadata more": put("metadata", "colour", value=1),
@@ -190,8 +190,8 @@ HARMS: dict[str, Callable[[Path], Any]] = {
     "metadata of another size": put("metadata", "hidden", value=[9]),
     "metadata of threads": put("metadata", "threads", value=100_000),
     "machine of text": put("machine", value="going"),
-    "machine of another class": put("machine", "$class", value="Path"),
-    "machine of no class": put("machine", "$class", value=["Loop"]),
+    "machine of another class": put("machine", "$tag", value="Path"),
+    "machine of no class": put("machine", "$tag", value=["loop"]),
     "machine with more": put("machine", "colour", value=1),
     "machine with less": drop("machine", "chunk"),
     "machine of text within": put("machine", "iteration", value="3"),
@@ -276,7 +276,7 @@ numbers = (
 )
 scalars = st.none() | st.booleans() | numbers | st.text(max_size=5)
 values = st.recursive(
-    scalars | st.sampled_from([{"$class": "Loop"}, {"$float": "nan"}, {"$class": []}, {"$float": {}}]),
+    scalars | st.sampled_from([{"$tag": "loop"}, {"$float": "nan"}, {"$tag": []}, {"$float": {}}]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=5,
 )

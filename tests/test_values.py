@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purestep.core.errors import ChoiceError, StructureError
-from purestep.core.machine import Failed, Stop
+from purestep.core.language.reasoning_events import EVENT_CLASSES
+from purestep.core.machine import Failed, Interrupted, Stop
+from purestep.runtime.asynchronous.keeping import Kept, Waiting
+from purestep.runtime.recipes.machine import Loop
+from purestep.runtime.scheduling.messages import COMMANDS, EVENTS
+from purestep.runtime.scheduling.state import CLASSES
 from purestep.runtime.values import decode, encode, line
 
 
@@ -64,7 +69,7 @@ def test_nan_and_infinity_survive_strict_json() -> None:
         (Holder((1, torch.ones(2))), r"value\.inner\[1\] is Tensor"),
         ([1], "value is list"),
         ({"a": {1, 2}}, r"value\['a'\] is set"),
-        ({"$class": 1}, "a key of value"),
+        ({"$tag": 1}, "a key of value"),
         ({3: 1}, "a key of value is 3"),
     ],
 )
@@ -74,7 +79,7 @@ def test_what_has_no_json_form_is_refused_where_it_stands(value: Any, where: str
 
 
 def test_an_unknown_class_is_refused_by_name() -> None:
-    with pytest.raises(ChoiceError, match=r"the class of value\.command is 'Point'.*\['Failed', 'Stop'\]"):
+    with pytest.raises(ChoiceError, match=r"the class of value\.command is 'Point'.*\['failed', 'stop'\]"):
         decode(encode(Failed(command=Point(1.0), error="")), [Failed, Stop])
 
 
@@ -89,5 +94,19 @@ def test_changed_fields_are_refused() -> None:
 
 def test_two_classes_of_one_name_are_refused() -> None:
     other = frozen(type("Point", (), {}))
-    with pytest.raises(StructureError, match="rename one"):
+    with pytest.raises(StructureError, match="change the TAG of one"):
         decode(1, [Point, other])
+
+
+def test_a_class_that_was_renamed_reads_what_was_stored_under_its_tag() -> None:
+    before = frozen(type("Old", (), {"TAG": "point", "__annotations__": {"x": float}}))
+    after = frozen(type("New", (), {"TAG": "point", "__annotations__": {"x": float}}))
+    assert decode(encode(before(1.0)), [after]) == after(1.0)
+
+
+STORED = (Failed, Interrupted, Loop, *CLASSES, Kept, Waiting, *EVENTS, *COMMANDS, *EVENT_CLASSES)
+
+
+@pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}")
+def test_what_checkpoints_and_logs_hold_is_stored_under_a_tag_of_its_own(kind: type) -> None:
+    assert "TAG" in vars(kind)

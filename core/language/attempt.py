@@ -4,7 +4,7 @@ Here texts and ids meet, and only here. Ids are appended and never made from tex
 sampled, whatever a tokenizer would make of the same text.
 """
 
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from attrs import evolve, field, frozen
 
@@ -36,6 +36,7 @@ class Said:
     outside has the finish_reason "abort" and leaves no trace: the call is made again.
     """
 
+    TAG: ClassVar[str] = "said"
     ids: Ids
     log_probs: tuple[float, ...]
     versions: tuple[int, ...]

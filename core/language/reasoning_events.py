@@ -1,5 +1,7 @@
 """What the scheduler of reasoning-cache rollouts knows, is told and asks for: values of numbers, strings and tuples."""
 
+from typing import ClassVar
+
 from attrs import frozen
 
 from .reasoning_state import STATE_CLASSES, Ask, InferenceProblemState, Problem, Reply
@@ -9,6 +11,7 @@ from .reasoning_state import STATE_CLASSES, Ask, InferenceProblemState, Problem,
 class Running:
     """An attempt in its place: on which model, and how often its calls were asked and have failed."""
 
+    TAG: ClassVar[str] = "running"
     number: int  # of the attempt
     group: int
     state: InferenceProblemState
@@ -23,6 +26,7 @@ class Running:
 class Finished:
     """An attempt that has left; `failed` says why it has not come to its end, "" where it has."""
 
+    TAG: ClassVar[str] = "finished"
     state: InferenceProblemState
     failed: str = ""
 
@@ -31,6 +35,7 @@ class Finished:
 class GroupResult:
     """All attempts of a group, in the order of their rollout_index."""
 
+    TAG: ClassVar[str] = "group_result"
     number: int  # of the group
     attempts: tuple[Finished, ...]
 
@@ -39,6 +44,7 @@ class GroupResult:
 class Schedule:
     """Where all attempts stand."""
 
+    TAG: ClassVar[str] = "schedule"
     problem_queue: tuple[
         tuple[Problem, int], ...
     ] = ()  # problems that have groups to open, and the next one's sample_id
@@ -57,6 +63,7 @@ class Schedule:
 class Fetch:
     """The command to give the problems from number `first` of their stream on, `most` at most. It may come again."""
 
+    TAG: ClassVar[str] = "fetch"
     first: int
     most: int
 
@@ -65,6 +72,7 @@ class Fetch:
 class Fetched:
     """The event that these came, from number `first` on. `last`: none will follow."""
 
+    TAG: ClassVar[str] = "fetched"
     first: int
     problems: tuple[Problem, ...]
     last: bool = False
@@ -74,6 +82,7 @@ class Fetched:
 class Call:
     """The command to call a model for an attempt. What comes of it is `Replied` or `CallFailed` with its numbers."""
 
+    TAG: ClassVar[str] = "call"
     attempt: int
     asked: int
     llm: int
@@ -84,6 +93,7 @@ class Call:
 class Replied:
     """The event that a model has replied."""
 
+    TAG: ClassVar[str] = "replied"
     attempt: int
     asked: int
     reply: Reply
@@ -93,6 +103,7 @@ class Replied:
 class CallFailed:
     """The event that a call failed in a way that may pass. (A handler that raises ends the run.)"""
 
+    TAG: ClassVar[str] = "call_failed"
     attempt: int
     asked: int
     error: str = ""
@@ -102,6 +113,7 @@ class CallFailed:
 class Wait:
     """The command to say `Waited` after some seconds."""
 
+    TAG: ClassVar[str] = "wait"
     attempt: int
     asked: int
     seconds: float
@@ -111,6 +123,7 @@ class Wait:
 class Waited:
     """The event that the time before the next try is over."""
 
+    TAG: ClassVar[str] = "waited"
     attempt: int
     asked: int
 
@@ -119,6 +132,7 @@ class Waited:
 class Publish:
     """The command to publish a group; the answer is `Published`. It may come again for one published before a crash."""
 
+    TAG: ClassVar[str] = "publish"
     result: GroupResult
 
 
@@ -126,6 +140,7 @@ class Publish:
 class Published:
     """The event that the group of this number is published."""
 
+    TAG: ClassVar[str] = "published"
     number: int
 
 

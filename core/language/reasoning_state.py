@@ -1,5 +1,7 @@
 """One attempt at a problem by a reasoning cache, as a value: texts, counters, and the training data of every reply."""
 
+from typing import ClassVar
+
 from attrs import frozen
 
 from .attempt import Said
@@ -12,6 +14,7 @@ REASONING, SUMMARIZATION = "reasoning", "summarization"
 class Problem:
     """What is to be solved."""
 
+    TAG: ClassVar[str] = "problem"
     problem_id: str
     problem_text: str
     answer: str
@@ -22,6 +25,7 @@ class Problem:
 class Metadata:
     """Which step a training text comes from: as the run counts steps, whatever it took to get the reply."""
 
+    TAG: ClassVar[str] = "metadata"
     model_version: int
     rollout_index: int  # which of the attempts at one problem
     cycle_step: int  # 0, 1, 2, ... over both kinds
@@ -33,6 +37,7 @@ class Metadata:
 class TrainingText:
     """A prompt and what the model said to it. `said` has its token ids, where a sampler gave them."""
 
+    TAG: ClassVar[str] = "training_text"
     prompt_text: str
     output_text: str
     reward: float
@@ -44,6 +49,7 @@ class TrainingText:
 class RolloutResult:
     """What a rollout policy made of one reply."""
 
+    TAG: ClassVar[str] = "rollout_result"
     training_texts: tuple[TrainingText, ...]
     success: bool
 
@@ -52,6 +58,7 @@ class RolloutResult:
 class Ask:
     """The model call that is due."""
 
+    TAG: ClassVar[str] = "ask"
     cycle_step: int
     turn_type: str
     turn_number: int
@@ -62,6 +69,7 @@ class Ask:
 class Reply:
     """What the model said to the call of that `cycle_step`, and the version of its weights. "abort": it was given up."""
 
+    TAG: ClassVar[str] = "reply"
     cycle_step: int
     text: str
     finish_reason: str = STOP
@@ -76,6 +84,7 @@ class InferenceProblemState:
     The string stores hold texts without the tags of thinking, the complete ones as the model said them.
     """
 
+    TAG: ClassVar[str] = "inference_problem_state"
     problem: Problem
     sample_id: int = 0
     rollout_index: int = 0

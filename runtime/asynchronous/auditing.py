@@ -10,6 +10,9 @@ from typing import Any
 
 from attrs import frozen
 
+from ..scheduling import messages as say
+from ..values import TAG
+
 Name = tuple[int, int, int]  # group, seat, attempt
 SHOWN = 3  # of the faults of a kind; the others are counted
 
@@ -84,21 +87,21 @@ def heard(events: Iterable[Mapping[str, Any]]) -> Heard:
 
     Each message tells how many tokens an attempt has by then; they count once.
 
-    >>> chunk = {"$class": "TokenChunk", "group": 0, "seat": 0, "attempt": 0, "tokens": 3, "version": 0}
-    >>> end = {"$class": "Finished", "group": 0, "seat": 0, "attempt": 0, "tokens": 5, "head": 0, "tail": 0}
-    >>> heard({"command": 0, "kind": "Dispatch", "event": event} for event in (chunk, end))
+    >>> chunk = {"$tag": "token_chunk", "group": 0, "seat": 0, "attempt": 0, "tokens": 3, "version": 0}
+    >>> end = {"$tag": "finished", "group": 0, "seat": 0, "attempt": 0, "tokens": 5, "head": 0, "tail": 0}
+    >>> heard({"command": 0, "kind": "dispatch", "event": event} for event in (chunk, end))
     Heard(made={(0, 0, 0): (5, 0, 0)}, consumed=(), tokens=5)
     """
     made, consumed, tokens = dict[Name, tuple[int, int, int]](), list[int](), Counter[Name]()
     for row in events:
         event: Mapping[str, Any] = row.get("event", {})
-        kind = event.get("$class", "")
-        if kind == "Consumed":
+        kind = event.get(TAG, "")
+        if kind == say.Consumed.TAG:
             consumed.append(event["version"])
-        elif kind in ("TokenChunk", "Finished"):
+        elif kind in (say.TokenChunk.TAG, say.Finished.TAG):
             name = event["group"], event["seat"], event["attempt"]
             tokens[name] = max(tokens[name], event["tokens"])
-            if kind == "Finished":
+            if kind == say.Finished.TAG:
                 made.setdefault(name, (event["tokens"], event["head"], event["tail"]))
     return Heard(made=made, consumed=tuple(consumed), tokens=tokens.total())
 

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from ...core.language.requests import Request
-from ...core.machine import Command, Event, Failed
+from ...core.machine import Command, Event, Failed, tag_of
 from ..drive import DRIVER, Effects, Entry, Finished, Inbox, Session, Told
 from ..effects import workers
 from ..effects.clock import seconds
@@ -53,8 +53,8 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """The command's class."""
-        return type(self.command).__name__
+        """Return the tag of the command's class."""
+        return tag_of(type(self.command))
 
     @property
     def name(self) -> Name:
@@ -97,7 +97,7 @@ class Crew:
             task = Task(number, command)
             given = self.numbers.pop(task.name, NOTHING)
             if given == NOTHING:
-                self.over(number, "Abort")
+                self.over(number, say.Abort.TAG)
             else:
                 self.give(command.worker, task, GiveUp(given))
         elif isinstance(command, say.RetryAfter):
@@ -105,7 +105,7 @@ class Crew:
         elif isinstance(command, say.Report):
             if command.reason not in ("stale", "stopped"):
                 self.hands.notice(f"{command.about} {command.number}: {command.reason}")
-            self.over(number, "Report")
+            self.over(number, say.Report.TAG)
         else:
             done = self.pool.submit(self.hands.trainer[type(command)], command)
             self.trained.append((number, command, done))
@@ -114,7 +114,7 @@ class Crew:
         """Sends a task to a generator; where that is gone it comes back as lost."""
         number = next(self.following)
         self.tasks[number] = task
-        if task.kind == "Dispatch":
+        if task.kind == say.Dispatch.TAG:
             self.numbers[task.name] = number
         self.hands.workers.send(worker, number, payload)
 
@@ -136,11 +136,11 @@ class Crew:
         """Pauses that are over, and what the trainer has done."""
         while self.pauses and self.pauses[0][0] <= seconds():
             _, number, command = heapq.heappop(self.pauses)
-            self.tell(number, "RetryAfter", say.Due(command))
-            self.over(number, "RetryAfter")
+            self.tell(number, say.RetryAfter.TAG, say.Due(command))
+            self.over(number, say.RetryAfter.TAG)
         while self.trained and self.trained[0][2].done():
             number, command, done = self.trained.popleft()
-            kind, fault = type(command).__name__, done.exception()
+            kind, fault = tag_of(type(command)), done.exception()
             if fault is None:
                 self.tell(number, kind, done.result())
             else:

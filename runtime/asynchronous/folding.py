@@ -57,8 +57,8 @@ def folded(course: Course, rows: Iterable[Mapping[str, Any]]) -> Course:
 
     >>> rules = Rules(batch=1, concurrency=1, staleness=0, updates=1)
     >>> opened = {"session": 1, "version": 0, "generators": 1, "slots": 1}
-    >>> whole = {"$class": "Finished", "group": 0, "seat": 0, "attempt": 0, "tokens": 9, "head": 0, "tail": 0}
-    >>> course = folded(Course(rules=rules, prompts=2), [opened, {"command": 0, "kind": "Dispatch", "event": whole}])
+    >>> whole = {"$tag": "finished", "group": 0, "seat": 0, "attempt": 0, "tokens": 9, "head": 0, "tail": 0}
+    >>> course = folded(Course(rules=rules, prompts=2), [opened, {"command": 0, "kind": "dispatch", "event": whole}])
     >>> course.told, course.state.accepted, course.state.phase
     (1, 1, 'train')
     """

@@ -10,7 +10,7 @@ PHASE/totals.json      how it ended; evaluation.json: how its weights stand
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from attrs import asdict, evolve, frozen
@@ -41,6 +41,7 @@ COUNTED = ("submitted", "waiting", "running", "accepted", "rejected", "consumed"
 class Waiting:
     """A sample that waits to be learned from, without its columns."""
 
+    TAG: ClassVar[str] = "waiting"
     name: Name
     figures: dict[str, float]
     mode: str
@@ -55,6 +56,7 @@ class Waiting:
 class Kept:
     """All that a checkpoint holds beside tensors."""
 
+    TAG: ClassVar[str] = "kept"
     schedule: Schedule
     waiting: tuple[Waiting, ...] = ()
     past: tuple[int, ...] = ()  # versions whose weights are kept

@@ -7,6 +7,8 @@ from typing import Any
 from ...core.errors import StructureError, message
 from ..effects import folder
 from ..effects.lines import objects
+from ..scheduling import messages as say
+from ..values import TAG
 from .keeping import EVENTS, LEDGER, TIMELINE, TOTALS
 
 WORKERS = 100_000  # generators, and slots of one of them, at most
@@ -59,14 +61,14 @@ def _is_event(row: Row) -> bool:
     if "session" in row:
         return all(_whole(row.get(name)) and 0 <= row[name] <= WORKERS for name in ("generators", "slots"))
     event = row.get("event", {})
-    if not isinstance(event, dict) or not isinstance(event.get("$class", ""), str):
+    if not isinstance(event, dict) or not isinstance(event.get(TAG, ""), str):
         return False
     names = {
-        "Consumed": ("version",),
-        "TokenChunk": ("group", "seat", "attempt", "tokens"),
-        "Finished": ("group", "seat", "attempt", "tokens", "head", "tail"),
+        say.Consumed.TAG: ("version",),
+        say.TokenChunk.TAG: ("group", "seat", "attempt", "tokens"),
+        say.Finished.TAG: ("group", "seat", "attempt", "tokens", "head", "tail"),
     }
-    return all(_whole(event.get(name)) for name in names.get(event.get("$class", ""), ()))
+    return all(_whole(event.get(name)) for name in names.get(event.get(TAG, ""), ()))
 
 
 def _is_update(row: Row) -> bool:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from ...core.errors import ShapeError, message
-from ...core.machine import Command, Event, Failed, Interrupted
+from ...core.machine import Command, Event, Failed, Interrupted, tag_of
 from ..drive import Effects, Entry, Finished, Handlers, Inbox, Session, Told, find, perform
 
 A = TypeVar("A")
@@ -46,7 +46,7 @@ def gathered(handlers: Handlers, together: Mapping[type[Any], Together]) -> Effe
             if not ready:
                 kind = next(kind for kind, commands in waiting.items() if commands)
                 commands, waiting[kind] = waiting[kind], []
-                ready.extend(_performed(together[kind], kind.__name__, commands))
+                ready.extend(_performed(together[kind], tag_of(kind), commands))
             return ready.popleft()
 
         def close(wait: bool) -> None:

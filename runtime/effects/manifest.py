@@ -18,7 +18,7 @@ from ...core.tree import leaf_names, leaves
 from ..values import Json, decode, encode, line, short
 from .reading import MOST_JSON, parse_json, read_bounded, reason
 
-SCHEMA = "purestep-checkpoint-1"
+SCHEMA = "purestep-checkpoint-2"
 TENSORS, MANIFEST = "state.safetensors", "manifest.json"
 LARGEST = 2**53  # of the whole numbers in a manifest
 HEADER = 1 << 27  # bytes that a safetensors file may have beside its tensors

@@ -7,13 +7,14 @@ from typing import Any
 import torch
 
 from ...core.errors import ChoiceError, StructureError, message
+from ...core.machine import tag_of
 from ..effects import folder
 from ..effects.causal_folder import save_model
 from ..effects.cycles_picture import Accuracy, cycles_picture
 from ..effects.metrics import read
 from ..reasoning.parts import Parts
 from ..reasoning.standing import Standing
-from ..values import CLASS, decode
+from ..values import TAG, decode
 from .zorplex_report import BEFORE, MODEL, TABLE
 
 
@@ -58,7 +59,7 @@ def read_before(run: Path) -> Standing | tuple[()]:
 
 def standing_from(held: Any, where: str) -> Standing:
     """A standing from what JSON has made of it. Raises: StructureError."""
-    told: Standing = decode({**(held if isinstance(held, dict) else {}), CLASS: "Standing"}, [Standing], where)
+    told: Standing = decode({**(held if isinstance(held, dict) else {}), TAG: tag_of(Standing)}, [Standing], where)
     columns = told.accuracy, told.accuracy_low, told.accuracy_high, told.carried, told.tokens
     lengths = [len(one) for one in columns]
     if len(set(lengths)) > 1 or not lengths[0]:

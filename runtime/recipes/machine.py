@@ -6,7 +6,7 @@ nothing else is begun. A state whose numbers are not finite is reported and neve
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import evolve, frozen
 
@@ -20,6 +20,7 @@ Row = Mapping[str, float]  # the numbers of one iteration; "finite" is 1 where p
 class Loop:
     """Where a run stands. Every checkpoint holds it, and it says all that the machine needs to go on."""
 
+    TAG: ClassVar[str] = "loop"
     iterations: int  # of the whole run
     chunk: int  # of them in one call of the program; divides `iterations`
     every: int  # of them between two checkpoints; a multiple of `chunk`
@@ -33,6 +34,7 @@ class Loop:
 class Train:
     """Do so many iterations."""
 
+    TAG: ClassVar[str] = "train"
     iterations: int
 
 
@@ -40,6 +42,7 @@ class Train:
 class Trained:
     """They were done: a row for each."""
 
+    TAG: ClassVar[str] = "trained"
     rows: tuple[Row, ...]
 
 
@@ -47,6 +50,7 @@ class Trained:
 class Log:
     """Report these rows."""
 
+    TAG: ClassVar[str] = "log"
     rows: tuple[Row, ...]
 
 
@@ -54,11 +58,14 @@ class Log:
 class Logged:
     """They were reported."""
 
+    TAG: ClassVar[str] = "logged"
+
 
 @frozen
 class Save:
     """Write a checkpoint from which a machine goes on with `loop`."""
 
+    TAG: ClassVar[str] = "save"
     loop: Loop
 
 
@@ -66,6 +73,7 @@ class Save:
 class Saved:
     """The checkpoint of that iteration is on the disk."""
 
+    TAG: ClassVar[str] = "saved"
     iteration: int
 
 

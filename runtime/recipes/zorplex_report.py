@@ -8,6 +8,7 @@ import torch
 from attrs import evolve, frozen
 
 from ...core.errors import ChoiceError, message
+from ...core.machine import tag_of
 from ..effects import folder
 from ..effects.causal_folder import save_model
 from ..effects.language_picture import language_picture
@@ -15,7 +16,7 @@ from ..effects.metrics import read
 from ..effects.plot import learning_curve
 from ..language.evaluate import Standing, evaluated, table
 from ..language.parts import Parts, sampler
-from ..values import CLASS, decode
+from ..values import TAG, decode
 from .arguments import check_whole
 
 BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
@@ -71,7 +72,7 @@ def standing_in(held: Mapping[str, Any], name: str, path: Path) -> Standing:
     """A standing from what JSON has made of it. Raises: StructureError."""
     said = held.get(name)
     told: Standing = decode(
-        {**(said if isinstance(said, dict) else {}), CLASS: "Standing"}, [Standing], f"{path}: {name}"
+        {**(said if isinstance(said, dict) else {}), TAG: tag_of(Standing)}, [Standing], f"{path}: {name}"
     )
     return told
 

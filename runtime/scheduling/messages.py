@@ -5,7 +5,7 @@ is over, so that a message that comes late, or twice, is known for what it is. B
 `Started`, `Interrupted` and `Failed(command, error)`, and it may say `Stop`, all of `core.machine`.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import frozen
 
@@ -16,6 +16,7 @@ Name = tuple[int, int, int]  # group, seat, attempt
 class Submitted:
     """So many more prompts wait to be sampled from. They are numbered 0, 1, ... as they are begun."""
 
+    TAG: ClassVar[str] = "submitted"
     prompts: int
 
 
@@ -23,6 +24,7 @@ class Submitted:
 class TokenChunk:
     """A sample has so many tokens by now, the newest of them made by the weights of that version."""
 
+    TAG: ClassVar[str] = "token_chunk"
     group: int
     seat: int
     attempt: int
@@ -34,6 +36,7 @@ class TokenChunk:
 class Finished:
     """A sample is whole: all its tokens, the oldest and the newest version among them."""
 
+    TAG: ClassVar[str] = "finished"
     group: int
     seat: int
     attempt: int
@@ -46,6 +49,7 @@ class Finished:
 class TimedOut:
     """A sample took too long."""
 
+    TAG: ClassVar[str] = "timed_out"
     group: int
     seat: int
     attempt: int
@@ -55,6 +59,7 @@ class TimedOut:
 class Filtered:
     """A group is not to be learned from (all its rewards are equal, say)."""
 
+    TAG: ClassVar[str] = "filtered"
     group: int
 
 
@@ -62,6 +67,7 @@ class Filtered:
 class Recomputed:
     """The proximal log-probs that were asked for are there."""
 
+    TAG: ClassVar[str] = "recomputed"
     version: int
 
 
@@ -69,6 +75,7 @@ class Recomputed:
 class Consumed:
     """The update of the weights of this version is made; the batch is used up."""
 
+    TAG: ClassVar[str] = "consumed"
     version: int
 
 
@@ -76,6 +83,7 @@ class Consumed:
 class Published:
     """From now on generators can have the weights of this version."""
 
+    TAG: ClassVar[str] = "published"
     version: int
 
 
@@ -83,6 +91,7 @@ class Published:
 class Joined:
     """A generator is there, with room for so many samples at a time."""
 
+    TAG: ClassVar[str] = "joined"
     worker: int
     slots: int = 1
 
@@ -91,6 +100,7 @@ class Joined:
 class Lost:
     """A generator is gone, with all that it had under way."""
 
+    TAG: ClassVar[str] = "lost"
     worker: int
 
 
@@ -98,6 +108,7 @@ class Lost:
 class Resumed:
     """The run goes on in a new process, with so many generators, numbered from 0, and nothing under way."""
 
+    TAG: ClassVar[str] = "resumed"
     workers: int
     slots: int = 1
 
@@ -106,6 +117,7 @@ class Resumed:
 class Due:
     """The time to do this again has come."""
 
+    TAG: ClassVar[str] = "due"
     command: Any
 
 
@@ -116,6 +128,7 @@ class Dispatch:
     `version` is what the generator is to have at least; what it had is what it says.
     """
 
+    TAG: ClassVar[str] = "dispatch"
     group: int
     seat: int
     attempt: int
@@ -128,6 +141,7 @@ class Dispatch:
 class Abort:
     """Give an attempt up: nothing of it is wanted any more. Tells nothing."""
 
+    TAG: ClassVar[str] = "abort"
     group: int
     seat: int
     attempt: int
@@ -141,6 +155,7 @@ class Recompute:
     Told by `Recomputed`. Some of the samples may still be under way; then those tokens that are there are meant.
     """
 
+    TAG: ClassVar[str] = "recompute"
     version: int
     samples: tuple[Name, ...]
 
@@ -149,6 +164,7 @@ class Recompute:
 class Train:
     """Update the weights of this version with these samples, whole groups. Told by `Consumed`."""
 
+    TAG: ClassVar[str] = "train"
     version: int
     samples: tuple[Name, ...]
     head: int  # the oldest version among their tokens
@@ -158,6 +174,7 @@ class Train:
 class Publish:
     """Give generators the weights of this version. Told by `Published`."""
 
+    TAG: ClassVar[str] = "publish"
     version: int
 
 
@@ -165,6 +182,7 @@ class Publish:
 class RetryAfter:
     """Say `Due(command)` after so many seconds."""
 
+    TAG: ClassVar[str] = "retry_after"
     command: Any
     seconds: float
 
@@ -173,6 +191,7 @@ class RetryAfter:
 class Report:
     """Tell people what was given up, and why. Tells nothing."""
 
+    TAG: ClassVar[str] = "report"
     about: str
     number: int
     reason: str

@@ -5,7 +5,7 @@ copy for each digit of the largest key. Both have a JSON form, being tuples with
 """
 
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from attrs import frozen
 
@@ -23,6 +23,7 @@ BLANK: Node = (NOTHING,) * (MASK + 1)
 class Numbered(Generic[V]):
     """A map from numbers 0, 1, ... to values other than `()`."""
 
+    TAG: ClassVar[str] = "numbered"
     depth: int = 0  # levels of tuples above the lowest one
     root: Node = NOTHING
 
@@ -34,6 +35,7 @@ EMPTY: Numbered[Any] = Numbered()
 class Line(Generic[V]):
     """A queue: what came first leaves first."""
 
+    TAG: ClassVar[str] = "line"
     first: int = 0  # the number of the next to leave
     next: int = 0  # the number of the next to come
     items: Numbered[V] = EMPTY

@@ -1,6 +1,6 @@
 """The state of a scheduler: a value of numbers, strings and tuples, and the rules it lives under."""
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from attrs import frozen
 
@@ -30,6 +30,7 @@ class Rules:
     purestep.core.errors.ChoiceError: Rules: staleness is -1, wanted 0 or more; 0 makes an update wait for its own samples
     """
 
+    TAG: ClassVar[str] = "rules"
     batch: int  # samples in an update
     concurrency: int  # samples under way at a time, at most
     staleness: int  # how many updates older than the weights it changes a sample may be, at most
@@ -70,6 +71,7 @@ def _least(name: str, value: float, wanted: float, remedy: str) -> None:
 class Seat:
     """A member of a group: the sample in it and how often it was tried."""
 
+    TAG: ClassVar[str] = "seat"
     status: str = PENDING
     attempt: int = 0
     failures: int = 0
@@ -85,6 +87,7 @@ class Seat:
 class Group:
     """Samples from one prompt."""
 
+    TAG: ClassVar[str] = "group"
     prompt: int
     seats: tuple[Seat, ...] = ()  # those that were let in
     head: int = NOBODY  # the oldest version among them
@@ -96,6 +99,7 @@ class Group:
 class Worker:
     """A generator and what it has under way."""
 
+    TAG: ClassVar[str] = "worker"
     slots: int
     busy: tuple[tuple[int, int], ...] = ()  # group, seat
 
@@ -104,6 +108,7 @@ class Worker:
 class Age:
     """The groups whose oldest token is of one version, those of the batch in training aside."""
 
+    TAG: ClassVar[str] = "age"
     head: int
     groups: int = 0
     complete: int = 0  # how many of them could be learned from
@@ -117,6 +122,7 @@ class Schedule:
     submitted = waiting + running + accepted + rejected        accepted = consumed + filtered + queued + cached
     """
 
+    TAG: ClassVar[str] = "schedule"
     version: int = 0  # of the newest weights that generators can have
     phase: str = IDLE
     batch: tuple[int, ...] = ()  # the groups in training

@@ -6,7 +6,7 @@
 from typing import Any
 
 from ...core.errors import choose
-from ...core.machine import Command, Event
+from ...core.machine import Command, Event, tag_of
 from ..drive import Effects, Entry, Finished, Inbox, Session, Told
 from ..simulated import due, later
 from . import messages as say
@@ -66,7 +66,7 @@ def happened(twins: Twins, world: World) -> tuple[World, Entry]:
         elif isinstance(what, New):
             world = _published(twins, world, what)
         elif isinstance(what, Late) and _there(world, what):
-            world = _after(world, 0.0, Told(what.number, "Dispatch", say.TimedOut(*what.name)))
+            world = _after(world, 0.0, Told(what.number, say.Dispatch.TAG, say.TimedOut(*what.name)))
 
 
 def _after(world: World, seconds: float, what: Any) -> World:
@@ -75,7 +75,7 @@ def _after(world: World, seconds: float, what: Any) -> World:
 
 def _over(world: World, number: int, command: Command, *events: Event, seconds: float = 0.0) -> World:
     """A command is done after so many seconds, which is told by these events."""
-    kind = type(command).__name__
+    kind = tag_of(type(command))
     for event in events:
         world = _after(world, seconds, Told(number, kind, event))
     return _after(world, seconds, Finished(number, kind))
@@ -124,7 +124,7 @@ def _said(twins: Twins, world: World, number: int, event: Event) -> tuple[World,
     """A message is on its way; the seconds after which its copies arrive."""
     delays = twins.line(world.sent)
     for delay in delays:
-        world = _after(world, delay, Told(number, "Dispatch", event))
+        world = _after(world, delay, Told(number, say.Dispatch.TAG, event))
     return changed(world, sent=world.sent + 1), delays
 
 
@@ -132,11 +132,11 @@ def _last(twins: Twins, world: World, flight: Flight, event: Event) -> World:
     """The end of a sample is on its way; if it is lost, its time-out is told in the end."""
     world, delays = _said(twins, world, flight.number, event)
     if delays or twins.patience == float("inf"):
-        return _after(world, max(delays, default=0.0), Finished(flight.number, "Dispatch"))
+        return _after(world, max(delays, default=0.0), Finished(flight.number, say.Dispatch.TAG))
     rest = max(0.0, flight.began + twins.patience - world.agenda.now)
     name = (event.group, event.seat, event.attempt)
-    world = _after(world, rest, Told(flight.number, "Dispatch", say.TimedOut(*name)))
-    return _after(world, rest, Finished(flight.number, "Dispatch"))
+    world = _after(world, rest, Told(flight.number, say.Dispatch.TAG, say.TimedOut(*name)))
+    return _after(world, rest, Finished(flight.number, say.Dispatch.TAG))
 
 
 def _landed(twins: Twins, world: World, name: Name) -> World:
@@ -156,7 +156,7 @@ def _given_up(twins: Twins, world: World, name: Name) -> World:
     if name not in world.flights:
         return world
     number = world.flights[name].number
-    return _after(_landed(twins, world, name), 0.0, Finished(number, "Dispatch"))
+    return _after(_landed(twins, world, name), 0.0, Finished(number, say.Dispatch.TAG))
 
 
 def _publishing(twins: Twins, world: World, new: New) -> World:

@@ -35,7 +35,7 @@ from ..reading import opened, reason
 from ..step_folders import steps
 from .placing import FORMATS, FULL, MODEL, SHARDS, STATE, File
 
-SHARDED_SCHEMA = "purestep-sharded-1"
+SHARDED_SCHEMA = "purestep-sharded-2"
 FIELDS = {"manifest", "form", "places", "files", "at"}
 CHUNK = 1 << 24
 
