@@ -10,9 +10,9 @@ from ..core.errors import CheckpointError, ChoiceError, message
 from .effects import folder
 from .effects.png import check_picture
 from .effects.step_folders import steps
-from .recipes.arguments import check_whole
 from .recipes.run_kinds import with_generators
 from .recipes.zorplex import NAME, Zorplex
+from .runs.arguments import check_whole
 from .words import check_runs, loading, option, say
 
 if TYPE_CHECKING:

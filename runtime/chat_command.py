@@ -10,8 +10,8 @@ from attrs import define, evolve
 
 from ..core.errors import ChoiceError, PurestepError, message
 from . import asynchronous_commands as asynchronous
-from .recipes.arguments import check_whole
 from .recipes.run_kinds import is_language, with_generators
+from .runs.arguments import check_whole
 from .words import check_text, loading, say
 
 if TYPE_CHECKING:

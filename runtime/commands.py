@@ -19,11 +19,12 @@ from .effects import folder
 from .effects.png import check_picture
 from .effects.ranks.launched import on_one_rank
 from .recipes import RECIPES, cache
-from .recipes.arguments import check_whole, run_steps
+from .recipes.arguments import run_steps
 from .recipes.closing import Closing, Playing, Ranking, closing_of
 from .recipes.prove_settings import USUAL
 from .recipes.run_kinds import recorded
 from .recipes.zorplex import ABOUT, NAME
+from .runs.arguments import check_whole
 from .words import FLAGS, check_runs, loading, run_folder, say
 from .words import option as option
 

@@ -12,9 +12,9 @@ from . import asynchronous_commands as asynchronous
 from .effects import folder
 from .effects.png import check_picture
 from .effects.ranks.launched import launched, several, within_machine
-from .recipes.arguments import check_whole, flag
 from .recipes.run_kinds import is_language, with_generators
 from .recipes.zorplex import NAME, Zorplex, check, zorplex_defaults
+from .runs.arguments import check_whole, flag
 from .words import FLAGS, check_runs, loading, option, run_folder, say
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from purestep.runtime.effects.tokenizer import tokenizer_files
 from purestep.runtime.effects.workers_engines import WorkersError
 from purestep.runtime.language.parts import parts_of, sampler
 from purestep.runtime.language.world import asked, learning_parts
-from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
+from purestep.runtime.runs.arguments import changed
 from purestep.runtime.scheduler import begin
 from purestep.runtime.scheduling import messages as say
 

@@ -33,8 +33,8 @@ from purestep.runtime.effects.workers import Answer, Lost, Note, Workers, workin
 from purestep.runtime.effects.workers_engines import WorkersError, in_process, in_thread
 from purestep.runtime.language.parts import Parts, attempts_at, parts_of, sampler
 from purestep.runtime.language.world import asked
-from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
+from purestep.runtime.runs.arguments import changed
 
 TINY: dict[str, Any] = {
     "width": 16,

@@ -48,11 +48,11 @@ from purestep.runtime.reasoning.world import CacheWorld, held_at, learning_parts
 from purestep.runtime.recipes import cache_report as report
 from purestep.runtime.recipes import cache_session as session
 from purestep.runtime.recipes import zorplex_report
-from purestep.runtime.recipes.arguments import changed, flag, flatten
 from purestep.runtime.recipes.cache import Cache, cache_defaults, check, lists_of, settings_of
-from purestep.runtime.recipes.machine import Train
 from purestep.runtime.recipes.trusting import Trust
 from purestep.runtime.recipes.zorplex import CHANGES
+from purestep.runtime.runs.arguments import changed, flag, flatten
+from purestep.runtime.runs.training_machine import Train
 
 from .run_folders import begun
 

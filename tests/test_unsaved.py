@@ -21,9 +21,9 @@ from purestep.runtime.language import serving
 from purestep.runtime.language.world import LanguageWorld
 from purestep.runtime.reasoning.world import CacheWorld
 from purestep.runtime.recipes import cache_session, zorplex_session
-from purestep.runtime.recipes.arguments import flag
-from purestep.runtime.recipes.machine import Log, Loop, Train
-from purestep.runtime.recipes.telling import telling
+from purestep.runtime.runs.arguments import flag
+from purestep.runtime.runs.logging import telling
+from purestep.runtime.runs.training_machine import Log, Loop, Train
 
 from .programs import last_words, until
 from .run_folders import begun

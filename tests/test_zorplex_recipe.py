@@ -49,9 +49,9 @@ from purestep.runtime.language.warm_start import label, shown
 from purestep.runtime.language.world import asked, lessons_of, phases
 from purestep.runtime.recipes import zorplex_report as report
 from purestep.runtime.recipes import zorplex_session as session
-from purestep.runtime.recipes.arguments import changed, flag, flatten
-from purestep.runtime.recipes.machine import Train
 from purestep.runtime.recipes.zorplex import CHANGES, Zorplex, check, zorplex_defaults
+from purestep.runtime.runs.arguments import changed, flag, flatten
+from purestep.runtime.runs.training_machine import Train
 
 from .run_folders import begun
 

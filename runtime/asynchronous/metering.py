@@ -13,8 +13,8 @@ from ..effects.clock import seconds
 from ..effects.metrics import Row, jsonl, rewind, tensorboard
 from ..effects.progress import progress
 from ..language.world import COLUMNS, FIGURES, SAID
-from ..recipes.world import finite_part
 from ..recipes.zorplex import Zorplex
+from ..runs.loop_state import finite_part
 from .samples import Sample, figures_of
 
 SHOWN = ("episode_return", "accuracy", "staleness_max", "tokens_per_second")

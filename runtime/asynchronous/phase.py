@@ -17,8 +17,9 @@ from ..effects.transfer import Outlet
 from ..language.failures import Failures
 from ..language.parts import Parts
 from ..language.team import ALONE, Team
-from ..language.world import DIVERGED, Notice
+from ..language.world import Notice
 from ..recipes.zorplex import Zorplex
+from ..runs.logging import DIVERGED
 from ..scheduling import messages as say
 from ..scheduling.state import Schedule
 from ..values import line

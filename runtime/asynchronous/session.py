@@ -23,15 +23,15 @@ from ..language.parts import Parts, parts_of
 from ..language.team import ALONE, Team
 from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
 from ..recipes import zorplex_session as turns
-from ..recipes.arguments import changed
-from ..recipes.asynchronous import Asynchronous
-from ..recipes.looping import check_loop
-from ..recipes.machine import Loop
 from ..recipes.run_kinds import is_language
 from ..recipes.zorplex import NAME, Zorplex, check
 from ..recipes.zorplex_report import BEFORE, evaluation, write_before
+from ..runs.arguments import changed
+from ..runs.loop_check import check_loop
+from ..runs.training_machine import Loop
 from ..values import decode, encode
 from . import keeping
+from .config import Asynchronous
 from .keeping import TOTALS
 from .phase import Setting
 from .placing import Place, placed

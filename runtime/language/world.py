@@ -19,8 +19,9 @@ from ...core.transcript import Transcript
 from ..effects.clock import seconds
 from ..effects.tensor_file import write_tensors
 from ..language_train import Trainer
-from ..recipes.machine import Loop, Train, Trained
 from ..recipes.zorplex import Zorplex
+from ..runs.logging import DIVERGED
+from ..runs.training_machine import Loop, Train, Trained
 from .evaluate import Standing, standing
 from .failures import Failures, errors_of
 from .parts import Attempts, Parts
@@ -44,7 +45,6 @@ FIGURES = (
 )
 SAID = ("accuracy", "format", "turns", "tool_calls", "tokens")
 COLUMNS = ("warm_loss", "episode_return", *SAID, *FIGURES, "tokens_per_second", "rollout_seconds", "update_seconds")
-DIVERGED = "diverged.safetensors"
 Notice = Callable[[str], None]
 Asking = Callable[[LanguageState, Sequence[Request]], Attempts]  # samples with the weights of a state
 

@@ -10,7 +10,7 @@ from attrs import field, fields, frozen
 from ...core.errors import ChoiceError, check_within, choose, message
 from ...core.language.reasoning_lists import Lists, check_lists
 from ...core.language.reasoning_settings import Sampling, Settings, Streams, check_settings
-from .arguments import SEEDS, changed, check_threads, check_whole, flag
+from ..runs.arguments import SEEDS, changed, check_threads, check_whole, flag
 from .zorplex import ALONE, CHANGES, Fault, Learning, Machine, Model, Zorplex
 from .zorplex import Sampling as Calls
 from .zorplex import Tasks as Turns

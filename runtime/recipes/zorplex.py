@@ -6,8 +6,8 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, check_within, choose, message
-from .arguments import SEEDS, changed, check_threads, check_whole, flag
-from .asynchronous import Asynchronous, check_asynchronous
+from ..asynchronous.config import Asynchronous, check_asynchronous
+from ..runs.arguments import SEEDS, changed, check_threads, check_whole, flag
 
 NAME, ABOUT = "zorplex", "a language model learns to use tools: a warm start, then reinforcement"
 ALONE = ("reinforce", "ppo")  # algorithms that compare no attempts at one task

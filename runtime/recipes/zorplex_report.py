@@ -16,8 +16,8 @@ from ..effects.metrics import read
 from ..effects.plot import learning_curve
 from ..language.evaluate import Standing, evaluated, table
 from ..language.parts import Parts, sampler
+from ..runs.arguments import check_whole
 from ..values import TAG, decode
-from .arguments import check_whole
 
 BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
 

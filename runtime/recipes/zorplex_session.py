@@ -28,11 +28,11 @@ from ..language.serving import SERVED, asking, check_server
 from ..language.team import ALONE, Team
 from ..language.world import Held, LanguageWorld, held_at, learning_parts, phases
 from ..language.world import policy_of as policy_of
+from ..runs.arguments import changed, flatten, from_record
+from ..runs.logging import divergence, metrics_log
+from ..runs.loop_check import check_loop
+from ..runs.training_machine import Log, Loop, Save, Saved, Train, trainer_machine
 from ..values import decode, encode
-from .arguments import changed, flatten, from_record
-from .looping import check_loop
-from .machine import Log, Loop, Save, Saved, Train, trainer_machine
-from .telling import divergence, telling
 from .zorplex import NAME, Zorplex, check, zorplex_defaults
 from .zorplex_report import evaluation, write_before
 
@@ -226,7 +226,7 @@ def perform(
         held=held,
         iteration=loop.iteration,
     )
-    with telling(run, loop, SHOWN) as log:
+    with metrics_log(run, loop, SHOWN) as log:
         handlers: Handlers = {Train: world.train, Log: log, Save: partial(_save, run, arguments, world, team)}
         for now in drive(trainer_machine(), loop, serial(handlers)):
             loop = now
