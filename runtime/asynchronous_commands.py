@@ -10,9 +10,9 @@ from ..core.errors import CheckpointError, ChoiceError, message
 from .effects import folder
 from .effects.png import check_picture
 from .effects.step_folders import steps
-from .recipes.run_kinds import with_generators
 from .recipes.zorplex import NAME, Zorplex
 from .runs.arguments import check_whole
+from .runs.kinds import with_generators
 from .words import check_runs, loading, option, say
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
         say(f"interrupted and saved{over}; go on with: {go_on}")
         return 130
     from .asynchronous import report
-    from .recipes import zorplex_report
+    from .language import report as zorplex_report
 
     print(report.write_comparison(run))
     for line in _drawn(run, run):
@@ -122,13 +122,13 @@ def evaluate(words: list[str]) -> int:
         import torch
 
         from .asynchronous import session
+        from .language import report as zorplex_report
         from .language.evaluate import table
-        from .recipes import zorplex_report
 
         arguments = session.arguments_in(run)
         torch.set_num_threads(arguments.machine.threads)
         parts, params, named = speaker(run, phase)
-        usual = {"tasks": arguments.tasks.held_out, "draw": arguments.tasks.draw}
+        usual = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
         asked = {"tasks": tasks or usual["tasks"], "draw": usual["draw"] if draw == AS_TRAINED else draw}
         found = zorplex_report.evaluation(parts, params, **asked)
         before: Any = zorplex_report.read_before(run) if asked == usual else ()

@@ -22,9 +22,9 @@ from .recipes import RECIPES, cache
 from .recipes.arguments import run_steps
 from .recipes.closing import Closing, Playing, Ranking, closing_of
 from .recipes.prove_settings import USUAL
-from .recipes.run_kinds import recorded
 from .recipes.zorplex import ABOUT, NAME
 from .runs.arguments import check_whole
+from .runs.kinds import recorded
 from .words import FLAGS, check_runs, loading, run_folder, say
 from .words import option as option
 

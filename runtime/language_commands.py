@@ -12,14 +12,15 @@ from . import asynchronous_commands as asynchronous
 from .effects import folder
 from .effects.png import check_picture
 from .effects.ranks.launched import launched, several, within_machine
-from .recipes.run_kinds import is_language, with_generators
+from .language.config import generators
 from .recipes.zorplex import NAME, Zorplex, check, zorplex_defaults
 from .runs.arguments import check_whole, flag
+from .runs.kinds import is_language, with_generators
 from .words import FLAGS, check_runs, loading, option, run_folder, say
 
 if TYPE_CHECKING:
+    from .language import session
     from .language.team import Team
-    from .recipes import zorplex_session as session
 
 AS_TRAINED = -1
 
@@ -72,14 +73,14 @@ def _train(words: list[str], team_of: "Callable[[], Team]") -> int:
         config=FLAGS,
     )
     check(given.arguments)
-    steps, ranks = given.arguments.tasks.steps, f" on {launched()[1]} ranks" if several() else ""
+    steps, ranks = given.arguments.episodes.steps, f" on {launched()[1]} ranks" if several() else ""
     say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps{ranks}, into {given.run}")
     team = team_of()
     team.check(given.arguments)
     start: dict[str, Any] = {"overwrite": given.overwrite, "team": team}
-    if given.arguments.generators() > 0:
+    if generators(given.arguments) > 0:
         return asynchronous.train(given.run, given.arguments, **start)
-    from .recipes import zorplex_session as session
+    from .language import session
 
     return _through(given.run, lambda: session.start(given.run, given.arguments, **start, notice=say))
 
@@ -158,7 +159,7 @@ def _check_moved(run: Path, moved: Mapping[str, Any]) -> None:
 def _resumed(run: Path, team: "Team", moved: Mapping[str, Any]) -> int:
     if with_generators(run):
         return asynchronous.resume(run, moved, team=team)
-    from .recipes import zorplex_session as session
+    from .language import session
 
     return _through(run, lambda: session.resume(run, notice=say, team=team, **moved))
 
@@ -182,12 +183,11 @@ def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
 
 def _evaluated(run: Path, tasks: int = 0, draw: int = AS_TRAINED) -> str:
     """Evaluates the newest checkpoint and writes the model; gives what is to be printed."""
-    from .recipes import zorplex_report as report
-    from .recipes import zorplex_session as session
+    from .language import report, session
 
     found_at = session.restored_newest(run)
     parts, held, loop = found_at.parts, found_at.held, found_at.loop
-    own, params = found_at.arguments.tasks, parts.whole(session.policy_of(held))
+    own, params = found_at.arguments.episodes, parts.whole(session.policy_of(held))
     usual = {"tasks": own.held_out, "draw": own.draw}
     held_out = {"tasks": tasks or own.held_out, "draw": own.draw if draw == AS_TRAINED else draw}
     found = report.evaluation(parts, params, **held_out)
@@ -198,7 +198,7 @@ def _evaluated(run: Path, tasks: int = 0, draw: int = AS_TRAINED) -> str:
 
 
 def _drawn(run: Path, out: Path) -> None:
-    from .recipes import zorplex_report as report
+    from .language import report
 
     try:
         print(f"learning curve: {report.picture(run, out)}")
@@ -248,7 +248,7 @@ def plot(words: list[str]) -> int:
         """
         check_runs(runs)
         homes = [folder.existing(run) for run in runs]
-        from .recipes import zorplex_report as report
+        from .language import report
 
         if len(homes) == 1:
             place = homes[0] / folder.PICTURE if option(words, "--out", "") == "" else out

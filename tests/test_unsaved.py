@@ -18,9 +18,10 @@ from purestep.runtime import cli
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.language import serving
+from purestep.runtime.language import session as zorplex_session
 from purestep.runtime.language.world import LanguageWorld
 from purestep.runtime.reasoning.world import CacheWorld
-from purestep.runtime.recipes import cache_session, zorplex_session
+from purestep.runtime.recipes import cache_session
 from purestep.runtime.runs.arguments import flag
 from purestep.runtime.runs.logging import telling
 from purestep.runtime.runs.training_machine import Log, Loop, Train

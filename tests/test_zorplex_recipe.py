@@ -28,6 +28,8 @@ from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError, P
 from purestep.core.language.requests import stream_of
 from purestep.core.language.tasks import follow
 from purestep.core.language.transcribe import transcripts
+from purestep.core.language.zorplex_corpus import LEAST, zorplex_texts
+from purestep.core.language.zorplex_questions import typed
 from purestep.core.record import replace
 from purestep.core.transcript_scores import token_log_probs
 from purestep.runtime import cli, language_commands
@@ -38,18 +40,15 @@ from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.tensor_file import read_tensors
 from purestep.runtime.effects.tokenizer import train_tokenizer
 from purestep.runtime.effects.vllm import lay_out
-from purestep.runtime.language import serving
+from purestep.runtime.language import report, serving, session
 from purestep.runtime.language import world as language_world
+from purestep.runtime.language.config import CHANGES
 from purestep.runtime.language.evaluate import held_out, wilson
 from purestep.runtime.language.learning import algorithm_of, objective_of
 from purestep.runtime.language.parts import attempts_at, parts_of, rules_of, sampler
-from purestep.runtime.language.spelling import LEAST, zorplex_texts
-from purestep.runtime.language.talking import typed
 from purestep.runtime.language.warm_start import label, shown
 from purestep.runtime.language.world import asked, lessons_of, phases
-from purestep.runtime.recipes import zorplex_report as report
-from purestep.runtime.recipes import zorplex_session as session
-from purestep.runtime.recipes.zorplex import CHANGES, Zorplex, check, zorplex_defaults
+from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
 from purestep.runtime.runs.arguments import changed, flag, flatten
 from purestep.runtime.runs.training_machine import Train
 

@@ -22,6 +22,8 @@ from ..effects.files import INSIDE
 from ..effects.layout import names_of
 from ..effects.manifest import Manifest, describe
 from ..effects.tokenizer import save_tokenizer
+from ..language.session import FACTS, TOKENIZER, Notice
+from ..language.session import Outcome as Outcome
 from ..language.world import Held
 from ..language.world import policy_of as policy_of
 from ..reasoning.evaluate import evaluated
@@ -36,8 +38,6 @@ from ..values import decode, encode
 from .cache import NAME, POLICIES, POLICY, SUMMED_UP, Cache, cache_defaults, check
 from .cache_report import write_before
 from .trusting import NOTHING, Trust, check_trust
-from .zorplex_session import FACTS, TOKENIZER, Notice
-from .zorplex_session import Outcome as Outcome
 
 T = TypeVar("T")
 ROLLOUTS = "rollouts.jsonl"
