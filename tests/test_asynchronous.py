@@ -220,8 +220,8 @@ def a_batch(arguments: Zorplex, version: int, policy: Any) -> list[Sample]:
     parts = parts_of(arguments)
     ask = sampler(parts, temperature=1.0)
     attempts = ask(parts.whole(policy), version, asked(arguments, keys.key(0), version))
-    room = {"capacity": arguments.sampling.capacity, "calls": arguments.tasks.max_turns}
-    return [paid(sample_of(one, **room), float(number % 2)) for number, one in enumerate(attempts)]
+    room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
+    return [paid(sample_of(parts.task, one, **room), float(number % 2)) for number, one in enumerate(attempts)]
 
 
 def paid(sample: Sample, reward: float) -> Sample:

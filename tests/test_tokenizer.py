@@ -26,10 +26,11 @@ from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import requests, rollouts, task_keys
 from purestep.core.language.world import Outcome, TextEnv
 from purestep.core.language.zorplex import zorplex, zorplex_parser
-from purestep.core.language.zorplex_corpus import LEAST, zorplex_texts
+from purestep.core.language.zorplex_corpus import zorplex_texts
 from purestep.properties import check, codec_laws
 from purestep.runtime.effects.chat_template import chat_codec, spell, speller
 from purestep.runtime.effects.tokenizer import END, SPECIAL, load_tokenizer, save_tokenizer, train_tokenizer
+from purestep.runtime.language.parts import LEAST
 
 WORLD = zorplex()
 QUESTION = "What is zorplex[quomun] + zorplex[shiyor]?"

@@ -23,7 +23,7 @@ from purestep.runtime.language.world import LanguageWorld
 from purestep.runtime.reasoning.world import CacheWorld
 from purestep.runtime.recipes import cache_session
 from purestep.runtime.runs.arguments import flag
-from purestep.runtime.runs.logging import telling
+from purestep.runtime.runs.logging import metrics_log
 from purestep.runtime.runs.training_machine import Log, Loop, Train
 
 from .programs import last_words, until
@@ -143,7 +143,7 @@ def test_it_may_have_ended_as_soon_as_its_arguments_were_there(whole: tuple[str,
 
 def test_rows_that_will_come_again_are_there_once(tmp_path: Path) -> None:
     for done, told in ((0, (1.0, 2.0, 3.0)), (2, (3.0, 4.0)), (0, (1.0,))):
-        with telling(tmp_path, Loop(iterations=4, chunk=1, every=9, iteration=done), ()) as log:
+        with metrics_log(tmp_path, Loop(iterations=4, chunk=1, every=9, iteration=done), ()) as log:
             log(Log(tuple({"iteration": number, "warm_loss": 1.0} for number in told)))
         assert [row["iteration"] for row in read(tmp_path / "metrics.jsonl")] == [
             *map(float, range(1, done + 1)),
