@@ -12,7 +12,7 @@ from ..core.errors import ChoiceError, PurestepError, message
 from . import asynchronous_commands as asynchronous
 from .runs.arguments import check_whole
 from .runs.kinds import is_language, with_generators
-from .words import check_text, loading, say
+from .words import check_text, loading, say, trusting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,6 +39,7 @@ def chat_command(words: list[str]) -> int:
         question: str = "",
         seed: int = AS_TRAINED,
         temperature: float = 0.0,
+        trust: tyro.conf.FlagCreatePairsOff[bool] = False,
     ) -> int:
         """Try tasks with the newest checkpoint of a run of `purestep train zorplex`.
 
@@ -48,6 +49,7 @@ def chat_command(words: list[str]) -> int:
             question: one question of your own, such as "What is zorplex[kramun] + zorplex[blivit]?"
             seed: decides which tasks are held out, and how values and tokens are drawn; -1 means those of the run
             temperature: 0 takes the likeliest token
+            trust: import the task that the run's folder names
         """
         check_whole("--task", task, NONE, LAST)
         check_whole("--seed", seed, AS_TRAINED)
@@ -55,6 +57,7 @@ def chat_command(words: list[str]) -> int:
             wanted, remedy = "one of: purestep train zorplex", "name the folder of such a run"
             raise ChoiceError(message(str(run), got="no run of a language model", wanted=wanted, remedy=remedy))
         loading(run)
+        trusting(trust)
         import torch
 
         parts, params, arguments, version = speaking(run)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from attrs import frozen
 
-from ..core.errors import ChoiceError, message
+from ..core.errors import ChoiceError, choose, message
 from . import asynchronous_commands as asynchronous
 from .effects import folder
 from .effects.png import check_picture
 from .effects.ranks.launched import launched, several, within_machine
-from .language.config import generators
+from .language.config import CHANGES, TaskRun, TextConfig, generators
 from .recipes.zorplex import NAME, Zorplex, check, zorplex_defaults
-from .runs.arguments import check_whole, flag
+from .runs.arguments import changed, check_whole, flag
 from .runs.kinds import is_language, with_generators
-from .words import FLAGS, check_runs, loading, option, run_folder, say
+from .words import FLAGS, check_runs, loading, option, run_folder, say, trusting
 
 if TYPE_CHECKING:
     from .language import session
@@ -32,6 +32,57 @@ class Training:
     arguments: Annotated[Zorplex, tyro.conf.arg(name="")]
     run: Path  # the run's folder
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
+
+
+@frozen
+class TaskTraining:
+    """Where a run of a task goes."""
+
+    arguments: Annotated[TaskRun, tyro.conf.arg(name="")]
+    run: Path  # the run's folder
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
+
+
+def train_task(words: list[str]) -> int:
+    """`purestep train FILE.py:TASK`, on all ranks that a launcher has started."""
+    return _led(words, lambda team: _train_task(words, team))
+
+
+def _train_task(words: list[str], team_of: "Callable[[], Team]") -> int:
+    reference, *words = words
+    algorithm = option(words, "--algorithm", "grpo")
+    defaults = changed(TaskRun(), {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm})
+    name = reference.rpartition(":")[2].lower()
+    given = tyro.cli(
+        TaskTraining,
+        default=TaskTraining(
+            changed(defaults, {"reference": reference}), run_folder(algorithm, name, option(words, "--seed", "0"))
+        ),
+        args=words,
+        prog=f"purestep train {reference}",
+        description=f"{TaskRun.__doc__}\n\nThe defaults shown are those of --algorithm {algorithm}.",
+        config=FLAGS,
+    )
+    given.arguments.check()
+    say(f"{name} by {algorithm}, {given.arguments.episodes.steps} steps, into {given.run}")
+    from .effects.task_reference import absolute, trust
+
+    arguments = changed(given.arguments, {"reference": absolute(given.arguments.reference)})
+    trust(arguments.reference)
+    shown = arguments.task().demonstrations
+    if isinstance(shown, tuple) and arguments.warm.warm_steps < 0:
+        arguments = changed(arguments, {"warm_steps": 0})
+    return _begun(given.run, arguments, given.overwrite, team_of())
+
+
+def _begun(run: Path, arguments: TextConfig, overwrite: bool, team: "Team") -> int:
+    team.check(arguments)
+    start: dict[str, Any] = {"overwrite": overwrite, "team": team}
+    if generators(arguments) > 0:
+        return asynchronous.train(run, arguments, **start)
+    from .language import session
+
+    return _through(run, lambda: session.start(run, arguments, **start, notice=say))
 
 
 def train(words: list[str]) -> int:
@@ -75,14 +126,7 @@ def _train(words: list[str], team_of: "Callable[[], Team]") -> int:
     check(given.arguments)
     steps, ranks = given.arguments.episodes.steps, f" on {launched()[1]} ranks" if several() else ""
     say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps{ranks}, into {given.run}")
-    team = team_of()
-    team.check(given.arguments)
-    start: dict[str, Any] = {"overwrite": given.overwrite, "team": team}
-    if generators(given.arguments) > 0:
-        return asynchronous.train(given.run, given.arguments, **start)
-    from .language import session
-
-    return _through(given.run, lambda: session.start(given.run, given.arguments, **start, notice=say))
+    return _begun(given.run, given.arguments, given.overwrite, team_of())
 
 
 def resume(words: list[str]) -> int:
@@ -101,6 +145,7 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
         trust_network: tyro.conf.FlagCreatePairsOff[bool] = False,
         devices: str | None = None,
         server: str | None = None,
+        trust: tyro.conf.FlagCreatePairsOff[bool] = False,
     ) -> int:
         """Go on with a run from its newest checkpoint, with the arguments it was begun with, what samples maybe elsewhere.
 
@@ -114,6 +159,7 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
             trust_network: also use what no engine encrypts with other hosts
             devices: of the generators in turn
             server: the vLLM server that samples from now on, where one does
+            trust: import the task that the run's folder names
         """
         given = {
             "engine": engine,
@@ -126,6 +172,7 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
         moved = {name: value for name, value in given.items() if value is not None}
         _check_moved(run, moved)
         loading(run)
+        trusting(trust)
         from .language.team import ALONE, of_ranks
 
         team = team_of()
@@ -217,17 +264,26 @@ def evaluate(words: list[str]) -> int:
     if asynchronous.run_among(words):
         return asynchronous.evaluate(words)
 
-    def look(run: tyro.conf.Positional[Path], /, *, tasks: int = 0, draw: int = AS_TRAINED) -> int:
+    def look(
+        run: tyro.conf.Positional[Path],
+        /,
+        *,
+        tasks: int = 0,
+        draw: int = AS_TRAINED,
+        trust: tyro.conf.FlagCreatePairsOff[bool] = False,
+    ) -> int:
         """Try held-out tasks with the newest checkpoint, as it samples and as it takes the likeliest token.
 
         Args:
             run: the run's folder
             tasks: how many; 0 means as many as the run was told
             draw: decides which; -1 means those of the run
+            trust: import the task that the run's folder names
         """
         check_whole("--tasks", tasks, 0)
         check_whole("--draw", draw, AS_TRAINED)
         loading(run)
+        trusting(trust)
         print(_evaluated(run, tasks, draw))
         return 0
 

@@ -125,5 +125,11 @@ def script(params: Zorplex, task: Task, key: Key, *, skill: float) -> Texts:
 
 
 def play_script(params: Zorplex, play: Play, key: Key, skill: float) -> Texts:
-    """Return `script` for the task that an episode begins with, as `TextTask.demonstrations` wants it."""
+    """Return `script` for the task that an episode begins with, as `TextTask.demonstrations` wants it.
+
+    >>> from .zorplex import zorplex
+    >>> world = zorplex("simple")
+    >>> play_script(world.params, world.reset(world.params, keys.key(0))[0], keys.key(1), 1.0)
+    ('LOOKUP[quomun]', '[ANSWER] 1')
+    """
     return script(params, play.task, key, skill=skill)

@@ -11,6 +11,7 @@ from ...core.language.requests import Request
 from ...core.tree import tree_map
 from ..effects.clock import seconds
 from ..effects.generate import Generator, generator
+from ..effects.task_reference import trust
 from ..effects.tokenizer import unfolded
 from ..effects.tools import Failed
 from ..effects.transfer import Inlet, inlet, this_host
@@ -173,6 +174,7 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
     its packages are not those of the machine that trains.
     """
     refuse_others(spec.packages, packages(), this_host().name)
+    trust(getattr(spec.arguments, "reference", ""))  # the trainer, which has sent it, does
     torch.set_num_threads(spec.arguments.machine.threads)
     with unfolded(spec.tokenizer) as folder:
         whole = parts_of(spec.arguments, folder if spec.tokenizer else ())

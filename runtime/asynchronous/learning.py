@@ -23,6 +23,7 @@ from .samples import Sample, stacked
 def segment_wise(arguments: TextConfig) -> bool:
     """Whether each token's proximal policy is the one an update after its own.
 
+    >>> from ..language.config import TaskRun
     >>> segment_wise(TaskRun())
     False
     """

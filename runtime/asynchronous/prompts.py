@@ -17,6 +17,7 @@ def prompt_requests(arguments: TextConfig, key: Key, prompt: int) -> tuple[Reque
     So runs with and without generators ask the same in the same order.
 
     >>> from ..language.world import asked
+    >>> from ..language.config import TaskRun
     >>> few = TaskRun()
     >>> prompt_requests(few, keys.key(0), 17) == asked(few, keys.key(0), 1)[8:16]
     True

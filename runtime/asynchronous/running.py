@@ -35,6 +35,7 @@ from .prompts import remembered
 def rules_of(arguments: TextConfig) -> Rules:
     """What the scheduler of a phase keeps to.
 
+    >>> from ..language.config import TaskRun
     >>> rules_of(TaskRun()).batch, rules_of(TaskRun()).group
     (128, 8)
     """
@@ -80,6 +81,7 @@ def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
 
     Not while an update that the learner has made waits for its version: the learner of this version has not made it.
 
+    >>> from ..language.config import TaskRun
     >>> rules = rules_of(TaskRun())
     >>> [to_be_kept(Schedule(version=version, phase=PUBLISH), rules, 4) for version in (0, 1, 4, 100)]
     [True, False, True, True]

@@ -54,6 +54,7 @@ class Outcome:
 def phases_of(arguments: TextConfig) -> tuple[str, ...]:
     """What follows the warm start.
 
+    >>> from ..language.config import TaskRun
     >>> phases_of(TaskRun())
     ('sync',)
     """

@@ -1,4 +1,7 @@
-"""A task named by a reference, MODULE:NAME or FILE.py:NAME, imported from there."""
+"""A task named by a reference, MODULE:NAME or FILE.py:NAME, imported from there once this process trusts it.
+
+A run's folder names its task, and must not decide what is imported: `trust` is called with what a command line names.
+"""
 
 import importlib
 import importlib.util
@@ -6,10 +9,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from ...core.errors import ChoiceError, described, message
+from ...core.errors import ChoiceError, TrustError, described, message
 from ...core.language.task import TextTask
 
 WHERE, FORM = "task", "MODULE:NAME or FILE.py:NAME of a TextTask"
+EVERY = "*"
+_trusted = set[str]()
 PREFIX = "purestep_task_"  # of the names under which files are imported
 
 
@@ -23,11 +28,20 @@ def absolute(reference: str) -> str:
     return f"{Path(place).absolute()}{colon}{name}" if place.endswith(".py") else reference
 
 
+def trust(reference: str) -> None:
+    """Let this process import that reference, or each one with `EVERY`."""
+    _trusted.add(reference)
+
+
 def load_task(reference: str) -> TextTask:
     """Return the task that a reference names; its module is imported.
 
-    Raises: ChoiceError where there is no such module or name, where importing it raises, or where the value is no task.
+    Raises: TrustError for a reference that this process was not given; ChoiceError where there is no such module or name,
+    where importing it raises, or where the value is no task.
     """
+    if not {reference, EVERY} & _trusted:
+        got, remedy = f"that of a run, {reference}", "if you trust it, repeat the command with --trust"
+        raise TrustError(message(WHERE, got=got, wanted="one that this command names", remedy=remedy))
     place, _, name = reference.rpartition(":")
     if not place or not name:
         raise ChoiceError(message(WHERE, got=repr(reference), wanted=FORM, remedy="e.g. safe.py:SAFE"))

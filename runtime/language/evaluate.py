@@ -156,11 +156,11 @@ def table(columns: Mapping[str, Standing]) -> str:
     """Standings side by side, a row for each figure.
 
     >>> print(table({"before": Standing(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={}, modes={})}))
-                                 before
-    tasks                             2
-    reward                        0.500
-    turns                          3.00
-    tokens said                     9.0
+                                   before
+    tasks                               2
+    reward                          0.500
+    turns                            3.00
+    tokens said                       9.0
     """
     widths = [max(len(name), 11) for name in columns]
     head = " " * 24 + "".join(f"  {name:>{width}}" for name, width in zip(columns, widths, strict=True))

@@ -66,6 +66,7 @@ def anchor_of(arguments: TextConfig) -> tuple[str, str]:
     A correction compares the proximal policy with the sampler, so it needs one that is not the sampler's own. The decoupled
     loss always has one; its weights are masked unless another correction is asked for.
 
+    >>> from .config import TaskRun
     >>> anchor_of(TaskRun())
     ('recorded', 'none')
     """

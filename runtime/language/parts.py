@@ -87,7 +87,7 @@ def first_texts(task: TextTask) -> tuple[str, ...]:
 
     >>> from ...core.language.zorplex_task import zorplex_task
     >>> first_texts(zorplex_task("simple"))[1:3]
-    ('What is zorplex[quomun]?', 'LOOKUP[quomun]')
+    ('What is zorplex[dremun]?', 'LOOKUP[dremun]')
     """
     world, found = task.env(TRAINING), [task.instructions]
     for key in keys.split(keys.key(0), EPISODES):

@@ -183,6 +183,7 @@ def ranked_team(lead: Lead) -> Team:
 def check_ranks(arguments: TextConfig, size: int) -> None:
     """Refuses what several ranks cannot learn. Raises: ChoiceError.
 
+    >>> from .config import TaskRun
     >>> check_ranks(TaskRun(), 2)
     """
     rank = arguments.model.lora

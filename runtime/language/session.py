@@ -23,6 +23,7 @@ from ..effects.manifest import Manifest
 from ..effects.sharded.description import described as described_at
 from ..effects.tokenizer import save_tokenizer
 from ..runs.arguments import changed, flatten, from_record
+from ..runs.kinds import recorded
 from ..runs.logging import divergence, metrics_log
 from ..runs.loop_check import check_loop
 from ..runs.registry import settings_of
@@ -149,7 +150,8 @@ def newest(run: Path, team: Team = ALONE) -> Path:
 
 def of_newest(run: Path, use: Callable[[Path], T], *, team: Team = ALONE, report: Notice = checkpoint.to_stderr) -> T:
     """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and what `use` raises."""
-    remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else f'train RECIPE --run {run} --overwrite'}"
+    again = f"train {recorded(run).get('recipe', 'RECIPE')} --run {run} --overwrite"
+    remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else again}"
     return checkpoint.of_newest(run, use, find=team.newest, remedy=remedy, report=report)
 
 

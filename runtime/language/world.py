@@ -73,6 +73,7 @@ class Phases:
 def phases(arguments: TextConfig) -> Phases:
     """The phases of a run.
 
+    >>> from .config import TaskRun
     >>> phases(TaskRun())
     Phases(warm=20, steps=100)
     """
@@ -190,6 +191,7 @@ def _row(task: TextTask, said: Standing, spent: float) -> dict[str, float]:
 def asked(arguments: TextConfig, key: Key, number: int) -> tuple[Request, ...]:
     """The requests of a step of training: fresh tasks of the training stream, each a group of attempts.
 
+    >>> from .config import TaskRun
     >>> len(asked(TaskRun(), keys.key(0), 0)), asked(TaskRun(), keys.key(0), 0)[0].task[0] % 2
     (128, 0)
     """
