@@ -23,7 +23,7 @@ from purestep.core.errors import RecompileError
 from purestep.core.tree import all_finite, leaves
 from purestep.runtime.compile import Program, program
 from purestep.runtime.recipes import RECIPES, session
-from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import train
 
 from . import evidence

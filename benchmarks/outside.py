@@ -17,7 +17,7 @@ from purestep.runtime.effects import folder
 from purestep.runtime.effects.manifest import TENSORS, describe
 from purestep.runtime.effects.step_folders import LATEST, PARTIAL
 from purestep.runtime.recipes import session
-from purestep.runtime.recipes.machine import Loop
+from purestep.runtime.runs.training_machine import Loop
 from purestep.runtime.values import decode
 
 PURESTEP = Path(sys.executable).with_name("purestep")

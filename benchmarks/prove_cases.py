@@ -14,8 +14,8 @@ from attrs import evolve, field, frozen
 
 from purestep.core import keys
 from purestep.runtime.logic.world import Proofs
-from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.prove_settings import Prove, prove_defaults
+from purestep.runtime.runs.arguments import changed
 
 TRANSITIVE = "locatedin(X, Z) :- locatedin(X, Y), locatedin(Y, Z).\n"
 NEIGHBOUR = "locatedin(X, Z) :- neighbor(X, Y), locatedin(Y, Z).\n"

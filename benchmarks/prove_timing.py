@@ -16,10 +16,10 @@ from purestep.core.logic.env import proving
 from purestep.core.policy import ActorCritic
 from purestep.runtime.compile import Program, program
 from purestep.runtime.logic.world import Proofs
-from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.prove import model_of, opened
 from purestep.runtime.recipes.prove_settings import prove_defaults
 from purestep.runtime.rollout import Worlds, begin, rollout
+from purestep.runtime.runs.arguments import changed
 
 SLOTS, STEPS, ROUNDS = 128, 32, 9
 Timed = Callable[[], object]

@@ -56,7 +56,7 @@ def build(arguments: argparse.Namespace) -> tuple["Trainer", "Tensor", int, int]
 
     import purestep as ps
     from purestep.runtime.population import population
-    from purestep.runtime.recipes.machine import plan
+    from purestep.runtime.runs.training_machine import plan
 
     torch.set_num_threads(arguments.threads)
     env = ps.make("cartpole")

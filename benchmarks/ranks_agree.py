@@ -40,7 +40,7 @@ def record(path: Path) -> None:
     from purestep.runtime.language.parts import parts_of
     from purestep.runtime.language.serving import asking
     from purestep.runtime.language.world import LanguageWorld, held_at, learning_parts, phases
-    from purestep.runtime.recipes.machine import Train
+    from purestep.runtime.runs.training_machine import Train
 
     own, held = arguments(), dict[str, Any]()
     parts = parts_of(own)

@@ -40,8 +40,8 @@ from purestep.runtime.language.learning import objective_of, optimizer_of, updat
 from purestep.runtime.language_train import language_trainer
 from purestep.runtime.ranks.clipping import clip_by_whole_norm
 from purestep.runtime.ranks.dealing import by_parts
-from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
+from purestep.runtime.runs.arguments import changed
 
 BATCHES, ORDER = 50, 11
 BUDGET, ALL = (

@@ -37,6 +37,7 @@ from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Request, expand, requests, rollouts, task_keys
 from purestep.core.language.transcribe import transcripts
 from purestep.core.language.zorplex import zorplex, zorplex_parser
+from purestep.core.language.zorplex_corpus import LEAST, zorplex_texts
 from purestep.core.optim import adamw, chain, clip_by_global_norm, linear, scale_by_schedule
 from purestep.core.transcript import Transcript
 from purestep.core.transcript_scores import loss_mask, token_log_probs
@@ -50,7 +51,6 @@ from purestep.runtime.effects.vllm import TOLERANCE, lay_out, publish
 from purestep.runtime.effects.vllm_process import running
 from purestep.runtime.language.evaluate import evaluated, standing
 from purestep.runtime.language.remember import remembering
-from purestep.runtime.language.spelling import LEAST, zorplex_texts
 from purestep.runtime.language.warm_start import Lessons, drawn, shown, taught, warm_optimizer
 from purestep.runtime.language_train import language_trainer
 

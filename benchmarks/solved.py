@@ -35,7 +35,7 @@ from purestep.runtime.population import population
 from purestep.runtime.recipes import RECIPES
 from purestep.runtime.recipes.report import played
 from purestep.runtime.recipes.session import Plan, plan
-from purestep.runtime.recipes.world import RETURN, rows_of
+from purestep.runtime.runs.loop_state import RETURN, rows_of
 from purestep.runtime.train import RunState, train
 from purestep.runtime.values import encode
 

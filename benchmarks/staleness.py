@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from attrs import frozen
 
-from purestep.runtime.recipes.arguments import flatten
+from purestep.runtime.runs.arguments import flatten
 from purestep.runtime.values import encode
 
 from . import evidence

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 from purestep.core.transcript_scores import token_log_probs
+from purestep.runtime.language import session
 from purestep.runtime.language.evaluate import held_out
 from purestep.runtime.language.parts import attempts_at
-from purestep.runtime.recipes import zorplex_session as session
 
 from . import evidence
 

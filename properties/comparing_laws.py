@@ -15,7 +15,7 @@ from ..runtime.asynchronous import comparing, figures
 from ..runtime.asynchronous.comparing import Comparison, Difference
 from ..runtime.asynchronous.figures import LESS, MORE, Figure, Phase
 from ..runtime.asynchronous.timeline import TRAINER, Shift
-from ..runtime.language.evaluate import Standing, standing, wilson
+from ..runtime.language.evaluate import ACCURACY, HIGH, LOW, Standing, wilson
 from .compare import require, same
 from .law import Law, Mutant, Seen, Suite, always
 
@@ -39,7 +39,8 @@ def own_comparing() -> Comparing:
 def share(right: int, tasks: int) -> Standing:
     """A standing of so many right answers."""
     low, high = wilson(right, tasks)
-    return evolve(standing(()), attempts=tasks, accuracy=right / tasks, accuracy_low=low, accuracy_high=high)
+    figures = {ACCURACY: right / tasks, LOW: low, HIGH: high}
+    return Standing(attempts=tasks, reward=0.0, turns=1.0, tokens=1.0, figures=figures, modes={})
 
 
 @st.composite

@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn
 from ..core import keys as core_keys
 from ..core.language.attempt import Attempt, Heard
 from ..core.language.codec import END, byte_codec
-from ..core.language.demonstrations import WRONG, right_calls
+from ..core.language.demonstrations import WRONG, play_script, right_calls
 from ..core.language.diagnosis import SUCCESS, failure_mode
 from ..core.language.protocol import Protocol, protocol
 from ..core.language.requests import Rollout, requests, rollouts, task_keys
@@ -24,7 +24,7 @@ from .strategies import seeds
 
 SOURCE = "core.language.demonstrations"
 DRAWS = 128  # scripts of which a share is counted: off by a fifth once in a hundred thousand
-ROOM = {"capacity": 999, "max_new_tokens": 64}
+ROOM: dict[str, Any] = {"script": play_script, "capacity": 999, "max_new_tokens": 64}
 
 
 @frozen

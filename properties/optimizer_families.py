@@ -6,6 +6,7 @@ from typing import Any
 from ..algorithms.supervised import cross_entropy
 from ..core import optim
 from ..core.language import demonstrations
+from ..core.language.demonstrate import demonstrate
 from ..core.muon import muon, orthogonal
 from . import demonstration_mutants, muon_mutants, precision_mutants, supervised_mutants
 from .demonstration_laws import demonstration_laws
@@ -37,7 +38,7 @@ def own_descending() -> Descending:
 
 def own_showing() -> Showing:
     """Our own demonstrations."""
-    return Showing(demonstrations.script, demonstrations.demonstrate)
+    return Showing(demonstrations.script, demonstrate)
 
 
 def optimizer_families() -> list[tuple[Suite, Subject, Edits]]:

@@ -6,10 +6,10 @@ The subject is a `Writing`, the functions of `runtime.asynchronous.samples`; att
 from collections.abc import Callable, Sequence
 
 import torch
-from attrs import asdict
 
 from ..core.language.diagnosis import FAILURE_MODES
 from ..core.language.transcribe import transcripts
+from ..core.language.zorplex_task import zorplex_task
 from ..core.record import take
 from ..core.transcript import Transcript
 from ..core.tree import leaves
@@ -85,13 +85,13 @@ def _summaries() -> Law:
 
 def _figures() -> Law:
     def check(writing: Writing, attempts: list[AnyAttempt], seen: Seen) -> None:
-        samples, wanted = written(writing, attempts), standing(attempts)
+        samples, wanted = written(writing, attempts), standing(zorplex_task(), attempts)
         for mode in FAILURE_MODES:
             seen(mode, wanted.modes[mode])
             share = sum(sample.mode == mode for sample in samples) / len(samples)
             same(f"the share of {mode}", torch.tensor(share), torch.tensor(wanted.modes[mode]), ROUNDING)
         for name, value in writing.figures_of(samples).items():
-            same(name, torch.tensor(value), torch.tensor(asdict(wanted)[name]), ROUNDING)
+            same(name, torch.tensor(value), torch.tensor(wanted.described()[name]), ROUNDING)
 
     claim = "Means of figures over samples are what an evaluation says of their attempts."
     mutant = Mutant("calls an answer well formed only where it is right", mutants.strict_format)

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import frozen
@@ -15,6 +16,7 @@ from ..core.language.protocol import protocol
 from ..core.language.requests import Request, rollouts
 from ..core.language.tasks import Task, letters
 from ..core.language.zorplex import zorplex, zorplex_parser
+from ..core.language.zorplex_task import zorplex_task
 from ..core.transcript import Transcript
 from ..runtime.asynchronous import samples
 from ..runtime.asynchronous.samples import Sample
@@ -47,10 +49,10 @@ class Writing:
 def own_writing() -> Writing:
     """Our own."""
     return Writing(
-        samples.samples_of,
+        partial(samples.samples_of, zorplex_task()),
         samples.stacked,
         samples.figures_of,
-        samples.fault,
+        partial(samples.fault, zorplex_task()),
         copy.copy,  # takes it apart and puts it together as a letter between processes is
     )
 

@@ -21,8 +21,8 @@ from ..core.record import replace
 from ..core.transcript import ABSENT, Transcript, empty
 from ..core.tree import leaves
 from ..runtime.asynchronous.learning import Anchored, Learning
-from ..runtime.asynchronous.samples import FIGURES, Sample
-from ..runtime.recipes.zorplex import Zorplex
+from ..runtime.asynchronous.samples import OWN, Sample
+from ..runtime.language.config import TaskRun
 from . import segment_mutants as mutants
 from .compare import require, same
 from .law import Law, Mutant, Seen, Suite, always
@@ -92,7 +92,7 @@ def sample_at(arrival: Arrival) -> Sample:
     made = [one for one in versions if one >= 0]
     row = replace(row, behaviour_log_prob=torch.where(version >= 0, -0.5, 0.0))
     row = replace(row, proximal_log_prob=row.behaviour_log_prob)
-    return Sample(row, dict.fromkeys(FIGURES, 0.0), "success", min(made), max(made), len(made))
+    return Sample(row, dict.fromkeys(OWN, 0.0), "success", min(made), max(made), len(made))
 
 
 def learning_at(version: int, staleness: int) -> Learning:
@@ -100,7 +100,7 @@ def learning_at(version: int, staleness: int) -> Learning:
     nothing: Any = ()
     params = LearnerParams(policy=policy_of(version))
     return Learning(
-        arguments=Zorplex(),
+        arguments=TaskRun(),
         parts=nothing,
         algorithm=nothing,
         trainer=nothing,

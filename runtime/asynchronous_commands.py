@@ -10,15 +10,16 @@ from ..core.errors import CheckpointError, ChoiceError, message
 from .effects import folder
 from .effects.png import check_picture
 from .effects.step_folders import steps
-from .recipes.arguments import check_whole
-from .recipes.run_kinds import with_generators
-from .recipes.zorplex import NAME, Zorplex
-from .words import check_runs, loading, option, say
+from .recipes.zorplex import NAME
+from .runs.arguments import check_whole
+from .runs.kinds import with_generators
+from .words import check_runs, loading, option, say, trusting
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from .asynchronous import session
+    from .language.config import TextConfig
     from .language.parts import Parts
     from .language.team import Team
 
@@ -31,7 +32,7 @@ def run_among(words: Sequence[str]) -> bool:
     return any(with_generators(Path(word)) for word in words if not word.startswith("-"))
 
 
-def train(run: Path, arguments: Zorplex, *, overwrite: bool, team: "Team") -> int:
+def train(run: Path, arguments: "TextConfig", *, overwrite: bool, team: "Team") -> int:
     """`purestep train zorplex` with generators."""
     from .asynchronous import session
 
@@ -62,7 +63,7 @@ def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
         say(f"interrupted and saved{over}; go on with: {go_on}")
         return 130
     from .asynchronous import report
-    from .recipes import zorplex_report
+    from .language import report as zorplex_report
 
     print(report.write_comparison(run))
     for line in _drawn(run, run):
@@ -107,7 +108,15 @@ def speaker(run: Path, phase: str = "") -> "tuple[Parts, dict[str, Tensor], str]
 def evaluate(words: list[str]) -> int:
     """`purestep evaluate RUN`."""
 
-    def look(run: tyro.conf.Positional[Path], /, *, phase: Place = "", tasks: int = 0, draw: int = AS_TRAINED) -> int:
+    def look(
+        run: tyro.conf.Positional[Path],
+        /,
+        *,
+        phase: Place = "",
+        tasks: int = 0,
+        draw: int = AS_TRAINED,
+        trust: tyro.conf.FlagCreatePairsOff[bool] = False,
+    ) -> int:
         """Try held-out tasks with the newest checkpoint of a phase, as it samples and as it takes the likeliest token.
 
         Args:
@@ -115,20 +124,22 @@ def evaluate(words: list[str]) -> int:
             phase: which; without it the last one there is
             tasks: how many; 0 means as many as the run was told
             draw: decides which; -1 means those of the run
+            trust: import the task that the run's folder names
         """
         check_whole("--tasks", tasks, 0)
         check_whole("--draw", draw, AS_TRAINED)
         loading(run)
+        trusting(trust)
         import torch
 
         from .asynchronous import session
+        from .language import report as zorplex_report
         from .language.evaluate import table
-        from .recipes import zorplex_report
 
         arguments = session.arguments_in(run)
         torch.set_num_threads(arguments.machine.threads)
         parts, params, named = speaker(run, phase)
-        usual = {"tasks": arguments.tasks.held_out, "draw": arguments.tasks.draw}
+        usual = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
         asked = {"tasks": tasks or usual["tasks"], "draw": usual["draw"] if draw == AS_TRAINED else draw}
         found = zorplex_report.evaluation(parts, params, **asked)
         before: Any = zorplex_report.read_before(run) if asked == usual else ()

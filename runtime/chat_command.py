@@ -3,24 +3,23 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tyro
 from attrs import define, evolve
 
 from ..core.errors import ChoiceError, PurestepError, message
 from . import asynchronous_commands as asynchronous
-from .recipes.arguments import check_whole
-from .recipes.run_kinds import is_language, with_generators
-from .words import check_text, loading, say
+from .runs.arguments import check_whole
+from .runs.kinds import is_language, with_generators
+from .words import check_text, loading, say, trusting
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ..core.language.protocol import Protocol
-    from ..core.language.zorplex import Play, Zorplex
+    from .language.config import TextConfig
     from .language.parts import Parts
-    from .recipes.zorplex import Zorplex as Trained
 
 HELP = "a number for that held-out task, a question of your own, Enter for the next task, q to leave"
 NONE = -1
@@ -40,6 +39,7 @@ def chat_command(words: list[str]) -> int:
         question: str = "",
         seed: int = AS_TRAINED,
         temperature: float = 0.0,
+        trust: tyro.conf.FlagCreatePairsOff[bool] = False,
     ) -> int:
         """Try tasks with the newest checkpoint of a run of `purestep train zorplex`.
 
@@ -49,6 +49,7 @@ def chat_command(words: list[str]) -> int:
             question: one question of your own, such as "What is zorplex[kramun] + zorplex[blivit]?"
             seed: decides which tasks are held out, and how values and tokens are drawn; -1 means those of the run
             temperature: 0 takes the likeliest token
+            trust: import the task that the run's folder names
         """
         check_whole("--task", task, NONE, LAST)
         check_whole("--seed", seed, AS_TRAINED)
@@ -56,11 +57,12 @@ def chat_command(words: list[str]) -> int:
             wanted, remedy = "one of: purestep train zorplex", "name the folder of such a run"
             raise ChoiceError(message(str(run), got="no run of a language model", wanted=wanted, remedy=remedy))
         loading(run)
+        trusting(trust)
         import torch
 
         parts, params, arguments, version = speaking(run)
         torch.set_num_threads(arguments.machine.threads)
-        talk = _Talk(parts, params, arguments.tasks.draw if seed == AS_TRAINED else seed, temperature)
+        talk = _Talk(parts, params, arguments.episodes.draw if seed == AS_TRAINED else seed, temperature)
         if question or task != NONE:
             print("\n".join(talk.question(question) if question else talk.task(task)))
             return 0
@@ -74,13 +76,13 @@ def chat_command(words: list[str]) -> int:
     return tyro.cli(chat, args=words, prog="purestep chat")
 
 
-def speaking(run: Path) -> "tuple[Parts, dict[str, Tensor], Trained, str]":
+def speaking(run: Path) -> "tuple[Parts, dict[str, Tensor], TextConfig, str]":
     """What speaks in a run: its parts, all parameters of its newest checkpoint, its arguments, and which checkpoint that is.
 
     Raises: CheckpointError.
     """
     from .asynchronous import session as phases
-    from .recipes import zorplex_session as session
+    from .language import session
 
     if with_generators(run):
         parts, params, phase = asynchronous.speaker(run)
@@ -138,17 +140,17 @@ class _Talk:
 
     def question(self, text: str) -> tuple[str, ...]:
         """What becomes of a question, with the values of the task that comes next."""
-        from .language.talking import typed
 
-        rules, known = typed(self.parts.trial, text)
-        return self._played(rules, self.following, "your question", known)
+        world, known = self.parts.task.ask(self.parts.trial.env, text)
+        return self._played(evolve(self.parts.trial, env=world), self.following, "your question", known)
 
-    def _played(self, rules: "Protocol[Zorplex, Play]", number: int, head: str, known: bool) -> tuple[str, ...]:
+    def _played(self, rules: "Protocol[Any, Any]", number: int, head: str, known: bool) -> tuple[str, ...]:
         from .language.evaluate import held_out
         from .language.parts import sampler
         from .language.talking import lines
 
         parts, asked = evolve(self.parts, rules=rules), held_out(1, self.seed, first=number)
         (attempt,) = sampler(parts, temperature=self.temperature, slots=1)(self.params, 0, asked)
-        right = f" (right: {attempt.episode.world.task.answer})" if known else ""
-        return f"{head}{right}", *lines(attempt, known=known)
+        solution = parts.task.solution
+        right = f" (right: {solution(attempt.episode.world)})" if known and not isinstance(solution, tuple) else ""
+        return f"{head}{right}", *lines(parts.task, attempt, known=known)

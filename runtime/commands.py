@@ -19,11 +19,12 @@ from .effects import folder
 from .effects.png import check_picture
 from .effects.ranks.launched import on_one_rank
 from .recipes import RECIPES, cache
-from .recipes.arguments import check_whole, run_steps
+from .recipes.arguments import run_steps
 from .recipes.closing import Closing, Playing, Ranking, closing_of
 from .recipes.prove_settings import USUAL
-from .recipes.run_kinds import recorded
 from .recipes.zorplex import ABOUT, NAME
+from .runs.arguments import check_whole
+from .runs.kinds import recorded
 from .words import FLAGS, check_runs, loading, run_folder, say
 from .words import option as option
 
@@ -55,9 +56,12 @@ def train_command(words: list[str]) -> int:
     """`purestep train RECIPE`: trains, evaluates and draws."""
     if not words or words[0] in ("-h", "--help"):
         named = {**{name: recipe.about for name, recipe in RECIPES.items()}, NAME: ABOUT, cache.NAME: cache.ABOUT}
-        rows = "\n".join(f"  {name:10} {about}" for name, about in named.items())
+        named["FILE.py:TASK"] = "a language model learns a task of yours; or MODULE:TASK"
+        rows = "\n".join(f"  {name:12} {about}" for name, about in named.items())
         print(f"usage: purestep train RECIPE [OPTIONS]\n\nrecipes:\n{rows}\n\nOptions: purestep train RECIPE --help")
         return 0
+    if ":" in words[0]:
+        return language.train_task(words)
     recipe, *words = words
     speaking = {NAME: language.train, cache.NAME: reasoning.train}
     choose("purestep train", recipe, {**RECIPES, **speaking})

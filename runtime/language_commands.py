@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from attrs import frozen
 
-from ..core.errors import ChoiceError, message
+from ..core.errors import ChoiceError, choose, message
 from . import asynchronous_commands as asynchronous
 from .effects import folder
 from .effects.png import check_picture
 from .effects.ranks.launched import launched, several, within_machine
-from .recipes.arguments import check_whole, flag
-from .recipes.run_kinds import is_language, with_generators
+from .language.config import CHANGES, TaskRun, TextConfig, generators
 from .recipes.zorplex import NAME, Zorplex, check, zorplex_defaults
-from .words import FLAGS, check_runs, loading, option, run_folder, say
+from .runs.arguments import changed, check_whole, flag
+from .runs.kinds import is_language, with_generators
+from .words import FLAGS, check_runs, loading, option, run_folder, say, trusting
 
 if TYPE_CHECKING:
+    from .language import session
     from .language.team import Team
-    from .recipes import zorplex_session as session
 
 AS_TRAINED = -1
 
@@ -31,6 +32,57 @@ class Training:
     arguments: Annotated[Zorplex, tyro.conf.arg(name="")]
     run: Path  # the run's folder
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
+
+
+@frozen
+class TaskTraining:
+    """Where a run of a task goes."""
+
+    arguments: Annotated[TaskRun, tyro.conf.arg(name="")]
+    run: Path  # the run's folder
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
+
+
+def train_task(words: list[str]) -> int:
+    """`purestep train FILE.py:TASK`, on all ranks that a launcher has started."""
+    return _led(words, lambda team: _train_task(words, team))
+
+
+def _train_task(words: list[str], team_of: "Callable[[], Team]") -> int:
+    reference, *words = words
+    algorithm = option(words, "--algorithm", "grpo")
+    defaults = changed(TaskRun(), {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm})
+    name = reference.rpartition(":")[2].lower()
+    given = tyro.cli(
+        TaskTraining,
+        default=TaskTraining(
+            changed(defaults, {"reference": reference}), run_folder(algorithm, name, option(words, "--seed", "0"))
+        ),
+        args=words,
+        prog=f"purestep train {reference}",
+        description=f"{TaskRun.__doc__}\n\nThe defaults shown are those of --algorithm {algorithm}.",
+        config=FLAGS,
+    )
+    given.arguments.check()
+    say(f"{name} by {algorithm}, {given.arguments.episodes.steps} steps, into {given.run}")
+    from .effects.task_reference import absolute, trust
+
+    arguments = changed(given.arguments, {"reference": absolute(given.arguments.reference)})
+    trust(arguments.reference)
+    shown = arguments.task().demonstrations
+    if isinstance(shown, tuple) and arguments.warm.warm_steps < 0:
+        arguments = changed(arguments, {"warm_steps": 0})
+    return _begun(given.run, arguments, given.overwrite, team_of())
+
+
+def _begun(run: Path, arguments: TextConfig, overwrite: bool, team: "Team") -> int:
+    team.check(arguments)
+    start: dict[str, Any] = {"overwrite": overwrite, "team": team}
+    if generators(arguments) > 0:
+        return asynchronous.train(run, arguments, **start)
+    from .language import session
+
+    return _through(run, lambda: session.start(run, arguments, **start, notice=say))
 
 
 def train(words: list[str]) -> int:
@@ -72,16 +124,9 @@ def _train(words: list[str], team_of: "Callable[[], Team]") -> int:
         config=FLAGS,
     )
     check(given.arguments)
-    steps, ranks = given.arguments.tasks.steps, f" on {launched()[1]} ranks" if several() else ""
+    steps, ranks = given.arguments.episodes.steps, f" on {launched()[1]} ranks" if several() else ""
     say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps{ranks}, into {given.run}")
-    team = team_of()
-    team.check(given.arguments)
-    start: dict[str, Any] = {"overwrite": given.overwrite, "team": team}
-    if given.arguments.generators() > 0:
-        return asynchronous.train(given.run, given.arguments, **start)
-    from .recipes import zorplex_session as session
-
-    return _through(given.run, lambda: session.start(given.run, given.arguments, **start, notice=say))
+    return _begun(given.run, given.arguments, given.overwrite, team_of())
 
 
 def resume(words: list[str]) -> int:
@@ -100,6 +145,7 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
         trust_network: tyro.conf.FlagCreatePairsOff[bool] = False,
         devices: str | None = None,
         server: str | None = None,
+        trust: tyro.conf.FlagCreatePairsOff[bool] = False,
     ) -> int:
         """Go on with a run from its newest checkpoint, with the arguments it was begun with, what samples maybe elsewhere.
 
@@ -113,6 +159,7 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
             trust_network: also use what no engine encrypts with other hosts
             devices: of the generators in turn
             server: the vLLM server that samples from now on, where one does
+            trust: import the task that the run's folder names
         """
         given = {
             "engine": engine,
@@ -125,6 +172,7 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
         moved = {name: value for name, value in given.items() if value is not None}
         _check_moved(run, moved)
         loading(run)
+        trusting(trust)
         from .language.team import ALONE, of_ranks
 
         team = team_of()
@@ -158,7 +206,7 @@ def _check_moved(run: Path, moved: Mapping[str, Any]) -> None:
 def _resumed(run: Path, team: "Team", moved: Mapping[str, Any]) -> int:
     if with_generators(run):
         return asynchronous.resume(run, moved, team=team)
-    from .recipes import zorplex_session as session
+    from .language import session
 
     return _through(run, lambda: session.resume(run, notice=say, team=team, **moved))
 
@@ -182,12 +230,11 @@ def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
 
 def _evaluated(run: Path, tasks: int = 0, draw: int = AS_TRAINED) -> str:
     """Evaluates the newest checkpoint and writes the model; gives what is to be printed."""
-    from .recipes import zorplex_report as report
-    from .recipes import zorplex_session as session
+    from .language import report, session
 
     found_at = session.restored_newest(run)
     parts, held, loop = found_at.parts, found_at.held, found_at.loop
-    own, params = found_at.arguments.tasks, parts.whole(session.policy_of(held))
+    own, params = found_at.arguments.episodes, parts.whole(session.policy_of(held))
     usual = {"tasks": own.held_out, "draw": own.draw}
     held_out = {"tasks": tasks or own.held_out, "draw": own.draw if draw == AS_TRAINED else draw}
     found = report.evaluation(parts, params, **held_out)
@@ -198,7 +245,7 @@ def _evaluated(run: Path, tasks: int = 0, draw: int = AS_TRAINED) -> str:
 
 
 def _drawn(run: Path, out: Path) -> None:
-    from .recipes import zorplex_report as report
+    from .language import report
 
     try:
         print(f"learning curve: {report.picture(run, out)}")
@@ -217,17 +264,26 @@ def evaluate(words: list[str]) -> int:
     if asynchronous.run_among(words):
         return asynchronous.evaluate(words)
 
-    def look(run: tyro.conf.Positional[Path], /, *, tasks: int = 0, draw: int = AS_TRAINED) -> int:
+    def look(
+        run: tyro.conf.Positional[Path],
+        /,
+        *,
+        tasks: int = 0,
+        draw: int = AS_TRAINED,
+        trust: tyro.conf.FlagCreatePairsOff[bool] = False,
+    ) -> int:
         """Try held-out tasks with the newest checkpoint, as it samples and as it takes the likeliest token.
 
         Args:
             run: the run's folder
             tasks: how many; 0 means as many as the run was told
             draw: decides which; -1 means those of the run
+            trust: import the task that the run's folder names
         """
         check_whole("--tasks", tasks, 0)
         check_whole("--draw", draw, AS_TRAINED)
         loading(run)
+        trusting(trust)
         print(_evaluated(run, tasks, draw))
         return 0
 
@@ -248,7 +304,7 @@ def plot(words: list[str]) -> int:
         """
         check_runs(runs)
         homes = [folder.existing(run) for run in runs]
-        from .recipes import zorplex_report as report
+        from .language import report
 
         if len(homes) == 1:
             place = homes[0] / folder.PICTURE if option(words, "--out", "") == "" else out

@@ -11,10 +11,10 @@ from attrs import frozen
 from ..core.errors import ChoiceError
 from .effects import folder
 from .effects.png import check_picture
-from .recipes.arguments import check_whole
 from .recipes.cache import NAME, POLICIES, Cache, cache_defaults, check
-from .recipes.run_kinds import is_cache
 from .recipes.trusting import Trust
+from .runs.arguments import check_whole
+from .runs.kinds import is_cache
 from .words import FLAGS, check_runs, loading, option, run_folder, say
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from purestep.runtime import cli
 from purestep.runtime.language.parts import parts_of
 from purestep.runtime.language.ranked import in_world
 from purestep.runtime.language.team import Team
-from purestep.runtime.recipes.arguments import changed
-from purestep.runtime.recipes.machine import Loop
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
+from purestep.runtime.runs.arguments import changed
+from purestep.runtime.runs.training_machine import Loop
 
 TINY: dict[str, Any] = {"width": 16, "layers": 2, "heads": 2, "steps": 20, "capacity": 64, "budget": 64}
 ROWS, WIDTH = 8, 40

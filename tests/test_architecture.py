@@ -45,8 +45,9 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     # says how long a compilation took, keeps what came of it, and has the compiler build in a folder of the user's own
     "runtime/compile.py": {"time", "pathlib", "warnings", "os", "io"},
     "runtime/identity.py": {"os", "attr"},  # whose code a function is, its path tells; attrs has two names
-    "runtime/recipes/arguments.py": {"os"},  # how many threads make sense, the number of processors tells
+    "runtime/runs/arguments.py": {"os"},  # how many threads make sense, the number of processors tells
     "runtime/recipes": {"pathlib"},  # a run has a folder
+    "runtime/runs": {"pathlib"},
     "runtime/language": {"pathlib"},  # so has a language model's
     "runtime/reasoning": {"pathlib"},  # and one that reasons in cycles
     "runtime/asynchronous/": {"pathlib"},  # and a phase of a run with generators

@@ -25,8 +25,8 @@ from purestep.runtime.effects.tokenizer import tokenizer_files
 from purestep.runtime.effects.workers_engines import WorkersError
 from purestep.runtime.language.parts import parts_of, sampler
 from purestep.runtime.language.world import asked, learning_parts
-from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
+from purestep.runtime.runs.arguments import changed
 from purestep.runtime.scheduler import begin
 from purestep.runtime.scheduling import messages as say
 
@@ -220,8 +220,8 @@ def a_batch(arguments: Zorplex, version: int, policy: Any) -> list[Sample]:
     parts = parts_of(arguments)
     ask = sampler(parts, temperature=1.0)
     attempts = ask(parts.whole(policy), version, asked(arguments, keys.key(0), version))
-    room = {"capacity": arguments.sampling.capacity, "calls": arguments.tasks.max_turns}
-    return [paid(sample_of(one, **room), float(number % 2)) for number, one in enumerate(attempts)]
+    room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
+    return [paid(sample_of(parts.task, one, **room), float(number % 2)) for number, one in enumerate(attempts)]
 
 
 def paid(sample: Sample, reward: float) -> Sample:

@@ -16,7 +16,7 @@ from purestep.core.machine import Command, Event, Failed, Interrupted, Machine
 from purestep.core.transcript import empty
 from purestep.runtime.asynchronous.crew import Hands, crew
 from purestep.runtime.asynchronous.generating import GivenUp, GiveUp, Job, Made, Progress
-from purestep.runtime.asynchronous.samples import FIGURES, Sample
+from purestep.runtime.asynchronous.samples import OWN, Sample
 from purestep.runtime.drive import DRIVER, Entry, Finished, Told, drive
 from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Report, Workers
 from purestep.runtime.scheduler import begin, scheduler
@@ -83,7 +83,7 @@ def request_of(prompt: int, seat: int) -> Request:
 
 def sample_of(request: Request, *, head: int = 0, tail: int = 0, tokens: int = 5) -> Sample:
     row = empty(2, 1, id=torch.tensor([request.id]), group=torch.tensor([request.group]))
-    return Sample(row, dict.fromkeys(FIGURES, 0.0), "success", head, tail, tokens)
+    return Sample(row, dict.fromkeys(OWN, 0.0), "success", head, tail, tokens)
 
 
 def dispatch(group: int, *, seat: int = 0, attempt: int = 0, worker: int = 0, version: int = 0) -> say.Dispatch:

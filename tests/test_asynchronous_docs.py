@@ -13,11 +13,11 @@ pytest.importorskip("transformers")
 from purestep.core.machine import Started
 from purestep.runtime import cli
 from purestep.runtime.asynchronous import keeping, replaying, report, session
+from purestep.runtime.asynchronous.config import Asynchronous
 from purestep.runtime.effects import engine, folder, plot
 from purestep.runtime.effects.layout import GENERATORS
-from purestep.runtime.recipes import zorplex_session
-from purestep.runtime.recipes.arguments import flag
-from purestep.runtime.recipes.asynchronous import Asynchronous
+from purestep.runtime.language import session as zorplex_session
+from purestep.runtime.runs.arguments import flag
 
 from .run_folders import begun
 

@@ -33,8 +33,8 @@ from purestep.runtime.effects.workers import Answer, Lost, Note, Workers, workin
 from purestep.runtime.effects.workers_engines import WorkersError, in_process, in_thread
 from purestep.runtime.language.parts import Parts, attempts_at, parts_of, sampler
 from purestep.runtime.language.world import asked
-from purestep.runtime.recipes.arguments import changed
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
+from purestep.runtime.runs.arguments import changed
 
 TINY: dict[str, Any] = {
     "width": 16,
@@ -161,7 +161,7 @@ def directly(arguments: Zorplex, version: int, requests: Any, parts: Parts = PAR
     """The samples of requests that are sampled in this process."""
     sampling = arguments.sampling
     attempts = sampler(parts, temperature=sampling.temperature)(weights(version), version, requests)
-    return list(samples_of(attempts, capacity=sampling.capacity, calls=arguments.tasks.max_turns))
+    return list(samples_of(parts.task, attempts, capacity=sampling.capacity, calls=arguments.episodes.max_turns))
 
 
 def alike(got: Sample, wanted: Sample) -> None:
@@ -332,10 +332,10 @@ def test_weights_of_another_architecture_are_named() -> None:
 def test_what_has_not_ended_or_has_no_room_makes_no_sample() -> None:
     begun = attempts_at(PARTS, REQUESTS[:1])
     with pytest.raises(StructureError, match="samples_of: attempt is under way, wanted ended"):
-        samples_of(begun, capacity=96, calls=3)
+        samples_of(PARTS.task, begun, capacity=96, calls=3)
     attempts = sampler(PARTS, temperature=1.0)(weights(0), 0, REQUESTS[:1])
     with pytest.raises(StructureError, match=r"samples_of: \(capacity, calls\) is \(9, 3\), wanted room"):
-        samples_of(attempts, capacity=9, calls=3)
+        samples_of(PARTS.task, attempts, capacity=9, calls=3)
 
 
 # --- tools ---

@@ -15,6 +15,7 @@ from purestep.core.errors import CheckpointError, ChoiceError
 from purestep.runtime import language_commands
 from purestep.runtime.asynchronous import placing, session
 from purestep.runtime.asynchronous.alike import packages
+from purestep.runtime.asynchronous.config import Asynchronous
 from purestep.runtime.asynchronous.generating import Spec, generate
 from purestep.runtime.asynchronous.placing import on_devices, placed, seen
 from purestep.runtime.effects.engine import opened
@@ -23,9 +24,8 @@ from purestep.runtime.effects.engine.rejoining import rejoining
 from purestep.runtime.effects.transfer import inlet, this_host
 from purestep.runtime.effects.workers import Lost, Note, working
 from purestep.runtime.effects.workers_engines import Mailbox, in_thread
-from purestep.runtime.recipes.arguments import changed
-from purestep.runtime.recipes.asynchronous import Asynchronous
 from purestep.runtime.recipes.zorplex import check, zorplex_defaults
+from purestep.runtime.runs.arguments import changed
 
 from .programs import until
 from .run_folders import begun

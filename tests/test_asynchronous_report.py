@@ -26,11 +26,11 @@ from purestep.runtime.asynchronous.replaying import replayed
 from purestep.runtime.asynchronous.timeline import Span, merged, shifts
 from purestep.runtime.effects import folder, plot, timeline_picture
 from purestep.runtime.effects.lines import objects
+from purestep.runtime.language import session as turns
 from purestep.runtime.language.evaluate import wilson
-from purestep.runtime.recipes import zorplex_session as turns
-from purestep.runtime.recipes.arguments import changed
-from purestep.runtime.recipes.run_kinds import with_generators
 from purestep.runtime.recipes.zorplex import zorplex_defaults
+from purestep.runtime.runs.arguments import changed
+from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.scheduling.state import Schedule
 from purestep.runtime.values import encode, line
 

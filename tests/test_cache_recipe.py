@@ -37,6 +37,8 @@ from purestep.runtime import cli
 from purestep.runtime.effects.cycles_picture import Accuracy, banded, cycles_picture, student
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.stream import read as read_stream
+from purestep.runtime.language import report as zorplex_report
+from purestep.runtime.language.config import CHANGES
 from purestep.runtime.reasoning import world as cache_world
 from purestep.runtime.reasoning.cycles import Asked, attempt_request, cycled
 from purestep.runtime.reasoning.evaluate import evaluated
@@ -47,12 +49,10 @@ from purestep.runtime.reasoning.standing import Standing, problems_of, standing
 from purestep.runtime.reasoning.world import CacheWorld, held_at, learning_parts, phases
 from purestep.runtime.recipes import cache_report as report
 from purestep.runtime.recipes import cache_session as session
-from purestep.runtime.recipes import zorplex_report
-from purestep.runtime.recipes.arguments import changed, flag, flatten
 from purestep.runtime.recipes.cache import Cache, cache_defaults, check, lists_of, settings_of
-from purestep.runtime.recipes.machine import Train
 from purestep.runtime.recipes.trusting import Trust
-from purestep.runtime.recipes.zorplex import CHANGES
+from purestep.runtime.runs.arguments import changed, flag, flatten
+from purestep.runtime.runs.training_machine import Train
 
 from .run_folders import begun
 

@@ -20,10 +20,11 @@ from purestep.runtime.chat_command import typed_lines
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.files import lock
 from purestep.runtime.effects.layout import COMMON
-from purestep.runtime.recipes import RECIPES, session, world
-from purestep.runtime.recipes.arguments import flag, flatten
+from purestep.runtime.recipes import RECIPES, session
 from purestep.runtime.recipes.closing import closing_of
-from purestep.runtime.recipes.machine import Loop
+from purestep.runtime.runs import loop_state as world
+from purestep.runtime.runs.arguments import flag, flatten
+from purestep.runtime.runs.training_machine import Loop
 
 from .programs import last_words, until
 

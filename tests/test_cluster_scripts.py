@@ -23,7 +23,7 @@ pytest.importorskip("transformers", reason="the extra llm is not installed")
 from purestep.runtime import cli
 from purestep.runtime.asynchronous import session as at_once
 from purestep.runtime.effects import engine
-from purestep.runtime.recipes import zorplex_session as in_turns
+from purestep.runtime.language import session as in_turns
 
 from . import run_folders
 from .programs import END, free_port, until

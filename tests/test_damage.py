@@ -24,7 +24,7 @@ from purestep.runtime.effects.manifest import MANIFEST, TENSORS, DamagedError, c
 from purestep.runtime.effects.sharded import loading, saving
 from purestep.runtime.effects.sharded.shards import ShardReader
 from purestep.runtime.recipes import RECIPES, session
-from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.runs.arguments import changed
 
 TINY = {"steps": 24, "envs": 2, "horizon": 4, "hidden": (4,), "backend": "none", "checkpoints": 3}
 DEEP = "[" * 100_000

@@ -9,7 +9,8 @@ from purestep.core import keys
 from purestep.core.bigram import bigram
 from purestep.core.errors import ChoiceError
 from purestep.core.language.codec import END, byte_codec
-from purestep.core.language.demonstrations import demonstrate, right_calls, script
+from purestep.core.language.demonstrate import demonstrate
+from purestep.core.language.demonstrations import play_script, right_calls, script
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import key_of, requests, rollouts, task_keys
 from purestep.core.language.transcribe import transcripts
@@ -35,7 +36,15 @@ def shown(number: int, skill: float = 0.4) -> Transcript:
     asked = requests(task_keys(keys.key(0), "training", number), keys.key(1))
     attempts = [
         demonstrate(
-            rules, byte_codec(), spelled, rollouts(request)[0], key, skill=skill, capacity=256, max_new_tokens=32
+            rules,
+            byte_codec(),
+            spelled,
+            rollouts(request)[0],
+            key,
+            script=play_script,
+            skill=skill,
+            capacity=256,
+            max_new_tokens=32,
         )
         for request, key in zip(asked, keys.split(keys.key(2), number), strict=True)
     ]

@@ -38,9 +38,9 @@ from purestep.core.transcript_scores import loss_mask
 from purestep.runtime.asynchronous import session as async_session
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.language import parts as language_parts
-from purestep.runtime.recipes import zorplex_session as turns_session
-from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.language import session as turns_session
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
+from purestep.runtime.runs.arguments import changed
 
 KEY = keys.key(0)
 ERROR = "ValueError: no number in this text"

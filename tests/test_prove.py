@@ -12,9 +12,10 @@ from purestep.runtime import cli
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.layout import names_of
 from purestep.runtime.logic.world import Proofs
-from purestep.runtime.recipes import explain, prove, ranking, session, world
-from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.recipes import explain, prove, ranking, session
 from purestep.runtime.recipes.prove_settings import prove_defaults
+from purestep.runtime.runs import loop_state as world
+from purestep.runtime.runs.arguments import changed
 
 NET = ["--size", "8", "--width", "8", "--blocks", "1", "--warm-up", "3"]
 RUN = ["--envs", "4", "--horizon", "8", "--minibatches", "2", "--epochs", "1", "--backend", "none"]

@@ -31,14 +31,14 @@ from purestep.runtime.effects.ranks.channel import Channel
 from purestep.runtime.effects.ranks.leading import Lead
 from purestep.runtime.effects.ranks.world import Ranks
 from purestep.runtime.effects.sharded.description import described
+from purestep.runtime.language import session
 from purestep.runtime.language.parts import parts_of
 from purestep.runtime.language.ranked import check_ranks, in_world, ranked_team
 from purestep.runtime.language.team import ALONE, Team, of_ranks
 from purestep.runtime.language.world import LanguageWorld
-from purestep.runtime.recipes import zorplex_session as session
-from purestep.runtime.recipes.arguments import changed, flag
-from purestep.runtime.recipes.machine import Train
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
+from purestep.runtime.runs.arguments import changed, flag
+from purestep.runtime.runs.training_machine import Train
 
 from . import recipe_program
 from .programs import END, LONG, free_port, until

@@ -14,7 +14,8 @@ import pytest
 import purestep
 from purestep.runtime import chat_command, cli
 from purestep.runtime.asynchronous import session as at_once
-from purestep.runtime.recipes import cache_session, explain, pictures, report, session, zorplex_session
+from purestep.runtime.language import session as zorplex_session
+from purestep.runtime.recipes import cache_session, explain, pictures, report, session
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -15,8 +15,8 @@ pytest.importorskip("transformers")
 
 from purestep.runtime import cli
 from purestep.runtime.recipes import cache_report, cache_session
-from purestep.runtime.recipes.arguments import flatten
 from purestep.runtime.recipes.cache import cache_defaults
+from purestep.runtime.runs.arguments import flatten
 
 from .run_folders import begun
 

@@ -21,9 +21,13 @@ from purestep.runtime.drive import Entry, Handlers, drive, serial
 from purestep.runtime.effects import checkpoint, folder
 from purestep.runtime.effects.files import DISK, lock
 from purestep.runtime.effects.metrics import read
-from purestep.runtime.recipes import RECIPES, session, world
-from purestep.runtime.recipes.arguments import Experience, changed, flatten, loop_of
-from purestep.runtime.recipes.machine import (
+from purestep.runtime.recipes import RECIPES, session
+from purestep.runtime.recipes.arguments import Experience, loop_of
+from purestep.runtime.recipes.pictures import labels, picture
+from purestep.runtime.replay import from_lines, recorded, replayed, to_lines
+from purestep.runtime.runs import loop_state as world
+from purestep.runtime.runs.arguments import changed, flatten
+from purestep.runtime.runs.training_machine import (
     DIVERGED,
     FINISHED,
     INTERRUPTED,
@@ -37,8 +41,6 @@ from purestep.runtime.recipes.machine import (
     plan,
     trainer_machine,
 )
-from purestep.runtime.recipes.pictures import labels, picture
-from purestep.runtime.replay import from_lines, recorded, replayed, to_lines
 from purestep.runtime.values import encode
 
 from .run_folders import begun

@@ -23,6 +23,7 @@ from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Rollout, requests, rollouts, task_keys
 from purestep.core.language.transcribe import transcripts
 from purestep.core.language.zorplex import instructions, zorplex, zorplex_parser
+from purestep.core.language.zorplex_corpus import zorplex_texts
 from purestep.core.transcript_calls import per_token
 from purestep.core.transcript_scores import loss_mask, token_log_probs
 from purestep.runtime.effects.causal_folder import save_model
@@ -35,7 +36,6 @@ from purestep.runtime.effects.generate import rollouts as generated
 from purestep.runtime.effects.tokenizer import train_tokenizer
 from purestep.runtime.effects.vllm import lay_out, probed, publish
 from purestep.runtime.effects.vllm_process import running
-from purestep.runtime.language.spelling import zorplex_texts
 
 ROOT = Path(__file__).parent.parent
 PYTHON = Path(os.environ.get("VLLM_PYTHON", ROOT / ".peers" / "vllm" / "bin" / "python"))

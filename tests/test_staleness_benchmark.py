@@ -19,7 +19,7 @@ from purestep.core.record import take
 from purestep.core.tree import leaves
 from purestep.runtime.population import population
 from purestep.runtime.recipes import RECIPES
-from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.runs.arguments import changed
 
 ROOT = Path(__file__).parent.parent
 UPDATES, SEEDS = 5, 2

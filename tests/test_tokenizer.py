@@ -18,17 +18,19 @@ from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError
 from purestep.core.language.attempt import Said, begin_attempt, hear
 from purestep.core.language.codec import CLOSED, NOTHING, OPEN, Codec, Ids
-from purestep.core.language.demonstrations import demonstrate
+from purestep.core.language.demonstrate import demonstrate
+from purestep.core.language.demonstrations import play_script
 from purestep.core.language.events import Event, Feedback, Sampled, System, ToolResult, User
 from purestep.core.language.parsers import answer
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import requests, rollouts, task_keys
 from purestep.core.language.world import Outcome, TextEnv
 from purestep.core.language.zorplex import zorplex, zorplex_parser
+from purestep.core.language.zorplex_corpus import zorplex_texts
 from purestep.properties import check, codec_laws
 from purestep.runtime.effects.chat_template import chat_codec, spell, speller
 from purestep.runtime.effects.tokenizer import END, SPECIAL, load_tokenizer, save_tokenizer, train_tokenizer
-from purestep.runtime.language.spelling import LEAST, zorplex_texts
+from purestep.runtime.language.parts import LEAST
 
 WORLD = zorplex()
 QUESTION = "What is zorplex[quomun] + zorplex[shiyor]?"
@@ -151,7 +153,7 @@ def test_a_conversation_costs_few_tokens(own: Any) -> None:
     (request,) = requests(task_keys(keys.key(0), "training", 1), keys.key(1))
     rules = protocol(WORLD, zorplex_parser(), max_steps=5)
     told = (rules, codec, speller(own, codec), rollouts(request)[0], keys.key(0))
-    attempt = demonstrate(*told, skill=1.0, capacity=96, max_new_tokens=16)
+    attempt = demonstrate(*told, script=play_script, skill=1.0, capacity=96, max_new_tokens=16)
     assert attempt.episode.world.reward.total == 1.1
     assert len(attempt.ids) <= 50
 

@@ -20,9 +20,10 @@ from purestep.runtime.effects.reading import UnreadableError, irregular, parse_j
 from purestep.runtime.effects.segment_wise.config import load_expr_config
 from purestep.runtime.effects.tokenizer import load_tokenizer
 from purestep.runtime.recipes import RECIPES, cache_session, session
-from purestep.runtime.recipes.arguments import Process, changed, check_threads, flatten, from_record, most_threads
+from purestep.runtime.recipes.arguments import Process
 from purestep.runtime.recipes.cache import cache_defaults
-from purestep.runtime.recipes.machine import Loop
+from purestep.runtime.runs.arguments import changed, check_threads, flatten, from_record, most_threads
+from purestep.runtime.runs.training_machine import Loop
 from purestep.runtime.values import encode
 
 POLICY = """

@@ -18,12 +18,13 @@ from purestep.runtime import cli
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.language import serving
+from purestep.runtime.language import session as zorplex_session
 from purestep.runtime.language.world import LanguageWorld
 from purestep.runtime.reasoning.world import CacheWorld
-from purestep.runtime.recipes import cache_session, zorplex_session
-from purestep.runtime.recipes.arguments import flag
-from purestep.runtime.recipes.machine import Log, Loop, Train
-from purestep.runtime.recipes.telling import telling
+from purestep.runtime.recipes import cache_session
+from purestep.runtime.runs.arguments import flag
+from purestep.runtime.runs.logging import metrics_log
+from purestep.runtime.runs.training_machine import Log, Loop, Train
 
 from .programs import last_words, until
 from .run_folders import begun
@@ -142,7 +143,7 @@ def test_it_may_have_ended_as_soon_as_its_arguments_were_there(whole: tuple[str,
 
 def test_rows_that_will_come_again_are_there_once(tmp_path: Path) -> None:
     for done, told in ((0, (1.0, 2.0, 3.0)), (2, (3.0, 4.0)), (0, (1.0,))):
-        with telling(tmp_path, Loop(iterations=4, chunk=1, every=9, iteration=done), ()) as log:
+        with metrics_log(tmp_path, Loop(iterations=4, chunk=1, every=9, iteration=done), ()) as log:
             log(Log(tuple({"iteration": number, "warm_loss": 1.0} for number in told)))
         assert [row["iteration"] for row in read(tmp_path / "metrics.jsonl")] == [
             *map(float, range(1, done + 1)),

@@ -14,7 +14,7 @@ from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.language.reasoning_events import EVENT_CLASSES
 from purestep.core.machine import Failed, Interrupted, Stop
 from purestep.runtime.asynchronous.keeping import Kept, Waiting
-from purestep.runtime.recipes.machine import Loop
+from purestep.runtime.runs.training_machine import Loop
 from purestep.runtime.scheduling.messages import COMMANDS, EVENTS
 from purestep.runtime.scheduling.state import CLASSES
 from purestep.runtime.values import decode, encode, line

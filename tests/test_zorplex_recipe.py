@@ -28,6 +28,9 @@ from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError, P
 from purestep.core.language.requests import stream_of
 from purestep.core.language.tasks import follow
 from purestep.core.language.transcribe import transcripts
+from purestep.core.language.zorplex import zorplex
+from purestep.core.language.zorplex_corpus import zorplex_texts
+from purestep.core.language.zorplex_questions import typed
 from purestep.core.record import replace
 from purestep.core.transcript_scores import token_log_probs
 from purestep.runtime import cli, language_commands
@@ -38,20 +41,17 @@ from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.tensor_file import read_tensors
 from purestep.runtime.effects.tokenizer import train_tokenizer
 from purestep.runtime.effects.vllm import lay_out
-from purestep.runtime.language import serving
+from purestep.runtime.language import report, serving, session
 from purestep.runtime.language import world as language_world
+from purestep.runtime.language.config import CHANGES
 from purestep.runtime.language.evaluate import held_out, wilson
 from purestep.runtime.language.learning import algorithm_of, objective_of
-from purestep.runtime.language.parts import attempts_at, parts_of, rules_of, sampler
-from purestep.runtime.language.spelling import LEAST, zorplex_texts
-from purestep.runtime.language.talking import typed
+from purestep.runtime.language.parts import LEAST, attempts_at, parts_of, sampler
 from purestep.runtime.language.warm_start import label, shown
 from purestep.runtime.language.world import asked, lessons_of, phases
-from purestep.runtime.recipes import zorplex_report as report
-from purestep.runtime.recipes import zorplex_session as session
-from purestep.runtime.recipes.arguments import changed, flag, flatten
-from purestep.runtime.recipes.machine import Train
-from purestep.runtime.recipes.zorplex import CHANGES, Zorplex, check, zorplex_defaults
+from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
+from purestep.runtime.runs.arguments import changed, flag, flatten
+from purestep.runtime.runs.training_machine import Train
 
 from .run_folders import begun
 
@@ -195,7 +195,7 @@ def test_help_explains_every_flag_and_shows_an_algorithms_own_settings(capsys: S
 
 def test_training_and_evaluation_share_no_task() -> None:
     arguments = tiny()
-    key = keys.key(arguments.tasks.seed)
+    key = keys.key(arguments.episodes.seed)
     training = [request for step in range(3) for request in asked(arguments, key, step)]
     assert {stream_of(request.task) for request in training} == {"training"}
     assert {stream_of(request.task) for request in held_out(64, 0)} == {"evaluation"}
@@ -518,7 +518,7 @@ def test_a_run_in_place_of_another_has_a_tokenizer_of_its_own(trained: Path, tmp
 def own_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder as somebody else might have written it, with a window that instructions fit into."""
     folder = tmp_path_factory.mktemp("models") / "own"
-    tokenizer = train_tokenizer(zorplex_texts(rules_of(tiny().tasks).env.params), least=LEAST)
+    tokenizer = train_tokenizer(zorplex_texts(zorplex().params), least=LEAST)
     config = tiny_llama(len(tokenizer), width=16, layers=1, heads=2, kv_heads=1, inner=32, window=512)
     ends = transformers.GenerationConfig(eos_token_id=[2, 5])
     save_model(folder, from_config(config).init(keys.key(3)), config, tokenizer, generation=ends)
@@ -575,7 +575,7 @@ def test_a_run_goes_on_with_the_model_it_began_with_and_no_other(
             session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
         return
     session.restored(tmp_path / "run", session.newest(tmp_path / "run"))  # whose own weights are in the checkpoint
-    fewer = train_tokenizer(zorplex_texts(rules_of(tiny().tasks).env.params), vocabulary=300, least=LEAST)
+    fewer = train_tokenizer(zorplex_texts(zorplex().params), vocabulary=300, least=LEAST)
     save_model(tmp_path / "base", other, opened.config, fewer)
     with pytest.raises(CheckpointError, match="another model or tokenizer than when the run began"):
         session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
@@ -588,7 +588,7 @@ def test_a_model_without_a_system_role_is_told_of_the_tools_with_the_question(ow
     tokenizer.chat_template = refusing + tokenizer.chat_template
     tokenizer.save_pretrained(str(tmp_path / "base"))
     parts = parts_of(tiny(model=str(tmp_path / "base"), capacity=400))
-    asked_first = typed(parts.trial, "zorplex[kramun]?")[0]
+    asked_first = evolve(parts.trial, env=parts.task.ask(parts.trial.env, "zorplex[kramun]?")[0])
     for rules, question in ((parts.rules, "What is zorplex["), (asked_first, "zorplex[kramun]?")):
         text = parts.tokenizer.decode(attempts_at(evolve(parts, rules=rules), held_out(1, 0))[0].ids)
         assert text.startswith("<|user|>Words have zorplex values that only tools know.")
@@ -697,8 +697,8 @@ def test_a_question_of_ones_own_has_its_words_and_its_answer(trained: Path) -> N
         "tell me zorplex[zorvit], please": lambda v: v("zorvit"),
     }
     for question, wanted in known.items():
-        rules, is_known = typed(parts.rules, question)
-        play, shown = rules.env.reset(rules.env.params, keys.key(5))
+        world, is_known = typed(parts.rules.env, question)
+        play, shown = world.reset(world.params, keys.key(5))
         table = play.task.values
         assert is_known
         assert shown == question
@@ -712,17 +712,17 @@ def test_a_question_of_ones_own_has_its_words_and_its_answer(trained: Path) -> N
         "zorplex[kramun] and zorplex[blivit]",
         "zorplex[kramun]\u00b2",
     )
-    assert [question for question in strange if typed(parts.rules, question)[1]] == []
+    assert [question for question in strange if typed(parts.rules.env, question)[1]] == []
     with pytest.raises(ChoiceError, match="question is empty"):
-        typed(parts.rules, "  ")
+        typed(parts.rules.env, "  ")
 
 
 @pytest.mark.parametrize(("kind", "calls"), [("simple", 2), ("compositional", 2), ("multi_step", 4), ("recursive", 0)])
 def test_a_question_of_ones_own_allows_the_calls_it_needs(kind: str, calls: int) -> None:
-    rules, _ = typed(rules_of(tiny(kind=kind).tasks), "zorplex[kramun] + zorplex[blivit]")
-    words = rules.env.params.vocabulary.words
+    world, _ = typed(tiny(kind=kind).task().env("training"), "zorplex[kramun] + zorplex[blivit]")
+    words = world.params.vocabulary.words
     for number in range(4):
-        task = rules.env.reset(rules.env.params, keys.key(number))[0].task
+        task = world.reset(world.params, keys.key(number))[0].task
         if kind == "recursive":
             paths = [follow(task.links, words.index(word)) for word in ("kramun", "blivit")]
             calls = len({*paths[0], *paths[1]})

@@ -1,7 +1,7 @@
 """Demonstrations of zorplex tasks, some of them wrong on purpose: what a model learns a part of a skill from.
 
 A model that only ever saw right ones would leave nothing to reinforce. Each wrong one shows one way to fail, so that a model
-begins with all of them in what it samples. What tools reply comes from the world itself, through the turn protocol.
+begins with all of them in what it samples.
 """
 
 from collections.abc import Callable
@@ -9,11 +9,7 @@ from collections.abc import Callable
 from .. import keys
 from ..errors import ChoiceError, message
 from ..keys import Key
-from .attempt import Attempt, Said, begin_attempt, hear
-from .codec import Codec, Ids
 from .parsers import Call
-from .protocol import Protocol
-from .requests import Rollout
 from .tasks import Task, follow
 from .zorplex import FETCH, GETKEY, LOOKUP, Play, Zorplex, reply
 
@@ -128,39 +124,12 @@ def script(params: Zorplex, task: Task, key: Key, *, skill: float) -> Texts:
     return way(params, task, rest)
 
 
-def demonstrate(
-    protocol: Protocol[Zorplex, Play],
-    codec: Codec,
-    spell: Callable[[str], Ids],
-    rollout: Rollout,
-    key: Key,
-    *,
-    skill: float,
-    capacity: int,
-    max_new_tokens: int,
-) -> Attempt[Play]:
-    """The attempt that a demonstrator makes: what `script` says, its last text again until the episode ends.
+def play_script(params: Zorplex, play: Play, key: Key, skill: float) -> Texts:
+    """Return `script` for the task that an episode begins with, as `TextTask.demonstrations` wants it.
 
-    `spell(text)` gives the ids of a completion, its stop token among them. Their log-probs are 0 and their version is 0, as
-    nobody drew them. A text that finds no room is left out, and the attempt stays open. Raises: ChoiceError.
-
-    >>> from .codec import END, byte_codec
-    >>> from .protocol import protocol
-    >>> from .requests import Request, rollouts
-    >>> from .zorplex import zorplex, zorplex_parser
-    >>> rules = protocol(zorplex("simple"), zorplex_parser(), max_steps=4)
-    >>> rollout = rollouts(Request(id=0, group=0, task=(0, 0), sampling=(0, 0)))[0]
-    >>> room = {"capacity": 99, "max_new_tokens": 32}
-    >>> spell = lambda text: (*text.encode(), END)
-    >>> demonstrate(rules, byte_codec(), spell, rollout, keys.key(0), skill=1.0, **room).episode.world.reward.correct
-    1.0
+    >>> from .zorplex import zorplex
+    >>> world = zorplex("simple")
+    >>> play_script(world.params, world.reset(world.params, keys.key(0))[0], keys.key(1), 1.0)
+    ('LOOKUP[quomun]', '[ANSWER] 1')
     """
-    attempt = begin_attempt(protocol, codec, rollout, capacity=capacity, max_new_tokens=max_new_tokens)
-    texts = script(protocol.env.params, attempt.episode.world.task, key, skill=skill)
-    for number in range(protocol.max_steps):
-        ids = spell(texts[min(number, len(texts) - 1)])
-        if len(ids) > attempt.room:
-            break
-        zeros = (0,) * len(ids)
-        attempt = hear(protocol, codec, attempt, Said(ids=ids, log_probs=tuple(map(float, zeros)), versions=zeros))
-    return attempt
+    return script(params, play.task, key, skill=skill)

@@ -44,11 +44,11 @@ def difference(one: Standing, other: Standing) -> Difference:
     On the same tasks the true interval is narrower. Source: Newcombe 1998, Statistics in Medicine 17, method 10, whose
     example this is:
 
-    >>> from attrs import evolve
-    >>> from ..language.evaluate import standing, wilson
+    >>> from ..language.evaluate import ACCURACY, HIGH, LOW, wilson
     >>> def share(right, tasks):
     ...     low, high = wilson(right, tasks)
-    ...     return evolve(standing(()), attempts=tasks, accuracy=right / tasks, accuracy_low=low, accuracy_high=high)
+    ...     figures = {ACCURACY: right / tasks, LOW: low, HIGH: high}
+    ...     return Standing(attempts=tasks, reward=0.0, turns=1.0, tokens=1.0, figures=figures, modes={})
     >>> difference(share(56, 70), share(48, 80)).line()
     '+0.200 [+0.052, +0.334]'
     """
@@ -74,7 +74,12 @@ class Comparison:
         return {name: value for name, value in found.items() if math.isfinite(value)}
 
     def differences(self) -> dict[str, Difference]:
-        """Of accuracies, as the policy samples: each phase less before, and the second phase less the first."""
+        """Of accuracies, as the policy samples: each phase less before, and the second phase less the first.
+
+        None where the task has no accuracy.
+        """
+        if math.isnan(self.before["sampled"].accuracy):
+            return {}
         own = {one.name: one.after["sampled"] for one in self.phases}
         found = {f"{name} less before": difference(after, self.before["sampled"]) for name, after in own.items()}
         if len(self.phases) == 2:

@@ -11,12 +11,13 @@ from ...core.language.requests import Request
 from ...core.tree import tree_map
 from ..effects.clock import seconds
 from ..effects.generate import Generator, generator
+from ..effects.task_reference import trust
 from ..effects.tokenizer import unfolded
 from ..effects.tools import Failed
 from ..effects.transfer import Inlet, inlet, this_host
 from ..effects.workers_engines import Mailbox
+from ..language.config import TextConfig
 from ..language.parts import Parts, attempts_at, parts_of
-from ..recipes.zorplex import Zorplex
 from .alike import Packages, packages, refuse_others
 from .desk import Desk, added, chunks, given_up, taken
 from .samples import Sample, fault, samples_of
@@ -67,16 +68,16 @@ class Progress:
 class Spec:
     """What a generator is told at its start."""
 
-    arguments: Zorplex
+    arguments: TextConfig
     tokenizer: Mapping[str, bytes]  # the files of its folder; none where the model's folder has one
     weights: str  # their address
     device: str = "cpu"
     packages: Packages = field(factory=dict)  # versions that it must have
 
 
-def refusing(arguments: Zorplex, parts: Parts) -> Callable[[int, Any], str]:
+def refusing(arguments: TextConfig, parts: Parts) -> Callable[[int, Any], str]:
     """What is wrong with an answer, whatever the task: for `workers.working`."""
-    room = {"capacity": arguments.sampling.capacity, "calls": arguments.tasks.max_turns}
+    room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
 
     def refuse(task: int, payload: Any) -> str:
         del task
@@ -84,7 +85,7 @@ def refusing(arguments: Zorplex, parts: Parts) -> Callable[[int, Any], str]:
             return ""
         if not isinstance(payload, Made):
             return f"{type(payload).__name__}, which is no answer"
-        return fault(payload.sample, vocabulary=parts.speaker.vocabulary, **room)
+        return fault(parts.task, payload.sample, vocabulary=parts.speaker.vocabulary, **room)
 
     return refuse
 
@@ -94,7 +95,7 @@ class At:
     """A generator at work."""
 
     mailbox: Mailbox
-    arguments: Zorplex
+    arguments: TextConfig
     parts: Parts
     generator: Generator
     reader: Inlet
@@ -155,8 +156,8 @@ class At:
         generation = self.generator.advance(self.params, self.version, self.desk.generation)
         self.desk, more = chunks(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
         self.desk, over = taken(self.desk)
-        room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.tasks.max_turns}
-        samples = samples_of([attempt for _, attempt in over], **room)
+        room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.episodes.max_turns}
+        samples = samples_of(self.parts.task, [attempt for _, attempt in over], **room)
         tokens = tuple((task, number, self.version) for task, number in more)
         self.mailbox.note(Progress(tokens, (*spans, ("generate", start, seconds(), self.version))))
         for (task, _), sample in zip(over, samples, strict=True):
@@ -173,6 +174,7 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
     its packages are not those of the machine that trains.
     """
     refuse_others(spec.packages, packages(), this_host().name)
+    trust(getattr(spec.arguments, "reference", ""))  # the trainer, which has sent it, does
     torch.set_num_threads(spec.arguments.machine.threads)
     with unfolded(spec.tokenizer) as folder:
         whole = parts_of(spec.arguments, folder if spec.tokenizer else ())

@@ -22,8 +22,8 @@ from ...core.tree import tree_map
 from ..effects.checkpoint import check_finite, machine_of, newest_usable
 from ..effects.manifest import MANIFEST, DamagedError, damaged
 from ..effects.sharded.description import described
+from ..language.config import TextConfig
 from ..language.team import ALONE, Team
-from ..recipes.zorplex import Zorplex
 from ..scheduling.messages import Name
 from ..scheduling.numbered import entries, sound
 from ..scheduling.state import CLASSES, THERE, Schedule
@@ -164,7 +164,7 @@ def _fault(kept: Kept, version: int) -> str:
     return f"version {now.version}" if now.version != version else "" if all(sums) else "counts that do not add up"
 
 
-def load(where: Path, arguments: Zorplex, begun: LanguageState, team: Team = ALONE) -> Standing:
+def load(where: Path, arguments: TextConfig, begun: LanguageState, team: Team = ALONE) -> Standing:
     """What a checkpoint holds; `begun` is a learner's state of the run's kind. Raises: CheckpointError."""
     kept, _ = kept_in(where)
     like: dict[str, Any] = {
@@ -179,9 +179,9 @@ def load(where: Path, arguments: Zorplex, begun: LanguageState, team: Team = ALO
     return Standing(kept=kept, learner=tree["learner"], past=past, samples=samples)
 
 
-def blank(arguments: Zorplex, number: int) -> Transcript:
+def blank(arguments: TextConfig, number: int) -> Transcript:
     """The structure of so many samples."""
-    return empty(arguments.sampling.capacity, arguments.tasks.max_turns, id=torch.zeros(number, dtype=torch.int64))
+    return empty(arguments.sampling.capacity, arguments.episodes.max_turns, id=torch.zeros(number, dtype=torch.int64))
 
 
 def _anchored(told: Waiting, rows: Transcript, place: int) -> Anchored:

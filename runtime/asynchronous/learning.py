@@ -12,18 +12,19 @@ from ...core.errors import StructureError, message
 from ...core.keys import Key
 from ...core.record import replace, take
 from ...core.transcript_scores import with_proximal
+from ..language.config import TextConfig
 from ..language.parts import Parts
 from ..language.team import ALONE, Reader, Team
 from ..language.world import UPDATE
 from ..language_train import Learned, Trainer
-from ..recipes.zorplex import Zorplex
 from .samples import Sample, stacked
 
 
-def segment_wise(arguments: Zorplex) -> bool:
+def segment_wise(arguments: TextConfig) -> bool:
     """Whether each token's proximal policy is the one an update after its own.
 
-    >>> segment_wise(Zorplex())
+    >>> from ..language.config import TaskRun
+    >>> segment_wise(TaskRun())
     False
     """
     given = arguments.asynchronous
@@ -47,7 +48,7 @@ class Anchored:
 class Learning:
     """The weights of a version and, where segments need them, of those before it."""
 
-    arguments: Zorplex
+    arguments: TextConfig
     parts: Parts
     algorithm: LanguageAlgorithm
     trainer: Trainer
@@ -112,7 +113,7 @@ class Learning:
 
 
 def learning_of(
-    arguments: Zorplex, parts: Parts, version: int, state: LanguageState, past: dict[int, Any], team: Team = ALONE
+    arguments: TextConfig, parts: Parts, version: int, state: LanguageState, past: dict[int, Any], team: Team = ALONE
 ) -> Learning:
     """The trainer of a run, with weights of a version. Raises: ChoiceError."""
     algorithm, trainer = team.learner(arguments, parts)
@@ -122,7 +123,7 @@ def learning_of(
         algorithm=algorithm,
         trainer=trainer,
         read=team.reader(arguments, parts),
-        key=keys.key(arguments.tasks.seed),
+        key=keys.key(arguments.episodes.seed),
         version=version,
         state=state,
         past=past,

@@ -8,23 +8,23 @@ from pathlib import Path
 
 from attrs import define, field
 
+from ...core.language.task import TextTask
 from ..effects import folder
 from ..effects.clock import seconds
 from ..effects.metrics import Row, jsonl, rewind, tensorboard
 from ..effects.progress import progress
-from ..language.world import COLUMNS, FIGURES, SAID
-from ..recipes.world import finite_part
-from ..recipes.zorplex import Zorplex
+from ..language.config import TextConfig
+from ..language.world import FIGURES, LENGTHS, columns
+from ..runs.loop_state import finite_part
 from .samples import Sample, figures_of
-
-SHOWN = ("episode_return", "accuracy", "staleness_max", "tokens_per_second")
 
 
 @define
 class Meter:
     """What has come in since the last row, and where rows go."""
 
-    arguments: Zorplex
+    arguments: TextConfig
+    task: TextTask
     out: Callable[[Row], None]
     wasted: int = 0  # tokens so far
     _tokens: int = 0  # of samples that have arrived
@@ -56,9 +56,9 @@ class Meter:
         row = {
             "iteration": float(version + 1),
             "steps": float((version + 1) * len(batch)),
-            **dict.fromkeys(COLUMNS, math.nan),
+            **dict.fromkeys(columns(self.task), math.nan),
             "episode_return": means["reward"],
-            **{name: means[name] for name in SAID},
+            **{name: means[name] for name in (*self.task.figures, *LENGTHS)},
             **{name: value for name, value in figures.items() if name in FIGURES and name not in unknown},
             "rollout_seconds": max(0.0, elapsed - spent - anchoring),
             "update_seconds": spent,
@@ -74,18 +74,19 @@ class Meter:
 
 
 @contextmanager
-def metering(home: Path, arguments: Zorplex, version: int) -> Iterator[Meter]:
+def metering(home: Path, arguments: TextConfig, task: TextTask, version: int) -> Iterator[Meter]:
     """The meter of a phase that goes on from a version."""
+    shown = ("episode_return", *tuple(task.figures)[:1], "staleness_max", "tokens_per_second")
     rewind(home / folder.METRICS, version)
     with ExitStack() as stack:
         file = stack.enter_context(jsonl(home / folder.METRICS))
         outlet = tensorboard(home / folder.TENSORBOARD, by="iteration", resumed_at=version)
         board = finite_part(stack.enter_context(outlet))
-        bar = stack.enter_context(progress(arguments.tasks.steps, unit="updates", by="iteration", show=SHOWN))
+        bar = stack.enter_context(progress(arguments.episodes.steps, unit="updates", by="iteration", show=shown))
 
         def out(row: Row) -> None:
             file(row)
             board(row)
             bar({name: value for name, value in row.items() if math.isfinite(value)})
 
-        yield Meter(arguments, out)
+        yield Meter(arguments, task, out)

@@ -14,11 +14,12 @@ from ..effects.clock import seconds
 from ..effects.lines import Lines
 from ..effects.tensor_file import write_tensors
 from ..effects.transfer import Outlet
+from ..language.config import TextConfig
 from ..language.failures import Failures
 from ..language.parts import Parts
 from ..language.team import ALONE, Team
-from ..language.world import DIVERGED, Notice
-from ..recipes.zorplex import Zorplex
+from ..language.world import Notice
+from ..runs.logging import DIVERGED
 from ..scheduling import messages as say
 from ..scheduling.state import Schedule
 from ..values import line
@@ -36,7 +37,7 @@ class Setting:
 
     folder: Path
     tokenizer: Path | tuple[()]
-    arguments: Zorplex
+    arguments: TextConfig
     parts: Parts
     facts: Mapping[str, Any]
     metadata: Mapping[str, Any]

@@ -5,29 +5,30 @@ from collections.abc import Callable
 from ...core import keys
 from ...core.keys import Key
 from ...core.language.requests import Request, expand, requests, task_keys
+from ..language.config import TextConfig
 from ..language.world import TASKS
-from ..recipes.zorplex import Zorplex
 
 KEPT = 4096  # prompts whose requests are remembered, at most
 
 
-def prompt_requests(arguments: Zorplex, key: Key, prompt: int) -> tuple[Request, ...]:
+def prompt_requests(arguments: TextConfig, key: Key, prompt: int) -> tuple[Request, ...]:
     """The requests of a prompt, one for each member of its group: those of group p mod G in step p div G of training.
 
     So runs with and without generators ask the same in the same order.
 
     >>> from ..language.world import asked
-    >>> few = Zorplex()
+    >>> from ..language.config import TaskRun
+    >>> few = TaskRun()
     >>> prompt_requests(few, keys.key(0), 17) == asked(few, keys.key(0), 1)[8:16]
     True
     """
-    step, group = divmod(prompt, arguments.tasks.groups)
+    step, group = divmod(prompt, arguments.episodes.groups)
     tasks, samples = keys.split(keys.fold_in(keys.fold_in(key, TASKS), step))
     request = requests(task_keys(tasks, "training", 1, first=group), samples, first=prompt)[0]
-    return expand(request, arguments.tasks.samples, samples)
+    return expand(request, arguments.episodes.samples, samples)
 
 
-def remembered(arguments: Zorplex, key: Key) -> Callable[[int, int], Request]:
+def remembered(arguments: TextConfig, key: Key) -> Callable[[int, int], Request]:
     """(prompt, seat) -> request; a group's requests are made once."""
     known: dict[int, tuple[Request, ...]] = {}
 

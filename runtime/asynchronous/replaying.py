@@ -6,8 +6,8 @@ from pathlib import Path
 from attrs import frozen
 
 from ...core.errors import CheckpointError, message
-from ..recipes.zorplex import Zorplex
-from ..recipes.zorplex_session import arguments_of
+from ..language.config import TextConfig
+from ..language.session import arguments_of
 from ..scheduling.state import Schedule
 from . import keeping, recorded
 from .folding import Course, differing, folded
@@ -55,7 +55,7 @@ def replayed(run: Path, phase: str) -> Replay:
         raise CheckpointError(message(str(home), got="without a checkpoint", wanted=wanted, remedy=remedy))
     kept, arguments = found
     rows = recorded.events(home)
-    course = Course(rules=rules_of(arguments), prompts=arguments.tasks.groups)
+    course = Course(rules=rules_of(arguments), prompts=arguments.episodes.groups)
     course = folded(course, islice(rows, kept.events))
     wrong = _wrong(course, kept.schedule)
     last = folded(course, rows)
@@ -68,7 +68,7 @@ def replayed(run: Path, phase: str) -> Replay:
     return Replay(version=kept.schedule.version, sessions=course.sessions, told=course.told, wrong=wrong)
 
 
-def _kept(where: Path) -> tuple[Kept, Zorplex]:
+def _kept(where: Path) -> tuple[Kept, TextConfig]:
     kept, metadata = keeping.kept_in(where)
     return kept, arguments_of(metadata)
 

@@ -16,7 +16,8 @@ from ..effects import folder
 from ..effects.language_picture import language_picture
 from ..effects.metrics import read
 from ..effects.timeline_picture import Lane, staleness_picture, timeline_picture
-from ..recipes.zorplex_report import BEFORE, read_before, standing_in
+from ..language.evaluate import read_standing
+from ..language.report import BEFORE, read_before
 from . import recorded
 from .auditing import Audit, Bounds, audited, heard, taken_of
 from .comparing import Comparison
@@ -54,14 +55,14 @@ def _begun(run: Path, phase: str) -> Path:
     home = run / phase
     if not (home / LEDGER).exists():
         there = [name for name in (SYNC, ASYNC) if (run / name / LEDGER).exists()]
-        wanted = f"one of {there}" if there else f"a run with a phase; train it: purestep train zorplex --run {run}"
+        wanted = f"one of {there}" if there else f"a run with a phase; train it: purestep train RECIPE --run {run}"
         raise CheckpointError(message(str(home), got="no phase of a run", wanted=wanted, remedy="name another one"))
     return home
 
 
 def _bounds(run: Path, phase: str) -> Bounds:
     arguments = arguments_in(run)
-    tasks = arguments.tasks
+    tasks = arguments.episodes
     staleness = 0 if phase == SYNC else arguments.asynchronous.staleness
     return Bounds(batch=tasks.groups * tasks.samples, group=tasks.samples, staleness=staleness)
 
@@ -102,7 +103,7 @@ def _started(spans: Iterable[Span]) -> float:
 
 def _evaluation(held: Any, where: Path) -> Evaluation:
     known = held if isinstance(held, dict) and held else {"sampled": ()}
-    return {how: standing_in(known, how, where) for how in known}
+    return {how: read_standing(known[how], f"{where}: {how}") for how in known}
 
 
 def comparison(run: Path) -> Comparison:
@@ -173,4 +174,6 @@ def write_curve(run: Path, out: Path) -> Path:
     path = run / last / folder.METRICS
     before = read_before(run)
     start = () if isinstance(before, tuple) else (before.sampled.accuracy,)
-    return language_picture(read(path) if path.exists() else [], out, title=f"zorplex, {last}", start=start)
+    return language_picture(
+        read(path) if path.exists() else [], out, title=f"{arguments_in(run).recipe}, {last}", start=start
+    )

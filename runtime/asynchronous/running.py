@@ -15,7 +15,7 @@ from ..effects import folder
 from ..effects.lines import Lines, lines
 from ..effects.tokenizer import tokenizer_files
 from ..effects.workers import Workers, working
-from ..recipes.zorplex import Zorplex
+from ..language.config import TextConfig, generators
 from ..replay import to_lines
 from ..scheduler import begin, scheduler
 from ..scheduling import messages as say
@@ -32,16 +32,17 @@ from .phase import Phase, Setting
 from .prompts import remembered
 
 
-def rules_of(arguments: Zorplex) -> Rules:
+def rules_of(arguments: TextConfig) -> Rules:
     """What the scheduler of a phase keeps to.
 
-    >>> rules_of(Zorplex()).batch, rules_of(Zorplex()).group
+    >>> from ..language.config import TaskRun
+    >>> rules_of(TaskRun()).batch, rules_of(TaskRun()).group
     (128, 8)
     """
-    tasks, given = arguments.tasks, arguments.asynchronous
+    tasks, given = arguments.episodes, arguments.asynchronous
     return Rules(
         batch=tasks.groups * tasks.samples,
-        concurrency=max(1, arguments.generators()) * given.generator_slots,
+        concurrency=max(1, generators(arguments)) * given.generator_slots,
         staleness=given.staleness,
         updates=tasks.steps,
         group=tasks.samples,
@@ -58,8 +59,8 @@ def run_phase(setting: Setting, begun: LanguageState) -> Schedule:
     standing, given = _standing(setting, begun), setting.arguments.asynchronous
     told: deque[Event] = deque()
     with _at_work(setting, standing, told) as (phase, effects, log):
-        rules, groups = rules_of(setting.arguments), setting.arguments.tasks.groups
-        first = with_workers(standing.kept.schedule, setting.arguments.generators(), given.generator_slots)
+        rules, groups = rules_of(setting.arguments), setting.arguments.episodes.groups
+        first = with_workers(standing.kept.schedule, generators(setting.arguments), given.generator_slots)
         saved, state = (first.version if standing.kept.sessions else -1), first
         for now in drive(scheduler(rules), first, effects):
             state = now
@@ -80,7 +81,8 @@ def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
 
     Not while an update that the learner has made waits for its version: the learner of this version has not made it.
 
-    >>> rules = rules_of(Zorplex())
+    >>> from ..language.config import TaskRun
+    >>> rules = rules_of(TaskRun())
     >>> [to_be_kept(Schedule(version=version, phase=PUBLISH), rules, 4) for version in (0, 1, 4, 100)]
     [True, False, True, True]
     >>> [to_be_kept(Schedule(version=1, phase=phase, stopped=True), rules, 4) for phase in ("train", PUBLISH)]
@@ -98,8 +100,8 @@ def _standing(setting: Setting, begun: LanguageState) -> Standing:
     if not isinstance(found, tuple):
         return found
     given = setting.arguments.asynchronous
-    rules, number = rules_of(setting.arguments), setting.arguments.generators()
-    schedule = begin(rules, prompts=setting.arguments.tasks.groups, workers=number, slots=given.generator_slots)
+    rules, number = rules_of(setting.arguments), generators(setting.arguments)
+    schedule = begin(rules, prompts=setting.arguments.episodes.groups, workers=number, slots=given.generator_slots)
     return Standing(kept=Kept(schedule=schedule), learner=begun, past={}, samples={})
 
 
@@ -113,13 +115,13 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
         publisher = stack.enter_context(setting.place.publishing(learning.whole()))
         publisher.publish(version, learning.whole())
         log = stack.enter_context(lines(home / EVENTS, kept.events))
-        session = {"session": kept.sessions + 1, "version": version, "generators": arguments.generators()}
+        session = {"session": kept.sessions + 1, "version": version, "generators": generators(arguments)}
         log.write(line({**session, "slots": given.generator_slots}) + "\n")
         phase = Phase(
             setting=setting,
             learning=learning,
             publisher=publisher,
-            meter=stack.enter_context(metering(home, arguments, version)),
+            meter=stack.enter_context(metering(home, arguments, setting.parts.task, version)),
             ledger=stack.enter_context(lines(home / LEDGER, version)),
             timeline=stack.enter_context(lines(home / TIMELINE, kept.spans)),
             kept=evolve(kept, sessions=kept.sessions + 1),
@@ -133,7 +135,7 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
 
 def _generators(setting: Setting, weights: str) -> AbstractContextManager[Workers]:
     """The generators of a phase, which fetch their weights at that address."""
-    arguments, number = setting.arguments, setting.arguments.generators()
+    arguments, number = setting.arguments, generators(setting.arguments)
     spec = Spec(
         arguments=arguments,
         tokenizer=tokenizer_files(setting.tokenizer) if isinstance(setting.tokenizer, Path) else {},
@@ -156,7 +158,7 @@ def _hands(phase: Phase, workers: Workers) -> Hands:
     arguments = phase.setting.arguments
     return Hands(
         workers=workers,
-        count=arguments.generators(),
+        count=generators(arguments),
         slots=arguments.asynchronous.generator_slots,
         request=remembered(arguments, phase.learning.key),
         trainer={say.Recompute: phase.recompute, say.Train: phase.train, say.Publish: phase.publish},
@@ -184,7 +186,7 @@ def logged(effects: Effects, log: Lines) -> Effects:
     return Effects(open_)
 
 
-def totals(arguments: Zorplex, state: Schedule, phase: Phase) -> dict[str, Any]:
+def totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[str, Any]:
     """How a phase ended."""
     counts = ("version", "submitted", "accepted", "rejected", "filtered", "consumed", "queued", "cached", "running")
     names = (*counts, "waiting", "ignored", "tokens_used", "tokens_wasted")
@@ -195,9 +197,9 @@ def totals(arguments: Zorplex, state: Schedule, phase: Phase) -> dict[str, Any]:
         "sessions": kept.sessions,
         "lost_generators": kept.lost,
         "tool_failures": kept.tool_failures,
-        "generators": arguments.generators(),
+        "generators": generators(arguments),
         "batch": rules_of(arguments).batch,
-        "group": arguments.tasks.samples,
+        "group": arguments.episodes.samples,
         "staleness": arguments.asynchronous.staleness,
         "settings": asdict(arguments.asynchronous),
     }

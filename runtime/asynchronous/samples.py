@@ -11,15 +11,15 @@ from torch import Tensor
 from ...core.check import check
 from ...core.errors import ChoiceError, PurestepError, StructureError, message
 from ...core.language.attempt import Attempt, Heard
-from ...core.language.diagnosis import FAILURE_MODES, SUCCESS, failure_mode
 from ...core.language.episode import total_reward
+from ...core.language.task import TextTask
 from ...core.language.transcribe import transcripts
 from ...core.language.world import Raised
 from ...core.record import take
 from ...core.transcript import FAILED, Transcript
 from ...core.tree import tree_map
 
-FIGURES = ("reward", "accuracy", "format", "turns", "tool_calls", "tokens")
+OWN = ("reward", "turns", "tokens")  # figures of any task's samples
 Packed = tuple[str, tuple[int, ...], bytes]  # a tensor: the name of its dtype, its shape, its bytes
 
 
@@ -28,8 +28,8 @@ class Sample:
     """An attempt that has ended, as a learner reads it."""
 
     row: Transcript  # [1]
-    figures: dict[str, float]  # by the names in FIGURES
-    mode: str  # how it went, one of `diagnosis.FAILURE_MODES`
+    figures: dict[str, float]  # by the names in `names_of`
+    mode: str  # how it went, one of the task's labels
     head: int  # the oldest version of the weights that made its tokens
     tail: int  # the newest
     tokens: int  # how many of them the model sampled
@@ -53,15 +53,16 @@ def _sent(columns: dict[str, Packed], *rest: Any) -> Sample:
     return Sample(Transcript(**unpacked), *rest)
 
 
-def samples_of(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) -> tuple[Sample, ...]:
-    """The samples of attempts at zorplex tasks that have ended, each in a row with room for so many tokens and calls.
+def names_of(task: TextTask) -> tuple[str, ...]:
+    """Return the names of a sample's figures: those of any task, and the task's own."""
+    return (*OWN, *task.figures)
 
-    head = min_t version_t,   tail = max_t version_t,   over the tokens that the model sampled
-    accuracy is 1 where the task is solved, format where there is an answer; turns are calls of the model.
+
+def samples_of(task: TextTask, attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) -> tuple[Sample, ...]:
+    """Return the samples of ended attempts at a task, each in a row with room for so many tokens and calls.
+
+    head = min_t version_t,   tail = max_t version_t,   over the tokens that the model sampled; turns are calls of the model.
     Raises: StructureError for an attempt that goes on, or for which there is no room.
-
-    >>> samples_of((), capacity=4, calls=1)
-    ()
     """
     if not attempts:
         return ()
@@ -74,34 +75,25 @@ def samples_of(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) -
             where, got = "samples_of: (capacity, calls)", (capacity, calls)
             remedy = "take those that the attempts were made with"
             raise StructureError(message(where, got=got, wanted="room for the attempt", remedy=remedy))
-    return tuple(_sample(attempt, take(rows, [place])) for place, attempt in enumerate(attempts))
+    return tuple(_sample(task, attempt, take(rows, [place])) for place, attempt in enumerate(attempts))
 
 
-def sample_of(attempt: Attempt[Any], *, capacity: int, calls: int) -> Sample:
-    """The sample that an ended attempt makes; see `samples_of`. Raises: ChoiceError."""
-    return samples_of((attempt,), capacity=capacity, calls=calls)[0]
+def sample_of(task: TextTask, attempt: Attempt[Any], *, capacity: int, calls: int) -> Sample:
+    """Return the sample that an ended attempt makes; see `samples_of`. Raises: ChoiceError."""
+    return samples_of(task, (attempt,), capacity=capacity, calls=calls)[0]
 
 
-def _sample(attempt: Attempt[Any], row: Transcript) -> Sample:
+def _sample(task: TextTask, attempt: Attempt[Any], row: Transcript) -> Sample:
     said = [piece.said for piece in attempt.pieces if isinstance(piece, Heard)]
     versions = [version for one in said for version in one.versions]
     if not versions:
         remedy = "let the model speak before the attempt ends"
         raise ChoiceError(message("samples_of: attempt", got="without a sampled token", wanted="one", remedy=remedy))
-    play = attempt.episode.world
-    mode = failure_mode(play)
-    figures = (
-        total_reward(attempt.episode),
-        float(mode == SUCCESS),
-        float(play.answer != ()),
-        float(len(said)),
-        float(play.calls),
-        float(len(versions)),
-    )
+    figures = dict(zip(OWN, (total_reward(attempt.episode), float(len(said)), float(len(versions))), strict=True))
     return Sample(
         row=row,
-        figures=dict(zip(FIGURES, figures, strict=True)),
-        mode=mode,
+        figures={**figures, **{name: float(figure(attempt)) for name, figure in task.figures.items()}},
+        mode=task.label(attempt),
         head=min(versions),
         tail=max(versions),
         tokens=len(versions),
@@ -119,12 +111,12 @@ def stacked(samples: Sequence[Sample]) -> Transcript:
 def figures_of(samples: Sequence[Sample]) -> dict[str, float]:
     """The mean of each figure. Raises: ChoiceError where there are no samples.
 
-    >>> made = [Sample((), dict.fromkeys(FIGURES, value), "success", 0, 0, 1) for value in (1.0, 0.0)]
+    >>> made = [Sample((), {"accuracy": value}, "success", 0, 0, 1) for value in (1.0, 0.0)]
     >>> figures_of(made)["accuracy"]
     0.5
     """
     _some("figures_of", samples)
-    return {name: sum(sample.figures[name] for sample in samples) / len(samples) for name in FIGURES}
+    return {name: sum(sample.figures[name] for sample in samples) / len(samples) for name in samples[0].figures}
 
 
 def _some(where: str, samples: Sequence[Sample]) -> None:
@@ -132,10 +124,10 @@ def _some(where: str, samples: Sequence[Sample]) -> None:
         raise ChoiceError(message(f"{where}: samples", got="empty", wanted="at least one", remedy="wait for some"))
 
 
-def fault(sample: Any, *, capacity: int, calls: int, vocabulary: int) -> str:
-    """What of a sample cannot be true, by itself; "" for nothing.
+def fault(task: TextTask, sample: Any, *, capacity: int, calls: int, vocabulary: int) -> str:
+    """Return what of a sample cannot be true, by itself; "" for nothing.
 
-    >>> fault("hello", capacity=4, calls=1, vocabulary=9)
+    >>> fault((), "hello", capacity=4, calls=1, vocabulary=9)
     'str, which is no sample'
     """
     if not isinstance(sample, Sample) or not isinstance(sample.row, Transcript):
@@ -146,7 +138,7 @@ def fault(sample: Any, *, capacity: int, calls: int, vocabulary: int) -> str:
         return str(wrong)
     if row.token.shape != (1, capacity) or row.reward.shape != (1, calls):
         return f"a row of {list(row.token.shape)} tokens and {list(row.reward.shape)} calls"
-    return _fault_of_row(row, vocabulary) or _fault_of_summary(sample)
+    return _fault_of_row(row, vocabulary) or _fault_of_summary(task, sample)
 
 
 def _fault_of_row(row: Transcript, vocabulary: int) -> str:
@@ -164,14 +156,14 @@ def _fault_of_row(row: Transcript, vocabulary: int) -> str:
     return next((fault for wrong, fault in found if bool(wrong)), "")
 
 
-def _fault_of_summary(sample: Sample) -> str:
+def _fault_of_summary(task: TextTask, sample: Sample) -> str:
     made = sample.row.version[sample.row.is_action].tolist()
     if (min(made), max(made), len(made)) != (sample.head, sample.tail, sample.tokens):
         return "versions that are not those of its tokens"
     figures = sample.figures
-    named = isinstance(figures, dict) and set(figures) == set(FIGURES)
+    named = isinstance(figures, dict) and set(figures) == set(names_of(task))
     if not named or not all(isinstance(value, float) and math.isfinite(value) for value in figures.values()):
         return "rewards or figures that are not numbers"
     if not isinstance(sample.raised, str) or bool(sample.raised) != (int(sample.row.reason[0]) == FAILED):
         return "an error that its end does not have"
-    return "" if sample.mode in FAILURE_MODES else "an end that no attempt has"
+    return "" if sample.mode in task.labels else "an end that no attempt has"

@@ -19,19 +19,19 @@ from ..effects.checkpoint import check_finite
 from ..effects.clock import seconds
 from ..effects.tokenizer import save_tokenizer
 from ..effects.weights_layout import layout
+from ..language import session as turns
+from ..language.config import TextConfig, generators
 from ..language.parts import Parts, parts_of
+from ..language.report import BEFORE, evaluation, write_before
 from ..language.team import ALONE, Team
 from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
-from ..recipes import zorplex_session as turns
-from ..recipes.arguments import changed
-from ..recipes.asynchronous import Asynchronous
-from ..recipes.looping import check_loop
-from ..recipes.machine import Loop
-from ..recipes.run_kinds import is_language
-from ..recipes.zorplex import NAME, Zorplex, check
-from ..recipes.zorplex_report import BEFORE, evaluation, write_before
+from ..runs.arguments import changed
+from ..runs.kinds import is_language
+from ..runs.loop_check import check_loop
+from ..runs.training_machine import Loop
 from ..values import decode, encode
 from . import keeping
+from .config import Asynchronous
 from .keeping import TOTALS
 from .phase import Setting
 from .placing import Place, placed
@@ -51,10 +51,11 @@ class Outcome:
     seconds: dict[str, float]  # of this session, part by part
 
 
-def phases_of(arguments: Zorplex) -> tuple[str, ...]:
+def phases_of(arguments: TextConfig) -> tuple[str, ...]:
     """What follows the warm start.
 
-    >>> phases_of(Zorplex())
+    >>> from ..language.config import TaskRun
+    >>> phases_of(TaskRun())
     ('sync',)
     """
     given = arguments.asynchronous
@@ -65,30 +66,30 @@ def phases_of(arguments: Zorplex) -> tuple[str, ...]:
 
 def is_asynchronous(run: Path) -> bool:
     """Whether the folder is that of a run with generators."""
-    return is_language(run) and arguments_in(run).generators() > 0
+    return is_language(run) and generators(arguments_in(run)) > 0
 
 
-def arguments_in(run: Path) -> Zorplex:
+def arguments_in(run: Path) -> TextConfig:
     """The arguments of the run in a folder. Raises: CheckpointError, ChoiceError."""
     return turns.arguments_of(decode(folder.read_json(folder.existing(run) / folder.ARGUMENTS)))
 
 
-def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
+def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
     """A new run in the folder, which must hold none unless it may be overwritten; what is refused removes none.
 
     Raises: CheckpointError, ChoiceError, StructureError, EngineError for hosts that cannot be had.
     """
-    check(arguments)
+    arguments.check()
     team.check(arguments)
-    if arguments.generators() < 1:
+    if generators(arguments) < 1:
         where, remedy = "--generators", "give it some, or train without `--mode async`"
-        raise ChoiceError(message(where, got=arguments.generators(), wanted="at least 1", remedy=remedy))
+        raise ChoiceError(message(where, got=generators(arguments), wanted="at least 1", remedy=remedy))
     arguments = _absolute(arguments)
-    with folder.starting(run, NAME, overwrite=overwrite, holds=_holds):
+    with folder.starting(run, arguments.recipe, overwrite=overwrite, holds=_holds):
         torch.set_num_threads(arguments.machine.threads)
         parts = turns.parts_for(run, arguments)
         with placed(arguments.asynchronous, notice, lambda: weights_of(parts)) as place:
-            folder.clear(run, NAME)
+            folder.clear(run, arguments.recipe)
             folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
             if not arguments.model.model:
                 save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
@@ -113,7 +114,7 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Te
         if moved:
             alone = ALONE_HERE if moved.get("hosts") == "" else {}
             arguments = _absolute(changed(arguments, {**alone, **moved}))
-            check(arguments)
+            arguments.check()
         torch.set_num_threads(arguments.machine.threads)
         begun = folder.begun(run)  # else its tokenizer may be half there, and is made again as it was
         parts = team.parts(parts_of(arguments, run / turns.TOKENIZER if begun else ()))
@@ -132,7 +133,7 @@ def weights_of(parts: Parts) -> int:
     return layout(parts.whole(parts.begin())).size
 
 
-def _absolute(arguments: Zorplex) -> Zorplex:
+def _absolute(arguments: TextConfig) -> TextConfig:
     """The same arguments, whose paths say the same wherever the run is resumed from."""
     model, changes = arguments.model.model, dict[str, Any]()
     if model and Path(model).is_dir():
@@ -153,14 +154,14 @@ def phase_policy(run: Path, phase: str) -> tuple[Parts, Any]:
     return parts, found
 
 
-def _go_on(run: Path, arguments: Zorplex, parts: Parts, place: Place, notice: Notice, team: Team) -> Outcome:
+def _go_on(run: Path, arguments: TextConfig, parts: Parts, place: Place, notice: Notice, team: Team) -> Outcome:
     """What is left of a run."""
     spent, ended, since = dict[str, float](), list[str](), seconds()
     begun = _warmed(run, arguments, parts, notice, team)
     spent["warm start"] = seconds() - since
     if isinstance(begun, tuple):
         return Outcome((), True, spent)
-    tasks = {"tasks": arguments.tasks.held_out, "draw": arguments.tasks.draw}
+    tasks = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
     if not (run / BEFORE).exists():
         write_before(run, evaluation(parts, parts.whole(begun.params.policy), **tasks), notice)
     for phase in phases_of(arguments):
@@ -169,7 +170,7 @@ def _go_on(run: Path, arguments: Zorplex, parts: Parts, place: Place, notice: No
             setting = _setting(run, phase, arguments, parts, place, notice, team)
             last = run_phase(setting, begun)
             spent[phase] = seconds() - since
-            if last.version < setting.arguments.tasks.steps:
+            if last.version < setting.arguments.episodes.steps:
                 return Outcome(tuple(ended), True, spent)
         if not (run / phase / folder.EVALUATION).exists():
             since = seconds()
@@ -183,12 +184,12 @@ def _go_on(run: Path, arguments: Zorplex, parts: Parts, place: Place, notice: No
 
 
 def _setting(
-    run: Path, phase: str, arguments: Zorplex, parts: Parts, place: Place, notice: Notice, team: Team
+    run: Path, phase: str, arguments: TextConfig, parts: Parts, place: Place, notice: Notice, team: Team
 ) -> Setting:
-    own = changed(arguments, {"mode": phase, "generators": arguments.generators()})
+    own = changed(arguments, {"mode": phase, "generators": generators(arguments)})
     own = changed(own, {"staleness": 0}) if phase == SYNC else own
-    number = f"{own.generators()} generators" if own.generators() > 1 else "a generator"
-    notice(f"{phase}: {number}, {own.tasks.steps} updates, staleness at most {own.asynchronous.staleness}")
+    number = f"{generators(own)} generators" if generators(own) > 1 else "a generator"
+    notice(f"{phase}: {number}, {own.episodes.steps} updates, staleness at most {own.asynchronous.staleness}")
     return Setting(
         folder=run / phase,
         tokenizer=() if arguments.model.model else run / turns.TOKENIZER,
@@ -202,7 +203,7 @@ def _setting(
     )
 
 
-def _warmed(run: Path, arguments: Zorplex, parts: Parts, notice: Notice, team: Team) -> LanguageState | tuple[()]:
+def _warmed(run: Path, arguments: TextConfig, parts: Parts, notice: Notice, team: Team) -> LanguageState | tuple[()]:
     """The learner after the warm start, whose checkpoints are gone on from; () after Ctrl-C."""
     algorithm, _ = learning_parts(arguments, parts, team)
     many = phases(arguments).warm

@@ -13,7 +13,7 @@ from ..effects.service import ServiceError, serving
 from ..effects.tool_calls import DIED, Failure, Perform, Returned
 from ..effects.tools import Failed, guarded, ignore, in_processes, in_threads
 from ..language.parts import Parts
-from ..recipes.asynchronous import Asynchronous
+from .config import Asynchronous
 
 
 @contextmanager

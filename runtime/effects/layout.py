@@ -32,7 +32,11 @@ LANGUAGE = ("tokenizer", "model", "before.json", "evaluation.txt", "diverged.saf
 PHASES = ("warm", "sync", "async")
 GENERATORS = (*PHASES, "comparison.json", "comparison.txt", "timeline.png", "staleness.png")
 COMMON = (ARGUMENTS, METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS)
-OWN: Mapping[str, tuple[str, ...]] = {"prove": (PROOF,), "zorplex": (*LANGUAGE, *GENERATORS), "cache": LANGUAGE}
+OWN: Mapping[str, tuple[str, ...]] = {
+    "prove": (PROOF,),
+    **dict.fromkeys(("zorplex", "text"), (*LANGUAGE, *GENERATORS)),
+    "cache": LANGUAGE,
+}
 ALL = frozenset((*COMMON, *(name for names in OWN.values() for name in names)))
 
 FILE: Literal["file"] = "file"

@@ -1,18 +1,21 @@
-"""What a language model is worth in a zorplex world: counts over ended attempts, with intervals. Nothing here trains."""
+"""The worth of a language model at a task: figures over ended attempts, with an interval. Nothing here trains."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import asdict, frozen
 
 from ...core import keys
+from ...core.errors import StructureError, message
 from ...core.language.attempt import Attempt, Heard
-from ...core.language.diagnosis import FAILURE_MODES, SUCCESS, failure_mode, meant
 from ...core.language.episode import total_reward
 from ...core.language.requests import Request, requests, task_keys
+from ...core.language.task import TextTask
 
+ACCURACY = "accuracy"  # the figure, 0 or 1, that is given an interval
+LOW, HIGH = "accuracy_low", "accuracy_high"
 Z = 1.959963984540054  # of 95 %
 Sample = Callable[[Sequence[Request]], Sequence[Attempt[Any]]]
 
@@ -22,30 +25,63 @@ class Standing:
     """How attempts went; shares and means are over all of them."""
 
     attempts: int
-    accuracy: float
-    accuracy_low: float  # of the 95 % interval
-    accuracy_high: float
-    format: float  # share that ended with an answer
-    meant: float  # share whose text means the right answer, read leniently
     reward: float
     turns: float  # model calls
-    tool_calls: float
     tokens: float  # that the model said
-    modes: dict[str, float]  # share of each way to end
+    figures: dict[str, float]  # the task's own, by name; accuracy is followed by the bounds of its 95 % interval
+    modes: dict[str, float]  # share of each of the task's labels
+
+    @property
+    def accuracy(self) -> float:
+        """The share of attempts that succeed, NaN where the task does not say."""
+        return self.figures.get(ACCURACY, math.nan)
+
+    @property
+    def accuracy_low(self) -> float:
+        """The lower bound of its 95 % interval."""
+        return self.figures.get(LOW, math.nan)
+
+    @property
+    def accuracy_high(self) -> float:
+        """The upper bound of its 95 % interval."""
+        return self.figures.get(HIGH, math.nan)
 
     def line(self) -> str:
         """It in one line.
 
-        >>> standing(()).line()
-        'accuracy 0.000 [0.000, 1.000] of 0 tasks, format 0.000, 0.00 turns, 0.00 tool calls'
+        >>> Standing(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={}, modes={}).line()
+        'reward 0.500 of 2 tasks, 3.00 turns'
         """
-        interval = f"[{self.accuracy_low:.3f}, {self.accuracy_high:.3f}]"
-        held = f"accuracy {self.accuracy:.3f} {interval} of {self.attempts} tasks"
-        return f"{held}, format {self.format:.3f}, {self.turns:.2f} turns, {self.tool_calls:.2f} tool calls"
+        parts = [f"reward {self.reward:.3f} of {self.attempts} tasks"]
+        if ACCURACY in self.figures:
+            interval = f"[{self.figures[LOW]:.3f}, {self.figures[HIGH]:.3f}]"
+            parts = [f"accuracy {self.accuracy:.3f} {interval} of {self.attempts} tasks", f"reward {self.reward:.3f}"]
+        return ", ".join([*parts, f"{self.turns:.2f} turns"])
 
     def described(self) -> dict[str, Any]:
-        """It as JSON has words for."""
-        return asdict(self)
+        """It as JSON has words for, its figures flat; `read_standing` undoes it."""
+        held = asdict(self)
+        return {**held.pop("figures"), **held}
+
+
+OWN = ("attempts", "reward", "turns", "tokens", "modes")  # of any task
+
+
+def read_standing(held: Any, where: str) -> Standing:
+    """Return the standing that `described` wrote. Raises: StructureError.
+
+    >>> one = Standing(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={"blocks": 2.0}, modes={"max_steps": 1.0})
+    >>> read_standing(one.described(), "evaluation.json") == one
+    True
+    """
+    given: dict[str, Any] = held if isinstance(held, dict) else {}
+    modes, numbers = given.get("modes"), {name: value for name, value in given.items() if name != "modes"}
+    known = isinstance(modes, dict) and set(OWN) <= given.keys() and type(given["attempts"]) is int
+    if not known or not all(type(value) in (int, float) for value in (*numbers.values(), *dict(modes or {}).values())):
+        remedy = "bring back the file as it was"
+        raise StructureError(message(where, got="no evaluation", wanted=f"numbers for {OWN}", remedy=remedy))
+    figures = {name: value for name, value in numbers.items() if name not in OWN}
+    return Standing(figures=figures, modes=dict(modes or {}), **{name: given[name] for name in OWN if name != "modes"})
 
 
 def wilson(successes: int, attempts: int) -> tuple[float, float]:
@@ -68,28 +104,23 @@ def wilson(successes: int, attempts: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def standing(attempts: Sequence[Attempt[Any]]) -> Standing:
-    """How attempts at zorplex tasks went."""
+def standing(task: TextTask, attempts: Sequence[Attempt[Any]], *, diagnosed: bool = False) -> Standing:
+    """Return how attempts at a task went, with its diagnostics where they are asked for."""
     number = max(1, len(attempts))
-    plays = [attempt.episode.world for attempt in attempts]
-    modes = Counter(map(failure_mode, plays))
-    low, high = wilson(modes[SUCCESS], len(attempts))
+    modes = Counter(map(task.label, attempts))
+    asked = {**task.figures, **(task.diagnostics if diagnosed else {})}
+    means = {name: sum(map(figure, attempts)) / number for name, figure in asked.items()}
+    if ACCURACY in means:
+        low, high = wilson(round(means[ACCURACY] * number), len(attempts))
+        means |= {LOW: low, HIGH: high}
     said = [[piece.said for piece in attempt.pieces if isinstance(piece, Heard)] for attempt in attempts]
-    understood = [
-        meant(play.task, one.episode.events) == play.task.answer for play, one in zip(plays, attempts, strict=True)
-    ]
     return Standing(
         attempts=len(attempts),
-        accuracy=modes[SUCCESS] / number,
-        accuracy_low=low,
-        accuracy_high=high,
-        format=sum(play.answer != () for play in plays) / number,
-        meant=sum(understood) / number,
         reward=sum(total_reward(attempt.episode) for attempt in attempts) / number,
         turns=sum(map(len, said)) / number,
-        tool_calls=sum(play.calls for play in plays) / number,
         tokens=sum(len(one.ids) for calls in said for one in calls) / number,
-        modes={mode: modes[mode] / number for mode in FAILURE_MODES},
+        figures=means,
+        modes={mode: modes[mode] / number for mode in task.labels},
     )
 
 
@@ -103,36 +134,39 @@ def held_out(number: int, seed: int, *, first: int = 0) -> tuple[Request, ...]:
     return requests(task_keys(tasks, "evaluation", number, first=first), samples, first=first)
 
 
-def evaluated(sample: Sample, number: int, seed: int) -> tuple[Standing, tuple[Attempt[Any], ...]]:
+def evaluated(task: TextTask, sample: Sample, number: int, seed: int) -> tuple[Standing, tuple[Attempt[Any], ...]]:
     """How whatever samples stands on held-out tasks, and its attempts."""
     attempts = tuple(sample(held_out(number, seed)))
-    return standing(attempts), attempts
+    return standing(task, attempts, diagnosed=True), attempts
 
 
-ROWS: tuple[tuple[str, Callable[[Standing], str]], ...] = (
-    ("tasks", lambda s: f"{s.attempts}"),
-    ("accuracy", lambda s: f"{s.accuracy:.3f}"),
-    ("  95 % interval", lambda s: f"{s.accuracy_low:.3f}-{s.accuracy_high:.3f}"),
-    ("format", lambda s: f"{s.format:.3f}"),
-    ("right, if read leniently", lambda s: f"{s.meant:.3f}"),
-    ("reward", lambda s: f"{s.reward:.3f}"),
-    ("turns", lambda s: f"{s.turns:.2f}"),
-    ("tool calls", lambda s: f"{s.tool_calls:.2f}"),
-    ("tokens said", lambda s: f"{s.tokens:.1f}"),
-    *((f"ended as {mode}", lambda s, mode=mode: f"{s.modes[mode]:.3f}") for mode in FAILURE_MODES),
-)
+def rows(one: Standing) -> dict[str, str]:
+    """Return the figures of a standing as text, by their names in a table."""
+    shown = {"tasks": f"{one.attempts}"}
+    for name, value in one.figures.items():
+        if name == ACCURACY:
+            shown |= {name: f"{value:.3f}", "  95 % interval": f"{one.figures[LOW]:.3f}-{one.figures[HIGH]:.3f}"}
+        elif name not in (LOW, HIGH):
+            shown[name.replace("_", " ")] = f"{value:.3f}"
+    shown |= {"reward": f"{one.reward:.3f}", "turns": f"{one.turns:.2f}", "tokens said": f"{one.tokens:.1f}"}
+    return shown | {f"ended as {mode}": f"{share:.3f}" for mode, share in one.modes.items()}
 
 
-def table(columns: dict[str, Standing]) -> str:
+def table(columns: Mapping[str, Standing]) -> str:
     """Standings side by side, a row for each figure.
 
-    >>> print(table({"before": standing(())}).splitlines()[2])
-    accuracy                        0.000
+    >>> print(table({"before": Standing(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={}, modes={})}))
+                                   before
+    tasks                               2
+    reward                          0.500
+    turns                            3.00
+    tokens said                       9.0
     """
     widths = [max(len(name), 11) for name in columns]
     head = " " * 24 + "".join(f"  {name:>{width}}" for name, width in zip(columns, widths, strict=True))
-    rows = [
-        f"{name:24}" + "".join(f"  {value(one):>{width}}" for one, width in zip(columns.values(), widths, strict=True))
-        for name, value in ROWS
+    cells = [rows(one) for one in columns.values()]
+    lines = [
+        f"{name:24}" + "".join(f"  {each.get(name, ''):>{width}}" for each, width in zip(cells, widths, strict=True))
+        for name in dict.fromkeys(name for each in cells for name in each)
     ]
-    return "\n".join([head.rstrip(), *rows])
+    return "\n".join([head.rstrip(), *lines])

@@ -12,7 +12,7 @@ from ...algorithms.overlong import overlong_penalty
 from ...core.causal import CausalModel
 from ...core.optim import Optimizer, adamw, chain, clip_by_global_norm, linear, scale_by_schedule
 from ..language_train import Trainer, language_trainer
-from ..recipes.zorplex import Zorplex
+from .config import TextConfig
 
 EXPECTED = 0.5  # what the running baseline of `reinforce` begins with
 BOUNDS = (0.5, 2.0)  # between which a token's weight against the sampler counts, or is kept
@@ -23,10 +23,10 @@ CORRECTIONS: Mapping[str, Any] = {
 }
 
 
-def objective_of(arguments: Zorplex) -> Objective:
+def objective_of(arguments: TextConfig) -> Objective:
     """The objective of a run's algorithm. Raises: ChoiceError."""
     learning, longest = arguments.learning, arguments.sampling.max_new_tokens
-    whole, clip = longest * arguments.tasks.max_turns, (learning.clip, learning.clip_high)
+    whole, clip = longest * arguments.episodes.max_turns, (learning.clip, learning.clip_high)
     made: Mapping[str, Callable[[], Objective]] = {
         "reinforce": lambda: objectives.reinforce(initial=EXPECTED),
         "rloo": objectives.rloo,
@@ -40,12 +40,12 @@ def objective_of(arguments: Zorplex) -> Objective:
     return made[learning.algorithm]()
 
 
-def updates_of(arguments: Zorplex) -> int:
+def updates_of(arguments: TextConfig) -> int:
     """The steps of the optimiser in all of a run's reinforcement."""
-    return arguments.tasks.steps * arguments.learning.epochs * arguments.learning.minibatches
+    return arguments.episodes.steps * arguments.learning.epochs * arguments.learning.minibatches
 
 
-def optimizer_of(arguments: Zorplex, *, clip: Callable[[float], Optimizer] = clip_by_global_norm) -> Optimizer:
+def optimizer_of(arguments: TextConfig, *, clip: Callable[[float], Optimizer] = clip_by_global_norm) -> Optimizer:
     """AdamW on gradients of bounded norm; annealing takes its rate down by updates made, to 0 where none is left out.
 
     `clip` is what shortens gradients to a norm.
@@ -60,13 +60,14 @@ def optimizer_of(arguments: Zorplex, *, clip: Callable[[float], Optimizer] = cli
     )
 
 
-def anchor_of(arguments: Zorplex) -> tuple[str, str]:
+def anchor_of(arguments: TextConfig) -> tuple[str, str]:
     """What the learner of a run takes as proximal policy, and how it corrects for what sampled: names `learner` knows.
 
     A correction compares the proximal policy with the sampler, so it needs one that is not the sampler's own. The decoupled
     loss always has one; its weights are masked unless another correction is asked for.
 
-    >>> anchor_of(Zorplex())
+    >>> from .config import TaskRun
+    >>> anchor_of(TaskRun())
     ('recorded', 'none')
     """
     correction = arguments.learning.correction
@@ -79,7 +80,7 @@ def anchor_of(arguments: Zorplex) -> tuple[str, str]:
 
 
 def algorithm_of(
-    arguments: Zorplex,
+    arguments: TextConfig,
     model: CausalModel,
     objective: Objective | tuple[()] = (),
     *,
@@ -104,7 +105,7 @@ def algorithm_of(
     )
 
 
-def trainer_of(arguments: Zorplex, algorithm: LanguageAlgorithm, *, budget: int = 0) -> Trainer:
+def trainer_of(arguments: TextConfig, algorithm: LanguageAlgorithm, *, budget: int = 0) -> Trainer:
     """What makes the updates of a step of training, with so many tokens at once; with 0 those of the run."""
     learning = arguments.learning
     epochs, minibatches = learning.epochs, learning.minibatches

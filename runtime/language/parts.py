@@ -15,20 +15,19 @@ from ...core.language.attempt import Attempt, begin_attempt
 from ...core.language.codec import Codec, Ids
 from ...core.language.protocol import Protocol, protocol
 from ...core.language.requests import Request, rollouts
-from ...core.language.tasks import Vocabulary, letters, two_syllables
-from ...core.language.zorplex import Play, instructions, zorplex, zorplex_parser
-from ...core.language.zorplex import Zorplex as World
+from ...core.language.task import EVALUATION, TRAINING, TextTask
 from ..effects.causal_folder import open_model
 from ..effects.causal_lm import from_config, tiny_llama
 from ..effects.chat_template import chat_codec, speller
 from ..effects.generate import complete, generator
 from ..effects.lora import with_lora
 from ..effects.tokenizer import load_tokenizer, train_tokenizer
-from ..recipes.zorplex import Sampling, Tasks, Zorplex
+from .config import Sampling, TextConfig
 from .remember import remembering
-from .spelling import LEAST, zorplex_texts
 
-INITIAL, ADAPTERS, TABLE = 0, 1, 6  # what is drawn from a run's key, beside `world`
+INITIAL, ADAPTERS = 0, 1  # what is drawn from a run's key, beside `world`
+LEAST = 48  # that a pair of a tokenizer's texts has to come to be a token
+EPISODES = 256  # whose texts make a tokenizer where a task names none
 ALPHA = 2.0  # of adapters, for each rank
 Attempts = tuple[Attempt[Any], ...]
 Progress = Callable[[int, int], None]
@@ -38,8 +37,9 @@ Progress = Callable[[int, int], None]
 class Parts:
     """Of one run. `params` are those it begins with, `whole(params)` all that the library's model has."""
 
-    rules: Protocol[World, Play]  # of training
-    trial: Protocol[World, Play]  # of held-out tasks
+    task: TextTask
+    rules: Protocol[Any, Any]  # of training
+    trial: Protocol[Any, Any]  # of held-out tasks
     tokenizer: Any
     codec: Codec
     spell: Callable[[str], Ids]
@@ -53,43 +53,24 @@ class Parts:
     base: str = ""  # digest of a model of somebody else's, as far as checkpoints rest on it
 
 
-def vocabulary_of(tasks: Tasks, stream: str = "training") -> Vocabulary:
-    """The words of a run's world. A fixed table is another in evaluation, so that nothing that was memorised helps.
-
-    >>> from ..recipes.zorplex import Tasks
-    >>> one, other = (vocabulary_of(Tasks(words="letters"), stream) for stream in ("training", "evaluation"))
-    >>> one.words == other.words, one.values == other.values
-    (True, False)
-    """
-    if tasks.words == "letters":
-        key = keys.key(tasks.seed)
-        return letters(key if stream == "training" else keys.fold_in(key, TABLE), tasks.low, tasks.high)
-    return two_syllables(tasks.low, tasks.high)
-
-
-def rules_of(tasks: Tasks, system: str = "", *, preface: str = "", stream: str = "training") -> Protocol[World, Play]:
-    """The world of a run and how turns are taken in it. A preface stands before each question. Raises: ChoiceError."""
-    world = zorplex(
-        tasks.kind,
-        difficulty=tasks.difficulty,
-        vocabulary=vocabulary_of(tasks, stream),
-        max_depth=tasks.max_depth,
-        correct=tasks.correct,
-        format=tasks.format,
-        tool_spam=tasks.tool_spam,
-    )
+def rules_of(
+    task: TextTask, *, max_turns: int, system: str = "", preface: str = "", stream: str = TRAINING
+) -> Protocol[Any, Any]:
+    """Return how turns are taken in a task's world. A preface stands before each first observation. Raises: ChoiceError."""
+    world = task.env(stream)
     reset = world.reset
 
-    def prefaced(params: World, key: keys.Key) -> tuple[Play, str]:
-        play, question = reset(params, key)
-        return play, f"{preface}\n\n{question}"
+    def prefaced(params: Any, key: keys.Key) -> tuple[Any, str]:
+        state, observation = reset(params, key)
+        return state, f"{preface}\n\n{observation}"
 
     world = evolve(world, reset=prefaced) if preface else world
-    return protocol(remembering(world), zorplex_parser(), system=system, max_steps=tasks.max_turns)
+    tools = task.tool_budget
+    return protocol(remembering(world), task.parser, system=system, max_steps=max_turns, tool_budget=tools)
 
 
-def tokenizer_of(arguments: Zorplex, kept: Path | tuple[()] = ()) -> Any:
-    """The tokenizer of a run: the one it has kept, the model's own, or a new one that its world's texts have made.
+def tokenizer_of(arguments: TextConfig, task: TextTask, kept: Path | tuple[()] = ()) -> Any:
+    """Return the tokenizer of a run: the one it has kept, the model's own, or a new one made of its task's texts.
 
     Raises: ChoiceError.
     """
@@ -97,8 +78,23 @@ def tokenizer_of(arguments: Zorplex, kept: Path | tuple[()] = ()) -> Any:
         return load_tokenizer(kept)
     if arguments.model.model:
         return load_tokenizer(Path(arguments.model.model))
-    texts = zorplex_texts(rules_of(arguments.tasks).env.params)
+    texts = first_texts(task) if isinstance(task.corpus, tuple) else task.corpus()
     return train_tokenizer(texts, vocabulary=arguments.model.vocabulary, least=LEAST)
+
+
+def first_texts(task: TextTask) -> tuple[str, ...]:
+    """Return texts of a task that names none: its instructions, and what its first episodes begin with and show.
+
+    >>> from ...core.language.zorplex_task import zorplex_task
+    >>> first_texts(zorplex_task("simple"))[1:3]
+    ('What is zorplex[dremun]?', 'LOOKUP[dremun]')
+    """
+    world, found = task.env(TRAINING), [task.instructions]
+    for key in keys.split(keys.key(0), EPISODES):
+        state, observation = world.reset(world.params, key)
+        shown = () if isinstance(task.demonstrations, tuple) else task.demonstrations(world.params, state, key, 1.0)
+        found += [observation, *shown]
+    return tuple(found)
 
 
 def codec_of(tokenizer: Any) -> tuple[Codec, bool]:
@@ -112,22 +108,27 @@ def codec_of(tokenizer: Any) -> tuple[Codec, bool]:
     raise faults[0]
 
 
-def parts_of(arguments: Zorplex, kept: Path | tuple[()] = ()) -> Parts:
+def parts_of(arguments: TextConfig, kept: Path | tuple[()] = ()) -> Parts:
     """The parts of a run whose tokenizer is in the folder `kept`, if it has one. Raises: ChoiceError, StructureError."""
-    tokenizer = tokenizer_of(arguments, kept)
+    task = arguments.task()
+    tokenizer = tokenizer_of(arguments, task, kept)
     codec, told_once = codec_of(tokenizer)
     known = bool(arguments.model.model)
-    told = instructions(arguments.tasks.kind) if known else ""
-    system, preface = (told, "") if told_once else ("", told)
+    told = task.instructions if known else ""
+    how: dict[str, Any] = {
+        "max_turns": arguments.episodes.max_turns,
+        **({"system": told} if told_once else {"preface": told}),
+    }
     shared: dict[str, Any] = {
-        "rules": rules_of(arguments.tasks, system, preface=preface),
-        "trial": rules_of(arguments.tasks, system, preface=preface, stream="evaluation"),
+        "task": task,
+        "rules": rules_of(task, **how),
+        "trial": rules_of(task, **how, stream=EVALUATION),
         "tokenizer": tokenizer,
         "codec": codec,
         "spell": speller(tokenizer, codec),
         "sampling": arguments.sampling,
     }
-    key = keys.key(arguments.tasks.seed)
+    key = keys.key(arguments.episodes.seed)
     if not known:
         return _made(arguments, len(tokenizer), keys.fold_in(key, INITIAL), shared)
     opened = open_model(arguments.model.model)
@@ -151,7 +152,7 @@ def digest(tokenizer: Any, params: Mapping[str, torch.Tensor]) -> str:
     return made.hexdigest()
 
 
-def _made(arguments: Zorplex, vocabulary: int, key: keys.Key, shared: dict[str, Any]) -> Parts:
+def _made(arguments: TextConfig, vocabulary: int, key: keys.Key, shared: dict[str, Any]) -> Parts:
     size = arguments.model
     config = tiny_llama(
         vocabulary,

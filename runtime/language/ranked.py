@@ -34,7 +34,7 @@ from ..effects.sharded.loading import latest, load
 from ..language_train import Learned, Trainer, language_reader
 from ..ranks.clipping import clip_by_whole_norm
 from ..ranks.dealing import by_parts
-from ..recipes.zorplex import Zorplex
+from .config import TextConfig
 from .learning import algorithm_of, objective_of, optimizer_of, trainer_of
 from .parts import Parts
 from .team import Reader, Report, Team, load_alone
@@ -47,7 +47,7 @@ ALL = 1 << 40  # tokens: the trainer cuts nothing, the deal does
 class Open:
     """What ranks learn with, for the arguments at hand."""
 
-    arguments: Zorplex
+    arguments: TextConfig
     algorithm: LanguageAlgorithm
     trainer: Trainer
     make: Callable[[Callable[[CausalModel], LanguageAlgorithm]], LanguageAlgorithm]  # another learner of the same model
@@ -70,7 +70,7 @@ class Desk:
         own = (self.open, self.begin, self.learn, self.read, self.whole, self.save, self.settle, self.newest, self.load)
         return {work.__name__: work for work in own}
 
-    def open(self, arguments: Zorplex, config: Any) -> tuple[()]:
+    def open(self, arguments: TextConfig, config: Any) -> tuple[()]:
         """Makes what learns. Raises: ChoiceError, StructureError."""
         torch.set_num_threads(arguments.machine.threads)
         module = library().AutoModelForCausalLM.from_config(config, dtype=torch.float32)
@@ -140,15 +140,15 @@ class Desk:
 
 def ranked_team(lead: Lead) -> Team:
     """A team of all ranks, for the first of them."""
-    ready: list[Zorplex] = []  # the arguments for which all have a learner
+    ready: list[TextConfig] = []  # the arguments for which all have a learner
 
-    def prepared(arguments: Zorplex, parts: Parts) -> None:
+    def prepared(arguments: TextConfig, parts: Parts) -> None:
         if ready != [arguments]:
             ready.clear()
             lead.tell("open", arguments, parts.config)
             ready.append(arguments)
 
-    def of_ranks(arguments: Zorplex, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
+    def of_ranks(arguments: TextConfig, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
         check_ranks(arguments, lead.ranks.size)
 
         def init(params: Any) -> LanguageState:
@@ -162,7 +162,7 @@ def ranked_team(lead: Lead) -> Team:
 
         return evolve(algorithm_of(arguments, parts.model), init=init), train
 
-    def reader(arguments: Zorplex, parts: Parts) -> Reader:
+    def reader(arguments: TextConfig, parts: Parts) -> Reader:
         def read(state: LanguageState, transcripts: Any) -> Reading:
             prepared(arguments, parts)
             found: Reading = lead.tell("read", state, transcripts)
@@ -180,10 +180,11 @@ def ranked_team(lead: Lead) -> Team:
     )
 
 
-def check_ranks(arguments: Zorplex, size: int) -> None:
+def check_ranks(arguments: TextConfig, size: int) -> None:
     """Refuses what several ranks cannot learn. Raises: ChoiceError.
 
-    >>> check_ranks(Zorplex(), 2)
+    >>> from .config import TaskRun
+    >>> check_ranks(TaskRun(), 2)
     """
     rank = arguments.model.lora
     if rank:

@@ -15,7 +15,7 @@ from ..effects.chat import served
 from ..effects.chat_client import Server, server
 from ..effects.vllm import SERVED as LINK
 from ..effects.vllm import lay_out, publish
-from ..recipes.zorplex import Zorplex
+from .config import TextConfig
 from .parts import Attempts, Parts, attempts_at, sampler
 from .world import Asking, Notice
 
@@ -23,13 +23,13 @@ SERVED, LATEST = "served", "current"  # the folder of the weights for a server, 
 WAIT = 600.0  # seconds in which a server is to answer at all
 
 
-def check_server(arguments: Zorplex) -> None:
+def check_server(arguments: TextConfig) -> None:
     """Refuses a --server that is no address. Raises: ChoiceError."""
     if arguments.sampling.server:
         server(arguments.sampling.server, LATEST)
 
 
-def asking(run: Path, arguments: Zorplex, parts: Parts, notice: Notice) -> Asking:
+def asking(run: Path, arguments: TextConfig, parts: Parts, notice: Notice) -> Asking:
     """What takes requests to ended attempts with the weights of a learner's state.
 
     With a server, lays out what it is to be started on, says how, and waits for it at the first request.

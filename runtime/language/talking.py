@@ -1,100 +1,22 @@
-"""One task with a language model, turn by turn: of its world's own, or a question that somebody types."""
+"""One attempt at a task as lines for people."""
 
-import re
 from typing import Any
 
-from attrs import evolve
-
-from ...core.errors import ChoiceError, message
-from ...core.keys import Key
 from ...core.language.attempt import Attempt
-from ...core.language.diagnosis import failure_mode
 from ...core.language.episode import total_reward
 from ...core.language.events import Event, Feedback, Sampled, System, ToolResult, User
-from ...core.language.protocol import Protocol
-from ...core.language.tasks import OPERATORS, Task, follow
+from ...core.language.task import TextTask
 from ...core.language.world import Raised, Truncated
-from ...core.language.zorplex import Play, Zorplex
 
 WHO: dict[type[Event], str] = {System: "system", User: "user", Sampled: "model", ToolResult: "tool", Feedback: "told"}
-TERM = r"zorplex\[(\w+)\]"
 
 
-def typed(rules: Protocol[Zorplex, Play], question: str) -> tuple[Protocol[Zorplex, Play], bool]:
-    """The rules of a world that asks this question, and whether it knows the answer.
-
-    Values are drawn by the task's key, as always; what is asked are the world's words in the question. Known are sums and
-    differences of words and products of words, where beside them stand letters alone. Raises: ChoiceError for an empty
-    question.
-
-    >>> from ...core import keys
-    >>> from ...core.language.zorplex import zorplex, zorplex_parser
-    >>> from ...core.language.protocol import protocol
-    >>> rules, known = typed(protocol(zorplex(), zorplex_parser(), max_steps=5), "zorplex[kramun] + zorplex[kramun]")
-    >>> play, text = rules.env.reset(rules.env.params, keys.key(0))
-    >>> known, play.task.answer == 2 * play.task.values[rules.env.params.vocabulary.words.index("kramun")]
-    (True, True)
-    """
-    if not question.strip():
-        raise ChoiceError(message("question", got="empty", wanted="a text", remedy="ask something"))
-    env = rules.env
-    words = env.params.vocabulary.words
-    asked = tuple(word for word in re.findall(r"\w+", question.lower()) if word in words)
-
-    def reset(params: Zorplex, key: Key) -> tuple[Play, str]:
-        play, shown = env.reset(params, key)
-        task = evolve(play.task, question=question, asked=asked, needed=_needed(play.task, words, asked))
-        made = Play(task=evolve(task, answer=_answer(task, words, question) or 0))
-        return made, shown.replace(play.task.question, question)
-
-    known = _answer(_zeros(words), words, question) is not None
-    return evolve(rules, env=evolve(env, reset=reset)), known
-
-
-def _zeros(words: tuple[str, ...]) -> Task:
-    return Task(kind="simple", question="", asked=(), answer=0, needed=0, values=(0,) * len(words))
-
-
-def _needed(task: Task, words: tuple[str, ...], asked: tuple[str, ...]) -> int:
-    """Calls of the shortest way to the values of words, in a task of the kind."""
-    numbers = {words.index(word) for word in asked}
-    if task.links:
-        return len({each for number in numbers for each in follow(task.links, number)})
-    return len(numbers) * (2 if task.kind == "multi_step" else 1)
-
-
-def _answer(task: Task, words: tuple[str, ...], question: str) -> int | None:
-    """The value of the expression in a question, from the left; None where it has none."""
-    found = re.search(rf"{TERM}(?: *[-+*] *{TERM})*", question.lower())
-    if not found or not _plain(question.lower().replace(found[0], "", 1)):
-        return None
-    terms, operators = re.findall(TERM, found[0]), re.findall(r"\] *([-+*]) *z", found[0])
-    if any(word not in words for word in terms) or {"*"} < set(operators):
-        return None
-    numbers = [words.index(word) for word in terms]
-    if task.links:
-        numbers = [follow(task.links, number)[-1] for number in numbers]
-    value, *rest = (task.values[number] for number in numbers)
-    for operator, other in zip(operators, rest, strict=True):
-        value = OPERATORS[operator](value, other)
-    return value
-
-
-def _plain(text: str) -> bool:
-    """Whether a text cannot change what an expression beside it means, as far as signs go.
-
-    >>> _plain("What is , please?"), _plain("2 * "), _plain("( / 2)"), _plain("\u00b2")
-    (True, False, False, False)
-    """
-    return all(sign.isalpha() or sign.isspace() or sign in ".,:;?!'\"" for sign in text)
-
-
-def lines(attempt: Attempt[Any], *, known: bool = True) -> tuple[str, ...]:
-    """What was said, by whom, and what came of it.
+def lines(task: TextTask, attempt: Attempt[Any], *, known: bool = True) -> tuple[str, ...]:
+    """Return what was said, by whom, and what came of it; the label only where the right answer is known.
 
     >>> from types import SimpleNamespace
     >>> episode = SimpleNamespace(events=(User("2?"),), world=None, steps=())
-    >>> lines(SimpleNamespace(episode=episode, end=()), known=False)
+    >>> lines((), SimpleNamespace(episode=episode, end=()), known=False)
     ('  user    2?', '  (reward 0.00)')
     """
     said = []
@@ -103,5 +25,5 @@ def lines(attempt: Attempt[Any], *, known: bool = True) -> tuple[str, ...]:
         said += [f"  {WHO[type(event)]:7} {first}", *(f"  {'':7} {line}" for line in more)]
     end = f"cut off: {attempt.end.reason}, " if isinstance(attempt.end, Truncated) else ""
     end = f"failed with {attempt.end.error}, " if isinstance(attempt.end, Raised) else end
-    outcome = f"{failure_mode(attempt.episode.world)}, " if known else ""
+    outcome = f"{task.label(attempt)}, " if known else ""
     return *said, f"  ({end}{outcome}reward {total_reward(attempt.episode):.2f})"

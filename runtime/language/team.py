@@ -16,7 +16,7 @@ from ..effects.files import INSIDE
 from ..effects.sharded.description import Description, described
 from ..effects.step_folders import steps
 from ..language_train import Trainer, language_reader
-from ..recipes.zorplex import Zorplex
+from .config import TextConfig
 from .learning import algorithm_of, objective_of, optimizer_of, trainer_of
 from .parts import Parts
 
@@ -29,25 +29,25 @@ class Team:
     """What a run needs done by whoever learns. Each `init` of a learner gives a state that the others' functions take."""
 
     size: int  # ranks
-    check: Callable[[Zorplex], None]  # raises ChoiceError for what so many cannot do
+    check: Callable[[TextConfig], None]  # raises ChoiceError for what so many cannot do
     parts: Callable[[Parts], Parts]  # the same parts, whose `whole` takes parameters wherever they are
     learner: Callable[
-        [Zorplex, Parts], tuple[LanguageAlgorithm, Trainer]
+        [TextConfig, Parts], tuple[LanguageAlgorithm, Trainer]
     ]  # of the algorithm `init` alone may be called
-    reader: Callable[[Zorplex, Parts], Reader]  # what a state says of samples
+    reader: Callable[[TextConfig, Parts], Reader]  # what a state says of samples
     save: Callable[..., None]  # (run, step, tree, *, machine, facts, metadata), as `checkpoint.save`, perhaps later
     settle: Callable[[], None]  # waits until everything is saved
     newest: Callable[..., Path | None]  # (run, *, report, without), as `checkpoint.latest`
     load: Callable[..., Checkpoint[Any]]  # (where, like, *, classes), as `checkpoint.load`
 
 
-def learner_alone(arguments: Zorplex, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
+def learner_alone(arguments: TextConfig, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
     """What learns in a run of one process, and what makes its updates. Raises: ChoiceError."""
     algorithm = algorithm_of(arguments, parts.model)
     return algorithm, trainer_of(arguments, algorithm)
 
 
-def reader_alone(arguments: Zorplex, parts: Parts) -> Reader:
+def reader_alone(arguments: TextConfig, parts: Parts) -> Reader:
     """What a policy says of samples, by parts that fit into the budget."""
     reading = learner(parts.model, optimizer_of(arguments), objective_of(arguments), proximal="recomputed")
     return language_reader(reading, budget=arguments.learning.budget)

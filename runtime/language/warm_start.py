@@ -16,9 +16,10 @@ from ...core import keys
 from ...core.keys import Key
 from ...core.language.attempt import Attempt
 from ...core.language.codec import Codec, Ids
-from ...core.language.demonstrations import demonstrate
+from ...core.language.demonstrate import demonstrate
 from ...core.language.protocol import Protocol
 from ...core.language.requests import expand, requests, rollouts, task_keys
+from ...core.language.task import Script
 from ...core.muon import divided, muon
 from ...core.optim import Optimizer, adamw, chain, linear, scale_by_schedule, warmup
 from ...core.record import take
@@ -37,6 +38,7 @@ class Lessons:
     rules: Protocol[Any, Any]
     codec: Codec
     spell: Callable[[str], Ids]
+    script: Script
     skill: float  # the share of right ones
     capacity: int
     max_new_tokens: int
@@ -47,9 +49,10 @@ def shown(lessons: Lessons, key: Key, number: int) -> tuple[Attempt[Any], ...]:
     tasks, samples, hands = keys.split(key, 3)
     asked = requests(task_keys(tasks, "training", -(-number // EACH)), samples)
     each = [attempt for request in asked for attempt in expand(request, EACH, samples)][:number]
-    room = {"capacity": lessons.capacity, "max_new_tokens": lessons.max_new_tokens}
+    how: dict[str, Any] = {"script": lessons.script, "skill": lessons.skill, "capacity": lessons.capacity}
+    how["max_new_tokens"] = lessons.max_new_tokens
     return tuple(
-        demonstrate(lessons.rules, lessons.codec, lessons.spell, rollouts(one)[0], hand, skill=lessons.skill, **room)
+        demonstrate(lessons.rules, lessons.codec, lessons.spell, rollouts(one)[0], hand, **how)
         for one, hand in zip(each, keys.split(hands, number), strict=True)
     )
 

@@ -10,17 +10,19 @@ from attrs import Factory, define, field, frozen
 from ...algorithms.language import LanguageAlgorithm, LanguageState
 from ...algorithms.supervised import Supervised, supervised
 from ...core import keys
-from ...core.errors import NonFiniteError
+from ...core.errors import ChoiceError, NonFiniteError, message
 from ...core.keys import Key
 from ...core.language.requests import Request, expand, requests, task_keys
+from ...core.language.task import TextTask
 from ...core.language.transcribe import transcripts
 from ...core.record import record
 from ...core.transcript import Transcript
 from ..effects.clock import seconds
 from ..effects.tensor_file import write_tensors
 from ..language_train import Trainer
-from ..recipes.machine import Loop, Train, Trained
-from ..recipes.zorplex import Zorplex
+from ..runs.logging import DIVERGED
+from ..runs.training_machine import Loop, Train, Trained
+from .config import TextConfig, warm_steps
 from .evaluate import Standing, standing
 from .failures import Failures, errors_of
 from .parts import Attempts, Parts
@@ -42,9 +44,8 @@ FIGURES = (
     "failed",
     "updates",
 )
-SAID = ("accuracy", "format", "turns", "tool_calls", "tokens")
-COLUMNS = ("warm_loss", "episode_return", *SAID, *FIGURES, "tokens_per_second", "rollout_seconds", "update_seconds")
-DIVERGED = "diverged.safetensors"
+LENGTHS = ("turns", "tokens")  # of an attempt, means
+SPEEDS = ("tokens_per_second", "rollout_seconds", "update_seconds")
 Notice = Callable[[str], None]
 Asking = Callable[[LanguageState, Sequence[Request]], Attempts]  # samples with the weights of a state
 
@@ -69,13 +70,14 @@ class Phases:
         return Loop(iterations=self.warm + self.steps, chunk=1, every=every)
 
 
-def phases(arguments: Zorplex) -> Phases:
+def phases(arguments: TextConfig) -> Phases:
     """The phases of a run.
 
-    >>> phases(Zorplex())
+    >>> from .config import TaskRun
+    >>> phases(TaskRun())
     Phases(warm=20, steps=100)
     """
-    return Phases(-(-arguments.warm_steps() // UNIT), arguments.tasks.steps)
+    return Phases(-(-warm_steps(arguments) // UNIT), arguments.episodes.steps)
 
 
 @define
@@ -83,7 +85,7 @@ class LanguageWorld:
     """A run under way."""
 
     run: Path
-    arguments: Zorplex
+    arguments: TextConfig
     parts: Parts
     algorithm: LanguageAlgorithm
     trainer: Trainer
@@ -113,19 +115,19 @@ class LanguageWorld:
         self.iteration += command.iterations
         if self.iteration >= phases(self.arguments).loop(1).iterations:
             self._failures.report()
-        blank = dict.fromkeys(COLUMNS, math.nan)
+        blank = dict.fromkeys(columns(self.parts.task), math.nan)
         step = max(0, self.iteration - warm)
-        episodes = step * self.arguments.tasks.groups * self.arguments.tasks.samples
+        episodes = step * self.arguments.episodes.groups * self.arguments.episodes.samples
         return Trained(({"iteration": float(self.iteration), "steps": float(episodes), **blank, **row},))
 
     @property
     def key(self) -> Key:
         """The key that everything random in the run follows from."""
-        return keys.key(self.arguments.tasks.seed)
+        return keys.key(self.arguments.episodes.seed)
 
     def _warm(self, number: int) -> dict[str, float]:
         begin = seconds()
-        steps, batch = self.arguments.warm_steps(), self.arguments.warm.warm_batch
+        steps, batch = warm_steps(self.arguments), self.arguments.warm.warm_batch
         every, places = self._taught_from()
         here = range(number * UNIT, min(steps, (number + 1) * UNIT))
         batches = [places[step * batch : (step + 1) * batch] for step in here]
@@ -140,12 +142,12 @@ class LanguageWorld:
     def _taught_from(self) -> tuple[Transcript, list[int]]:
         """The demonstrations of the run, and the order in which they are gone through."""
         if not self._lessons:
-            warm, number = self.arguments.warm, self.arguments.warm_steps() * self.arguments.warm.warm_batch
+            warm, number = self.arguments.warm, warm_steps(self.arguments) * self.arguments.warm.warm_batch
             self.notice(f"making {warm.demonstrations:,} demonstrations, {warm.skill:.0%} of them right ...")
             lessons = lessons_of(self.arguments, self.parts)
             shows = shown(lessons, keys.fold_in(self.key, WARM), warm.demonstrations)
             longest = max(len(attempt.ids) for attempt in shows)
-            every = transcripts(shows, capacity=longest, calls=self.arguments.tasks.max_turns)
+            every = transcripts(shows, capacity=longest, calls=self.arguments.episodes.max_turns)
             self._lessons = every, drawn(keys.fold_in(self.key, ORDER), warm.demonstrations, number)
         return self._lessons  # type: ignore[no-any-return]
 
@@ -156,9 +158,9 @@ class LanguageWorld:
         between = seconds()
         self._failures.add(f"step {number + 1}", errors_of(attempts), len(attempts))
         written = transcripts(
-            attempts, capacity=max(len(one.ids) for one in attempts), calls=self.arguments.tasks.max_turns
+            attempts, capacity=max(len(one.ids) for one in attempts), calls=self.arguments.episodes.max_turns
         )
-        told = _row(standing(attempts), between - begin)
+        told = _row(self.parts.task, standing(self.parts.task, attempts), between - begin)
         try:
             learned = self.trainer(state, written, keys.fold_in(keys.fold_in(self.key, UPDATE), number))
         except NonFiniteError as fault:
@@ -175,27 +177,38 @@ class LanguageWorld:
         return {**told, **figures, "update_seconds": seconds() - between, "finite": 1.0}
 
 
-def _row(said: Standing, spent: float) -> dict[str, float]:
-    numbers = {name: getattr(said, name) for name in SAID}
+def columns(task: TextTask) -> tuple[str, ...]:
+    """Return the names of a run's metrics, beside those of its progress."""
+    return ("warm_loss", "episode_return", *task.figures, *LENGTHS, *FIGURES, *SPEEDS)
+
+
+def _row(task: TextTask, said: Standing, spent: float) -> dict[str, float]:
+    numbers = {name: said.figures[name] for name in task.figures} | {name: getattr(said, name) for name in LENGTHS}
     rate = said.tokens * said.attempts / spent
     return {"episode_return": said.reward, **numbers, "rollout_seconds": spent, "tokens_per_second": rate}
 
 
-def asked(arguments: Zorplex, key: Key, number: int) -> tuple[Request, ...]:
+def asked(arguments: TextConfig, key: Key, number: int) -> tuple[Request, ...]:
     """The requests of a step of training: fresh tasks of the training stream, each a group of attempts.
 
-    >>> len(asked(Zorplex(), keys.key(0), 0)), asked(Zorplex(), keys.key(0), 0)[0].task[0] % 2
+    >>> from .config import TaskRun
+    >>> len(asked(TaskRun(), keys.key(0), 0)), asked(TaskRun(), keys.key(0), 0)[0].task[0] % 2
     (128, 0)
     """
     tasks, samples = keys.split(keys.fold_in(keys.fold_in(key, TASKS), number))
-    many = arguments.tasks.groups
+    many = arguments.episodes.groups
     each = requests(task_keys(tasks, "training", many), samples, first=number * many)
-    return tuple(one for request in each for one in expand(request, arguments.tasks.samples, samples))
+    return tuple(one for request in each for one in expand(request, arguments.episodes.samples, samples))
 
 
-def lessons_of(arguments: Zorplex, parts: Parts) -> Lessons:
-    """What the demonstrations of a run are like."""
+def lessons_of(arguments: TextConfig, parts: Parts) -> Lessons:
+    """What the demonstrations of a run are like. Raises: ChoiceError for a task that has none."""
+    script = parts.task.demonstrations
+    if isinstance(script, tuple):
+        remedy = "leave it out, or give the task demonstrations"
+        raise ChoiceError(message("--warm-steps", got=warm_steps(arguments), wanted="0", remedy=remedy))
     return Lessons(
+        script=script,
         rules=parts.rules,
         codec=parts.codec,
         spell=parts.spell,
@@ -205,14 +218,14 @@ def lessons_of(arguments: Zorplex, parts: Parts) -> Lessons:
     )
 
 
-def warm_learner_of(arguments: Zorplex, parts: Parts, params: Any) -> Supervised:
+def warm_learner_of(arguments: TextConfig, parts: Parts, params: Any) -> Supervised:
     """The learner of a run's warm start, of such params."""
     warm = arguments.warm
     rates = {"muon_rate": warm.muon_rate, "adamw_rate": warm.adamw_rate}
-    return supervised(parts.model, warm_optimizer(params, max(1, arguments.warm_steps()), **rates))
+    return supervised(parts.model, warm_optimizer(params, max(1, warm_steps(arguments)), **rates))
 
 
-def held_at(arguments: Zorplex, parts: Parts, algorithm: LanguageAlgorithm, iteration: int) -> Held:
+def held_at(arguments: TextConfig, parts: Parts, algorithm: LanguageAlgorithm, iteration: int) -> Held:
     """What a run holds after so many iterations, as to its structure: as it begins, if it is asked at the beginning.
 
     The tree of a checkpoint of that iteration.
@@ -228,6 +241,6 @@ def policy_of(held: Held) -> Any:
     return held.warm.params if isinstance(held.learner, tuple) else held.learner.params.policy
 
 
-def learning_parts(arguments: Zorplex, parts: Parts, team: Team = ALONE) -> tuple[LanguageAlgorithm, Trainer]:
+def learning_parts(arguments: TextConfig, parts: Parts, team: Team = ALONE) -> tuple[LanguageAlgorithm, Trainer]:
     """What learns in a run, and what makes its updates. Raises: ChoiceError."""
     return team.learner(arguments, parts)

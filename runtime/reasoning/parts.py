@@ -29,8 +29,8 @@ from ..effects.generate import complete, generator
 from ..effects.lora import with_lora
 from ..effects.tokenizer import load_tokenizer, train_tokenizer
 from ..language.parts import ADAPTERS, ALPHA, INITIAL, digest
-from ..recipes.arguments import flatten
 from ..recipes.cache import Cache, lists_of, settings_of
+from ..runs.arguments import flatten
 from .spelling import LEAST, longest_texts, reasoning_texts
 
 Attempts = tuple[Attempt[Any], ...]

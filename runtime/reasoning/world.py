@@ -24,14 +24,15 @@ from ...core.language.transcribe import transcripts
 from ...core.transcript import Transcript
 from ..effects.clock import seconds
 from ..effects.tensor_file import write_tensors
+from ..language.config import ALONE
 from ..language.failures import Failures, errors_of
 from ..language.learning import algorithm_of, objective_of, trainer_of
 from ..language.warm_start import drawn, taught, warm_optimizer
-from ..language.world import DIVERGED, FIGURES, ORDER, UNIT, UPDATE, WARM, Held, Phases
+from ..language.world import FIGURES, ORDER, UNIT, UPDATE, WARM, Held, Phases
 from ..language_train import Trainer
 from ..recipes.cache import Cache, as_turns, lists_of
-from ..recipes.machine import Train, Trained
-from ..recipes.zorplex import ALONE
+from ..runs.logging import DIVERGED
+from ..runs.training_machine import Train, Trained
 from .cycles import cycled
 from .lessons import shown
 from .parts import Attempts, Calls, Parts, Voice, fits, sampled

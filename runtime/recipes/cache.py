@@ -10,10 +10,10 @@ from attrs import field, fields, frozen
 from ...core.errors import ChoiceError, check_within, choose, message
 from ...core.language.reasoning_lists import Lists, check_lists
 from ...core.language.reasoning_settings import Sampling, Settings, Streams, check_settings
-from .arguments import SEEDS, changed, check_threads, check_whole, flag
-from .zorplex import ALONE, CHANGES, Fault, Learning, Machine, Model, Zorplex
-from .zorplex import Sampling as Calls
-from .zorplex import Tasks as Turns
+from ..language.config import ALONE, CHANGES, Episodes, Fault, Hardware, Learning, Model
+from ..language.config import Sampling as Calls
+from ..runs.arguments import SEEDS, changed, check_threads, check_whole, flag
+from .zorplex import Zorplex
 
 NAME, ABOUT = "cache", "a language model learns to reason in cycles, each from its own summary"
 POLICY = "purestep.core.language.reasoning_tasks.list_rollout"
@@ -120,7 +120,7 @@ class Cache:
     model: Model = field(factory=Model)
     warm: WarmStart = field(factory=WarmStart)
     learning: Learning = field(factory=Learning)
-    machine: Machine = field(factory=Machine)
+    machine: Hardware = field(factory=Hardware)
 
     def warm_steps(self) -> int:
         """Of the optimiser, before reinforcement."""
@@ -167,12 +167,12 @@ def settings_of(arguments: Cache, output_dir: str) -> Settings:
 def as_turns(arguments: Cache) -> Zorplex:
     """What learns, as in `zorplex`: an episode is one turn, the next step of reasoning.
 
-    >>> as_turns(Cache()).tasks.max_turns
+    >>> as_turns(Cache()).episodes.max_turns
     1
     """
     speech = arguments.speech
     return Zorplex(
-        tasks=Turns(steps=arguments.run.steps, max_turns=1),
+        episodes=Episodes(steps=arguments.run.steps, max_turns=1),
         sampling=Calls(max_new_tokens=speech.llm_max_tokens, capacity=speech.capacity),
         learning=arguments.learning,
     )

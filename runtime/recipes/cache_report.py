@@ -12,10 +12,10 @@ from ..effects import folder
 from ..effects.causal_folder import save_model
 from ..effects.cycles_picture import Accuracy, cycles_picture
 from ..effects.metrics import read
+from ..language.report import BEFORE, MODEL, TABLE
 from ..reasoning.parts import Parts
 from ..reasoning.standing import Standing
 from ..values import TAG, decode
-from .zorplex_report import BEFORE, MODEL, TABLE
 
 
 def table(columns: Mapping[str, Standing]) -> str:

@@ -22,22 +22,22 @@ from ..effects.files import INSIDE
 from ..effects.layout import names_of
 from ..effects.manifest import Manifest, describe
 from ..effects.tokenizer import save_tokenizer
+from ..language.session import FACTS, TOKENIZER, Notice
+from ..language.session import Outcome as Outcome
 from ..language.world import Held
 from ..language.world import policy_of as policy_of
 from ..reasoning.evaluate import evaluated
 from ..reasoning.parts import Parts, check_room, parts_of
 from ..reasoning.standing import Standing
 from ..reasoning.world import CacheWorld, Publish, held_at, learning_parts, phases
+from ..runs.arguments import changed, flag, flatten, from_record
+from ..runs.logging import divergence, metrics_log
+from ..runs.loop_check import check_loop
+from ..runs.training_machine import Log, Loop, Save, Saved, Train, trainer_machine
 from ..values import decode, encode
-from .arguments import changed, flag, flatten, from_record
 from .cache import NAME, POLICIES, POLICY, SUMMED_UP, Cache, cache_defaults, check
 from .cache_report import write_before
-from .looping import check_loop
-from .machine import Log, Loop, Save, Saved, Train, trainer_machine
-from .telling import divergence, telling
 from .trusting import NOTHING, Trust, check_trust
-from .zorplex_session import FACTS, TOKENIZER, Notice
-from .zorplex_session import Outcome as Outcome
 
 T = TypeVar("T")
 ROLLOUTS = "rollouts.jsonl"
@@ -195,7 +195,7 @@ def _perform(run: Path, arguments: Cache, parts: Parts, held: Held, loop: Loop, 
     def before(state: LanguageState) -> None:
         write_before(run, standing_of(parts, state), arguments.rollouts.num_reasoning_steps, notice)
 
-    with telling(run, loop, SHOWN) as log, _publishing(run, parts) as publish:
+    with metrics_log(run, loop, SHOWN) as log, _publishing(run, parts) as publish:
         world = CacheWorld(
             run=run,
             arguments=arguments,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from .arguments import check_whole
+from ..runs.arguments import check_whole
 
 Notice = Callable[[str], None]
 

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from ...core.env_names import ENV_NAMES
 from ...core.errors import choose
-from .arguments import Experience, changed
+from ..runs.arguments import changed
+from .arguments import Experience
 from .settings import A2C, PPO, Reinforce
 
 A = TypeVar("A")

@@ -6,7 +6,8 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, check_within, message
-from .arguments import SEEDS, Process, check_threads, check_whole, flag, iteration_steps
+from ..runs.arguments import SEEDS, check_threads, check_whole, flag
+from .arguments import Process, iteration_steps
 
 USUAL = "family:200"
 

@@ -8,9 +8,9 @@ from attrs import asdict
 from ...core import keys
 from ..effects import folder
 from ..evaluate import Evaluation, Summary, evaluate, summary
+from ..runs.arguments import check_whole
 from ..train import RunState
 from . import session
-from .arguments import check_whole
 from .common import Pipeline
 
 Choice = Literal["mode", "sample"]

@@ -16,14 +16,15 @@ from ..effects import checkpoint, folder
 from ..effects.files import INSIDE
 from ..effects.manifest import Manifest, describe
 from ..effects.metrics import rewind
+from ..runs.arguments import changed, flatten, from_record
+from ..runs.loop_check import check_loop
+from ..runs.loop_state import Notice, Run, World, reporting
+from ..runs.training_machine import Log, Loop, Save, Saved, Train, trainer_machine
 from ..train import RunState, folded
 from ..values import encode
 from . import RECIPES
-from .arguments import changed, flatten, from_record, iteration_steps, loop_of, run_steps
+from .arguments import iteration_steps, loop_of, run_steps
 from .common import Pipeline
-from .looping import check_loop
-from .machine import Log, Loop, Save, Saved, Train, trainer_machine
-from .world import Notice, Run, World, reporting
 
 T = TypeVar("T")
 DATA = "data"  # the fact of a checkpoint that says what files the run has learnt from

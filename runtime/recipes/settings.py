@@ -6,7 +6,8 @@ from typing import Literal
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, check_within, message
-from .arguments import Experience, Learner, Process, check_shared, check_whole, flag, iteration_steps
+from ..runs.arguments import check_whole, flag
+from .arguments import Experience, Learner, Process, check_shared, iteration_steps
 
 
 @frozen

@@ -1,24 +1,24 @@
 """What sets a run of `purestep train zorplex`: names and numbers, and those that each algorithm starts from."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 
-from ...core.errors import ChoiceError, check_within, choose, message
-from .arguments import SEEDS, changed, check_threads, check_whole, flag
-from .asynchronous import Asynchronous, check_asynchronous
+from ...core.errors import ChoiceError, choose, message
+from ..asynchronous.config import Asynchronous
+from ..language.config import CHANGES, Episodes, Hardware, Learning, Model, Sampling, WarmStart, check_text
+from ..runs.arguments import changed
+
+if TYPE_CHECKING:
+    from ...core.language.task import TextTask
 
 NAME, ABOUT = "zorplex", "a language model learns to use tools: a warm start, then reinforcement"
-ALONE = ("reinforce", "ppo")  # algorithms that compare no attempts at one task
 DEEPEST = {"syllables": 128, "letters": 13}  # redirections that so many words allow
-Fault = tuple[bool, str, object, str, str]  # whether it is one, and what to say
-Algorithm = Literal["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "ppo"]
 
 
 @frozen
 class Tasks:
-    """What is asked, and how often."""
+    """What is asked, and what answers earn."""
 
     kind: Literal["simple", "compositional", "multi_step", "recursive"] = "compositional"  # of tasks
     difficulty: Literal["easy", "medium", "hard"] = "easy"  # of compositional tasks
@@ -30,228 +30,46 @@ class Tasks:
     correct: float = 1.0  # what the right answer earns
     format: float = 0.1  # what an answer after a valid call earns; much more teaches to guess at once
     tool_spam: float = 0.1  # what a call beyond those needed costs
-    max_turns: int = 5  # calls of the model in an episode
-    seed: int = 0  # every random number of the run follows from it
-    steps: int = 100  # of training, each on fresh tasks
-    groups: int = 16  # tasks of a step
-    samples: int = 8  # attempts at each of them
-    held_out: int = 256  # tasks of the evaluation, before reinforcement and at the end
-    draw: int = 0  # decides which tasks are held out
-
-
-@frozen
-class Sampling:
-    """How completions are drawn."""
-
-    temperature: float = 1.0  # of training's samples
-    top_p: float = 1.0  # 1 keeps all tokens
-    max_new_tokens: int = 16  # of one call
-    capacity: int = 96  # tokens of an episode; one that grows longer is cut off
-    slots: int = 128  # episodes that are sampled side by side
-    server: str = ""  # sample from the vLLM server at this URL, http://127.0.0.1:8000/v1, that serves RUN/served
-
-
-@frozen
-class Model:
-    """What speaks."""
-
-    model: str = ""  # a folder of a Hugging Face model to train; without one a small Llama is made
-    lora: int = 0  # train adapters of this rank in place of the model's weights
-    width: int = 128  # of the small Llama
-    layers: int = 3  # of the small Llama
-    heads: int = 4  # of the small Llama; half as many have keys of their own
-    vocabulary: int = 512  # tokens of its tokenizer, at most
-
-
-@frozen
-class WarmStart:
-    """What is learnt from demonstrations first."""
-
-    warm_steps: int = -1  # of the optimiser; -1 means 400 for the small Llama and none for a model from a folder
-    demonstrations: int = 3200  # made once, and gone through again and again
-    skill: float = 0.35  # the share of them that is right
-    warm_batch: int = 32  # demonstrations of a step
-    muon_rate: float = 0.02  # learning rate of hidden matrices
-    adamw_rate: float = 3e-3  # and of all else
-
-
-@frozen
-class Learning:
-    """What learns from the samples, and how fast."""
-
-    algorithm: Algorithm = "grpo"  # how attempts at a task are held against each other
-    learning_rate: float = 1e-3  # of AdamW
-    anneal: bool = True  # let the learning rate fall to 0 over the run
-    weight_decay: float = 0.0  # of AdamW
-    max_gradient_norm: float = 1.0  # longer gradients are shortened to it
-    epochs: int = 1  # passes over each step's samples
-    minibatches: int = 2  # updates in each pass
-    clip: float = 0.2  # how far a ratio may fall
-    clip_high: float = 0.28  # how far a ratio may rise; of cispo, where its weight is cut
-    truncated: Literal["keep", "mask", "down_weight", "drop", "bootstrap"] = "keep"  # what is made of samples cut off
-    kl: float = 0.0  # weight of the divergence from the policy before reinforcement
-    kl_in: Literal["loss", "reward"] = "loss"  # where that stands
-    entropy_coefficient: float = 0.0  # weight of the policy's entropy
-    correction: Literal["none", "truncate", "mask"] = "none"  # against a sampler that is not quite the policy
-    budget: int = 2048  # tokens that go through the model at once, at most; of several ranks, through that of each
-
-
-@frozen
-class Machine:
-    """How the computer goes about it."""
-
-    threads: int = 1  # of PyTorch
-    save_every: int = 1  # steps between two checkpoints; three are kept
 
 
 @frozen
 class Zorplex:
     """A language model learns to use tools: a warm start on noisy demonstrations, then reinforcement."""
 
+    recipe: ClassVar[str] = NAME
     tasks: Tasks = field(factory=Tasks)
+    episodes: Episodes = field(factory=Episodes)
     sampling: Sampling = field(factory=Sampling)
     model: Model = field(factory=Model)
     warm: WarmStart = field(factory=WarmStart)
     learning: Learning = field(factory=Learning)
     asynchronous: Asynchronous = field(factory=Asynchronous)
-    machine: Machine = field(factory=Machine)
+    machine: Hardware = field(factory=Hardware)
 
-    def warm_steps(self) -> int:
-        """Of the optimiser, before reinforcement."""
-        own = 0 if self.model.model else 400
-        return own if self.warm.warm_steps < 0 else self.warm.warm_steps
+    def check(self) -> None:
+        """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
+        check(self)
 
-    def generators(self) -> int:
-        """Workers that sample beside the trainer."""
-        usual = 2 if self.asynchronous.mode == "async" else 0
-        return usual if self.asynchronous.generators < 0 else self.asynchronous.generators
+    def task(self) -> "TextTask":
+        """Return the task. Imports torch. Raises: ChoiceError."""
+        from ...core.language.zorplex_task import zorplex_task
 
-
-CHANGES: Mapping[str, Mapping[str, Any]] = {
-    "reinforce": {"minibatches": 1},  # its loss has no ratio to an older policy
-    "rloo": {"minibatches": 1},
-    "grpo": {},
-    "dr_grpo": {},
-    "dapo": {},
-    "gspo": {"minibatches": 1, "clip": 3e-4, "clip_high": 4e-4},
-    "cispo": {"clip_high": 5.0},
-    "ppo": {"learning_rate": 5e-4},  # its critic lags behind: a policy at 1e-3 may fall apart after it was right
-}
+        return zorplex_task(**asdict(self.tasks), seed=self.episodes.seed)
 
 
 def zorplex_defaults(algorithm: str = "grpo") -> Zorplex:
-    """What a run of an algorithm starts from. Raises: ChoiceError."""
+    """Return the settings that a run of an algorithm starts from. Raises: ChoiceError."""
     changes = choose("--algorithm", algorithm, CHANGES)
     return changed(Zorplex(), {**changes, "algorithm": algorithm})
 
 
 def check(arguments: Zorplex) -> None:
-    """Refuses numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
-    tasks, sampling, model, warm, learning = (
-        arguments.tasks,
-        arguments.sampling,
-        arguments.model,
-        arguments.warm,
-        arguments.learning,
-    )
-    check_whole("--seed", tasks.seed, 0, SEEDS)
-    check_threads(arguments.machine.threads)
-    groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
-        (tasks, 1, ("steps", "groups", "samples", "max_turns", "held_out")),
-        (tasks, 0, ("draw",)),
-        (sampling, 1, ("max_new_tokens", "capacity", "slots")),
-        (model, 1, ("width", "layers", "heads")),
-        (model, 0, ("lora",)),
-        (warm, -1, ("warm_steps",)),
-        (warm, 1, ("demonstrations", "warm_batch")),
-        (learning, 1, ("epochs", "minibatches", "budget")),
-        (arguments.machine, 1, ("save_every",)),
-    )
-    for group, low, names in groups:
-        for name in names:
-            check_whole(flag(name), getattr(group, name), low)
-    numbers: tuple[tuple[Any, float, float, tuple[str, ...]], ...] = (
-        (sampling, 1e-3, float("inf"), ("temperature",)),
-        (sampling, 1e-3, 1.0, ("top_p",)),
-        (warm, 0.0, 1.0, ("skill", "muon_rate", "adamw_rate")),
-        (learning, 0.0, 1.0, ("learning_rate", "weight_decay")),
-        (learning, 0.0, float("inf"), ("max_gradient_norm", "clip", "clip_high", "kl", "entropy_coefficient")),
-    )
-    for group, least, most, names in numbers:
-        for name in names:
-            check_within(flag(name), getattr(group, name), least, most)
-    for fault, where, got, wanted, remedy in (*_faults_of_size(arguments), *_faults_of_learning(arguments)):
-        if fault:
-            raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
-    check_asynchronous(arguments.asynchronous, generators=arguments.generators(), server=bool(sampling.server))
-
-
-def _faults_of_size(arguments: Zorplex) -> tuple[Fault, ...]:
-    model, learning, tasks = arguments.model, arguments.learning, arguments.tasks
-    deepest = DEEPEST[tasks.words]
-    return (
-        (
-            bool(model.width % model.heads or model.heads % 2 or (model.width // model.heads) % 2),
-            "--width and --heads",
-            (model.width, model.heads),
-            "an even number of heads, each of an even width",
-            "e.g. 128 and 4",
-        ),
-        (
-            learning.budget < arguments.sampling.capacity,
-            "--budget",
-            learning.budget,
-            f"at least --capacity {arguments.sampling.capacity}",
-            "the longest episode has to go through the model at once",
-        ),
-        (tasks.low > tasks.high, "--low and --high", (tasks.low, tasks.high), "low <= high", "exchange them"),
-        (
-            tasks.kind == "recursive" and not 1 <= tasks.max_depth <= deepest,
-            "--max-depth",
-            tasks.max_depth,
-            f"from 1 to {deepest}",
-            "each depth needs a word of its own",
-        ),
-        (
-            bool(model.lora and not model.model),
-            "--lora",
-            "without --model",
-            "--model as well",
-            "adapters are for a model that knows something",
-        ),
-    )
-
-
-def _faults_of_learning(arguments: Zorplex) -> tuple[Fault, ...]:
-    learning, tasks = arguments.learning, arguments.tasks
-    number, algorithm = tasks.groups * tasks.samples, learning.algorithm
-    return (
-        (
-            number < learning.minibatches,
-            "--groups x --samples",
-            number,
-            f"at least --minibatches {learning.minibatches}",
-            "change one of the three",
-        ),
-        (
-            tasks.samples < 2 and algorithm not in ALONE,
-            "--samples",
-            tasks.samples,
-            f"at least 2 for {algorithm}",
-            "it compares attempts at one task with each other",
-        ),
-        (
-            learning.truncated == "bootstrap" and algorithm != "ppo",
-            "--truncated",
-            f"'bootstrap' with {algorithm}",
-            "--algorithm ppo",
-            "only that has a critic",
-        ),
-        (
-            learning.max_gradient_norm == 0,
-            "--max-gradient-norm",
-            learning.max_gradient_norm,
-            "more than 0",
-            "0 lets nothing be learnt",
-        ),
-    )
+    """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
+    check_text(arguments)
+    tasks, deepest = arguments.tasks, DEEPEST[arguments.tasks.words]
+    if tasks.low > tasks.high:
+        got, remedy = (tasks.low, tasks.high), "exchange them"
+        raise ChoiceError(message("--low and --high", got=got, wanted="low <= high", remedy=remedy))
+    if tasks.kind == "recursive" and not 1 <= tasks.max_depth <= deepest:
+        wanted, remedy = f"from 1 to {deepest}", "each depth needs a word of its own"
+        raise ChoiceError(message("--max-depth", got=tasks.max_depth, wanted=wanted, remedy=remedy))

@@ -15,7 +15,7 @@ from ..effects.folder import METRICS, TENSORBOARD
 from ..effects.metrics import Sink, jsonl, stride, tensorboard, thin
 from ..effects.progress import progress
 from ..train import RunState
-from .machine import Log, Logged, Loop, Train, Trained
+from .training_machine import Log, Logged, Loop, Train, Trained
 
 RETURN = "episode_return"
 Notice = Callable[[str], None]

@@ -1,4 +1,4 @@
-"""What a run of a language model tells while it is under way: its rows, and what to do where a loss is not finite."""
+"""The log of a language model's run: its rows of metrics, and the error where a loss is not finite."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -9,13 +9,14 @@ from ...core.errors import message
 from ..effects import folder
 from ..effects.metrics import jsonl, rewind, tensorboard
 from ..effects.progress import progress
-from ..language.world import DIVERGED
-from .machine import Log, Logged, Loop
-from .world import finite_part
+from .training_machine import Log, Logged, Loop
+from .loop_state import finite_part
+
+DIVERGED = "diverged.safetensors"  # the batch of a step whose loss was not finite
 
 
 @contextmanager
-def telling(run: Path, loop: Loop, show: Sequence[str]) -> Iterator[Callable[[Log], Logged]]:
+def metrics_log(run: Path, loop: Loop, show: Sequence[str]) -> Iterator[Callable[[Log], Logged]]:
     """The handler of `Log`: the metrics file, TensorBoard and the progress display, all by the machine's iterations.
 
     Rows of iterations after that of `loop`, which will be told again, are removed first. `show` are the display's columns.

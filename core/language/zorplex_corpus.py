@@ -1,17 +1,16 @@
 """Texts from which a tokenizer learns to spell what is said in zorplex worlds: a word is two tokens, all else few."""
 
-from ...core.language.protocol import CUT_OFF, INVALID
-from ...core.language.zorplex import KINDS, Zorplex, instructions
+from .protocol import CUT_OFF, INVALID
+from .zorplex import KINDS, Zorplex, instructions
 
 TIMES = 8  # that each word comes: its syllables come far more often, being shared
-LEAST = 48  # that a pair has to come to be a token
 OFTEN = 64  # that all else comes
 
 
 def zorplex_texts(params: Zorplex) -> tuple[str, ...]:
     """The texts of a world, each as often as it should count.
 
-    >>> from ...core.language.zorplex import zorplex
+    >>> from .zorplex import zorplex
     >>> zorplex_texts(zorplex().params)[:2]
     ('LOOKUP[blivit]', 'LOOKUP[blivit]')
     """

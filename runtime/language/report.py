@@ -1,4 +1,4 @@
-"""What a run of `zorplex` has come to: standings before and after, as a table, as JSON and as pictures; the final model."""
+"""Results of a language model's run: standings before and after, as a table, as JSON and as pictures; the final model."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,16 +8,14 @@ import torch
 from attrs import evolve, frozen
 
 from ...core.errors import ChoiceError, message
-from ...core.machine import tag_of
 from ..effects import folder
 from ..effects.causal_folder import save_model
 from ..effects.language_picture import language_picture
 from ..effects.metrics import read
 from ..effects.plot import learning_curve
-from ..language.evaluate import Standing, evaluated, table
-from ..language.parts import Parts, sampler
-from ..values import TAG, decode
-from .arguments import check_whole
+from ..runs.arguments import check_whole
+from .evaluate import Standing, evaluated, read_standing, table
+from .parts import Parts, sampler
 
 BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
 
@@ -45,7 +43,7 @@ def evaluation(parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, 
     def standing(temperature: float, top_p: float) -> Standing:
         slots = min(tasks, 2 * parts.sampling.slots)
         ask = sampler(evolve(parts, rules=parts.trial), temperature=temperature, top_p=top_p, slots=slots)
-        return evaluated(lambda requests: ask(dict(params), 0, requests), tasks, draw)[0]
+        return evaluated(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw)[0]
 
     return Evaluation(standing(parts.sampling.temperature, parts.sampling.top_p), standing(0.0, 1.0))
 
@@ -64,17 +62,8 @@ def read_before(run: Path) -> Evaluation | tuple[()]:
     if not (run / BEFORE).exists():
         return ()
     held = folder.read_json(run / BEFORE)
-    one, other = (standing_in(held, name, run / BEFORE) for name in ("sampled", "greedy"))
+    one, other = (read_standing(held.get(name), f"{run / BEFORE}: {name}") for name in ("sampled", "greedy"))
     return Evaluation(one, other)
-
-
-def standing_in(held: Mapping[str, Any], name: str, path: Path) -> Standing:
-    """A standing from what JSON has made of it. Raises: StructureError."""
-    said = held.get(name)
-    told: Standing = decode(
-        {**(said if isinstance(said, dict) else {}), TAG: tag_of(Standing)}, [Standing], f"{path}: {name}"
-    )
-    return told
 
 
 def write_after(

@@ -5,7 +5,7 @@ from typing import Literal
 from attrs import frozen
 
 from ...core.errors import ChoiceError, check_within, message
-from .arguments import check_whole, flag
+from ..runs.arguments import check_whole, flag
 
 
 @frozen

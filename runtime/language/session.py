@@ -22,24 +22,25 @@ from ..effects.layout import names_of
 from ..effects.manifest import Manifest
 from ..effects.sharded.description import described as described_at
 from ..effects.tokenizer import save_tokenizer
-from ..language.evaluate import held_out
-from ..language.parts import Parts, attempts_at, check_room, parts_of
-from ..language.serving import SERVED, asking, check_server
-from ..language.team import ALONE, Team
-from ..language.world import Held, LanguageWorld, held_at, learning_parts, phases
-from ..language.world import policy_of as policy_of
+from ..runs.arguments import changed, flatten, from_record
+from ..runs.kinds import recorded
+from ..runs.logging import divergence, metrics_log
+from ..runs.loop_check import check_loop
+from ..runs.registry import settings_of
+from ..runs.training_machine import Log, Loop, Save, Saved, Train, trainer_machine
 from ..values import decode, encode
-from .arguments import changed, flatten, from_record
-from .looping import check_loop
-from .machine import Log, Loop, Save, Saved, Train, trainer_machine
-from .telling import divergence, telling
-from .zorplex import NAME, Zorplex, check, zorplex_defaults
-from .zorplex_report import evaluation, write_before
+from .config import TextConfig
+from .evaluate import held_out
+from .parts import Parts, attempts_at, check_room, parts_of
+from .report import evaluation, write_before
+from .serving import SERVED, asking, check_server
+from .team import ALONE, Team
+from .world import Held, LanguageWorld, held_at, learning_parts, phases
+from .world import policy_of as policy_of
 
 T = TypeVar("T")
 TOKENIZER = "tokenizer"
 FACTS: Mapping[str, str] = {"lowering": "eager"}  # what the bits of a run depend on beside its arguments
-SHOWN = ("episode_return", "accuracy", "log_prob_difference", "warm_loss")
 Notice = Callable[[str], None]
 
 
@@ -51,35 +52,37 @@ class Outcome:
     seconds: dict[str, float]
 
 
-def described(arguments: Zorplex) -> dict[str, Any]:
+def described(arguments: TextConfig) -> dict[str, Any]:
     """The recipe's name and all arguments, flat; `arguments_of` undoes it."""
-    return {"recipe": NAME, **flatten(arguments)}
+    return {"recipe": arguments.recipe, **flatten(arguments)}
 
 
-def arguments_of(held: Mapping[str, Any]) -> Zorplex:
+def arguments_of(held: Mapping[str, Any]) -> TextConfig:
     """The arguments of a run, from what its checkpoints or its folder hold. Raises: CheckpointError, ChoiceError."""
-    return from_record(NAME, zorplex_defaults(), held)
+    recipe = str(held.get("recipe", ""))
+    arguments: TextConfig = from_record(recipe, settings_of(recipe)(), held)
+    return arguments
 
 
-def start(run: Path, arguments: Zorplex, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
+def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
     """A new run in the folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
 
     Raises: CheckpointError, ChoiceError, StructureError.
     """
-    check(arguments)
+    arguments.check()
     team.check(arguments)
     if arguments.model.model and Path(arguments.model.model).is_dir():
         arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
-    with folder.starting(run, NAME, overwrite=overwrite):
+    with folder.starting(run, arguments.recipe, overwrite=overwrite):
         return _begin(run, arguments, notice, team)
 
 
-def _begin(run: Path, arguments: Zorplex, notice: Notice, team: Team, keep: Collection[str] = ()) -> Outcome:
+def _begin(run: Path, arguments: TextConfig, notice: Notice, team: Team, keep: Collection[str] = ()) -> Outcome:
     """A run from its beginning, in a folder from which all else that a run has left is removed but what `keep` names."""
     torch.set_num_threads(arguments.machine.threads)
     parts = team.parts(parts_for(run, arguments))
     held = held_at(arguments, parts, learning_parts(arguments, parts, team)[0], 0)
-    folder.clear(run, NAME, keep=keep)
+    folder.clear(run, arguments.recipe, keep=keep)
     folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
     if not arguments.model.model:
         save_tokenizer(parts.tokenizer, run / TOKENIZER)
@@ -87,19 +90,21 @@ def _begin(run: Path, arguments: Zorplex, notice: Notice, team: Team, keep: Coll
     return perform(run, arguments, parts, held, loop, notice, team)[0]
 
 
-def parts_for(run: Path, arguments: Zorplex) -> Parts:
+def parts_for(run: Path, arguments: TextConfig) -> Parts:
     """The parts of a new run. All that may be refused is, before anything of an older run in the folder is removed.
 
     Raises: ChoiceError, StructureError.
     """
     model = Path(arguments.model.model).resolve()
-    if arguments.model.model and any(model.is_relative_to((run / name).resolve()) for name in names_of(NAME)):
+    if arguments.model.model and any(
+        model.is_relative_to((run / name).resolve()) for name in names_of(arguments.recipe)
+    ):
         got, remedy = f"{model}, which this run would remove", "choose another --run"
         raise ChoiceError(message("--model", got=got, wanted="a folder elsewhere", remedy=remedy))
     check_server(arguments)
     parts = parts_of(arguments)
     check_room(parts)
-    attempts_at(parts, held_out(1, arguments.tasks.draw))
+    attempts_at(parts, held_out(1, arguments.episodes.draw))
     learning_parts(arguments, parts)
     return parts
 
@@ -127,13 +132,13 @@ def _begin_again(run: Path, server: str, notice: Notice, team: Team) -> Outcome:
     """A run that ended before its first checkpoint. What a server may be starting on stays where it is."""
     arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
     arguments = changed(arguments, {"server": server}) if server else arguments
-    check(arguments)
+    arguments.check()
     team.check(arguments)
     notice(f"no checkpoint yet: {run} begins again, with its own arguments")
     return _begin(run, arguments, notice, team, keep=(folder.ARGUMENTS, SERVED))
 
 
-def arguments_in(run: Path) -> Zorplex:
+def arguments_in(run: Path) -> TextConfig:
     """The arguments of the run in a folder; what is damaged is named by whoever loads it. Raises: CheckpointError."""
     return of_newest(run, lambda where: arguments_of(described_at(where).manifest.metadata), report=lambda text: None)
 
@@ -145,7 +150,8 @@ def newest(run: Path, team: Team = ALONE) -> Path:
 
 def of_newest(run: Path, use: Callable[[Path], T], *, team: Team = ALONE, report: Notice = checkpoint.to_stderr) -> T:
     """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and what `use` raises."""
-    remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else f'train {NAME} --run {run} --overwrite'}"
+    again = f"train {recorded(run).get('recipe', 'RECIPE')} --run {run} --overwrite"
+    remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else again}"
     return checkpoint.of_newest(run, use, find=team.newest, remedy=remedy, report=report)
 
 
@@ -155,7 +161,7 @@ class Restored:
 
     where: Path
     manifest: Manifest
-    arguments: Zorplex
+    arguments: TextConfig
     parts: Parts
     held: Held
     loop: Loop
@@ -177,10 +183,10 @@ def restored_newest(run: Path) -> Restored:
     return of_newest(run, lambda where: Restored(where, *_loaded(run, where, ALONE)))
 
 
-def _loaded(run: Path, where: Path, team: Team) -> tuple[Manifest, Zorplex, Parts, Held, Loop]:
+def _loaded(run: Path, where: Path, team: Team) -> tuple[Manifest, TextConfig, Parts, Held, Loop]:
     manifest = described_at(where).manifest
     arguments = arguments_of(manifest.metadata)
-    check(arguments)
+    arguments.check()
     torch.set_num_threads(arguments.machine.threads)
     parts = team.parts(parts_of(arguments, run / TOKENIZER))
     if manifest.environment.get("base", parts.base) != parts.base:
@@ -199,17 +205,17 @@ def facts(parts: Parts) -> dict[str, str]:
     return {**FACTS, **({"base": parts.base} if parts.base else {})}
 
 
-def warm_loop(arguments: Zorplex) -> Loop:
+def warm_loop(arguments: TextConfig) -> Loop:
     """Where a run of the warm start alone begins."""
     return Loop(iterations=phases(arguments).warm, chunk=1, every=arguments.machine.save_every)
 
 
 def perform(
-    run: Path, arguments: Zorplex, parts: Parts, held: Held, loop: Loop, notice: Notice, team: Team = ALONE
+    run: Path, arguments: TextConfig, parts: Parts, held: Held, loop: Loop, notice: Notice, team: Team = ALONE
 ) -> tuple[Outcome, Held]:
     """Runs the machine from `loop` on; gives how that ended, and what the run holds then. Raises: NonFiniteError."""
     algorithm, trainer = learning_parts(arguments, parts, team)
-    held_out = {"tasks": arguments.tasks.held_out, "draw": arguments.tasks.draw}
+    held_out = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
 
     def before(state: LanguageState) -> None:
         write_before(run, evaluation(parts, parts.whole(state.params.policy), **held_out), notice)
@@ -226,7 +232,8 @@ def perform(
         held=held,
         iteration=loop.iteration,
     )
-    with telling(run, loop, SHOWN) as log:
+    shown = ("episode_return", *tuple(parts.task.figures)[:1], "log_prob_difference", "warm_loss")
+    with metrics_log(run, loop, shown) as log:
         handlers: Handlers = {Train: world.train, Log: log, Save: partial(_save, run, arguments, world, team)}
         for now in drive(trainer_machine(), loop, serial(handlers)):
             loop = now
@@ -237,7 +244,7 @@ def perform(
     return Outcome(loop, spent), world.held
 
 
-def _save(run: Path, arguments: Zorplex, world: LanguageWorld, team: Team, command: Save) -> Saved:
+def _save(run: Path, arguments: TextConfig, world: LanguageWorld, team: Team, command: Save) -> Saved:
     loop = command.loop
     about: dict[str, Any] = {"facts": facts(world.parts), "metadata": described(arguments)}
     team.save(run, loop.iteration, world.held, machine=loop, **about)

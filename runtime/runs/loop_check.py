@@ -5,7 +5,7 @@ from typing import Any
 
 from ..effects.manifest import LARGEST, MANIFEST, DamagedError, damaged
 from ..values import short
-from .machine import Loop
+from .training_machine import Loop
 
 
 def check_loop(where: Path, loop: Any, step: int) -> None:

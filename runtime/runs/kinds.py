@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..effects import folder
-from . import cache, zorplex
+from .registry import CACHE, TEXT
 
 
 def recorded(run: Path) -> Mapping[str, Any]:
@@ -15,16 +15,16 @@ def recorded(run: Path) -> Mapping[str, Any]:
 
 
 def is_language(run: Path) -> bool:
-    """Return whether the folder holds a run of zorplex."""
-    return recorded(run).get("recipe") == zorplex.NAME
+    """Return whether the folder holds a run of a language model at a task."""
+    return recorded(run).get("recipe") in tuple(TEXT)
 
 
 def is_cache(run: Path) -> bool:
     """Return whether the folder holds a run of the reasoning cache."""
-    return recorded(run).get("recipe") == cache.NAME
+    return recorded(run).get("recipe") == CACHE
 
 
 def with_generators(run: Path) -> bool:
-    """Return whether the folder holds a run of zorplex whose samples come from generators."""
+    """Return whether the folder holds such a run whose samples come from generators."""
     held = recorded(run)
-    return held.get("recipe") == zorplex.NAME and (held.get("mode") == "async" or held.get("generators", 0) > 0)
+    return held.get("recipe") in tuple(TEXT) and (held.get("mode") == "async" or held.get("generators", 0) > 0)

@@ -1,0 +1,80 @@
+"""Questions that people type about zorplex words, asked by a world that knows their answer where it can be computed."""
+
+import re
+
+from attrs import evolve
+
+from ..errors import ChoiceError, message
+from ..keys import Key
+from .tasks import OPERATORS, Task, follow
+from .world import TextEnv
+from .zorplex import Play, Zorplex
+
+TERM = r"zorplex\[(\w+)\]"
+
+
+def typed(env: TextEnv[Zorplex, Play], question: str) -> tuple[TextEnv[Zorplex, Play], bool]:
+    """Return the world that asks this question, and whether it knows the answer.
+
+    Values are drawn by the task's key, as always; what is asked are the world's words in the question. Known are sums and
+    differences of words and products of words, where beside them stand letters alone. Raises: ChoiceError for an empty
+    question.
+
+    >>> from .. import keys
+    >>> from .zorplex import zorplex
+    >>> world, known = typed(zorplex(), "zorplex[kramun] + zorplex[kramun]")
+    >>> play, text = world.reset(world.params, keys.key(0))
+    >>> known, play.task.answer == 2 * play.task.values[world.params.vocabulary.words.index("kramun")]
+    (True, True)
+    """
+    if not question.strip():
+        raise ChoiceError(message("question", got="empty", wanted="a text", remedy="ask something"))
+    words = env.params.vocabulary.words
+    asked = tuple(word for word in re.findall(r"\w+", question.lower()) if word in words)
+
+    def reset(params: Zorplex, key: Key) -> tuple[Play, str]:
+        play, shown = env.reset(params, key)
+        task = evolve(play.task, question=question, asked=asked, needed=_needed(play.task, words, asked))
+        made = Play(task=evolve(task, answer=_answer(task, words, question) or 0))
+        return made, shown.replace(play.task.question, question)
+
+    known = _answer(_zeros(words), words, question) is not None
+    return evolve(env, reset=reset), known
+
+
+def _zeros(words: tuple[str, ...]) -> Task:
+    return Task(kind="simple", question="", asked=(), answer=0, needed=0, values=(0,) * len(words))
+
+
+def _needed(task: Task, words: tuple[str, ...], asked: tuple[str, ...]) -> int:
+    """Calls of the shortest way to the values of words, in a task of the kind."""
+    numbers = {words.index(word) for word in asked}
+    if task.links:
+        return len({each for number in numbers for each in follow(task.links, number)})
+    return len(numbers) * (2 if task.kind == "multi_step" else 1)
+
+
+def _answer(task: Task, words: tuple[str, ...], question: str) -> int | None:
+    """The value of the expression in a question, from the left; None where it has none."""
+    found = re.search(rf"{TERM}(?: *[-+*] *{TERM})*", question.lower())
+    if not found or not _plain(question.lower().replace(found[0], "", 1)):
+        return None
+    terms, operators = re.findall(TERM, found[0]), re.findall(r"\] *([-+*]) *z", found[0])
+    if any(word not in words for word in terms) or {"*"} < set(operators):
+        return None
+    numbers = [words.index(word) for word in terms]
+    if task.links:
+        numbers = [follow(task.links, number)[-1] for number in numbers]
+    value, *rest = (task.values[number] for number in numbers)
+    for operator, other in zip(operators, rest, strict=True):
+        value = OPERATORS[operator](value, other)
+    return value
+
+
+def _plain(text: str) -> bool:
+    """Whether a text cannot change what an expression beside it means, as far as signs go.
+
+    >>> _plain("What is , please?"), _plain("2 * "), _plain("( / 2)"), _plain("\u00b2")
+    (True, False, False, False)
+    """
+    return all(sign.isalpha() or sign.isspace() or sign in ".,:;?!'\"" for sign in text)

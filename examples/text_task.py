@@ -1,0 +1,58 @@
+"""A task for a language model in one file, trained, resumed, evaluated and talked to by commands.
+
+    purestep train examples/text_task.py:SAFE --run runs/safe --capacity 160 --max-new-tokens 4 --max-turns 4
+    purestep train examples/text_task.py:SAFE --run runs/safe-async --mode async --capacity 160 --max-new-tokens 4
+    purestep resume runs/safe --trust        # after Ctrl-C; --trust imports the task that the folder names
+    purestep evaluate runs/safe --trust
+    purestep chat runs/safe --trust --task 3
+
+A safe hides a digit. TRY, the tool, takes the first digit that the model writes and says "low", "high" or opens the safe.
+"""
+
+from typing import Any
+
+from attrs import frozen
+
+from purestep.core import keys
+from purestep.core.language.attempt import Attempt
+from purestep.core.language.parsers import Call, Parsed
+from purestep.core.language.task import TextTask
+from purestep.core.language.world import Outcome, TextEnv
+
+
+@frozen
+class Safe:
+    """What is hidden."""
+
+    digit: int
+
+
+def reset(params: tuple[()], key: keys.Key) -> tuple[Safe, str]:
+    return Safe(int(keys.randint(key, (), 0, 10))), "0-9?"
+
+
+def step(params: tuple[()], safe: Safe, action: Any, key: keys.Key) -> tuple[Safe, Outcome]:
+    tried = int(action.argument)
+    if tried == safe.digit:
+        return safe, Outcome("open", reward=1.0, terminated=True)
+    return safe, Outcome("low" if tried < safe.digit else "high", reward=0.1)
+
+
+def parser(text: str) -> Parsed:
+    digits = [letter for letter in text if letter in "0123456789"]
+    return Parsed(Call("TRY", digits[0])) if digits else Parsed((), -0.1, "A digit, please.")
+
+
+def opened(attempt: Attempt[Safe]) -> float:
+    return float(any(made.terminated for made in attempt.episode.steps))
+
+
+SAFE = TextTask(
+    name="safe",
+    env=lambda stream: TextEnv((), reset, step),
+    parser=parser,
+    instructions="A safe hides a digit from 0 to 9. Write one digit at a time.",
+    figures={"accuracy": opened},
+    demonstrations=lambda params, safe, key, skill: [str(digit) for digit in map(int, keys.permutation(key, 10)[:6])],
+    solution=lambda safe: str(safe.digit),
+)
