@@ -1,0 +1,124 @@
+"""Arguments of a run: names and numbers in groups, flat in a record, checked by the name of their flag."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_type_hints
+
+import attrs
+from attrs import evolve
+
+from ...core.errors import CheckpointError, ChoiceError, choose, message
+from ..values import fits, short
+
+A = TypeVar("A")
+SEEDS = 2**63 - 1
+
+
+def check_whole(where: str, number: int, low: int, high: int | None = None) -> None:
+    """Raises ChoiceError unless low <= number <= high; without `high` a number is at most one that a tensor can hold.
+
+    >>> check_whole("--envs", 0, 1)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --envs is 0, wanted at least 1; change it
+    """
+    if number < low or (high is not None and number > high):
+        wanted = f"at least {low}" if high is None else f"from {low} to {high}"
+        raise ChoiceError(message(where, got=number, wanted=wanted, remedy="change it"))
+    if number > SEEDS:
+        got = f"a number of {len(str(number))} digits"
+        raise ChoiceError(message(where, got=got, wanted=f"at most {SEEDS}", remedy="change it"))
+
+
+def flag(name: str) -> str:
+    """How the command line spells an argument.
+
+    >>> flag("learning_rate")
+    '--learning-rate'
+    """
+    return "--" + name.replace("_", "-")
+
+
+def most_threads() -> int:
+    """Return how many threads may be asked for: more than any library starts without failing is a mistake.
+
+    >>> most_threads() >= 256
+    True
+    """
+    return max(256, 4 * (os.cpu_count() or 1))
+
+
+def check_threads(threads: int) -> None:
+    """Raises ChoiceError unless so many threads can be started.
+
+    >>> check_threads(0)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --threads is 0, wanted at least 1; change it
+    """
+    check_whole("--threads", threads, 1)
+    check_whole("--threads", threads, 1, most_threads())
+
+
+def from_record(recipe: str, defaults: A, held: Mapping[str, Any]) -> A:
+    """Return the arguments that a run's record holds, flat, beside the recipe's name; `flatten` makes such a record.
+
+    Raises: CheckpointError for other names than the recipe has, and for values of other types.
+
+    >>> from .training_machine import Train
+    >>> from_record("x", Train(1), {"recipe": "x", **flatten(Train(2))})
+    Train(iterations=2)
+    """
+    where, values = f"checkpoint: arguments of {recipe}", {name: held[name] for name in held if name != "recipe"}
+    differing = sorted(flatten(defaults).keys() ^ values.keys())
+    if differing:
+        got, remedy = f"with other names: {short(differing)}", "use the version of purestep that wrote it"
+        raise CheckpointError(message(where, got=got, wanted="its own", remedy=remedy))
+    for name, hint in _hints(type(defaults)).items():
+        if name in values and not fits(values[name], hint):
+            got = f"with {name} {short(values[name])}"
+            wanted = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+            remedy = "take an older checkpoint, or train anew"
+            raise CheckpointError(message(where, got=got, wanted=wanted, remedy=remedy))
+    return changed(defaults, values)
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    """The types of all names and numbers of a class of arguments, those of its groups among them."""
+    found: dict[str, Any] = {}
+    for name, hint in get_type_hints(kind).items():
+        found |= _hints(hint) if attrs.has(hint) else {name: hint}
+    return found
+
+
+def flatten(arguments: Any) -> dict[str, Any]:
+    """All names and numbers of a recipe's arguments, those of its groups among them.
+
+    >>> from .training_machine import Train
+    >>> flatten(Train(2))
+    {'iterations': 2}
+    """
+    flat: dict[str, Any] = {}
+    for field in attrs.fields(type(arguments)):
+        value = getattr(arguments, field.name)
+        flat |= flatten(value) if attrs.has(type(value)) else {field.name: value}
+    return flat
+
+
+def changed(arguments: A, changes: Mapping[str, Any]) -> A:
+    """The arguments with some of them changed, in whatever group they stand. Raises: ChoiceError for another name.
+
+    >>> from .training_machine import Train
+    >>> changed(Train(1), {"iterations": 2})
+    Train(iterations=2)
+    """
+    known = flatten(arguments)
+    for name in changes:
+        choose("arguments: name", name, known)
+    parts = {}
+    for field in attrs.fields(type(arguments)):  # type: ignore[arg-type]
+        value = getattr(arguments, field.name)
+        if attrs.has(type(value)):
+            within = flatten(value).keys() & changes.keys()
+            parts[field.name] = changed(value, {name: changes[name] for name in within})
+        elif field.name in changes:
+            parts[field.name] = changes[field.name]
+    return evolve(arguments, **parts)  # type: ignore[misc]
