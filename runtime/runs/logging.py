@@ -9,8 +9,8 @@ from ...core.errors import message
 from ..effects import folder
 from ..effects.metrics import jsonl, rewind, tensorboard
 from ..effects.progress import progress
-from .training_machine import Log, Logged, Loop
 from .loop_state import finite_part
+from .training_machine import Log, Logged, Loop
 
 DIVERGED = "diverged.safetensors"  # the batch of a step whose loss was not finite
 
