@@ -98,10 +98,7 @@ class Hardware:
 class TextConfig(Protocol):
     """The settings of a run; each recipe's class has these groups, and groups of its own for its task."""
 
-    @property
-    def recipe(self) -> str:
-        """The name under which a run's folder remembers the recipe."""
-        ...
+    recipe: ClassVar[str]  # the name under which a run's folder remembers the recipe
 
     @property
     def episodes(self) -> Episodes:
