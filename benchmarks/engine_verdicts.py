@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from attrs import evolve
-
 from purestep.runtime.asynchronous.comparing import difference
-from purestep.runtime.language.evaluate import Standing, standing, wilson
+from purestep.runtime.language.evaluate import ACCURACY, HIGH, LOW, Standing, wilson
 
 from .async_outside import Row
 from .async_verdicts import mean_of
@@ -113,4 +111,5 @@ def _together(rows: Sequence[Row]) -> Standing:
     attempts = sum(row["attempts"] for row in rows)
     right = sum(round(row["accuracy"] * row["attempts"]) for row in rows)
     low, high = wilson(right, attempts)
-    return evolve(standing(()), attempts=attempts, accuracy=right / attempts, accuracy_low=low, accuracy_high=high)
+    figures = {ACCURACY: right / attempts, LOW: low, HIGH: high}
+    return Standing(attempts=attempts, reward=0.0, turns=0.0, tokens=0.0, figures=figures, modes={})

@@ -33,11 +33,13 @@ from purestep.core.causal import CausalModel
 from purestep.core.keys import Key
 from purestep.core.language.attempt import Attempt, begin_attempt
 from purestep.core.language.codec import Codec
+from purestep.core.language.demonstrations import play_script
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Request, expand, requests, rollouts, task_keys
 from purestep.core.language.transcribe import transcripts
 from purestep.core.language.zorplex import zorplex, zorplex_parser
-from purestep.core.language.zorplex_corpus import LEAST, zorplex_texts
+from purestep.core.language.zorplex_corpus import zorplex_texts
+from purestep.core.language.zorplex_task import zorplex_task
 from purestep.core.optim import adamw, chain, clip_by_global_norm, linear, scale_by_schedule
 from purestep.core.transcript import Transcript
 from purestep.core.transcript_scores import loss_mask, token_log_probs
@@ -50,6 +52,7 @@ from purestep.runtime.effects.tokenizer import train_tokenizer
 from purestep.runtime.effects.vllm import TOLERANCE, lay_out, publish
 from purestep.runtime.effects.vllm_process import running
 from purestep.runtime.language.evaluate import evaluated, standing
+from purestep.runtime.language.parts import LEAST
 from purestep.runtime.language.remember import remembering
 from purestep.runtime.language.warm_start import Lessons, drawn, shown, taught, warm_optimizer
 from purestep.runtime.language_train import language_trainer
@@ -104,6 +107,7 @@ def warmed(made: Parts, key: Key, steps: int) -> Any:
     """Parameters after a warm start on noisy demonstrations."""
     start, hands, order = keys.split(key, 3)
     lessons = Lessons(
+        script=play_script,
         rules=made.rules,
         codec=made.codec,
         spell=speller(made.tokenizer, made.codec),
@@ -165,7 +169,7 @@ def trained(made: Parts, one: Server, root: Path, params: Any, key: Key, asked: 
         times.append(time.perf_counter())
         spent = [round(after - before, 3) for before, after in pairwise(times)]
         seconds = dict(zip(("rollout_seconds", "train_seconds", "publish_seconds"), spent, strict=True))
-        row = {"accuracy": standing(attempts).accuracy, "difference": gap, "probe": probed, **seconds}
+        row = {"accuracy": standing(zorplex_task(), attempts).accuracy, "difference": gap, "probe": probed, **seconds}
         rows.append(row)
         print(f"step {step}: " + ", ".join(f"{name} {value:.3g}" for name, value in row.items()), flush=True)
     return state, rows
@@ -187,12 +191,12 @@ def measured(asked: argparse.Namespace, root: Path) -> dict[str, Any]:
         def sample(version: int, some: Sequence[Request]) -> Sequence[Attempt[Any]]:
             return served(one, made.rules, made.codec, made.begun(some), version=version)
 
-        before, _ = evaluated(partial(sample, 0), asked.tasks, asked.seed)
+        before, _ = evaluated(zorplex_task(), partial(sample, 0), asked.tasks, asked.seed)
         print(f"before: {before.line()}", flush=True)
         start = time.perf_counter()
         _, rows = trained(made, one, root / "weights", params, train, asked)
         seconds = time.perf_counter() - start
-        after, _ = evaluated(partial(sample, asked.steps), asked.tasks, asked.seed)
+        after, _ = evaluated(zorplex_task(), partial(sample, asked.steps), asked.tasks, asked.seed)
         print(f"after: {after.line()}", flush=True)
     return {
         "parameters": sum(leaf.numel() for leaf in params.values()),
