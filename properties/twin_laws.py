@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from ..core.machine import tag_of
 from ..runtime.drive import Finished, Told
 from ..runtime.scheduling import messages as say
 from ..runtime.scheduling.twins import BARRIER, INTERRUPT, Name
@@ -48,7 +49,7 @@ def _ends() -> Law:
         ended = Counter(entry.command for _, entry in story.entries if isinstance(entry, Finished))
         same("how often each command ended", [ended[n] for n in range(len(story.commands))], [1] * len(story.commands))
         kinds = {entry.command: entry.kind for _, entry in story.entries}
-        same("the kinds", [kinds[n] for n in range(len(kinds))], [type(one).__name__ for one in story.commands])
+        same("the kinds", [kinds[n] for n in range(len(kinds))], [tag_of(type(one)) for one in story.commands])
         times = [now for now, _ in story.entries]
         require(all(sooner <= later for sooner, later in pairwise(times)), "time goes back")
         for command, answer in (
