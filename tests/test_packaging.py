@@ -51,9 +51,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy, so that no build leaves its traces in the real one."""
     away = tmp_path_factory.mktemp("source") / "purestep"
-    left = shutil.ignore_patterns(
-        ".git", ".venv", ".peers", "runs", "build", "dist", "*.egg-info", "__pycache__", ".*_cache"
-    )
+    left = shutil.ignore_patterns(".git", ".venv", ".peers", "build", "dist", "*.egg-info", "__pycache__", ".*_cache")
     shutil.copytree(ROOT, away, symlinks=True, ignore=left)
     return away
 
