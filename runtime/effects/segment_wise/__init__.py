@@ -1,11 +1,11 @@
 """Segment-wise decoupled PPO under the names of a published interface: what AReaL's users know, over the pure parts here."""
 
+from ..experiment_config import BaseExperimentConfig as BaseExperimentConfig
+from ..experiment_config import InferenceEngineConfig as InferenceEngineConfig
+from ..experiment_config import PPOActorConfig as PPOActorConfig
+from ..experiment_config import load_expr_config as load_expr_config
 from .capacity import FilteredSamplesCapacityModifier as FilteredSamplesCapacityModifier
 from .capacity import StalenessManager as StalenessManager
-from .config import BaseExperimentConfig as BaseExperimentConfig
-from .config import InferenceEngineConfig as InferenceEngineConfig
-from .config import PPOActorConfig as PPOActorConfig
-from .config import load_expr_config as load_expr_config
 from .containers import LocalRolloutCache as LocalRolloutCache
 from .containers import LocalRolloutQueue as LocalRolloutQueue
 from .executor import WorkflowExecutor as WorkflowExecutor

@@ -17,8 +17,8 @@ from attrs import evolve
 
 from ....core.errors import ChoiceError, message
 from ....core.keys import Key, permutation
+from ..experiment_config import InferenceEngineConfig
 from .capacity import FilteredSamplesCapacityModifier, StalenessManager
-from .config import InferenceEngineConfig
 from .interfaces import Account, InferenceEngine, RolloutCache, RolloutQueue, Sample, Workflow
 from .recomputer import ProximalRecomputer
 from .rollouts import Job, RolloutError, Task, in_thread

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..experiment_config import InferenceEngineConfig
 from .capacity import FilteredSamplesCapacityModifier, StalenessManager
-from .config import InferenceEngineConfig
 from .containers import LocalRolloutCache, LocalRolloutQueue
 from .executor import WorkflowExecutor
 from .interfaces import InferenceEngine

@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import evolve
 
+from ..experiment_config import InferenceEngineConfig
 from .capacity import FilteredSamplesCapacityModifier
-from .config import InferenceEngineConfig
 from .interfaces import Account, RolloutCache, RolloutQueue, Sample
 from .strategies import StalenessControlStrategy
 
