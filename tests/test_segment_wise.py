@@ -24,7 +24,7 @@ from purestep.properties import check, segment_wise_laws, segment_wise_part_laws
 from purestep.properties.segment_wise_world import Engine, Log, own_segment_wise
 from purestep.runtime.effects import segment_wise as layer
 from purestep.runtime.effects.segment_wise.containers import everything, remove
-from purestep.runtime.effects.segment_wise.rollouts import in_thread
+from purestep.runtime.effects.segment_wise.executor import in_thread
 
 test_laws = check(segment_wise_laws(), own_segment_wise())
 test_laws_of_parts = check(segment_wise_part_laws(), own_segment_wise())

@@ -8,6 +8,7 @@ from .capacity import FilteredSamplesCapacityModifier as FilteredSamplesCapacity
 from .capacity import StalenessManager as StalenessManager
 from .containers import LocalRolloutCache as LocalRolloutCache
 from .containers import LocalRolloutQueue as LocalRolloutQueue
+from .executor import RolloutError as RolloutError
 from .executor import WorkflowExecutor as WorkflowExecutor
 from .factories import create_filtered_capacity_modifier as create_filtered_capacity_modifier
 from .factories import create_proximal_recomputer as create_proximal_recomputer
@@ -23,7 +24,6 @@ from .interfaces import RolloutQueue as RolloutQueue
 from .interfaces import RolloutStat as RolloutStat
 from .loss import create_actor_loss as create_actor_loss
 from .recomputer import ProximalRecomputer as ProximalRecomputer
-from .rollouts import RolloutError as RolloutError
 from .strategies import SegmentWisePPOStrategy as SegmentWisePPOStrategy
 from .strategies import StalenessControlStrategy as StalenessControlStrategy
 from .strategies import StandardPPOStrategy as StandardPPOStrategy
