@@ -82,6 +82,7 @@ REFUSED: dict[str, str] = {
     "train prove --candidates 0": "--candidates is 0",
     "train zorplex --algorithm grop": "--algorithm is 'grop'",
     "train zorplex --top-p 2": "--top-p is 2.0",
+    "train zorplex --config nowhere.yaml": "--config is nowhere.yaml",
     "train zorplex --mode async --patience 0": "--patience is 0.0",
     "train cache --shortest 9 --longest 4": "lists: shortest and longest is (9, 4)",
     "train cache --reasoning-prompt-template x": "settings: reasoning_prompt_template is",
