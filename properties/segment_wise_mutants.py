@@ -177,8 +177,7 @@ def _child_wins(subject: SegmentWise) -> SegmentWise:
         config, path = subject.configured(arguments)
         said = [one.partition("=")[2] == "true" for one in arguments if one.startswith("rollout.enable")]
         for value in said:
-            child = evolve(config.rollout, enable_segment_wise_ppo=value)
-            object.__setattr__(config, "rollout", child)
+            config.rollout.enable_segment_wise_ppo = value
         return config, path
 
     return evolve(subject, configured=configured)

@@ -10,6 +10,8 @@ from attrs import frozen
 from ..core.errors import ChoiceError, choose, message
 from . import asynchronous_commands as asynchronous
 from .effects import folder
+from .effects.experiment_flags import ABOUT as CONFIG
+from .effects.experiment_flags import with_config
 from .effects.png import check_picture
 from .effects.ranks.launched import launched, several, within_machine
 from .language.config import CHANGES, TaskRun, TextConfig, generators
@@ -111,6 +113,7 @@ def _alone() -> "Team":
 
 
 def _train(words: list[str], team_of: "Callable[[], Team]") -> int:
+    words = with_config(words)
     algorithm = option(words, "--algorithm", "grpo")
     defaults = zorplex_defaults(algorithm)
     world = f"{NAME}-{option(words, '--kind', defaults.tasks.kind)}"
@@ -120,7 +123,7 @@ def _train(words: list[str], team_of: "Callable[[], Team]") -> int:
         default=Training(defaults, place),
         args=words,
         prog=f"purestep train {NAME}",
-        description=f"{Zorplex.__doc__}\n\nThe defaults shown are those of --algorithm {algorithm}.",
+        description=f"{Zorplex.__doc__}\n\nThe defaults shown are those of --algorithm {algorithm}.\n\n{CONFIG}",
         config=FLAGS,
     )
     check(given.arguments)

@@ -319,16 +319,16 @@ def test_packages_are_the_folders() -> None:
     assert [folder for folder in folders() if not (ROOT / folder / "__init__.py").exists()] == []
 
 
-def test_the_root_ships_one_python_file_and_a_marker_for_type_checkers() -> None:
-    assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
+def test_the_root_ships_two_python_files_and_a_marker_for_type_checkers() -> None:
+    assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "__main__.py"}
     assert (ROOT / "py.typed").read_bytes() == b""
     assert PROJECT["tool"]["setuptools"]["package-data"] == {"purestep": ["py.typed"]}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="git makes no links there without the right to")
-def test_type_checkers_see_the_package_through_six_links() -> None:
+def test_type_checkers_see_the_package_through_links() -> None:
     links = {path.name: os.readlink(path) for path in (ROOT / ".links" / "purestep").iterdir()}
-    entries = {"__init__.py", "py.typed", *LAYERS}
+    entries = {"__init__.py", "__main__.py", "py.typed", *LAYERS}
     assert links == {name: f"../../{name}" for name in entries}
     assert all((ROOT / ".links" / "purestep" / name).samefile(ROOT / name) for name in entries)
     assert [path.name for path in (ROOT / ".links").iterdir()] == ["purestep"]

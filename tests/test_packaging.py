@@ -79,7 +79,7 @@ def install(python: Path, *what: str | Path) -> None:
 
 def sources(folder: Path) -> set[str]:
     found = {path.relative_to(folder).as_posix() for layer in LAYERS for path in (folder / layer).rglob("*.py")}
-    return found | {"__init__.py", "py.typed"}
+    return found | {"__init__.py", "__main__.py", "py.typed"}
 
 
 def test_the_wheel_built_from_the_sdist_holds_the_package_and_nothing_else(checkout: Path, built: Path) -> None:

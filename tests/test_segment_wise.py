@@ -7,13 +7,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import attrs
 import pytest
 import torch
-from attrs import evolve, field, frozen
+from attrs import frozen
 from tensordict import TensorDict
 
 from purestep.core import keys
@@ -22,14 +24,14 @@ from purestep.properties import check, segment_wise_laws, segment_wise_part_laws
 from purestep.properties.segment_wise_world import Engine, Log, own_segment_wise
 from purestep.runtime.effects import segment_wise as layer
 from purestep.runtime.effects.segment_wise.containers import everything, remove
-from purestep.runtime.effects.segment_wise.rollouts import in_thread
+from purestep.runtime.effects.segment_wise.executor import in_thread
 
 test_laws = check(segment_wise_laws(), own_segment_wise())
 test_laws_of_parts = check(segment_wise_part_laws(), own_segment_wise())
 
 PAGE = (Path(__file__).parent.parent / "docs" / "segment_wise.md").read_text()
 ON = layer.InferenceEngineConfig(max_concurrent_rollouts=4, consumer_batch_size=2, max_head_offpolicyness=1)
-OFF = evolve(ON, enable_segment_wise_ppo=False)
+OFF = replace(ON, enable_segment_wise_ppo=False)
 
 
 def made(number: int, *versions: int) -> dict[str, Any]:
@@ -161,7 +163,7 @@ def test_the_executor_clamps_and_the_queue_has_room() -> None:
     assert executor.modifier is not None
     executor.modifier.on_samples_filtered(50)
     assert (executor.manager.get_capacity(0), executor.get_capacity()) == (54, 4)
-    executor, _, _ = executor_of(evolve(ON, queue_size=1))
+    executor, _, _ = executor_of(replace(ON, queue_size=1))
     assert executor.get_capacity() == 1
 
 
@@ -405,7 +407,7 @@ def test_numbers_below_zero_are_refused(place: int) -> None:
 def test_configurations_that_cannot_work_are_refused(wrong: dict[str, int]) -> None:
     ((name, value),) = wrong.items()
     with pytest.raises(ChoiceError, match=f"InferenceEngineConfig: {name} is {value}, wanted"):
-        evolve(ON, **wrong)  # type: ignore[arg-type]
+        replace(ON, **wrong)  # type: ignore[arg-type]
     with pytest.raises(ChoiceError, match=r"c_clip is 0\.5, wanted 1 or more"):
         layer.PPOActorConfig(c_clip=0.5)
 
@@ -423,13 +425,13 @@ def test_counts_that_cannot_be_are_refused() -> None:
 
 
 def test_a_run_that_goes_on_begins_no_burst() -> None:
-    manager = layer.create_staleness_manager(evolve(ON, max_concurrent_rollouts=99))
+    manager = layer.create_staleness_manager(replace(ON, max_concurrent_rollouts=99))
     manager.on_version_recovered(10)
     assert manager.get_capacity(10) == 4
 
 
 def test_a_queue_that_somebody_else_fills_loses_nothing_in_silence() -> None:
-    executor, _, log = executor_of(evolve(ON, queue_size=1))
+    executor, _, log = executor_of(replace(ON, queue_size=1))
     executor.queue.put_nowait(made(99, 0))
     executor.submit(1, fresh)
     assert "somebody else filled the output queue" in log.warnings[0]
@@ -452,7 +454,7 @@ def test_a_workflow_that_fails_now_and_then_is_rejected_and_named() -> None:
 
 @pytest.mark.parametrize("result", [5, "text", [made(1, 0)]])
 def test_a_workflow_that_always_gives_garbage_stops_the_run(result: Any) -> None:
-    executor, _, _ = executor_of(evolve(ON, max_concurrent_rollouts=2))
+    executor, _, _ = executor_of(replace(ON, max_concurrent_rollouts=2))
     executor.submit(1, lambda engine, data: result)
     with pytest.raises(layer.RolloutError, match=r"workflow: result is .*, wanted a TensorDict or a dict"):
         executor.submit(2, lambda engine, data: result)
@@ -520,7 +522,7 @@ def test_time_runs_out_and_the_samples_stay() -> None:
 
 
 def test_a_key_shuffles() -> None:
-    executor, _, _ = executor_of(evolve(ON, max_head_offpolicyness=3))
+    executor, _, _ = executor_of(replace(ON, max_head_offpolicyness=3))
     for number in range(8):
         executor.submit(number, fresh)
     taken = [sample["input_ids"][0] for sample in executor.wait(8, 1.0, key=keys.key(3))]
@@ -719,18 +721,49 @@ def test_a_file_and_a_command_line(written: Callable[[str], str]) -> None:
     assert layer.load_expr_config(["--config", written("")])[0] == layer.BaseExperimentConfig()
 
 
-@frozen(kw_only=True)
+@dataclass
 class Mine:
     """A configuration of one's own, without a part for the loss."""
 
-    steps: int = 1
+    steps: int
     enable_segment_wise_ppo: bool = True
-    rollout: layer.InferenceEngineConfig = field(factory=layer.InferenceEngineConfig)
+    rollout: layer.InferenceEngineConfig = field(default_factory=layer.InferenceEngineConfig)
+    evaluation: layer.InferenceEngineConfig | None = None
 
 
-def test_a_configuration_of_ones_own(written: Callable[[str], str]) -> None:
-    config, _ = layer.load_expr_config(["--config", written("steps: 3\n"), "enable_segment_wise_ppo=off"], Mine)
+@frozen
+class Attrs:
+    """The same as an attrs class, whose values cannot be changed."""
+
+    steps: int
+    enable_segment_wise_ppo: bool = True
+    rollout: layer.InferenceEngineConfig = attrs.field(factory=layer.InferenceEngineConfig)
+    evaluation: layer.InferenceEngineConfig | None = None
+
+
+@pytest.mark.parametrize("kind", [Mine, Attrs])
+def test_a_configuration_of_ones_own(written: Callable[[str], str], kind: type[Mine]) -> None:
+    text = "steps: 3\nevaluation: {queue_size: 2}\n"
+    config, _ = layer.load_expr_config(["--config", written(text), "enable_segment_wise_ppo=off"], kind)
     assert (config.steps, config.rollout.enable_segment_wise_ppo) == (3, False)
+    assert config.evaluation == layer.InferenceEngineConfig(queue_size=2)
+    assert layer.load_expr_config(["--config", written("steps: 3\nevaluation:")], kind)[0].rollout == kind(1).rollout
+    with pytest.raises(ChoiceError, match="key steps is absent, wanted a value"):
+        layer.load_expr_config(["--config", written("")], kind)
+
+
+def test_what_is_no_dataclass_is_refused(written: Callable[[str], str]) -> None:
+    with pytest.raises(StructureError, match="config_class is <class 'dict'>, wanted a dataclass"):
+        layer.load_expr_config(["--config", written("")], dict)
+
+
+def test_configurations_can_be_changed_as_published() -> None:
+    config = layer.BaseExperimentConfig()
+    config.enable_segment_wise_ppo = False
+    if hasattr(config, "rollout") and hasattr(config.rollout, "enable_segment_wise_ppo"):
+        config.rollout.enable_segment_wise_ppo = config.enable_segment_wise_ppo
+    assert layer.create_proximal_recomputer(Engine(0), Log(), config.rollout) is None
+    assert config.actor.enable_segment_wise_ppo is True
 
 
 @pytest.mark.parametrize(

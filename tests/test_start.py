@@ -82,6 +82,7 @@ REFUSED: dict[str, str] = {
     "train prove --candidates 0": "--candidates is 0",
     "train zorplex --algorithm grop": "--algorithm is 'grop'",
     "train zorplex --top-p 2": "--top-p is 2.0",
+    "train zorplex --config nowhere.yaml": "--config is nowhere.yaml",
     "train zorplex --mode async --patience 0": "--patience is 0.0",
     "train cache --shortest 9 --longest 4": "lists: shortest and longest is (9, 4)",
     "train cache --reasoning-prompt-template x": "settings: reasoning_prompt_template is",
@@ -196,3 +197,12 @@ def test_a_package_keeps_what_is_set_and_is_no_module_that_its_names_hide() -> N
     assert "door" in vars(package)
     package.room = "a name"
     assert vars(package)["room"] == "a name"
+
+
+def test_the_package_is_the_command_line_too(tmp_path: Path) -> None:
+    def run(*words: str) -> tuple[int, str, str]:
+        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, cwd=tmp_path, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    for words in (["--help"], ["train", "nothing"]):
+        assert run("purestep", *words) == run("purestep.runtime.cli", *words)

@@ -1,13 +1,14 @@
 """Segment-wise decoupled PPO under the names of a published interface: what AReaL's users know, over the pure parts here."""
 
+from ..experiment_config import BaseExperimentConfig as BaseExperimentConfig
+from ..experiment_config import InferenceEngineConfig as InferenceEngineConfig
+from ..experiment_config import PPOActorConfig as PPOActorConfig
+from ..experiment_config import load_expr_config as load_expr_config
 from .capacity import FilteredSamplesCapacityModifier as FilteredSamplesCapacityModifier
 from .capacity import StalenessManager as StalenessManager
-from .config import BaseExperimentConfig as BaseExperimentConfig
-from .config import InferenceEngineConfig as InferenceEngineConfig
-from .config import PPOActorConfig as PPOActorConfig
-from .config import load_expr_config as load_expr_config
 from .containers import LocalRolloutCache as LocalRolloutCache
 from .containers import LocalRolloutQueue as LocalRolloutQueue
+from .executor import RolloutError as RolloutError
 from .executor import WorkflowExecutor as WorkflowExecutor
 from .factories import create_filtered_capacity_modifier as create_filtered_capacity_modifier
 from .factories import create_proximal_recomputer as create_proximal_recomputer
@@ -23,7 +24,6 @@ from .interfaces import RolloutQueue as RolloutQueue
 from .interfaces import RolloutStat as RolloutStat
 from .loss import create_actor_loss as create_actor_loss
 from .recomputer import ProximalRecomputer as ProximalRecomputer
-from .rollouts import RolloutError as RolloutError
 from .strategies import SegmentWisePPOStrategy as SegmentWisePPOStrategy
 from .strategies import StalenessControlStrategy as StalenessControlStrategy
 from .strategies import StandardPPOStrategy as StandardPPOStrategy

@@ -1,13 +1,14 @@
-"""How many rollouts may be begun: the counts, the formula of `algorithms.staleness`, and what modifies it."""
+"""How many rollouts may be begun: the scheduler's counts and its formula, and what modifies the result."""
 
 import threading
 from collections import Counter
 
-from attrs import evolve
-
-from ....algorithms.staleness import capacity
 from ....core.errors import ChoiceError, StructureError, message
+from ...scheduling.seats import room
+from ...scheduling.state import Rules, Schedule, begin, changed
 from .interfaces import CapacityModifier, RolloutStat
+
+ENDLESS = 1 << 62  # updates: the trainer is the caller's
 
 
 class FilteredSamplesCapacityModifier(CapacityModifier):
@@ -69,13 +70,13 @@ class FilteredSamplesCapacityModifier(CapacityModifier):
 
 
 class StalenessManager:
-    """Counts rollouts and says how many more may be begun. Thread-safe; no lock is held while a modifier is asked.
+    """Counts of rollouts, in a `Schedule` of the scheduler, and how many more may be begun. Thread-safe.
 
     min(max(1, c) - running, (n + v + 1) max(1, B) - (accepted + running)), then the modifiers in their order
 
     c is `max_concurrent_rollouts`, B `consumer_batch_size`, n `max_staleness`, v the version. The result may be negative,
-    and with a modifier more than the concurrency leaves: `WorkflowExecutor.get_capacity` is what to go by.
-    Raises: ChoiceError for a number below 0.
+    and with a modifier exceed the concurrency: `WorkflowExecutor.get_capacity` is what to go by. No lock is held while a
+    modifier is asked. Raises: ChoiceError for a number below 0.
 
     >>> manager = StalenessManager(max_concurrent_rollouts=8, consumer_batch_size=4, max_staleness=1)
     >>> manager.on_rollout_submitted()
@@ -84,20 +85,18 @@ class StalenessManager:
     """
 
     def __init__(self, max_concurrent_rollouts: int, consumer_batch_size: int, max_staleness: int) -> None:
-        given = {
-            "max_concurrent_rollouts": max_concurrent_rollouts,
-            "consumer_batch_size": consumer_batch_size,
-            "max_staleness": max_staleness,
-        }
-        for name, value in given.items():
+        for name, value in (
+            ("max_concurrent_rollouts", max_concurrent_rollouts),
+            ("consumer_batch_size", consumer_batch_size),
+            ("max_staleness", max_staleness),
+        ):
             if value < 0:
                 remedy = "0 staleness lets an update wait for its own samples"
                 raise ChoiceError(message(f"StalenessManager: {name}", got=value, wanted="0 or more", remedy=remedy))
-        self.max_concurrent_rollouts = max_concurrent_rollouts
-        self.consumer_batch_size = consumer_batch_size
-        self.max_staleness = max_staleness
+        batch, concurrency = max(1, consumer_batch_size), max(1, max_concurrent_rollouts)
+        self.rules = Rules(batch=batch, concurrency=concurrency, staleness=max_staleness, updates=ENDLESS)
+        self.schedule = begin(self.rules, prompts=0, workers=1)  # its counts are kept, its groups stay empty
         self._lock = threading.Lock()
-        self._stats = RolloutStat()
         self._modifiers: tuple[CapacityModifier, ...] = ()
 
     def register_capacity_modifier(self, modifier: CapacityModifier) -> None:
@@ -115,15 +114,9 @@ class StalenessManager:
         Raises: ChoiceError for a version below 0, StructureError for a modifier that gives no number.
         """
         with self._lock:
-            stats, modifiers = self._stats, self._modifiers
-        found = capacity(
-            running=stats.running,
-            accepted=stats.accepted,
-            version=current_version,
-            batch=self.consumer_batch_size,
-            concurrency=self.max_concurrent_rollouts,
-            staleness=self.max_staleness,
-        )
+            now, modifiers = self.schedule, self._modifiers
+        # Modifiers pay back what was filtered, as published, so the scheduler is not to do it too.
+        found, stats = room(self.rules, changed(now, version=current_version, filtered=0)), _stats(now)
         for modifier in modifiers:
             found = modifier.modify_capacity(found, current_version, stats)
             if not isinstance(found, int):
@@ -133,26 +126,19 @@ class StalenessManager:
 
     def get_stats(self) -> RolloutStat:
         """The counts, as a value."""
-        with self._lock:
-            return self._stats
+        return _stats(self.schedule)
 
     def on_rollout_submitted(self) -> None:
         """A rollout is begun."""
-        with self._lock:
-            now = self._stats
-            self._stats = evolve(now, submitted=now.submitted + 1, running=now.running + 1)
+        self.count(submitted=1, running=1)
 
     def on_rollout_accepted(self) -> None:
-        """A rollout came to an end, and its sample is kept. Raises: ChoiceError where none is under way."""
-        with self._lock:
-            now = self._ended("on_rollout_accepted")
-            self._stats = evolve(now, accepted=now.accepted + 1)
+        """A rollout came to an end, and its sample is queued. Raises: ChoiceError where none is running."""
+        self.count(running=-1, accepted=1, queued=1)
 
     def on_rollout_rejected(self) -> None:
-        """A rollout came to nothing; what it took is free again. Raises: ChoiceError where none is under way."""
-        with self._lock:
-            now = self._ended("on_rollout_rejected")
-            self._stats = evolve(now, rejected=now.rejected + 1)
+        """A rollout came to nothing; what it took is free again. Raises: ChoiceError where none is running."""
+        self.count(running=-1, rejected=1)
 
     def on_version_recovered(self, version: int) -> None:
         """A run goes on from weights of this version: what it took to make them counts as accepted.
@@ -160,15 +146,21 @@ class StalenessManager:
         Without that, (n + version + 1) batches would be begun at once. Raises: ChoiceError once a rollout was begun.
         """
         with self._lock:
-            if version < 0 or self._stats != RolloutStat():
-                got, wanted = f"{version} after {self._stats.submitted} rollouts", "0 or more, before the first"
+            if version < 0 or self.schedule.submitted:
+                got, wanted = f"{version} after {self.schedule.submitted} rollouts", "0 or more, before the first"
                 remedy = "recover before anything is begun"
                 raise ChoiceError(message("on_version_recovered: version", got=got, wanted=wanted, remedy=remedy))
-            used = version * max(1, self.consumer_batch_size)
-            self._stats = RolloutStat(submitted=used, accepted=used)
+            self.schedule = begin(self.rules, prompts=0, workers=1, version=version)
 
-    def _ended(self, where: str) -> RolloutStat:
-        if self._stats.running < 1:
-            remedy = "call on_rollout_submitted when one is begun"
-            raise ChoiceError(message(f"{where}: rollouts under way", got=0, wanted="1 or more", remedy=remedy))
-        return evolve(self._stats, running=self._stats.running - 1)
+    def count(self, **more: int) -> None:
+        """Adds to counts of the schedule, all at once. Raises: ChoiceError where fewer than none would be running."""
+        with self._lock:
+            new = {name: getattr(self.schedule, name) + number for name, number in more.items()}
+            if new.get("running", 0) < 0:
+                remedy = "call on_rollout_submitted when one is begun"
+                raise ChoiceError(message("rollouts under way", got=0, wanted="1 or more", remedy=remedy))
+            self.schedule = changed(self.schedule, **new)
+
+
+def _stats(now: Schedule) -> RolloutStat:
+    return RolloutStat(submitted=now.submitted, accepted=now.accepted, running=now.running, rejected=now.rejected)

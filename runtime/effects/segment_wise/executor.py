@@ -11,22 +11,57 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from queue import Empty, Full
 from typing import Any
 
-from attrs import evolve
+from attrs import frozen
 
-from ....core.errors import ChoiceError, message
+from ....core.errors import ChoiceError, PurestepError, StructureError, message
 from ....core.keys import Key, permutation
+from ...scheduling.state import Schedule
+from ..experiment_config import InferenceEngineConfig
 from .capacity import FilteredSamplesCapacityModifier, StalenessManager
-from .config import InferenceEngineConfig
 from .interfaces import Account, InferenceEngine, RolloutCache, RolloutQueue, Sample, Workflow
 from .recomputer import ProximalRecomputer
-from .rollouts import Job, RolloutError, Task, in_thread
-from .samples import marked
-from .storage import Storage
+from .samples import is_sample, marked, unlocked
 from .strategies import StalenessControlStrategy
 
 LOOK = 0.1  # seconds after which a wait looks whether the engine's version rose by itself
+Job = Callable[[], None]
+
+
+class RolloutError(PurestepError, RuntimeError):
+    """Rollouts cannot go on; what stopped them is the cause."""
+
+
+@frozen
+class Task:
+    """A rollout to begin."""
+
+    data: Any
+    workflow: Workflow
+    should_accept: Callable[[Sample], bool] | None = None
+
+    def made(self, engine: InferenceEngine) -> Sample:
+        """Return the sample of the workflow, `unlocked`, or None if it is not wanted.
+
+        Raises: StructureError for what is no sample, and as the workflow does.
+
+        >>> Task({"input_ids": [1]}, lambda engine, data: data, lambda sample: True).made(())
+        {'input_ids': [1]}
+        """
+        sample = self.workflow(engine, self.data)
+        if sample is None:
+            return None
+        if not is_sample(sample):
+            got, remedy = type(sample).__name__, "return None for nothing"
+            raise StructureError(message("workflow: result", got=got, wanted="a TensorDict or a dict", remedy=remedy))
+        return unlocked(sample) if self.should_accept is None or self.should_accept(sample) else None
+
+
+def in_thread(job: Job) -> None:
+    """Run a job in a thread that no process waits for."""
+    threading.Thread(target=job, name="purestep-rollout", daemon=True).start()
 
 
 class WorkflowExecutor:
@@ -56,14 +91,11 @@ class WorkflowExecutor:
         self.queue, self.cache, self.queue_size = output_queue, result_cache, queue_size
         self.logger, self.start = logger, start
         self._changed = threading.Condition()  # guards all that follows
-        used = staleness_manager.get_stats().accepted
-        self._storage = Storage(self._changed, output_queue, result_cache, strategy, modifier, config, used)
+        self._purged = -1  # the version of the last purge; 0 is one
         self._taking = threading.RLock()  # for whoever moves samples on; those who put them in never want it
         self._tasks: deque[Task] = deque()
         self._parked: list[Sample] = []  # came while the weights were being changed
         self._paused = self._updating = self._closed = False
-        self._dispatching = self._asked = False
-        self._news = 0  # rises with whatever a waiting thread should look at
         self._failures = 0  # rollouts in a row that raised
         self._error: BaseException | None = None
 
@@ -88,7 +120,7 @@ class WorkflowExecutor:
         the seconds are over, and all samples stay; RolloutError when it is closed, when as many rollouts in a row raised as
         may be under way, and for errors of strategies, modifiers and engines.
         """
-        most = (self.manager.max_staleness + 1) * max(1, self.manager.consumer_batch_size)
+        most = (self.manager.rules.staleness + 1) * self.manager.rules.batch
         if not 1 <= count <= most:
             wanted, remedy = f"1 to {most}, (staleness + 1) batches", "a larger batch could never fill"
             raise ChoiceError(message("wait: count", got=count, wanted=wanted, remedy=remedy))
@@ -96,7 +128,7 @@ class WorkflowExecutor:
         while True:
             with self._changed:
                 self._raise_error()
-                news = self._news
+                seen = self.manager.schedule
             try:
                 batch = self._take(count, _left(end))
             except Exception as error:
@@ -105,7 +137,7 @@ class WorkflowExecutor:
             if batch:
                 return batch if key is None else [batch[place] for place in permutation(key, len(batch)).tolist()]
             with self._changed:
-                self._changed.wait_for(partial(self._has_news, news), min(LOOK, _left(end)))
+                self._changed.wait_for(partial(self._has_news, seen), min(LOOK, _left(end)))
                 self._raise_error()
             if _left(end) <= 0:
                 raise TimeoutError(f"wait: no {count} samples in {timeout} s; {self.account()}")
@@ -129,22 +161,28 @@ class WorkflowExecutor:
                     parked, self._parked = self._parked, []
                 for sample in parked:
                     self._admit(sample)
-                self._storage.leave_out(self.engine.get_version())
+                self._leave_out(self.engine.get_version())
                 self._dispatch()
 
     def get_capacity(self) -> int:
         """How many rollouts may be begun now: what the manager says, no more than concurrency and queue have room for."""
-        with self._changed:
-            running, queued = self.manager.get_stats().running, self._storage.account.queued
-        most = min(max(1, self.manager.max_concurrent_rollouts), self.queue_size - queued)
-        return min(self.manager.get_capacity(self.engine.get_version()), most - running)
+        rules, now = self.manager.rules, self.manager.schedule
+        most = min(rules.concurrency, self.queue_size - now.queued)
+        return min(self.manager.get_capacity(self.engine.get_version()), most - now.running)
 
     def account(self) -> Account:
         """Where every sample is, at one moment."""
-        with self._changed:
-            now = self.manager.get_stats()
-            numbers = {"submitted": now.submitted, "running": now.running}
-            return evolve(self._storage.account, **numbers, accepted=now.accepted, rejected=now.rejected)
+        now = self.manager.schedule
+        return Account(
+            submitted=now.submitted,
+            running=now.running,
+            accepted=now.accepted,
+            rejected=now.rejected,
+            consumed=now.consumed,
+            filtered=now.filtered,
+            queued=now.queued,
+            cached=now.cached,
+        )
 
     def pause(self) -> None:
         """Begins nothing more until `resume`; what is under way goes on."""
@@ -162,50 +200,36 @@ class WorkflowExecutor:
         with self._changed:
             self._closed = True
             self._tasks.clear()
-            self._tell()
+            self._changed.notify_all()
 
     # --- beginning ---
 
     def _dispatch(self) -> None:
-        """Begins what may be begun. One thread does it, for the others too: nobody else raises the number under way.
-
-        So what the capacity was is still allowed when its turn comes, though no lock was held while it was asked for.
-        """
-        with self._changed:
-            self._asked = True
-            if self._dispatching:
-                return
-            self._dispatching = True
+        """Begins what may be begun. Where the counts changed while the capacity was asked for, it is asked for again."""
         try:
-            while self._round():
-                pass
-        except BaseException as error:
-            with self._changed:
-                self._dispatching = False
-            if not isinstance(error, Exception):
-                raise
+            while True:
+                with self._changed:
+                    before, wanted = self.manager.schedule, self._open() and len(self._tasks) > 0
+                room = self.get_capacity() if wanted else 0
+                if room < 1:
+                    return
+                with self._changed:
+                    if not self._open() or self.manager.schedule is not before:
+                        continue
+                    tasks = [self._tasks.popleft() for _ in range(min(room, len(self._tasks)))]
+                    for _ in tasks:
+                        self.manager.on_rollout_submitted()
+                for task in tasks:
+                    self._begin(task)
+        except Exception as error:
             self._stop(error)
 
-    def _round(self) -> bool:
-        """Begins as much as there is room for, if anybody asked since the last round; otherwise ends the dispatching."""
-        with self._changed:
-            if not self._asked:
-                self._dispatching = False
-                return False
-            self._asked, wanted = False, self._open() and len(self._tasks) > 0
-        room = self.get_capacity() if wanted else 0
-        with self._changed:
-            count = min(room, len(self._tasks)) if self._open() else 0
-            tasks = [self._tasks.popleft() for _ in range(count)]
-            for _ in tasks:
-                self.manager.on_rollout_submitted()
-        for task in tasks:
-            try:
-                self.start(partial(self._run, task))
-            except Exception as error:
-                self._reject()
-                self._stop(error)
-        return True
+    def _begin(self, task: Task) -> None:
+        try:
+            self.start(partial(self._run, task))
+        except Exception as error:
+            self._reject()
+            self._stop(error)
 
     def _open(self) -> bool:
         return not (self._paused or self._updating or self._closed)
@@ -238,29 +262,37 @@ class WorkflowExecutor:
             if self._updating:
                 self._parked.append(sample)
                 return
-            if not stale and self._storage.put(sample):
-                self.manager.on_rollout_accepted()
-                self._tell()
+            if not stale and self._put(sample):
                 return
         self._reject()
         if not stale:
             self.logger.warning("a sample is rejected: somebody else filled the output queue")
+
+    def _put(self, sample: Sample) -> bool:
+        """Accepts a sample; false where the queue has no room. To be called with the lock."""
+        try:
+            self.queue.put_nowait(sample)
+        except Full:
+            return False
+        self.manager.on_rollout_accepted()
+        self._changed.notify_all()
+        return True
 
     def _reject(self, error: BaseException | None = None) -> None:
         """Counts a rollout that came to nothing; many in a row that raise are more than bad luck."""
         with self._changed:
             self.manager.on_rollout_rejected()
             self._failures = self._failures + 1 if error else 0
-            if error and self._failures >= max(1, self.manager.max_concurrent_rollouts):
+            if error and self._failures >= self.manager.rules.concurrency:
                 self._error = self._error or error
-            self._tell()
+            self._changed.notify_all()
         if error:
             self.logger.warning(f"a rollout is rejected: {error!r}")
 
     def _stop(self, error: Exception) -> None:
         with self._changed:
             self._error = self._error or error
-            self._tell()
+            self._changed.notify_all()
 
     # --- from the queue to a batch ---
 
@@ -269,14 +301,38 @@ class WorkflowExecutor:
         if not self._taking.acquire(timeout=min(seconds, LOOK)):
             return []
         try:
-            self._storage.leave_out(self.engine.get_version(), fetch=True)
-            batch = self._storage.take(count)
+            self._leave_out(self.engine.get_version(), fetch=True)
+            batch = self.cache.take_first_n(count) if self.cache.size() >= count else []
+            self.manager.count(cached=-len(batch), consumed=len(batch))
             if self.recomputer is None:
                 return batch
             self.recomputer.recompute_samples(batch)  # of the version before; no later call will see them
             return [marked(sample) for sample in batch]
         finally:
             self._taking.release()
+
+    def _leave_out(self, version: int, *, fetch: bool = False) -> None:
+        """Leaves out what is too old, in queue and cache; with `fetch` the rest of the queue moves to the cache in between."""
+        told = partial(self._filtered, version, "queued")
+        self._purged = self.strategy.purge_stale_samples_from_queue(
+            self.queue, version, self._purged, self.config, told
+        )
+        while fetch:
+            try:
+                self.cache.add(self.queue.get_nowait())
+            except Empty:
+                break
+            with self._changed:  # whoever put it in has counted it by then
+                self.manager.count(queued=-1, cached=1)
+        self._filtered(version, "cached", self.strategy.filter_stale_from_cache(self.cache, version, self.config))
+
+    def _filtered(self, version: int, place: str, count: int) -> None:
+        """Counts samples that were accepted and are left out, and tells the modifier, once."""
+        if count > 0:
+            with self._changed:
+                self.manager.count(**{place: -count, "filtered": count})
+            if self.modifier is not None:
+                self.modifier.on_samples_filtered(count, version)
 
     def _recompute(self, under_way: Iterable[Sample]) -> None:
         """Sets proximal log-probs of all that is here, and of what comes in meanwhile."""
@@ -295,12 +351,8 @@ class WorkflowExecutor:
 
     # --- what threads tell each other ---
 
-    def _tell(self) -> None:
-        self._news += 1
-        self._changed.notify_all()
-
-    def _has_news(self, since: int) -> bool:
-        return self._news != since
+    def _has_news(self, seen: Schedule) -> bool:
+        return self.manager.schedule is not seen or self._closed or self._error is not None
 
     def _raise_error(self) -> None:
         """What stopped the rollouts is raised once, wherever it happened."""

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..experiment_config import InferenceEngineConfig
 from .capacity import FilteredSamplesCapacityModifier, StalenessManager
-from .config import InferenceEngineConfig
 from .containers import LocalRolloutCache, LocalRolloutQueue
-from .executor import WorkflowExecutor
+from .executor import Job, WorkflowExecutor, in_thread
 from .interfaces import InferenceEngine
 from .recomputer import ProximalRecomputer
-from .rollouts import Job, in_thread
 from .strategies import SegmentWisePPOStrategy, StalenessControlStrategy, StandardPPOStrategy
 
 QUEUED_EACH = 16  # places in the queue for each rollout that may be under way

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ....algorithms.importance import importance_weights, masked_weights
 from ....algorithms.token_losses import dual_clip, token_clip
-from .config import PPOActorConfig
+from ..experiment_config import PPOActorConfig
 
 # (log_prob, proximal_log_prob, behaviour_log_prob, advantage, mask) -> loss, [*, L] each
 ActorLoss = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ....algorithms.staleness import segment_wise
 from ....core.errors import PurestepError
-from .config import InferenceEngineConfig
+from ..experiment_config import InferenceEngineConfig
 from .containers import everything, remove
 from .interfaces import RolloutCache, RolloutQueue, Sample
 from .samples import made

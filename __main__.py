@@ -1,0 +1,8 @@
+"""The command line as a module: `python -m purestep`, the same as the `purestep` script."""
+
+import sys
+
+from .runtime.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
