@@ -7,8 +7,8 @@ from collections import deque
 from contextvars import copy_context
 from typing import Any
 
-from ..workers_engines import DIED
-from ..workers_process import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, StoppedError, described
+from ..child_process import DIED
+from ..child_program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, StoppedError, described
 from . import hands_rules as rules
 
 
