@@ -25,7 +25,7 @@ from typing import Any
 from attrs import frozen
 
 from . import child_program
-from .child_program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, WORK, described, session
+from .child_program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, WORK, described, gone, session
 
 PROGRAM = Path(child_program.__file__)
 DIED, UNREADABLE = "died", "unreadable"  # words that `run_body` adds
@@ -65,9 +65,10 @@ class ChildProcess:
 
     def wait(self, seconds: float = float("inf")) -> str:
         """Return how the program has ended within that time, or ""."""
-        until = time.monotonic() + seconds
-        while not (how := self.ended()) and time.monotonic() < until:
-            time.sleep(0.01)
+        until, pause = time.monotonic() + seconds, 0.001
+        while not (how := self.ended()) and (left := until - time.monotonic()) > 0:
+            time.sleep(min(pause, left))
+            pause = min(0.1, 2.0 * pause)
         return how
 
     def kill(self) -> None:
@@ -76,7 +77,9 @@ class ChildProcess:
             if not self.how:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
-                _kill(session(self.pid))
+                for pid in session(self.pid):
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
 
     def end(self, seconds: float = 0.0) -> None:
         """End the session: by SIGTERM where `seconds` are given, and what is left after them by SIGKILL. Again, it does nothing."""
@@ -91,27 +94,8 @@ class ChildProcess:
             if how and not self.how:
                 self.process.wait()
                 self.how = how
-
-
-def _kill(pids: set[int]) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def gone(find: Callable[[], set[int]]) -> bool:
-    """Kill processes until none is found; return False where some are left after `LEAVE` seconds.
-
-    >>> gone(set)
-    True
-    """
-    until = time.monotonic() + LEAVE
-    while left := find():
-        if time.monotonic() > until:
-            return False
-        _kill(left)
-        time.sleep(0.01)
-    return True
+                if self.process.stdin:
+                    self.process.stdin.close()
 
 
 @frozen

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +22,6 @@ WORK, STOP = "work", "stop"  # to a child: (WORK, task, payload), (STOP,)
 READY, NOTE, ANSWER, RETURNED, RAISED = "ready", "note", "answer", "returned", "raised"  # from it
 LONGEST = 300  # letters of an error
 GRACE = 5.0  # seconds in which a child that has lost its parent may end by itself
-
 
 
 class StoppedError(EOFError):
@@ -92,14 +92,28 @@ def session(number: int, group: int = 0) -> set[int]:
     return found
 
 
-def end_session() -> None:
-    """Kill what this process has started, which shares its session, and then this process."""
-    while left := session(os.getsid(0)) - {os.getpid()}:
+def gone(find: Callable[[], set[int]], seconds: float = 10.0) -> bool:
+    """Kill processes until none is found; return False where some are left after so many seconds.
+
+    >>> gone(set)
+    True
+    """
+    until = time.monotonic() + seconds
+    while left := find():
+        if time.monotonic() > until:
+            return False
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
-    os.killpg(0, signal.SIGKILL)
+    return True
+
+
+def end_session(number: int) -> None:
+    """Kill all processes of a session, which its first process has started, this one at last."""
+    gone(lambda: session(number) - {os.getpid()})
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(number, signal.SIGKILL)
 
 
 def orphaned(descriptor: int, milliseconds: int | None) -> bool:
@@ -113,7 +127,7 @@ def end_with_parent(descriptor: int) -> None:
     """Wait until the parent is gone, then end this process and what it has started, whatever they do, after a while."""
     orphaned(descriptor, None)
     time.sleep(GRACE)
-    end_session()
+    end_session(os.getsid(0))
 
 
 def work(connection: Any) -> None:
@@ -132,8 +146,9 @@ def work(connection: Any) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):
             mailbox.send(RAISED, described(error))
     if orphaned(connection.fileno(), 0):
-        end_session()
+        end_session(os.getsid(0))
 
 
 if __name__ == "__main__":
+    os.set_inheritable(int(sys.argv[1]), False)
     work(Connection(int(sys.argv[1])))

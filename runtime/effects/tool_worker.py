@@ -1,4 +1,4 @@
-"""The body of a process that performs calls for `tool_calls.in_processes`: the standard library alone, so that it starts at once.
+"""The body of a process that performs calls for `tool_calls.in_processes`. The standard library alone, to start at once.
 
 A task is one pickle of (function, arguments). Once that is read a note is sent, from which the caller's clock runs, and then
 the answer: a pickle of how it went and what it gave.

@@ -69,7 +69,11 @@ def in_process(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox
         raise WorkersError(message("in_process: body", got=got, wanted=wanted, remedy=remedy)) from error
     child = run_body(frame, lambda words: inbox.put((number, *words)), name=f"worker-{number}")
     return Hand(
-        packed=work, send=child.send, stop=child.stop, end=child.process.end, joined=lambda s: bool(child.process.wait(s))
+        packed=work,
+        send=child.send,
+        stop=child.stop,
+        end=child.process.end,
+        joined=lambda s: bool(child.process.wait(s)),
     )
 
 
