@@ -82,7 +82,7 @@ class ChildProcess:
                         os.kill(pid, signal.SIGKILL)
 
     def end(self, seconds: float = 0.0) -> None:
-        """End the session: by SIGTERM where `seconds` are given, and what is left after them by SIGKILL. Again, it does nothing."""
+        """End the session, with so many seconds after a SIGTERM, if any, and then by SIGKILL. Again, it does nothing."""
         if seconds and not self.ended():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGTERM)

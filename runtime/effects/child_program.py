@@ -45,7 +45,7 @@ class PipeMailbox:
         self.connection = connection
 
     def receive(self, seconds: float) -> tuple[Any, ...]:
-        """Return the next (task, payload), or () where none comes in that time. Raises: StoppedError (an EOFError) at the end."""
+        """Return the next (task, payload), () where none comes in that time. Raises: StoppedError (an EOFError) at the end."""
         until = time.monotonic() + seconds
         while True:
             if not self.connection.poll(max(0.0, until - time.monotonic())):
