@@ -44,7 +44,7 @@ class ChildProcess:
     """
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str] | None = None, **streams: Any) -> None:
-        self.lock, self.how = threading.Lock(), ""
+        self.lock, self.ending, self.how = threading.Lock(), threading.Lock(), ""
         given = {"stdin": subprocess.DEVNULL, "env": None if environment is None else {**os.environ, **environment}}
         self.process = subprocess.Popen(command, **{**given, **streams}, start_new_session=True)
         self.pid = self.process.pid
@@ -72,30 +72,31 @@ class ChildProcess:
         return how
 
     def kill(self) -> None:
-        """Kill all processes of its session, without waiting for their end."""
-        with self.lock:
+        """Kill the program and its process group, without waiting for their end."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with self.lock, suppress(ProcessLookupError, PermissionError):
             if not self.how:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, signal.SIGKILL)
-                for pid in session(self.pid):
-                    with suppress(ProcessLookupError, PermissionError):
-                        os.kill(pid, signal.SIGKILL)
+                os.killpg(self.pid, number)
 
     def end(self, seconds: float = 0.0) -> None:
         """End the session, with so many seconds after a SIGTERM, if any, and then by SIGKILL. Again, it does nothing."""
-        if seconds and not self.ended():
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGTERM)
-            self.wait(seconds)
-        self.kill()
-        gone(lambda: session(self.pid) if self.wait(LEAVE) else set())
-        how = self.ended()
-        with self.lock:
-            if how and not self.how:
-                self.process.wait()
-                self.how = how
-                if self.process.stdin:
-                    self.process.stdin.close()
+        with self.ending:
+            if self.how:
+                return
+            if seconds and not self.ended():
+                self._signal(signal.SIGTERM)
+                self.wait(seconds)
+            self.kill()
+            how = self.wait(LEAVE)
+            gone(lambda: session(self.pid))
+            with self.lock:
+                if how:
+                    self.process.wait()
+                    self.how = how
+            if self.process.stdin:
+                self.process.stdin.close()
 
 
 @frozen

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 WORK, STOP = "work", "stop"  # to a child: (WORK, task, payload), (STOP,)
@@ -84,11 +83,11 @@ def session(number: int, group: int = 0) -> set[int]:
     (True, set())
     """
     found = set[int]()
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            state, _, its_group, its = (place / "stat").read_text().rpartition(")")[2].split()[:4]
-            if int(its) == number and group in (0, int(its_group)) and state != "Z":
-                found.add(int(place.name))
+    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            state, _, its_group, its = file.read().rpartition(b")")[2].split()[:4]
+            if int(its) == number and group in (0, int(its_group)) and state != b"Z":
+                found.add(int(name))
     return found
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from attrs import frozen
 
+from .. import processes_member
 from ..child_process import DIED, UNREADABLE, Child, run_body
 from ..child_program import NOTE
-from . import processes_member
 from .processes_rules import Seat
 
 BODY = pickle.dumps((processes_member.serve, ()))

@@ -65,4 +65,5 @@ def serve(mailbox: Any) -> None:
     stage = Stage()
     while True:
         for _, letter in filter(None, [mailbox.receive(60.0)]):
-            mailbox.note(stage.perform(*HEAD.unpack_from(letter), letter[HEAD.size :]))
+            call, makes = HEAD.unpack_from(letter)
+            mailbox.note(stage.perform(call, makes, letter[HEAD.size :]))
