@@ -21,8 +21,8 @@ from purestep.runtime.asynchronous import keeping
 from purestep.runtime.asynchronous.auditing import heard
 from purestep.runtime.asynchronous.replaying import replayed
 from purestep.runtime.asynchronous.report import audit
+from purestep.runtime.effects.child_process import PROGRAM
 from purestep.runtime.effects.lines import objects
-from purestep.runtime.effects.workers_engines import PROGRAM
 
 PURESTEP = Path(sys.executable).with_name("purestep")
 PROCESSES = Path("/proc")
@@ -88,12 +88,16 @@ class Process:
 
 
 def generators(pid: int) -> tuple[int, ...]:
-    """The process ids of a run's generators: its children that run the program of workers."""
+    """The process ids of a run's generators: its children that run the body of a worker."""
     found = []
     for told in (PROCESSES / str(pid) / "task").glob("*/children"):
         with suppress(OSError):
             found += [int(word) for word in told.read_text().split()]
-    return tuple(sorted(child for child in found if alive(child) and str(PROGRAM) in words_of(child)))
+    return tuple(sorted(child for child in found if alive(child) and _is_worker(words_of(child))))
+
+
+def _is_worker(words: list[str]) -> bool:
+    return str(PROGRAM) in words and any(word.startswith("worker-") for word in words)
 
 
 def words_of(pid: int) -> list[str]:

@@ -33,7 +33,7 @@ def main() -> None:
     monarch.unhandled_fault_hook = lambda failure: heard.append(str(failure.mesh_name))
     with opened("monarch") as cluster:
         mesh = cluster.spawn(Counter, size=2, timeout=60.0)
-        (node,) = (pid for pid in descendants() if b"monarch_node.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        (node,) = (pid for pid in descendants() if b"host of Monarch" in Path(f"/proc/{pid}/cmdline").read_bytes())
         os.kill(node, signal.SIGKILL)
         told = [cluster.failure(FOUND) for _ in mesh.members]
         lost = [getattr(answer, "lost", False) for answer in mesh.call("add", timeout=60.0)], cluster.hosts()

@@ -24,7 +24,7 @@ from purestep.runtime.effects.service_rules import HEALTHY
 from purestep.runtime.effects.tool_calls import RAISED, TIMED_OUT, Failure, Returned, ToolError
 from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Workers, working
 from purestep.runtime.effects.workers_engines import WorkersError
-from purestep.runtime.effects.workers_process import NOTE
+from purestep.runtime.effects.child_program import NOTE
 
 from .engine_contract import left
 

@@ -102,7 +102,7 @@ def host(listen: str = "127.0.0.1:0", *before: str) -> AbstractContextManager[tu
 
 def node_of(pid: int) -> int:
     """The host of Monarch that a process has started."""
-    (found,) = (one for one in descendants(pid) if b"monarch_node.py" in Path(f"/proc/{one}/cmdline").read_bytes())
+    (found,) = (one for one in descendants(pid) if b"host of Monarch" in Path(f"/proc/{one}/cmdline").read_bytes())
     return found
 
 

@@ -3,22 +3,16 @@
 in_threads()     any function. A call that hangs is given up and not ended: its thread runs on, and what it does to
                  anything but its arguments it still does.
 in_processes()   functions and arguments that can be pickled. A call that hangs is killed with its worker and all that
-                 one has started, and another worker takes its place. POSIX only. Where this process is killed, a
-                 worker ends once its call does.
+                 one has started, and another worker takes its place. POSIX only. Where this process is killed, its
+                 workers end within seconds.
 """
 
 import contextlib
-import os
 import pickle
-import signal
-import subprocess
-import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -26,9 +20,11 @@ from attrs import frozen
 
 from ...core.errors import ChoiceError, PurestepError, message
 from . import tool_worker
+from .child_process import Child, run_body
+from .child_program import ANSWER, NOTE, READY, described
 
 RAISED, TIMED_OUT, DIED = "raised", "timed_out", "died"  # how a call came to give nothing
-WORKER = Path(tool_worker.__file__)
+BODY = pickle.dumps((tool_worker.serve, ()))
 
 
 class ToolError(PurestepError, RuntimeError):
@@ -98,7 +94,7 @@ def _performed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Retu
     try:
         return Returned(function(*arguments))
     except BaseException as error:  # SystemExit too: in a thread it would vanish
-        return Failure(RAISED, tool_worker.described(error))
+        return Failure(RAISED, described(error, tool_worker.LONGEST))
 
 
 def _at_least_one(where: str, limit: int) -> int:
@@ -109,10 +105,10 @@ def _at_least_one(where: str, limit: int) -> int:
 
 @frozen
 class Worker:
-    """A process that performs calls, and our end of the pipe to it."""
+    """A process that performs calls, and what it sends."""
 
-    process: subprocess.Popen[bytes]
-    connection: "Connection[Any, Any]"
+    child: Child
+    said: SimpleQueue[tuple[Any, ...]]
 
 
 @contextlib.contextmanager
@@ -174,23 +170,23 @@ class _Crew:
             if sound and not self.closed:
                 self.idle.append(worker)
             else:
-                _ended(worker)
+                worker.child.process.end()
 
     def close(self) -> None:
         """Ends all workers."""
         with self.lock:
             self.closed = True
             for worker in self.busy:
-                _killed(worker)  # whoever waits for its answer sees that it has ended, and gives it back
+                worker.child.process.end()  # whoever waits for its answer sees that it has ended, and gives it back
             while self.idle:
-                _ended(self.idle.pop())
+                self.idle.pop().child.process.end()
 
 
 def _frame(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
     try:
         return pickle.dumps((function, arguments))
     except Exception as error:
-        raise _unsendable(tool_worker.described(error)) from error
+        raise _unsendable(described(error, tool_worker.LONGEST)) from error
 
 
 def _unsendable(why: str) -> ToolError:
@@ -202,53 +198,31 @@ def _waiting(idle: deque[Worker]) -> Worker:
     """A worker with nothing to do; one that has ended meanwhile is no worker."""
     while idle:
         worker = idle.pop()
-        if worker.process.poll() is None:
+        if not worker.child.process.ended():
             return worker
-        _ended(worker)
-    return _started()
-
-
-def _started() -> Worker:
-    ours, theirs = Pipe()
-    # A session of its own: Ctrl-C is for this process, and what the worker starts ends with it. -P: its folder holds modules
-    # with the names of libraries.
-    command = [sys.executable, "-P", str(WORKER), str(theirs.fileno())]
-    with theirs:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=(theirs.fileno(),), start_new_session=True
-        )
-    ours.send_bytes(pickle.dumps(sys.path))
-    return Worker(process, ours)
+        worker.child.process.end()
+    said: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+    return Worker(run_body(BODY, said.put, name="tool"), said)
 
 
 def _asked(worker: Worker, frame: bytes, start: float, seconds: float) -> Returned | Failure:
-    connection = worker.connection
-    try:
-        connection.send_bytes(frame)
-        if not connection.poll(start):
+    worker.child.work(0, frame)
+    until = time.monotonic() + start
+    while True:
+        try:
+            word, *rest = worker.said.get(timeout=max(0.0, until - time.monotonic()))
+        except Empty:
             return Failure(TIMED_OUT)
-        reply = connection.recv_bytes()
-        if reply == tool_worker.BEGUN:
-            if not connection.poll(seconds):
-                return Failure(TIMED_OUT)
-            reply = connection.recv_bytes()
-    except (EOFError, OSError):
-        return Failure(DIED, "its process ended")
+        if word == NOTE:  # the call begins
+            until = time.monotonic() + seconds
+        elif word == ANSWER:
+            break
+        elif word != READY:
+            return Failure(DIED, "its process ended")
     try:
-        how, given = pickle.loads(reply)
+        how, given = pickle.loads(rest[1])
     except Exception as error:
-        raise _unsendable(tool_worker.described(error)) from error
+        raise _unsendable(described(error, tool_worker.LONGEST)) from error
     if how == tool_worker.UNREADABLE:
         raise _unsendable(given)
     return Returned(given) if how == tool_worker.RETURNED else Failure(RAISED, given)
-
-
-def _killed(worker: Worker) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(worker.process.pid, signal.SIGKILL)
-
-
-def _ended(worker: Worker) -> None:
-    _killed(worker)
-    worker.process.wait()
-    worker.connection.close()

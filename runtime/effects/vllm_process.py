@@ -6,9 +6,7 @@ vLLM lives in an environment of its own, since its pins differ from ours. On a p
 
 import contextlib
 import os
-import signal
 import socket
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -19,9 +17,12 @@ from attrs import frozen
 
 from ...core.errors import message
 from .chat_client import ServerError
+from .child_process import ChildProcess
+from .heir import ended_afterwards
 
 MODULE = "vllm.entrypoints.openai.api_server"
 PAUSE = 0.25  # seconds between two looks
+LEAVE = 10.0  # seconds that a server has to end by itself
 LAST = 2000  # letters of the log that an error shows
 
 
@@ -62,32 +63,25 @@ def running(
     command += ["--max-num-seqs", str(requests), "--max-num-batched-tokens", str(requests * window), *options]
     start = time.perf_counter()
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            command,
-            stdout=file,
-            stderr=file,
-            stdin=subprocess.DEVNULL,
-            env=_environment(threads),
-            start_new_session=True,
-        )
+        server = ChildProcess(command, environment=_environment(threads), stdout=file, stderr=file)
     try:
-        _ready(process, url, log, within)
-        yield Running(url, time.perf_counter() - start)
+        with ended_afterwards(server):
+            _ready(server, url, log, within)
+            yield Running(url, time.perf_counter() - start)
     finally:
-        _end(process)
+        server.end(LEAVE)
 
 
 def _environment(threads: int) -> dict[str, str]:
-    own = {
+    return {
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": str(threads),
+        "VLLM_CPU_KVCACHE_SPACE": os.environ.get("VLLM_CPU_KVCACHE_SPACE", "1"),  # GiB
     }
-    room = {"VLLM_CPU_KVCACHE_SPACE": "1"}  # GiB, where the user has not said
-    return {**room, **os.environ, **own}
 
 
 def _free_port(port: int) -> int:
@@ -102,15 +96,15 @@ def _free_port(port: int) -> int:
         return int(one.getsockname()[1])
 
 
-def _ready(process: subprocess.Popen[bytes], url: str, log: Path, within: float) -> None:
+def _ready(server: ChildProcess, url: str, log: Path, within: float) -> None:
     end = time.monotonic() + within
     while True:
         well = _healthy(url)
-        code = process.poll()  # asked after: who is well while ours has ended is another server
-        if well and code is None:
+        how = server.ended()  # asked after: who is well while ours has ended is another server
+        if well and not how:
             return
-        if code is not None or time.monotonic() > end:
-            got = "not ready" if code is None else f"gone with exit code {code}"
+        if how or time.monotonic() > end:
+            got = f"gone with exit {how}" if how else "not ready"
             said = log.read_text(errors="replace")[-LAST:].strip().splitlines()[-1:]
             remedy = f"see {log}, which ends with: {''.join(said)}"
             raise ServerError(message(f"{MODULE}", got=got, wanted=f"an API within {within:g} s", remedy=remedy))
@@ -125,14 +119,3 @@ def _healthy(url: str) -> bool:
             return int(reply.status) == 200
     except (urllib.error.URLError, OSError):
         return False
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Asks the process to end, and after ten seconds ends it and what it has started."""
-    for word, seconds in ((signal.SIGTERM, 10.0), (signal.SIGKILL, None)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, word)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
-            if word == signal.SIGKILL:
-                return

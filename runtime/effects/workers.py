@@ -17,8 +17,9 @@ from attrs import frozen
 
 from ...core.errors import message
 from . import workers_rules as rules
-from .workers_engines import UNREADABLE, Body, Engine, Hand, Inbox, WorkersError, in_process
-from .workers_process import ANSWER, NOTE, READY, described
+from .child_process import UNREADABLE
+from .child_program import ANSWER, NOTE, READY, described
+from .workers_engines import Body, Engine, Hand, Inbox, WorkersError, in_process
 
 
 @frozen

@@ -14,8 +14,9 @@ from typing import Any
 from attrs import frozen
 
 from ....core.errors import PurestepError, message
-from ..workers_engines import DIED, UNREADABLE, Body, Engine, Hand, Inbox, WorkersError
-from ..workers_process import ANSWER, NOTE, READY, STOP, WORK, described
+from ..child_process import DIED, read, work
+from ..child_program import ANSWER, NOTE, READY, STOP, described
+from ..workers_engines import Body, Engine, Hand, Inbox, WorkersError
 from . import hands_rules as rules
 from .hands_actor import Post
 from .interface import LATE, Cluster, EngineError, Failed, Mesh
@@ -80,7 +81,7 @@ def on(
         worker = _Worker(site, number, letter, inbox)
         worker.thread.start()
         return Hand(
-            packed=lambda task, payload: pickle.dumps((WORK, task, payload)),
+            packed=work,
             send=worker.put,
             stop=lambda: worker.put(pickle.dumps((STOP,))),
             end=worker.end,
@@ -189,16 +190,3 @@ class _Worker:
                 if hungry and not new and not self.box.kept and not self.ending.is_set():
                     self.changed.wait(pace)
         return ""
-
-
-def read(letter: bytes) -> tuple[Any, ...]:
-    """The words of a letter.
-
-    >>> read(pickle.dumps((NOTE, 7))), read(b"no pickle")[0]
-    (('note', 7), 'unreadable')
-    """
-    try:
-        words: tuple[Any, ...] = pickle.loads(letter)
-    except Exception as error:
-        return UNREADABLE, f"{len(letter)} bytes that are no message ({described(error)})"
-    return words

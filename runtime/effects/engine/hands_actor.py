@@ -7,8 +7,7 @@ from collections import deque
 from contextvars import copy_context
 from typing import Any
 
-from ..workers_engines import DIED
-from ..workers_process import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, StoppedError, described
+from ..child_program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, StoppedError, described
 from . import hands_rules as rules
 
 
@@ -38,7 +37,7 @@ class Post:
             body(self, *arguments)
             self.say(RETURNED, "its body came to an end")
         except StoppedError:
-            self.say(DIED, "it was stopped")
+            self.say(RETURNED, "it was stopped")
         except BaseException as error:  # SystemExit too: in a thread it would vanish
             self.say(RAISED, described(error))
 

@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ....core.errors import message
+from ..processes_member import described
 from . import monarch_keeper, monarch_member
 from .addresses import joined
 from .interface import EngineError
 from .monarch_version import installed
-from .processes_member import described
 from .security import monarch_scheme
 
 SETTINGS = {

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from ....core.errors import message
-from . import processes_member
+from .. import processes_member
+from ..processes_member import answered, described
 from .interface import STOPPED, EngineError
 from .monarch_home import Home
 from .monarch_version import installed
 from .processes_here import ENDED, SAID, Place, Tell
-from .processes_member import answered, described
 from .processes_rules import Seat
 
 PROGRAM = Path(processes_member.__file__).read_text()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ....core.errors import message
-from . import processes_member
+from .. import processes_member
 from .interface import Answer, EngineError, Mesh, Waiting, sliced, timely
 from .processes_rules import Seat
 

@@ -14,9 +14,9 @@ from typing import Any
 from attrs import frozen
 
 from ....core.errors import message
+from ..processes_member import described
 from .addresses import parted
 from .interface import EngineError
-from .processes_member import described
 from .ray_nodes import Node, environment, head
 from .ray_version import installed
 from .security import ray_security

@@ -1,27 +1,18 @@
 """A node of Ray on this machine alone, held by a process of ours and gone with it."""
 
-import json
 import os
-import select
 import shutil
-import signal
 import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
-from ....core.errors import message
+from ..child_program import gone, session
 from . import ray_node
-from .interface import EngineError
+from .nodes import begun, ended
 from .ray_folders import made
 
-PROGRAM = Path(ray_node.__file__)
 STORE = 80 << 20  # bytes of the object store without weights, near the least that Ray takes
 LOOPBACK = "127.0.0.1"
 LEAVE = 10.0  # seconds that Ray has to end by itself
@@ -47,7 +38,9 @@ class Node:
     ip: str  # its address
     folder: str  # of its sockets and logs
     running: Callable[[], bool]
-    bury: Callable[[int], None]  # (process): it is gone, with its group, when this comes back; it has been told to end
+    bury: Callable[
+        [int], object
+    ]  # (process): it is gone, with its group, when this comes back; it has been told to end
     end: Callable[[], None]  # it and all that it has started; again, it does nothing
 
 
@@ -68,99 +61,37 @@ def _started(own: dict[str, Any], token: str, timeout: float) -> Node:
         "include_log_monitor": False,
         "dashboard_agent_listen_port": 0,
     }
-    process = _process(hold, token)
-    lock = threading.Lock()
+    try:
+        said, child = begun(
+            ray_node.keep,
+            (common | own, True),
+            what="a node of Ray",
+            timeout=timeout,
+            environment=environment(token),
+            pass_fds=(hold,),  # which alone holds the folder from now on
+            stderr=subprocess.DEVNULL,
+        )
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        os.close(hold)
 
     def end() -> None:
-        with lock:
-            _ended(process)
-            shutil.rmtree(folder, ignore_errors=True)
+        ended(child, LEAVE)
+        shutil.rmtree(folder, ignore_errors=True)
 
-    try:
-        said = _told(process, {"head": True, "parameters": common | own}, timeout)
-    except BaseException:
-        end()
-        raise
     return Node(
         gcs=said["gcs"],
         number=said["node"],
         ip=said["ip"],
         folder=folder,
-        running=lambda: process.poll() is None,
-        bury=lambda pid: _buried(lambda: _session(process.pid, pid)),
+        running=lambda: not child.process.ended(),
+        bury=lambda pid: gone(lambda: session(child.process.pid, pid)),
         end=end,
     )
-
-
-def _process(hold: int, token: str) -> subprocess.Popen[bytes]:
-    """The program of a node, which alone holds its folder from now on."""
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-P", str(PROGRAM)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(hold,),
-            env={**os.environ, **environment(token)},
-            start_new_session=True,
-        )
-    finally:
-        os.close(hold)
 
 
 def environment(token: str) -> dict[str, str]:
     """What Ray's processes read at their start, and who speaks to them; nothing of ours without a token."""
     return {} if not token else {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
-
-
-def _told(process: subprocess.Popen[bytes], order: dict[str, Any], timeout: float) -> dict[str, str]:
-    """What a node says of itself. Raises: EngineError where it does not begin."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    until = time.monotonic() + timeout
-    with suppress(BrokenPipeError):
-        process.stdin.write(json.dumps(order).encode() + b"\n")
-        process.stdin.flush()
-    why = f"timed out after {timeout:.1f} s"
-    if select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
-        line = process.stdout.readline()
-        said: dict[str, str] = json.loads(line) if line else {"why": f"its process ended, code {process.wait()}"}
-        if "why" not in said:
-            return said
-        why = said["why"]
-    remedy = "see that its address is one of this machine, and that there are memory and free ports"
-    raise EngineError(message("a node of Ray", got=f"not begun ({why})", wanted="running", remedy=remedy))
-
-
-def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Lets Ray end by itself for a while, then ends all that is left of the session."""
-    if process.stdin is not None:
-        with suppress(OSError):
-            process.stdin.close()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(LEAVE)
-    _buried(lambda: _session(process.pid))
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
-
-
-def _buried(find: Callable[[], list[int]]) -> None:
-    """Ends processes until none is found."""
-    until = time.monotonic() + LEAVE
-    while (left := find()) and time.monotonic() < until:
-        for pid in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
-
-
-def _session(number: int, group: int = 0) -> list[int]:
-    """The processes of a session, or of a group in it, but for those that have ended. Members have groups of their own."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            state, _, its_group, session = (place / "stat").read_text().rpartition(")")[2].split()[:4]
-            if int(session) == number and group in (0, int(its_group)) and state != "Z":
-                found.append(int(place.name))
-    return found

@@ -12,7 +12,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from . import processes_member, ray_member
+from .. import processes_member
+from . import ray_member
 from .processes_here import ENDED, SAID, Place, Tell
 from .processes_rules import Seat
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from ....core.errors import ChoiceError, message
 from ....core.tree import leaves
 from ..engine.monarch_version import installed
-from ..engine.processes_member import described
+from ..processes_member import described
 from ..weights_layout import Layout, WeightsError, layout, same_architecture, text, views
 from .checksums import agreed, digest, summing, sums
 from .interface import Inlet, Outlet, refuse_closed

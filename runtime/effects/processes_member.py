@@ -1,24 +1,16 @@
-"""What runs in a member's process: the standard library alone, until the actor that it is given imports more.
+"""The body of a member's process: the standard library alone, until the actor that it is given imports more.
 
-It is run by its path, with the number of its end of a pipe. The path for imports comes first, as a pickle; then calls. Each is
-a number, one byte that says whether it makes the actor, and a pickle: of (actor, arguments) where it does, else of (method,
-arguments). An answer is that number, one byte that says whether it gave a value, and a pickle of that, or of why there is none.
-Calls are made one by one. A thread reads, so that the member ends when its pipe is closed, whatever it does.
+A call is a number, one byte that says whether it makes the actor, and a pickle: of (actor, arguments) where it does, else of
+(method, arguments). An answer is that number, one byte that says whether it gave a value, and a pickle of that, or of why there
+is none. The text of this module is sent to the processes of Ray and Monarch, so it imports nothing of the package.
 """
 
-import os
 import pickle
-import signal
 import struct
-import sys
-import threading
-from multiprocessing.connection import Connection
-from queue import SimpleQueue
 from typing import Any
 
-HEAD = struct.Struct(
-    ">Q?"
-)  # of a call: its number, whether it makes the actor; of an answer: ..., whether it gave a value
+# of a call: its number, whether it makes the actor; of an answer: its number, whether it gave a value
+HEAD = struct.Struct(">Q?")
 LONGEST = 300  # letters of an error
 LARGEST = 1 << 30  # bytes of a call or an answer
 
@@ -36,7 +28,7 @@ def described(error: BaseException) -> str:
 def answered(call: int, made: bool, value: Any) -> bytes:
     """The message of an answer; where the value cannot be sent, that is what it says.
 
-    >>> HEAD.unpack_from(answered(3, True, 7)), HEAD.unpack_from(answered(3, True, sys))
+    >>> HEAD.unpack_from(answered(3, True, 7)), HEAD.unpack_from(answered(3, True, struct))
     ((3, True), (3, False))
     """
     try:
@@ -68,26 +60,10 @@ class Stage:
             return answered(call, False, described(error))
 
 
-def listen(connection: Any, calls: "SimpleQueue[bytes]") -> None:
-    """Passes on the calls; when nobody can send any more it ends this process and what it has started."""
-    try:
-        while True:
-            calls.put(connection.recv_bytes())
-    finally:
-        os.killpg(0, signal.SIGKILL)
-
-
-def serve(connection: Any) -> None:
-    """Makes the calls that come through the pipe."""
-    sys.path[:] = pickle.loads(connection.recv_bytes())
-    calls: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=listen, args=(connection, calls), daemon=True).start()
+def serve(mailbox: Any) -> None:
+    """Make the calls that come through the mailbox of a process, one by one, until nobody wants any more."""
     stage = Stage()
     while True:
-        letter = calls.get()
-        call, makes = HEAD.unpack_from(letter)
-        connection.send_bytes(stage.perform(call, makes, letter[HEAD.size :]))
-
-
-if __name__ == "__main__":
-    serve(Connection(int(sys.argv[1])))
+        for _, letter in filter(None, [mailbox.receive(60.0)]):
+            call, makes = HEAD.unpack_from(letter)
+            mailbox.note(stage.perform(call, makes, letter[HEAD.size :]))
