@@ -67,7 +67,7 @@ def described(value: Tensor) -> str:
     """Dtype, shape and hash of a tensor.
 
     >>> described(torch.ones(2, 3))
-    'float32 [2, 3] f3cafe42764e1a44'
+    'float32 [2, 3] f46913286d895f62'
     """
     content = value.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
     return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)} {digest(content)}"
