@@ -59,10 +59,24 @@ GAMES = ("--hidden", "16", "16", "--checkpoints", "10", "--episodes", "10")
 EAGER, COMPILED = ("--backend", "none"), ("--backend", "inductor")
 PLAYED = ("--episodes", "8", "--seed", "1", "--action", "sample")
 SPEECH = (
-    *("--width", "32", "--layers", "2", "--heads", "2", "--vocabulary", "320", "--warm-steps", "80"),
+    *("--width", "32", "--layers", "2", "--heads", "2", "--vocabulary", "280", "--warm-steps", "120"),
     *("--demonstrations", "200", "--steps", "5", "--held-out", "16"),
 )
-TURNS = (*SPEECH, "--kind", "simple", "--groups", "4", "--samples", "4", "--max-turns", "3", "--capacity", "64")
+TURNS = (
+    *SPEECH,
+    "--kind",
+    "simple",
+    "--words",
+    "letters",
+    "--groups",
+    "4",
+    "--samples",
+    "4",
+    "--max-turns",
+    "3",
+    "--capacity",
+    "64",
+)
 
 
 @frozen
@@ -76,7 +90,7 @@ class Case:
 
 
 RUNS: Mapping[str, Case] = {
-    "ppo-cartpole": Case(("ppo", "--env", "cartpole", "--steps", "200_000", *GAMES, *COMPILED), PLAYED, (60,)),
+    "ppo-cartpole": Case(("ppo", "--env", "cartpole", "--steps", "81_920", *GAMES, *COMPILED), PLAYED, (60,)),
     "ppo-pendulum": Case(
         ("ppo", "--env", "pendulum", "--steps", "7_680", "--horizon", "16", "--epochs", "2", *GAMES, *EAGER),
         PLAYED,
@@ -107,33 +121,34 @@ RUNS: Mapping[str, Case] = {
         ("--candidates", "10", "--queries", "8", "--split", "valid", "--draw", "1"),
         (5,),
     ),
-    "zorplex-grpo": Case(("zorplex", *TURNS), ("--tasks", "16", "--draw", "1"), (2, 6), ("--task", "3")),
+    "zorplex-grpo": Case(("zorplex", *TURNS), ("--tasks", "16", "--draw", "1"), (3, 8), ("--task", "3")),
     "zorplex-ppo": Case(
         (
-            *("zorplex", "--algorithm", "ppo", *TURNS, "--words", "letters", "--kl", "0.1", "--truncated", "bootstrap"),
+            *(
+                "zorplex",
+                "--algorithm",
+                "ppo",
+                *TURNS,
+                "--words",
+                "syllables",
+                "--kl",
+                "0.1",
+                "--truncated",
+                "bootstrap",
+            ),
             *("--epochs", "2", "--entropy-coefficient", "0.01", "--correction", "truncate", "--max-new-tokens", "8"),
         ),
         ("--tasks", "16", "--draw", "1"),
-        (2, 6),
+        (3, 8),
         ("--task", "3"),
     ),
     "cache": Case(
         (
-            "cache",
-            *SPEECH,
-            "--problems",
-            "4",
-            "--samples",
-            "4",
-            "--longest",
-            "8",
-            "--test-longest",
-            "8",
-            "--cycles",
-            "4",
+            *("cache", *SPEECH, "--kind", "maximum", "--problems", "4", "--samples", "4", "--cycles", "4"),
+            *("--longest", "5", "--test-longest", "5"),
         ),
         ("--problems", "8", "--draw", "1", "--cycles", "3"),
-        (2, 6),
+        (3, 8),
     ),
 }
 
@@ -237,7 +252,7 @@ def of_recorded(place: Path, seed: int) -> Found:
     """The recorded run: its events gone through again, its newest weights evaluated."""
     run = recorded_in(place, seed)
     replay = called(*PURESTEP, "replay", run, cache=place)
-    text = called(*PURESTEP, "evaluate", run, "--tasks", "24", "--draw", "1", cache=place)
+    text = called(*PURESTEP, "evaluate", run, "--tasks", "24", "--draw", seed, cache=place)
     return Found({"replay": [float(number) for number in NUMBER.findall(replay)]}, (), {"printed": printed(text)})
 
 

@@ -45,12 +45,25 @@ LOSSES: Mapping[str, Mapping[str, str]] = {
 RUN_WORDS = (  # of the recorded run
     *("train", "zorplex", "--mode", "async", "--no-compare", "--generators", "2", "--generator-engine", "thread"),
     *("--staleness", "2", "--loss", "decoupled", "--proximal", "segment_wise", "--generator-slots", "8"),
-    *("--kind", "simple", "--width", "32", "--layers", "1", "--heads", "2", "--vocabulary", "320"),
+    *(
+        "--kind",
+        "simple",
+        "--words",
+        "letters",
+        "--width",
+        "24",
+        "--layers",
+        "1",
+        "--heads",
+        "2",
+        "--vocabulary",
+        "280",
+    ),
     *("--warm-steps", "300", "--demonstrations", "400", "--groups", "4", "--samples", "4", "--steps", "6"),
     *("--max-turns", "3", "--max-new-tokens", "12", "--capacity", "64", "--held-out", "32", "--save-every", "6"),
 )
 KEPT = (".purestep.json", "arguments.json", "before.json", "tokenizer", "async")  # of the run's folder
-LEFT = ("tensorboard",)  # of what is in them
+LEFT = ("tensorboard", "step_000000")  # of what is in them
 
 
 def record(run: Path, samples: Path) -> None:
