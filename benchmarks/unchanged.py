@@ -63,19 +63,8 @@ SPEECH = (
     *("--demonstrations", "200", "--steps", "5", "--held-out", "16"),
 )
 TURNS = (
-    *SPEECH,
-    "--kind",
-    "simple",
-    "--words",
-    "letters",
-    "--groups",
-    "4",
-    "--samples",
-    "4",
-    "--max-turns",
-    "3",
-    "--capacity",
-    "64",
+    *(*SPEECH, "--kind", "simple", "--words", "letters", "--groups", "4", "--samples", "4"),
+    *("--max-turns", "3", "--capacity", "64"),
 )
 
 
@@ -102,20 +91,8 @@ RUNS: Mapping[str, Case] = {
     "reinforce-acrobot": Case(("reinforce", "--env", "acrobot", "--steps", "15_360", *GAMES, *EAGER), PLAYED, (12,)),
     "prove": Case(
         (
-            *(
-                "prove",
-                "--data",
-                "family:40",
-                "--steps",
-                "2_560",
-                "--envs",
-                "16",
-                "--horizon",
-                "16",
-                "--warm-up",
-                "200",
-            ),
-            *("--size", "16", "--width", "16", "--blocks", "1", "--checkpoints", "10", *EAGER),
+            *("prove", "--data", "family:40", "--steps", "2_560", "--envs", "16", "--horizon", "16"),
+            *("--warm-up", "200", "--size", "16", "--width", "16", "--blocks", "1", "--checkpoints", "10", *EAGER),
             *("--candidates", "10", "--queries", "8"),
         ),
         ("--candidates", "10", "--queries", "8", "--split", "valid", "--draw", "1"),
@@ -124,19 +101,9 @@ RUNS: Mapping[str, Case] = {
     "zorplex-grpo": Case(("zorplex", *TURNS), ("--tasks", "16", "--draw", "1"), (3, 8), ("--task", "3")),
     "zorplex-ppo": Case(
         (
-            *(
-                "zorplex",
-                "--algorithm",
-                "ppo",
-                *TURNS,
-                "--words",
-                "syllables",
-                "--kl",
-                "0.1",
-                "--truncated",
-                "bootstrap",
-            ),
-            *("--epochs", "2", "--entropy-coefficient", "0.01", "--correction", "truncate", "--max-new-tokens", "8"),
+            *("zorplex", "--algorithm", "ppo", *TURNS, "--words", "syllables", "--kl", "0.1", "--epochs", "2"),
+            *("--truncated", "bootstrap", "--entropy-coefficient", "0.01", "--correction", "truncate"),
+            *("--max-new-tokens", "8"),
         ),
         ("--tasks", "16", "--draw", "1"),
         (3, 8),

@@ -104,7 +104,9 @@ def replayed(run: Path, held: Mapping[str, torch.Tensor], out: Path, changes: Ma
     arguments = changed(arguments_in(run), dict(changes))
     parts = parts_of(arguments, run / "tokenizer")
     algorithm, _ = learning_parts(arguments, parts)
-    policy = {name.removeprefix("policy."): leaf for name, leaf in held.items() if name.startswith("policy.")}
+    policy = {
+        name: held[f"policy.{name}"] for name in parts.begin()
+    }  # in this order: the gradient's norm is a sum over it
     learning = learning_of(arguments, parts, 0, algorithm.init(policy), {})
     rows = []
     for version, batch in enumerate(batches_of(held, torch.float32)):
