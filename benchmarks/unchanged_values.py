@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,7 @@ def differences(recorded: Values, now: Values) -> list[str]:
         at = now.get(kind)
         if at is None:
             found.append(f"{kind}: none now")
-        elif kind == "leaves":
+        elif kind.startswith("leaves"):
             found += other_leaves(was, at)
         elif isinstance(was, dict):
             found += [f"{kind}: {line}" for line in other_named(was, at)]
@@ -189,15 +189,26 @@ def other_rows(was: Sequence[Any], now: Sequence[Any]) -> str:
 
 
 def shown(values: Values) -> dict[str, Any]:
-    """A few figures of a run for people: the last numbers of its metrics, its leaves in one hash."""
-    held: Mapping[str, list[Any]] = values.get("metrics", {})
-    last = {
-        name: [x for x in held[name] if not isinstance(x, str) and math.isfinite(x)][-1:]
-        for name in SHOWN
-        if name in held
-    }
-    every = {"leaves": digest("".join(sorted(values["leaves"].values())).encode())} if "leaves" in values else {}
-    return {**every, **{name: number for name, numbers in last.items() for number in numbers}}
+    """A few figures of a run for people: its leaves in one hash, the last numbers of its metrics and losses.
+
+    >>> shown({"leaves, a": {}, "metrics, a": {"loss": [1.0, 0.5], "tokens": [3.0, 3.0]}, "losses": [0.25]})
+    {'leaves, a': 'e3b0c44298fc1c14', 'loss, a': 0.5, 'losses': 0.25}
+    """
+    found = dict[str, Any]()
+    for kind, held in values.items():
+        name, comma, part = kind.partition(",")
+        if name == "leaves":
+            found[kind] = digest("".join(sorted(held.values())).encode())
+        elif name == "metrics":
+            last = {
+                each: [x for x in held[each] if not isinstance(x, str) and math.isfinite(x)][-1:]
+                for each in SHOWN
+                if each in held
+            }
+            found |= {f"{each}{comma}{part}": numbers[0] for each, numbers in last.items() if numbers}
+        elif name == "losses":
+            found[kind] = held[-1]
+    return found
 
 
 def translate(folder: Path) -> None:
@@ -230,8 +241,3 @@ def renamed(value: Any) -> Any:
         FIELDS.get(f"{tag}.{key}", key): TAGS.get(inner, inner) if key == CLASS else renamed(inner)
         for key, inner in value.items()
     }
-
-
-def merged(parts: Iterable[Values]) -> Values:
-    """The values of several parts of a run, each under its own kinds."""
-    return {kind: value for part in parts for kind, value in part.items()}
