@@ -349,7 +349,7 @@ def record(names: Sequence[str], jobs: int) -> int:
             apart = [
                 *differences(found.fresh, other.fresh),
                 *(differences(found.fresh, found.resumed) if found.resumed else ()),
-                *(differences(found.evaluation, other.evaluation) if found.evaluation else ()),
+                *(differences(found.evaluation, other.evaluation or {}) if found.evaluation else ()),
             ]
             wrong += [f"{name}: {each}" for each in apart]
             evaluation = {"evaluation": found.evaluation} if found.evaluation else {}
