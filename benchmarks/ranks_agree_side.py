@@ -62,12 +62,12 @@ def arguments() -> Zorplex:
     return changed(zorplex_defaults("grpo"), SIZES)
 
 
-def compact(said: Transcript) -> dict[str, Tensor]:
+def compact(said: Transcript, read: Sequence[str] = READ) -> dict[str, Tensor]:
     """The columns of a batch that a learner reads and that are not blank, in the least dtypes that hold them."""
     blank = empty(said.token.shape[1], said.reward.shape[1], id=said.id)
     return {
         name: _least(getattr(said, name))
-        for name in READ
+        for name in read
         if name in ("token", "reward", "id") or not torch.equal(getattr(said, name), getattr(blank, name))
     }
 
