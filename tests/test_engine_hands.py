@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from purestep.runtime.effects.child_program import NOTE
 from purestep.runtime.effects.engine import ENGINES, opened, replicas
 from purestep.runtime.effects.engine import hands_rules as rules
 from purestep.runtime.effects.engine.hands import on
@@ -24,7 +25,6 @@ from purestep.runtime.effects.service_rules import HEALTHY
 from purestep.runtime.effects.tool_calls import RAISED, TIMED_OUT, Failure, Returned, ToolError
 from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Workers, working
 from purestep.runtime.effects.workers_engines import WorkersError
-from purestep.runtime.effects.child_program import NOTE
 
 from .engine_contract import left
 
