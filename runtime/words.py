@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import tyro
@@ -11,30 +10,6 @@ from ..core.errors import ChoiceError, message
 from .effects import folder
 
 FLAGS = (tyro.conf.OmitArgPrefixes,)
-
-
-def run_folder(recipe: str, world: str, seed: str = "0") -> Path:
-    """Where a run goes that is given no folder.
-
-    >>> run_folder("ppo", "cartpole").as_posix()
-    'runs/cartpole-ppo-0'
-    """
-    return Path("runs") / f"{Path(world).name}-{recipe}-{seed}"
-
-
-def option(words: Sequence[str], name: str, default: str) -> str:
-    """The value an option has in the words, wherever it stands; the last counts.
-
-    >>> option(["--seed", "1", "--env=acrobot"], "--env", "cartpole")
-    'acrobot'
-    """
-    value = default
-    for word, following in pairwise([*words, ""]):
-        if word == name:
-            value = following
-        elif word.startswith(name + "="):
-            value = word.removeprefix(name + "=")
-    return value
 
 
 def check_text(where: str, text: str, *, remedy: str) -> None:

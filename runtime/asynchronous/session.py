@@ -5,13 +5,11 @@ RUN/sync/      in turns: generators wait for weights, the trainer for samples
 RUN/async/     at once
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import frozen
-
 from ...algorithms.language import LanguageState
 from ...core.errors import CheckpointError, ChoiceError, choose, message
 from ..effects import folder
@@ -20,6 +18,7 @@ from ..effects.clock import seconds
 from ..effects.tokenizer import save_tokenizer
 from ..effects.weights_layout import layout
 from ..language import session as turns
+from ..language.session import absolute
 from ..language.config import TextConfig, generators
 from ..language.parts import Parts, parts_of
 from ..language.report import BEFORE, evaluation, write_before
@@ -28,6 +27,8 @@ from ..language.world import Held, Notice, held_at, learning_parts, phases, poli
 from ..runs.arguments import changed
 from ..runs.kinds import is_language
 from ..runs.loop_check import check_loop
+from ..runs.recipe import Context, Outcome
+from ..runs.run import arguments_of, perform
 from ..runs.training_machine import Loop
 from ..values import decode, encode
 from . import keeping
@@ -42,13 +43,15 @@ MOVABLE = ("engine", "hosts", "transfer", "devices", "trust_network")  # argumen
 ALONE_HERE = {"engine": "processes", "transfer": "auto"}  # theirs on this machine
 
 
-@frozen
-class Outcome:
-    """How a session ended."""
+def outcome_of(phases: Sequence[str], interrupted: bool, seconds: Mapping[str, float]) -> Outcome:
+    """Return the end of a session, after which these phases are over.
 
-    phases: tuple[str, ...]  # that are over, in order
-    interrupted: bool
-    seconds: dict[str, float]  # of this session, part by part
+    >>> outcome_of(["sync"], True, {"sync": 2.0}).progress
+    ' and saved; sync is over'
+    """
+    over = f"; {' and '.join(phases)} is over" if phases else ""
+    spent = tuple(f"{name} {each:.1f} s" for name, each in seconds.items() if each)
+    return Outcome(interrupted=interrupted, progress=f" and saved{over}", spent=spent, session=tuple(phases))
 
 
 def phases_of(arguments: TextConfig) -> tuple[str, ...]:
@@ -71,7 +74,8 @@ def is_asynchronous(run: Path) -> bool:
 
 def arguments_in(run: Path) -> TextConfig:
     """The arguments of the run in a folder. Raises: CheckpointError, ChoiceError."""
-    return turns.arguments_of(decode(folder.read_json(folder.existing(run) / folder.ARGUMENTS)))
+    arguments: TextConfig = arguments_of(decode(folder.read_json(folder.existing(run) / folder.ARGUMENTS)))[1]
+    return arguments
 
 
 def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
@@ -84,7 +88,7 @@ def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, 
     if generators(arguments) < 1:
         where, remedy = "--generators", "give it some, or train without `--mode async`"
         raise ChoiceError(message(where, got=generators(arguments), wanted="at least 1", remedy=remedy))
-    arguments = _absolute(arguments)
+    arguments = absolute(arguments)
     with folder.starting(run, arguments.recipe, overwrite=overwrite, holds=_holds):
         torch.set_num_threads(arguments.machine.threads)
         parts = turns.parts_for(run, arguments)
@@ -113,7 +117,7 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Te
         arguments = arguments_in(run)
         if moved:
             alone = ALONE_HERE if moved.get("hosts") == "" else {}
-            arguments = _absolute(changed(arguments, {**alone, **moved}))
+            arguments = absolute(changed(arguments, {**alone, **moved}))
             arguments.check()
         torch.set_num_threads(arguments.machine.threads)
         begun = folder.begun(run)  # else its tokenizer may be half there, and is made again as it was
@@ -131,14 +135,6 @@ def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Te
 def weights_of(parts: Parts) -> int:
     """The bytes of the weights that generators fetch."""
     return layout(parts.whole(parts.begin())).size
-
-
-def _absolute(arguments: TextConfig) -> TextConfig:
-    """The same arguments, whose paths say the same wherever the run is resumed from."""
-    model, changes = arguments.model.model, dict[str, Any]()
-    if model and Path(model).is_dir():
-        changes["model"] = str(Path(model).absolute())
-    return changed(arguments, changes)
 
 
 def phase_policy(run: Path, phase: str) -> tuple[Parts, Any]:
@@ -160,7 +156,7 @@ def _go_on(run: Path, arguments: TextConfig, parts: Parts, place: Place, notice:
     begun = _warmed(run, arguments, parts, notice, team)
     spent["warm start"] = seconds() - since
     if isinstance(begun, tuple):
-        return Outcome((), True, spent)
+        return outcome_of((), True, spent)
     tasks = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
     if not (run / BEFORE).exists():
         write_before(run, evaluation(parts, parts.whole(begun.params.policy), **tasks), notice)
@@ -171,7 +167,7 @@ def _go_on(run: Path, arguments: TextConfig, parts: Parts, place: Place, notice:
             last = run_phase(setting, begun)
             spent[phase] = seconds() - since
             if last.version < setting.arguments.episodes.steps:
-                return Outcome(tuple(ended), True, spent)
+                return outcome_of(ended, True, spent)
         if not (run / phase / folder.EVALUATION).exists():
             since = seconds()
             _, policy = phase_policy(run, phase)
@@ -180,7 +176,7 @@ def _go_on(run: Path, arguments: TextConfig, parts: Parts, place: Place, notice:
             notice(f"after {phase}: {found.sampled.line()}")
             spent["evaluation"] = spent.get("evaluation", 0.0) + seconds() - since
         ended.append(phase)
-    return Outcome(tuple(ended), False, spent)
+    return outcome_of(ended, False, spent)
 
 
 def _setting(
@@ -211,7 +207,7 @@ def _warmed(run: Path, arguments: TextConfig, parts: Parts, notice: Notice, team
         return algorithm.init(parts.begin())
     home = run / WARM
     held: Held = held_at(arguments, parts, algorithm, 0)
-    loop = turns.warm_loop(arguments)
+    loop = Loop(iterations=many, chunk=1, every=arguments.machine.save_every)
 
     def load(where: Path) -> tuple[Held, Loop]:
         kept: Any = team.load(where, held, classes=[Loop])
@@ -223,7 +219,9 @@ def _warmed(run: Path, arguments: TextConfig, parts: Parts, notice: Notice, team
     if found:
         held, loop = found
     if loop.iteration < many:
-        outcome, held = turns.perform(home, arguments, parts, held, loop, notice, team)
-        if outcome.loop.interrupted:
+        made = turns.components_of(home, arguments, parts, team)
+        outcome = perform(turns.described(arguments), made, held, loop, Context(home, True, team, notice))
+        if outcome.interrupted:
             return ()
+        held = outcome.session.state
     return algorithm.init(policy_of(held))

@@ -1,4 +1,4 @@
-"""A run of a language model in a folder: the machine of `machine`, with handlers that sample, learn, write metrics and save.
+"""A run of a language model at a task, wired from its settings: what `runs.run` performs.
 
 RUN/tokenizer/        the tokenizer, where the run has made its own
 RUN/before.json       how the policy stood before reinforcement
@@ -6,29 +6,24 @@ RUN/model/            the final model and its tokenizer, a folder of Hugging Fac
 RUN/diverged.safetensors   the batch of a step whose loss was not finite
 """
 
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from attrs import frozen
 
 from ...algorithms.language import LanguageState
-from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
-from ..drive import Handlers, drive, serial
-from ..effects import checkpoint, folder
+from ...core.errors import CheckpointError, ChoiceError, message
+from ..effects import folder
 from ..effects.layout import names_of
 from ..effects.manifest import Manifest
-from ..effects.sharded.description import described as described_at
 from ..effects.tokenizer import save_tokenizer
-from ..runs.arguments import changed, flatten, from_record
-from ..runs.kinds import recorded
+from ..runs import run as runs
+from ..runs.arguments import changed, flatten
 from ..runs.logging import divergence, metrics_log
-from ..runs.loop_check import check_loop
-from ..runs.registry import settings_of
-from ..runs.training_machine import Log, Loop, Save, Saved, Train, trainer_machine
-from ..values import decode, encode
+from ..runs.recipe import Components, Context, Notice, Outcome
+from ..runs.registry import find
+from ..runs.training_machine import Loop
 from .config import TextConfig
 from .evaluate import held_out
 from .parts import Parts, attempts_at, check_room, parts_of
@@ -38,30 +33,19 @@ from .team import ALONE, Team
 from .world import Held, LanguageWorld, held_at, learning_parts, phases
 from .world import policy_of as policy_of
 
-T = TypeVar("T")
 TOKENIZER = "tokenizer"
 FACTS: Mapping[str, str] = {"lowering": "eager"}  # what the bits of a run depend on beside its arguments
-Notice = Callable[[str], None]
-
-
-@frozen
-class Outcome:
-    """How a session ended, and the seconds that each part of it took."""
-
-    loop: Loop
-    seconds: dict[str, float]
 
 
 def described(arguments: TextConfig) -> dict[str, Any]:
-    """The recipe's name and all arguments, flat; `arguments_of` undoes it."""
+    """The recipe's name and all arguments, flat; `runs.run.arguments_of` undoes it."""
     return {"recipe": arguments.recipe, **flatten(arguments)}
 
 
-def arguments_of(held: Mapping[str, Any]) -> TextConfig:
-    """The arguments of a run, from what its checkpoints or its folder hold. Raises: CheckpointError, ChoiceError."""
-    recipe = str(held.get("recipe", ""))
-    arguments: TextConfig = from_record(recipe, settings_of(recipe)(), held)
-    return arguments
+def absolute(arguments: TextConfig) -> TextConfig:
+    """The same arguments, whose paths say the same wherever the run is resumed from."""
+    model = arguments.model.model
+    return changed(arguments, {"model": str(Path(model).absolute())}) if model and Path(model).is_dir() else arguments
 
 
 def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
@@ -71,23 +55,79 @@ def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, 
     """
     arguments.check()
     team.check(arguments)
-    if arguments.model.model and Path(arguments.model.model).is_dir():
-        arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
-    with folder.starting(run, arguments.recipe, overwrite=overwrite):
-        return _begin(run, arguments, notice, team)
+    recipe = find(arguments.recipe)
+    return runs.start(run, recipe, absolute(arguments), overwrite=overwrite, notice=notice, store=team)
 
 
-def _begin(run: Path, arguments: TextConfig, notice: Notice, team: Team, keep: Collection[str] = ()) -> Outcome:
-    """A run from its beginning, in a folder from which all else that a run has left is removed but what `keep` names."""
+def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE) -> Outcome:
+    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments; begins it where it has none yet.
+
+    `server` is the address of one that samples from now on, in place of its own; what it may be starting on stays.
+    Raises: CheckpointError, ChoiceError, StructureError.
+    """
+    changes = {"server": server} if server else {}
+    keep = (folder.ARGUMENTS, SERVED)
+    return runs.resume(run, notice=notice, store=team, changes=changes, keep=keep)
+
+
+def components(arguments: TextConfig, context: Context) -> Components:
+    """The run of these arguments, with PyTorch set to its threads.
+
+    Raises: ChoiceError, StructureError; all that may be refused is, before anything of an older run is removed.
+    """
     torch.set_num_threads(arguments.machine.threads)
-    parts = team.parts(parts_for(run, arguments))
-    held = held_at(arguments, parts, learning_parts(arguments, parts, team)[0], 0)
-    folder.clear(run, arguments.recipe, keep=keep)
-    folder.write_json(run / folder.ARGUMENTS, encode(described(arguments)))
-    if not arguments.model.model:
-        save_tokenizer(parts.tokenizer, run / TOKENIZER)
-    loop = phases(arguments).loop(arguments.machine.save_every)
-    return perform(run, arguments, parts, held, loop, notice, team)[0]
+    team: Any = context.store
+    if not context.kept:
+        team.check(arguments)
+    run = context.run
+    parts = team.parts(parts_of(arguments, run / TOKENIZER) if context.kept else parts_for(run, arguments))
+    return components_of(run, arguments, parts, team)
+
+
+def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) -> Components:
+    """The run of these arguments in a folder, of parts that are there already."""
+    check_server(arguments)
+    algorithm, trainer = learning_parts(arguments, parts, team)
+    held_out = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
+    own = facts(parts)
+
+    def session(held: Held, loop: Loop, notice: Notice) -> LanguageWorld:
+        def before(state: LanguageState) -> None:
+            write_before(run, evaluation(parts, parts.whole(state.params.policy), **held_out), notice)
+
+        return LanguageWorld(
+            run=run,
+            arguments=arguments,
+            parts=parts,
+            algorithm=algorithm,
+            trainer=trainer,
+            ask=asking(run, arguments, parts, notice),
+            before=before,
+            notice=notice,
+            held=held,
+            iteration=loop.iteration,
+        )
+
+    def accept(where: Path, manifest: Manifest) -> None:
+        if manifest.environment.get("base", parts.base) != parts.base:
+            got, wanted = "another model or tokenizer than when the run began", "the same"
+            remedy = "put the old one back, or train anew"
+            raise CheckpointError(message(f"{where}: {arguments.model.model}", got=got, wanted=wanted, remedy=remedy))
+
+    shown = ("episode_return", *tuple(parts.task.figures)[:1], "log_prob_difference", "warm_loss")
+    return Components(
+        loop=phases(arguments).loop(arguments.machine.save_every),
+        begin=lambda: held_at(arguments, parts, algorithm, 0),
+        like=lambda iteration: held_at(arguments, parts, algorithm, iteration),
+        session=session,
+        log=lambda loop: metrics_log(run, loop, shown),
+        diverged=lambda loop: divergence(run, loop, warm=phases(arguments).warm),
+        params=lambda held: ("policy", policy_of(held)),
+        facts=own,
+        write=lambda run: None if arguments.model.model else save_tokenizer(parts.tokenizer, run / TOKENIZER),
+        accept=accept,
+        opened=parts,
+    )
 
 
 def parts_for(run: Path, arguments: TextConfig) -> Parts:
@@ -109,97 +149,6 @@ def parts_for(run: Path, arguments: TextConfig) -> Parts:
     return parts
 
 
-def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE) -> Outcome:
-    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments; begins it where it has none yet.
-
-    `server` is the address of one that samples from now on, in place of its own.
-    Raises: CheckpointError, ChoiceError, StructureError.
-    """
-    with folder.resuming(run):
-        if folder.unsaved(run):
-            return _begin_again(run, server, notice, team)
-        found = of_newest(run, lambda where: Restored(where, *_loaded(run, where, team)), team=team)
-        manifest, parts = found.manifest, found.parts
-        arguments = changed(found.arguments, {"server": server}) if server else found.arguments
-        check_server(arguments)
-        now = {**checkpoint.environment(), **facts(parts), "ranks": team.size}
-        for difference in checkpoint.differences({"ranks": 1, **manifest.environment}, now):
-            notice(f"not necessarily the bits of a run that never stopped: {difference}")
-        return perform(run, arguments, parts, found.held, found.loop, notice, team)[0]
-
-
-def _begin_again(run: Path, server: str, notice: Notice, team: Team) -> Outcome:
-    """A run that ended before its first checkpoint. What a server may be starting on stays where it is."""
-    arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
-    arguments = changed(arguments, {"server": server}) if server else arguments
-    arguments.check()
-    team.check(arguments)
-    notice(f"no checkpoint yet: {run} begins again, with its own arguments")
-    return _begin(run, arguments, notice, team, keep=(folder.ARGUMENTS, SERVED))
-
-
-def arguments_in(run: Path) -> TextConfig:
-    """The arguments of the run in a folder; what is damaged is named by whoever loads it. Raises: CheckpointError."""
-    return of_newest(run, lambda where: arguments_of(described_at(where).manifest.metadata), report=lambda text: None)
-
-
-def newest(run: Path, team: Team = ALONE) -> Path:
-    """The folder of a run's newest good checkpoint. Raises: CheckpointError."""
-    return of_newest(run, lambda where: where, team=team)
-
-
-def of_newest(run: Path, use: Callable[[Path], T], *, team: Team = ALONE, report: Notice = checkpoint.to_stderr) -> T:
-    """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and what `use` raises."""
-    again = f"train {recorded(run).get('recipe', 'RECIPE')} --run {run} --overwrite"
-    remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else again}"
-    return checkpoint.of_newest(run, use, find=team.newest, remedy=remedy, report=report)
-
-
-@frozen
-class Restored:
-    """A run as a checkpoint of it holds it."""
-
-    where: Path
-    manifest: Manifest
-    arguments: TextConfig
-    parts: Parts
-    held: Held
-    loop: Loop
-
-
-def restored(run: Path, where: Path, team: Team = ALONE) -> tuple[Parts, Held, Loop]:
-    """The parts of a run, and what the checkpoint holds.
-
-    Raises: CheckpointError, also where a model that the run was begun with is another now; ChoiceError, StructureError.
-    """
-    return _loaded(run, where, team)[2:]
-
-
-def restored_newest(run: Path) -> Restored:
-    """A run as its newest checkpoint that is good holds it; a damaged one is named on standard error.
-
-    Raises: CheckpointError; ChoiceError, StructureError.
-    """
-    return of_newest(run, lambda where: Restored(where, *_loaded(run, where, ALONE)))
-
-
-def _loaded(run: Path, where: Path, team: Team) -> tuple[Manifest, TextConfig, Parts, Held, Loop]:
-    manifest = described_at(where).manifest
-    arguments = arguments_of(manifest.metadata)
-    arguments.check()
-    torch.set_num_threads(arguments.machine.threads)
-    parts = team.parts(parts_of(arguments, run / TOKENIZER))
-    if manifest.environment.get("base", parts.base) != parts.base:
-        got, wanted = "another model or tokenizer than when the run began", "the same"
-        remedy = "put the old one back, or train anew"
-        raise CheckpointError(message(f"{run}: {arguments.model.model}", got=got, wanted=wanted, remedy=remedy))
-    algorithm, _ = learning_parts(arguments, parts, team)
-    found = team.load(where, held_at(arguments, parts, algorithm, manifest.step), classes=[Loop])
-    check_loop(where, found.machine, found.step)
-    checkpoint.check_finite(where, policy_of(found.tree), "policy")
-    return manifest, arguments, parts, found.tree, found.machine
-
-
 def facts(parts: Parts) -> dict[str, str]:
     """What the bits of a run depend on beside its arguments."""
     return {**FACTS, **({"base": parts.base} if parts.base else {})}
@@ -208,44 +157,3 @@ def facts(parts: Parts) -> dict[str, str]:
 def warm_loop(arguments: TextConfig) -> Loop:
     """Where a run of the warm start alone begins."""
     return Loop(iterations=phases(arguments).warm, chunk=1, every=arguments.machine.save_every)
-
-
-def perform(
-    run: Path, arguments: TextConfig, parts: Parts, held: Held, loop: Loop, notice: Notice, team: Team = ALONE
-) -> tuple[Outcome, Held]:
-    """Runs the machine from `loop` on; gives how that ended, and what the run holds then. Raises: NonFiniteError."""
-    algorithm, trainer = learning_parts(arguments, parts, team)
-    held_out = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
-
-    def before(state: LanguageState) -> None:
-        write_before(run, evaluation(parts, parts.whole(state.params.policy), **held_out), notice)
-
-    world = LanguageWorld(
-        run=run,
-        arguments=arguments,
-        parts=parts,
-        algorithm=algorithm,
-        trainer=trainer,
-        ask=asking(run, arguments, parts, notice),
-        before=before,
-        notice=notice,
-        held=held,
-        iteration=loop.iteration,
-    )
-    shown = ("episode_return", *tuple(parts.task.figures)[:1], "log_prob_difference", "warm_loss")
-    with metrics_log(run, loop, shown) as log:
-        handlers: Handlers = {Train: world.train, Log: log, Save: partial(_save, run, arguments, world, team)}
-        for now in drive(trainer_machine(), loop, serial(handlers)):
-            loop = now
-    team.settle()
-    if loop.diverged:
-        raise NonFiniteError(divergence(run, loop, warm=phases(arguments).warm))
-    spent = {"warm start": world.warmed, "sampling": world.sampled, "updates": world.updated}
-    return Outcome(loop, spent), world.held
-
-
-def _save(run: Path, arguments: TextConfig, world: LanguageWorld, team: Team, command: Save) -> Saved:
-    loop = command.loop
-    about: dict[str, Any] = {"facts": facts(world.parts), "metadata": described(arguments)}
-    team.save(run, loop.iteration, world.held, machine=loop, **about)
-    return Saved(loop.iteration)

@@ -121,6 +121,16 @@ class LanguageWorld:
         return Trained(({"iteration": float(self.iteration), "steps": float(episodes), **blank, **row},))
 
     @property
+    def state(self) -> Held:
+        """All that decides the future of the run."""
+        return self.held
+
+    def spent(self) -> tuple[str, ...]:
+        """Return the seconds of each part of the session."""
+        seconds = {"warm start": self.warmed, "sampling": self.sampled, "updates": self.updated}
+        return tuple(f"{name} {spent:.1f} s" for name, spent in seconds.items() if spent)
+
+    @property
     def key(self) -> Key:
         """The key that everything random in the run follows from."""
         return keys.key(self.arguments.episodes.seed)

@@ -18,7 +18,8 @@ from ..logic.attempts import Attempt, attempts, ending, left_out
 from ..logic.explain import lines, rows
 from ..logic.proof_tree import Goal, proof_tree
 from ..logic.world import Proofs
-from . import prove, session
+from ..runs.run import restored
+from . import prove
 from .prove_settings import Prove
 
 TRIED = 50  # test queries, from the first on, of which one makes the picture of a run
@@ -60,11 +61,9 @@ class Explanation:
 
 def prover_of(run: Path) -> Prover:
     """What the run has learnt. Raises: CheckpointError, also where its data has changed; ChoiceError for another recipe."""
-    held = session.restored(run, "prove")
-    made: Proofs = held.plan.pipeline.opened
-    return Prover(
-        run, held.plan.arguments, made, held.state.learner.params, held.state.worlds.state, held.loop.iteration
-    )
+    held = restored(run, "prove")
+    made: Proofs = held.components.opened.opened
+    return Prover(run, held.arguments, made, held.state.learner.params, held.state.worlds.state, held.loop.iteration)
 
 
 def explained(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:

@@ -1,15 +1,16 @@
 """Learning curves of runs, each kind under a name that says how it differs from the others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import CheckpointError, ChoiceError, choose, message
+from ...core.errors import CheckpointError, ChoiceError, ShapeError, message
 from ..effects import folder
 from ..effects.metrics import read
 from ..effects.plot import learning_curve
-from . import RECIPES
-from .defaults import SOLVED
+from ..runs.recipe import Notice
+from ..runs.registry import recipe_of
+from .classic import SOLVED
 
 APART = ("seed", "threads", "checkpoints", "backend")  # what may differ between runs of one kind
 POINTS = 100  # that a curve keeps of a run's rows, each the mean of the last few
@@ -39,6 +40,19 @@ def picture(runs: Sequence[Path], out: Path) -> Path:
     return out
 
 
+def curve(run: Path, notice: Notice) -> Iterator[str]:
+    """Draw the learning curve of a run into its folder; yield the line to print, or give `notice` why there is none."""
+    try:
+        yield f"learning curve: {picture([run], run / folder.PICTURE)}"
+    except (ChoiceError, ShapeError) as nothing:
+        notice(f"no picture: {nothing}")
+
+
+def picture_lines(runs: Sequence[Path], out: Path, options: Any) -> Iterator[str]:
+    """Draw runs into the picture `out`; yield the line to print. Raises: as `picture`."""
+    yield str(picture(runs, out))
+
+
 def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     """What to call each run's kind: recipe, environment, and the arguments in which kinds of one name differ.
 
@@ -46,7 +60,7 @@ def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     >>> list(labels({Path("a"): one, Path("b"): {**one, "seed": 1, "gamma": 0.99}}).values())
     ['ppo e, gamma 0.9', 'ppo e, gamma 0.99']
     """
-    names = {run: f"{arguments['recipe']} {_world(arguments)}" for run, arguments in described.items()}
+    names = {run: f"{arguments['recipe']} {_world(arguments)}".strip() for run, arguments in described.items()}
     result = {}
     for run, arguments in described.items():
         alike = [other for path, other in described.items() if names[path] == names[run]]
@@ -63,15 +77,16 @@ def _arguments(run: Path) -> Mapping[str, Any]:
     """The recipe and the arguments that stand in a run's folder. Raises: CheckpointError where they name no world."""
     path = folder.existing(run) / folder.ARGUMENTS
     held = folder.read_json(path)
-    world = next((recipe.world for name, recipe in RECIPES.items() if name == held.get("recipe")), "")
-    if not isinstance(held.get(world), str):
-        wanted, remedy = f"the arguments of a run of {', '.join(RECIPES)}", "name the folder of such a run"
-        raise CheckpointError(message(str(path), got="without a recipe and its world", wanted=wanted, remedy=remedy))
+    world = recipe_of(held).world
+    if world and not isinstance(held.get(world), str):
+        wanted, remedy = f"the arguments of a run, {world} among them", "name the folder of such a run"
+        raise CheckpointError(message(str(path), got="without its world", wanted=wanted, remedy=remedy))
     return held
 
 
 def _world(arguments: Mapping[str, Any]) -> str:
-    return str(arguments[choose("arguments: recipe", str(arguments["recipe"]), RECIPES).world])
+    world = recipe_of(arguments).world
+    return str(arguments[world]) if world else ""
 
 
 def _title(described: Mapping[Path, Mapping[str, Any]], env: str) -> str:

@@ -21,8 +21,8 @@ from ..logic.world import Proofs, proofs
 from ..normalizer import identity
 from ..train import RunState, trainer
 from .arguments import loop_of
-from .common import Pipeline
-from .prove_settings import Prove, check_prove
+from .pipeline import Pipeline
+from .prove_settings import Prove
 
 WARM_UP_RATE = 1e-2  # of Adam, while embeddings are learnt from facts
 
@@ -89,7 +89,6 @@ def warmed_up(arguments: Prove, made: Proofs) -> Callable[[RunState], RunState]:
 
 def prove_pipeline(arguments: Prove) -> Pipeline:
     """The parts of a run. Raises: ChoiceError, by the name of the flag."""
-    check_prove(arguments)
     made = opened(arguments)
     model, env = model_of(arguments, made), proving(made.game, made.world, reset="own")
     learner, graph = arguments.learner, arguments.experience

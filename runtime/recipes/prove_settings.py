@@ -1,13 +1,16 @@
-"""Settings of a run of prove: names and numbers, and which of them are refused. Imports no torch."""
+"""The recipe prove: its settings, and the options of the ranking that follows it. Imports no torch."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, check_within, message
-from ..runs.arguments import SEEDS, check_threads, check_whole, flag
-from .arguments import Process, iteration_steps
+from ..deferred import deferred
+from ..runs.arguments import SEEDS, check_threads, check_whole, flag, option
+from ..runs.recipe import Recipe
+from .arguments import Process, iteration_steps, run_steps
 
 USUAL = "family:200"
 
@@ -104,3 +107,61 @@ def check_prove(arguments: Prove) -> None:
     if rows % arguments.minibatches:
         got, wanted = f"{rows} steps an iteration", f"a multiple of --minibatches {arguments.minibatches}"
         raise ChoiceError(message("--envs x --horizon", got=got, wanted=wanted, remedy="change one of the three"))
+
+
+@frozen
+class Ranking:
+    """Rank each query among its negatives by the proofs of the newest checkpoint's policy."""
+
+    candidates: int = 100  # negatives for each query and argument
+    split: Literal["valid", "test"] = "test"  # whose facts are ranked
+    queries: int = 0  # of the split; 0 means all
+    slots: int = 256  # proofs that are tried side by side
+    draw: int = 0  # seed of the negatives, and of random ties
+    ties: Literal["realistic", "optimistic", "pessimistic", "random"] = "realistic"  # where among equals a query ranks
+
+    def check(self) -> None:
+        """Refuses what cannot be done. Raises: ChoiceError."""
+        for name, low in (("candidates", 1), ("queries", 0), ("slots", 1), ("draw", 0)):
+            check_whole(f"--{name}", getattr(self, name), low)
+
+
+def check_ranking(arguments: Prove, options: Ranking) -> None:
+    """Refuse the ranking of facts that the run's data do not have. Raises: ChoiceError."""
+    if options.split == "valid":
+        from ..effects.datasets import open_dataset  # here: it imports torch
+        from .ranking import check_split
+
+        check_split(options, open_dataset(arguments.experience.data))
+
+
+def defaults(words: Sequence[str]) -> Prove:
+    """Return the arguments that a command line starts from."""
+    return prove_defaults(option(words, "--data", USUAL))
+
+
+def _build(arguments: Prove, context: Any) -> Any:
+    from .pipeline import built  # here: it imports torch
+    from .prove import prove_pipeline
+
+    return built(prove_pipeline, NAME, arguments, context)
+
+
+NAME = "prove"
+RECIPE = Recipe(
+    name=NAME,
+    about="proofs on a knowledge graph, learnt with PPO",
+    defaults=defaults,
+    build=_build,
+    evaluate=deferred(__package__, "ranking", "evaluation_lines"),
+    check=check_prove,
+    ready=check_ranking,
+    world="data",
+    folder="{data}-prove-{seed}",
+    title=lambda arguments: f"{NAME} on {arguments.experience.data} for {run_steps(arguments):,} steps",
+    closing=Ranking,
+    resuming=Ranking,
+    evaluating=Ranking,
+    report=deferred(__package__, "ranking", "closing_lines"),
+    plot=deferred(__package__, "pictures", "picture_lines"),
+)

@@ -14,16 +14,25 @@ from ..effects import folder
 from ..effects.clock import seconds
 from ..logic.dataset import Dataset
 from ..logic.rank import Standing, asked, scorer, standing
-from ..runs.loop_state import Notice
+from ..runs.recipe import Notice
 from . import prove
-from .closing import Ranking
 from .explain import Prover, deepest, prover_of
+from .pictures import curve
+from .prove_settings import Ranking
 
 RANKED = ("mean_reciprocal_rank", "hits_at_1", "hits_at_3", "hits_at_10")
 
 
-def told(options: Ranking, run: Path, notice: Notice) -> Iterator[str]:
-    """Ranks with the run's newest checkpoint and draws a proof; gives the lines to print. Raises: CheckpointError."""
+def evaluation_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[str]:
+    """Rank with the run's newest checkpoint; yield the line to print. Raises: CheckpointError, ChoiceError."""
+    yield f"evaluation: {ranked(options, prover_of(run), notice).line()}"
+
+
+def closing_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[str]:
+    """Rank with the run's newest checkpoint, draw a proof and the learning curve; yield the lines to print.
+
+    Raises: CheckpointError, ChoiceError.
+    """
     prover = prover_of(run)
     notice_left_out("of the training's proofs", *lost_in_training(prover.worlds), notice)
     yield f"evaluation: {ranked(options, prover, notice).line()}"
@@ -32,6 +41,7 @@ def told(options: Ranking, run: Path, notice: Notice) -> Iterator[str]:
         yield f"proof: {found.picture}"
     else:
         notice("no picture of a proof: none of the first test queries was proven")
+    yield from curve(run, notice)
 
 
 def ranked(options: Ranking, prover: Prover, notice: Notice) -> Standing:

@@ -1,5 +1,6 @@
 """What a trained policy is worth: whole episodes, played with the newest checkpoint of a run."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,9 +10,12 @@ from ...core import keys
 from ..effects import folder
 from ..evaluate import Evaluation, Summary, evaluate, summary
 from ..runs.arguments import check_whole
+from ..runs.recipe import Notice
+from ..runs.run import restored
 from ..train import RunState
-from . import session
-from .common import Pipeline
+from .pictures import curve
+from .pipeline import Pipeline
+from .playing import PlayedEpisodes, Playing
 
 Choice = Literal["mode", "sample"]
 SHORT, LONGEST = 128, 1024  # steps; no environment with a name has longer episodes than LONGEST
@@ -24,8 +28,8 @@ def evaluated(run: Path, *, episodes: int = 100, seed: int = 0, action: Choice =
     Raises: CheckpointError, ChoiceError.
     """
     check_whole("--episodes", episodes, 1)
-    held = session.restored(run)
-    result = summary(played(held.plan.pipeline, held.state, episodes, seed, action))
+    held = restored(run)
+    result = summary(played(held.components.opened, held.state, episodes, seed, action))
     about = {"iteration": held.loop.iteration, "seed": seed, "action": action}
     folder.write_json(run / folder.EVALUATION, {**about, **asdict(result)})
     return result
@@ -41,3 +45,15 @@ def played(pipeline: Pipeline, state: RunState, episodes: int, seed: int, action
 
     result = play(SHORT)
     return result if bool(result.ended.all()) else play(LONGEST)
+
+
+def evaluation_lines(run: Path, options: PlayedEpisodes, notice: Notice) -> Iterator[str]:
+    """Evaluate the run's newest checkpoint; yield the line to print. Raises: CheckpointError, ChoiceError."""
+    result = evaluated(run, episodes=options.episodes, seed=options.seed, action=options.action)
+    yield f"evaluation: {result.line()}"
+
+
+def closing_lines(run: Path, options: Playing, notice: Notice) -> Iterator[str]:
+    """Evaluate the run's newest checkpoint and draw its learning curve; yield the lines to print. Raises: CheckpointError."""
+    yield f"evaluation: {evaluated(run, episodes=options.episodes).line()}"
+    yield from curve(run, notice)

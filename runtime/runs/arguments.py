@@ -122,3 +122,18 @@ def changed(arguments: A, changes: Mapping[str, Any]) -> A:
         elif field.name in changes:
             parts[field.name] = changes[field.name]
     return evolve(arguments, **parts)  # type: ignore[misc]
+
+
+def option(words: Sequence[str], name: str, default: str) -> str:
+    """The value an option has in the words, wherever it stands; the last counts.
+
+    >>> option(["--seed", "1", "--env=acrobot"], "--env", "cartpole")
+    'acrobot'
+    """
+    value = default
+    for word, following in pairwise([*words, ""]):
+        if word == name:
+            value = following
+        elif word.startswith(name + "="):
+            value = word.removeprefix(name + "=")
+    return value

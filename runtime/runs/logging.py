@@ -1,4 +1,4 @@
-"""The log of a language model's run: its rows of metrics, and the error where a loss is not finite."""
+"""The log of a run: its rows of metrics, and the error where a loss is not finite."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -7,35 +7,51 @@ from pathlib import Path
 
 from ...core.errors import message
 from ..effects import folder
-from ..effects.metrics import jsonl, rewind, tensorboard
+from ..effects.metrics import Sink, jsonl, rewind, stride, tensorboard, thin
 from ..effects.progress import progress
-from .loop_state import finite_part
 from .training_machine import Log, Logged, Loop
 
+RETURN = "episode_return"
 DIVERGED = "diverged.safetensors"  # the batch of a step whose loss was not finite
 
 
 @contextmanager
-def metrics_log(run: Path, loop: Loop, show: Sequence[str]) -> Iterator[Callable[[Log], Logged]]:
-    """The handler of `Log`: the metrics file, TensorBoard and the progress display, all by the machine's iterations.
+def metrics_log(run: Path, loop: Loop, show: Sequence[str], *, steps: int = 0) -> Iterator[Callable[[Log], Logged]]:
+    """The handler of `Log`: the metrics file, TensorBoard and the progress display, which has the columns `show`.
 
-    Rows of iterations after that of `loop`, which will be told again, are removed first. `show` are the display's columns.
+    All count iterations or, where an iteration takes so many `steps` of an environment, those. Rows of iterations after that of
+    `loop`, which will be logged again, are removed first; of a long run some are left out.
     """
     rewind(run / folder.METRICS, loop.iteration)
+    by, each = ("steps", steps) if steps else ("iteration", 1)
     with ExitStack() as stack:
-        file = stack.enter_context(jsonl(run / folder.METRICS))
-        outlet = tensorboard(run / folder.TENSORBOARD, by="iteration", resumed_at=loop.iteration)
-        board = finite_part(stack.enter_context(outlet))
-        bar = stack.enter_context(progress(loop.iterations, unit="iterations", by="iteration", show=show))
+        every = stride(loop.iterations)
+        file = thin(stack.enter_context(jsonl(run / folder.METRICS)), every)
+        outlet = tensorboard(run / folder.TENSORBOARD, by=by, resumed_at=loop.iteration * each)
+        board = thin(finite_part(stack.enter_context(outlet)), every)
+        unit = "steps" if steps else "iterations"
+        bar = stack.enter_context(progress(loop.iterations * each, unit=unit, by=by, show=show))
+        last: dict[str, float] = {}
 
         def log(command: Log) -> Logged:
             for row in map(dict, command.rows):
                 file(row)
                 board(row)
-                bar({name: value for name, value in row.items() if math.isfinite(value)})
+                last.update({RETURN: row[RETURN]} if math.isfinite(row.get(RETURN, math.nan)) else {})
+            newest = {name: value for name, value in command.rows[-1].items() if math.isfinite(value)}
+            bar({**last, **newest})  # once a chunk: its rows come all at the same moment
             return Logged()
 
         yield log
+
+
+def finite_part(sink: Sink) -> Sink:
+    """Leaves out the numbers that no curve can show.
+
+    >>> finite_part(print)({"steps": 1.0, "episode_return": math.nan})
+    {'steps': 1.0}
+    """
+    return lambda row: sink({name: value for name, value in row.items() if math.isfinite(value)})
 
 
 def divergence(run: Path, loop: Loop, *, warm: int) -> str:

@@ -1,9 +1,7 @@
-"""What the handlers of a training run share: the state, the program that moves it, and where its numbers go."""
+"""A compiled training run under way: its state, and the program that moves it."""
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import torch
 from attrs import define, field
@@ -11,14 +9,11 @@ from attrs import define, field
 from ...algorithms.algorithm import Metrics
 from ..compile import Program
 from ..effects.clock import seconds
-from ..effects.folder import METRICS, TENSORBOARD
-from ..effects.metrics import Sink, jsonl, stride, tensorboard, thin
-from ..effects.progress import progress
 from ..train import RunState
-from .training_machine import Log, Logged, Loop, Train, Trained
+from .logging import RETURN
+from .recipe import Notice
+from .training_machine import Train, Trained
 
-RETURN = "episode_return"
-Notice = Callable[[str], None]
 Run = Callable[[RunState], tuple[RunState, Metrics]]
 
 
@@ -53,6 +48,16 @@ class World:
         self.trained += command.iterations
         return Trained(tuple(rows_of(metrics, done, self.steps)))
 
+    def spent(self) -> tuple[str, ...]:
+        """Return the seconds of compiling and of training, and the rate; () where nothing was left to train."""
+        if not self.trained:
+            return ()
+        loaded = " (loaded from the cache)" if isinstance(self.run, Program) and self.run.loaded else ""
+        compiling = self.compile_seconds()
+        training = self.seconds - compiling
+        rate = f"{self.trained * self.steps / training:,.0f} environment steps/s"
+        return f"compile {compiling:.1f} s{loaded}", f"train {training:.1f} s", rate
+
     def _timed(self) -> tuple[RunState, Metrics]:
         begin = seconds()
         result = self.run(self.state)
@@ -81,34 +86,3 @@ def rows_of(metrics: Metrics, done: int, steps: int) -> Iterator[dict[str, float
             "episode_length": lengths / episodes if episodes else math.nan,
             **row,
         }
-
-
-@contextmanager
-def reporting(run: Path, loop: Loop, steps: int) -> Iterator[Callable[[Log], Logged]]:
-    """The handler of `Log`, for a run that goes on from `loop`: the metrics file, TensorBoard and the progress display."""
-    with ExitStack() as stack:
-        every = stride(loop.iterations)
-        file = thin(stack.enter_context(jsonl(run / METRICS)), every)
-        outlet = tensorboard(run / TENSORBOARD, resumed_at=loop.iteration * steps)
-        board = thin(finite_part(stack.enter_context(outlet)), every)
-        bar = stack.enter_context(progress(loop.iterations * steps, show=(RETURN,)))
-        last: dict[str, float] = {}
-
-        def log(command: Log) -> Logged:
-            for row in map(dict, command.rows):
-                file(row)
-                board(row)
-                last.update({RETURN: row[RETURN]} if math.isfinite(row[RETURN]) else {})
-            bar({**command.rows[-1], **last})  # once a chunk: its rows come all at the same moment
-            return Logged()
-
-        yield log
-
-
-def finite_part(sink: Sink) -> Sink:
-    """Leaves out the numbers that no curve can show.
-
-    >>> finite_part(print)({"steps": 1.0, "episode_return": math.nan})
-    {'steps': 1.0}
-    """
-    return lambda row: sink({name: value for name, value in row.items() if math.isfinite(value)})

@@ -1,23 +1,81 @@
-"""Recipes of language models by name, each with the class of its settings, which is imported when it is needed."""
+"""All recipes by name: those of purestep, and those of other packages, in the entry-point group `purestep.recipes`."""
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from ...core.errors import choose
+from ...core.errors import CheckpointError, ChoiceError, choose, message
+from .recipe import Recipe
 
-CACHE = "cache"
-TEXT: Mapping[str, str] = {  # recipes that train a model at a task
-    "zorplex": "recipes.zorplex:Zorplex",
-    "text": "language.config:TaskRun",
+GROUP = "purestep.recipes"
+OWN: Mapping[str, str] = {  # name -> place in the runtime of its `Recipe`, or of a mapping that has it
+    **dict.fromkeys(("ppo", "a2c", "reinforce"), "recipes.classic:RECIPES"),
+    "prove": "recipes.prove_settings:RECIPE",
+    "zorplex": "recipes.text:ZORPLEX",
+    "cache": "recipes.caching:RECIPE",
+    "text": "recipes.text:TEXT",
 }
+HIDDEN = ("text",)  # named by its task: FILE.py:TASK or MODULE:TASK
 
 
-def settings_of(recipe: str) -> Any:
-    """Return the class of a recipe's settings. Raises: ChoiceError.
+def added() -> dict[str, EntryPoint]:
+    """Return the recipes of other packages, by name, none of them loaded. Raises: ChoiceError for a name given twice."""
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        other = found.get(point.name)
+        if point.name in OWN or (other and other.value != point.value):
+            first = f"purestep and {point.value}" if point.name in OWN else f"{other.value if other else ''} and {point.value}"
+            got, remedy = f"a recipe of {first}", "uninstall a package, or rename its recipe"
+            raise ChoiceError(message(f"recipe {point.name!r}", got=got, wanted="one recipe of a name", remedy=remedy))
+        found[point.name] = point
+    return found
 
-    >>> settings_of("zorplex").__name__
-    'Zorplex'
+
+def listed() -> dict[str, str]:
+    """Return a line on each recipe; a recipe of another package is not loaded for it.
+
+    >>> listed()["ppo"]
+    'proximal policy optimisation'
     """
-    module, _, name = choose("recipe", recipe, TEXT).partition(":")
-    return getattr(import_module(f"..{module}", __package__), name)
+    own = {name: find(name).about for name in OWN if name not in HIDDEN}
+    return {**own, **{name: f"of {point.value.partition(':')[0]}" for name, point in added().items()}}
+
+
+def find(name: str, where: str = "recipe") -> Recipe:
+    """Return the recipe of that name. Raises: ChoiceError, also for one that cannot be loaded.
+
+    >>> find("ppo").world
+    'env'
+    """
+    return _own(name) if name in OWN else _load(choose(where, name, {**dict.fromkeys(OWN), **added()}))
+
+
+@cache
+def _own(name: str) -> Recipe:
+    module, _, attribute = OWN[name].partition(":")
+    found = getattr(import_module(f"..{module}", __package__), attribute)
+    recipe: Recipe = found[name] if isinstance(found, Mapping) else found
+    return recipe
+
+
+def _load(point: EntryPoint) -> Recipe:
+    where, wanted = f"recipe {point.name!r} ({point.value})", "a purestep.runtime.runs.recipe.Recipe of that name"
+    try:
+        found: Any = point.load()
+    except Exception as fault:  # importing runs the module, which may raise anything
+        got = f"not to be loaded ({type(fault).__name__}: {' '.join(str(fault).split())[:160]})"
+        raise ChoiceError(message(where, got=got, wanted=wanted, remedy="mend or uninstall its package")) from fault
+    if not isinstance(found, Recipe) or found.name != point.name:
+        got = f"one named {found.name!r}" if isinstance(found, Recipe) else type(found).__name__
+        raise ChoiceError(message(where, got=got, wanted=wanted, remedy="mend or uninstall its package"))
+    return found
+
+
+def recipe_of(described: Mapping[str, Any]) -> Recipe:
+    """Return the recipe that a run's record names. Raises: CheckpointError."""
+    try:
+        return find(str(described.get("recipe", "")), "checkpoint: recipe")
+    except ChoiceError as fault:
+        raise CheckpointError(str(fault)) from fault

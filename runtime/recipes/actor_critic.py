@@ -1,0 +1,44 @@
+"""PPO, A2C and REINFORCE on an environment with a name, wired from their settings: one table."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...algorithms.a2c import a2c
+from ...algorithms.ppo import ppo
+from ...algorithms.reinforce import reinforce
+from ...core.envs import make
+from ..train import trainer
+from ..validate import validate
+from .arguments import loop_of
+from .pipeline import Pipeline, network, normalizer, optimizer
+from .settings import A2C, PPO, Reinforce
+
+# settings -> algorithm, and the settings that it takes by their own names
+TABLE: Mapping[type, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    PPO: (
+        ppo,
+        (
+            *("clip", "value_clip", "epochs", "minibatches", "value_coefficient", "entropy_coefficient", "advantages"),
+            "target_kl",
+        ),
+    ),
+    A2C: (a2c, ("value_coefficient", "entropy_coefficient")),
+    Reinforce: (reinforce, ("baseline", "value_coefficient", "entropy_coefficient")),
+}
+
+
+def actor_critic_pipeline(arguments: PPO | A2C | Reinforce) -> Pipeline:
+    """Return the parts of a run. Raises: ChoiceError for an unknown environment; what `validate` raises."""
+    experience, learner = arguments.experience, arguments.learner
+    env = validate(make(experience.env))
+    model = network(env, learner)
+    algorithm, names = TABLE[type(arguments)]
+    settings = {name: getattr(arguments, name) for name in names}
+    if not isinstance(arguments, Reinforce):
+        settings["lambda_"] = arguments.gae_lambda
+    passes = arguments.epochs * arguments.minibatches if isinstance(arguments, PPO) else 1
+    updates = loop_of(experience, arguments.process).iterations * passes
+    learns = algorithm(model, optimizer(learner, updates), gamma=learner.gamma, **settings)
+    scales = normalizer(experience, learner)
+    iteration = trainer(env, model, learns, envs=experience.envs, horizon=experience.horizon, normalizer=scales)
+    return Pipeline(env, model, scales, iteration)

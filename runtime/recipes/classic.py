@@ -1,0 +1,102 @@
+"""The recipes ppo, a2c and reinforce as one table, and what each of them starts from in each environment. Imports no torch.
+
+Only what differs from the settings' own defaults stands here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ...core.env_names import ENV_NAMES
+from ...core.errors import choose
+from ..deferred import deferred
+from ..runs.arguments import changed
+from ..runs.recipe import Recipe
+from ..words import option
+from .arguments import Experience, run_steps
+from .playing import PlayedEpisodes, Playing
+from .settings import A2C, PPO, Reinforce, check_a2c, check_ppo, check_reinforce
+
+USUAL = "cartpole"
+Changes = Mapping[str, Any]
+
+PPO_CHANGES: Mapping[str, Changes] = {
+    "cartpole": {"learning_rate": 2e-3, "gamma": 0.98, "gae_lambda": 0.9},
+    "acrobot": {"envs": 8, "learning_rate": 1e-3},
+    "pendulum": {
+        "steps": 1_000_000,
+        "envs": 16,
+        "horizon": 256,
+        "gamma": 0.9,
+        "learning_rate": 1e-3,
+        "entropy_coefficient": 0.0,
+        "epochs": 10,
+        "minibatches": 8,
+        "normalize": "rewards",
+    },
+    "mountain_car": {"steps": 1_000_000, "envs": 16, "normalize": "both"},
+    "mountain_car_continuous": {"envs": 16, "horizon": 256, "normalize": "both"},
+}
+A2C_CHANGES: Mapping[str, Changes] = {
+    "cartpole": {"learning_rate": 5e-3, "envs": 16, "horizon": 16},
+    "acrobot": {"learning_rate": 1e-3, "envs": 16, "horizon": 16},
+    "pendulum": {
+        "steps": 1_000_000,
+        "envs": 16,
+        "horizon": 16,
+        "gamma": 0.9,
+        "gae_lambda": 0.9,
+        "learning_rate": 1e-3,
+        "entropy_coefficient": 0.0,
+        "normalize": "rewards",
+    },
+}
+REINFORCE_CHANGES: Mapping[str, Changes] = {
+    "cartpole": {"learning_rate": 5e-3, "envs": 8, "horizon": 64},
+}
+SOLVED: Mapping[str, float] = {  # the mean return at which Gymnasium's registry counts an environment as solved
+    "cartpole": 475.0,
+    "acrobot": -100.0,
+    "mountain_car": -110.0,
+    "mountain_car_continuous": 90.0,
+}
+
+
+def _recipe(name: str, about: str, settings: Any, changes: Mapping[str, Changes], check: Callable[[Any], None]) -> Recipe:
+    def defaults(words: Sequence[str]) -> Any:
+        env = choose("--env", option(words, "--env", USUAL), {each: each for each in ENV_NAMES})
+        return changed(settings(Experience(env=env)), changes.get(env, {}))
+
+    return Recipe(
+        name=name,
+        about=about,
+        defaults=defaults,
+        build=partial(_build, name),
+        evaluate=deferred(__package__, "report", "evaluation_lines"),
+        check=check,
+        world="env",
+        folder=f"{{env}}-{name}-{{seed}}",
+        title=lambda arguments: f"{name} on {arguments.experience.env} for {run_steps(arguments):,} steps",
+        closing=Playing,
+        resuming=Playing,
+        evaluating=PlayedEpisodes,
+        report=deferred(__package__, "report", "closing_lines"),
+        plot=deferred(__package__, "pictures", "picture_lines"),
+    )
+
+
+def _build(name: str, arguments: Any, context: Any) -> Any:
+    from .actor_critic import actor_critic_pipeline  # here: it imports torch
+    from .pipeline import built
+
+    return built(actor_critic_pipeline, name, arguments, context)
+
+
+RECIPES: Mapping[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        _recipe("ppo", "proximal policy optimisation", PPO, PPO_CHANGES, check_ppo),
+        _recipe("a2c", "advantage actor-critic", A2C, A2C_CHANGES, check_a2c),
+        _recipe("reinforce", "REINFORCE with a baseline", Reinforce, REINFORCE_CHANGES, check_reinforce),
+    )
+}

@@ -1,0 +1,128 @@
+"""Parts that recipes of compiled training loops share, and the run that they make: what `runs.run` performs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import frozen
+
+from ...core import keys
+from ...core.env import Env
+from ...core.errors import CheckpointError, message
+from ...core.optim import Optimizer, adam, chain, clip_by_global_norm, linear, scale_by_schedule
+from ...core.policy import ActorCritic, actor_critic_mlp, flat
+from ..compile import fingerprint, program
+from ..effects import folder
+from ..effects.manifest import Manifest
+from ..normalizer import Normalizer, identity, running
+from ..runs.arguments import changed, flatten
+from ..runs.logging import RETURN, metrics_log
+from ..runs.loop_state import Run, World
+from ..runs.recipe import Components, Context, Notice
+from ..runs.training_machine import Loop
+from ..train import RunState, Trainer, folded
+from .arguments import Experience, Learner, iteration_steps, loop_of
+
+DATA = "data"  # the fact of a checkpoint that says what files the run has learnt from
+
+
+def _as_it_is(state: RunState) -> RunState:
+    return state
+
+
+@frozen
+class Pipeline:
+    """A recipe's parts, wired."""
+
+    env: Env[Any, Any]  # one world
+    model: ActorCritic
+    normalizer: Normalizer
+    trainer: Trainer
+    prepare: Callable[[RunState], RunState] = _as_it_is  # what is done once, before training
+    content: str = ""  # what beside its arguments decides the run: a digest of the files it learns from
+    opened: Any = ()  # what the recipe has made of those files, for who needs it again
+
+
+def network(env: Env[Any, Any], learner: Learner) -> ActorCritic:
+    """Two perceptrons for the env's spaces, their params in one vector so that the optimiser makes one pass over it."""
+    spaces = env.observation_space, env.action_space
+    return flat(actor_critic_mlp(*spaces, learner.hidden, learner.activation, product="auto"))
+
+
+def optimizer(learner: Learner, updates: int) -> Optimizer:
+    """Adam on gradients of bounded norm; with annealing its learning rate reaches 0 after so many updates."""
+    parts = clip_by_global_norm(learner.max_gradient_norm), adam(learner.learning_rate, eps=1e-5)
+    return chain(*parts, scale_by_schedule(linear(1.0, 0.0, updates))) if learner.anneal else chain(*parts)
+
+
+def normalizer(experience: Experience, learner: Learner) -> Normalizer:
+    """What scales observations and rewards, as the arguments ask for it."""
+    if experience.normalize == "none":
+        return identity()
+    observations, rewards = experience.normalize != "rewards", experience.normalize != "observations"
+    return running(observations=observations, rewards=rewards, gamma=learner.gamma)
+
+
+def components_of(recipe: str, arguments: Any, pipeline: Pipeline, run: Path) -> Components:
+    """Return the run that a pipeline makes, compiled and with PyTorch set to its threads where it begins to train."""
+    torch.set_num_threads(arguments.process.threads)
+    seed, steps = keys.key(arguments.experience.seed), iteration_steps(arguments.experience)
+    facts = facts_of(recipe, arguments, pipeline.content)
+
+    def session(state: RunState, loop: Loop, notice: Notice) -> World:
+        world = World(state, lowered(recipe, arguments, pipeline, loop), steps)
+        if loop.iteration < loop.iterations:
+            world.warm(notice)
+        return world
+
+    def accept(where: Path, manifest: Manifest) -> None:
+        if manifest.environment.get(DATA) != facts.get(DATA):
+            got, remedy = "a run on other facts or rules", "bring back the files it was trained on, or train anew"
+            raise CheckpointError(message(str(where), got=got, wanted="the same", remedy=remedy))
+
+    return Components(
+        loop=loop_of(arguments.experience, arguments.process),
+        begin=lambda: pipeline.prepare(pipeline.trainer.init(seed)),
+        like=lambda iteration: pipeline.trainer.init(seed),
+        session=session,
+        log=lambda loop: metrics_log(run, loop, (RETURN,), steps=steps),
+        diverged=_divergence,
+        params=lambda state: ("learner.params", state.learner.params),
+        facts=facts,
+        accept=accept,
+        progress=lambda loop: f"{loop.iteration * steps:,} steps",
+        opened=pipeline,
+    )
+
+
+def built(pipeline: Callable[[Any], Pipeline], recipe: str, arguments: Any, context: Context) -> Components:
+    """Return the run of a recipe's arguments, by the function that makes its pipeline."""
+    return components_of(recipe, arguments, pipeline(arguments), context.run)
+
+
+def facts_of(recipe: str, arguments: Any, content: str) -> dict[str, str]:
+    """Return what the bits of a run depend on beside its arguments: how and from what its program is compiled."""
+    indifferent = {"seed": 0, "checkpoints": 1} | ({} if arguments.learner.anneal else {"steps": 1})
+    decisive = flatten(changed(arguments, indifferent))
+    chunk = loop_of(arguments.experience, arguments.process).chunk
+    known = (content,) if content else ()
+    told = {"lowering": arguments.process.backend, "program": fingerprint(recipe, decisive, chunk, *known)}
+    return told | ({DATA: content} if content else {})
+
+
+def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop) -> Run:
+    """Return the function that does a chunk of iterations: compiled, unless the arguments say otherwise."""
+    chunk, backend = folded(pipeline.trainer, loop.chunk), arguments.process.backend
+    if backend == "none":
+        return chunk
+    cache = folder.cache_directory() if backend == "inductor" else None
+    artefact = cache / facts_of(recipe, arguments, pipeline.content)["program"] if cache else None
+    return program(chunk, name=f"train {recipe}", artefact=artefact, backend=backend)
+
+
+def _divergence(loop: Loop) -> str:
+    kept = f"the checkpoint of iteration {loop.saved} stays" if loop.saved else "there is no checkpoint yet"
+    remedy = f"lower --learning-rate, or scale with --normalize; {kept}"
+    where, wanted = f"train: iteration {loop.diverged}", "finite numbers"
+    return message(where, got="NaN or infinite in parameters or rewards", wanted=wanted, remedy=remedy)

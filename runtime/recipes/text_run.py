@@ -1,0 +1,228 @@
+"""Runs of language models, in turns or with generators: begun, gone on with, evaluated, drawn and asked."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import asdict
+
+from ...core.errors import CheckpointError, ChoiceError, message
+from ..asynchronous import report as phases_report
+from ..asynchronous import session as phases
+from ..effects import folder
+from ..effects.plot import learning_curve
+from ..effects.png import check_picture
+from ..effects.step_folders import steps
+from ..effects.task_reference import EVERY, absolute, trust
+from ..language import report, session
+from ..language.config import TextConfig, generators
+from ..language.evaluate import table
+from ..language.parts import Parts
+from ..language.session import components as components
+from ..language.session import policy_of
+from ..language.team import ALONE, Team, of_ranks
+from ..runs.arguments import changed, flag
+from ..runs.kinds import with_generators
+from ..runs.recipe import Notice, Outcome, Recipe
+from ..runs.run import restored
+from .text import AS_TRAINED, HeldOut, Moves, Over
+
+
+def start(
+    run: Path,
+    recipe: Recipe,
+    arguments: TextConfig,
+    *,
+    options: Any = (),
+    overwrite: bool,
+    notice: Notice,
+    store: Team = ALONE,
+) -> Outcome:
+    """Train in a new folder. Raises: CheckpointError, ChoiceError, StructureError, EngineError."""
+    reference = getattr(arguments, "reference", "")
+    if reference:
+        arguments = changed(arguments, {"reference": absolute(reference)})
+        trust(arguments.reference)  # type: ignore[attr-defined]
+        shown = arguments.task().demonstrations
+        if isinstance(shown, tuple) and arguments.warm.warm_steps < 0:
+            arguments = changed(arguments, {"warm_steps": 0})
+    begin = phases.start if generators(arguments) > 0 else session.start
+    return begin(run, arguments, overwrite=overwrite, notice=notice, team=store)
+
+
+def resume(run: Path, *, options: Moves, notice: Notice, store: Team = ALONE) -> Outcome:
+    """Go on with the run in a folder, on ranks if it was saved by some. Raises: CheckpointError, ChoiceError, EngineError."""
+    moved = _moved(run, options)
+    if options.trust:
+        trust(EVERY)
+    if store is ALONE and of_ranks(run):
+        from ..language.ranked import in_world  # here: it takes torch a second to import
+
+        found: list[Outcome] = []
+        in_world(lambda team: found.append(_resumed(run, moved, notice, team)) or 0)
+        return found[0]
+    return _resumed(run, moved, notice, store)
+
+
+def _moved(run: Path, options: Moves) -> Mapping[str, Any]:
+    """The arguments that say where the run samples from now on. Raises: ChoiceError for what does not fit the run."""
+    given = with_generators(run)
+    wanted, remedy = f"a run {'without' if given else 'with'} generators", "leave it out, or train anew with it"
+    every = {**asdict(options), "trust_network": (options.trust_network and given) or None, "trust": None}
+    moved = {name: value for name, value in every.items() if value is not None}
+    for name in moved:
+        if (name == "server") is given:
+            raise ChoiceError(message(flag(name), got="given", wanted=wanted, remedy=remedy))
+    path = run / folder.ARGUMENTS
+    held = folder.read_json(path) if path.is_file() else {}
+    if "server" in moved and held.get("server") == "":
+        raise ChoiceError(message("--server", got="given", wanted="a run that a server samples for", remedy=remedy))
+    return moved
+
+
+def _resumed(run: Path, moved: Mapping[str, Any], notice: Notice, team: Team) -> Outcome:
+    if with_generators(run):
+        return phases.resume(run, notice=notice, moved=moved, team=team)
+    return session.resume(run, notice=notice, team=team, **moved)
+
+
+def report_lines(run: Path, options: Any, notice: Notice) -> Iterator[str]:
+    """Evaluate a run that is over, draw it and write its model; yield the lines to print. Raises: CheckpointError."""
+    if with_generators(run):
+        yield phases_report.write_comparison(run)
+        yield from _drawn(run, run, notice)
+        parts, params, _ = speaker(run)
+        yield f"model: {report.write_model(run, parts, params)}"
+        return
+    yield from _evaluated(run, HeldOut())
+    try:
+        yield f"learning curve: {report.picture(run, run / folder.PICTURE)}"
+    except ChoiceError as nothing:
+        notice(f"no picture: {nothing}")
+
+
+def evaluation_lines(run: Path, options: HeldOut, notice: Notice) -> Iterator[str]:
+    """Try held-out tasks with the newest checkpoint; yield the lines to print. Raises: CheckpointError, ChoiceError."""
+    if options.trust:
+        trust(EVERY)
+    if with_generators(run):
+        yield from _evaluated_phase(run, options)
+    elif options.phase:
+        remedy = "leave it out"
+        raise ChoiceError(message("--phase", got=options.phase, wanted="a run with generators", remedy=remedy))
+    else:
+        yield from _evaluated(run, options)
+
+
+def _evaluated(run: Path, options: HeldOut) -> Iterator[str]:
+    found_at = restored(run)
+    parts = found_at.components.opened
+    params = parts.whole(policy_of(found_at.state))
+    asked, usual = _asked(found_at.arguments, options)
+    found = report.evaluation(parts, params, **asked)
+    before = report.read_before(run) if usual else ()
+    yield report.write_after(run, found_at.loop.iteration, found, asked, before)
+    yield f"evaluation: {found.sampled.line()}"
+    yield f"model: {report.write_model(run, parts, params)}"
+
+
+def _evaluated_phase(run: Path, options: HeldOut) -> Iterator[str]:
+    arguments = phases.arguments_in(run)
+    torch.set_num_threads(arguments.machine.threads)
+    parts, params, named = speaker(run, options.phase)
+    asked, usual = _asked(arguments, options)
+    found = report.evaluation(parts, params, **asked)
+    before: Any = report.read_before(run) if usual else ()
+    columns = {} if isinstance(before, tuple) else {"before": before.sampled, "before, greedy": before.greedy}
+    yield table({**columns, f"after {named}": found.sampled, f"after {named}, greedy": found.greedy})
+    yield f"evaluation: {found.sampled.line()}"
+
+
+def _asked(arguments: TextConfig, options: HeldOut) -> tuple[dict[str, int], bool]:
+    """The tasks that an evaluation tries, and whether those are the run's own."""
+    usual = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
+    draw = usual["draw"] if options.draw == AS_TRAINED else options.draw
+    asked = {"tasks": options.tasks or usual["tasks"], "draw": draw}
+    return asked, asked == usual
+
+
+def speaker(run: Path, phase: str = "") -> tuple[Parts, dict[str, torch.Tensor], str]:
+    """What speaks in a run with generators: its parts, all parameters of a phase's newest checkpoint, and the phase.
+
+    That is the last one, unless one is named. Raises: CheckpointError where there is no checkpoint of it.
+    """
+    there = [name for name in (phases.SYNC, phases.ASYNC) if steps(run / name / folder.CHECKPOINTS)]
+    named = phase or (there[-1] if there else phases.phases_of(phases.arguments_in(run))[-1])
+    parts, policy = phases.phase_policy(run, named)
+    return parts, dict(parts.whole(policy)), named
+
+
+def speaking(run: Path) -> tuple[Parts, dict[str, torch.Tensor], TextConfig, str]:
+    """What speaks in a run: its parts, all parameters of its newest checkpoint, its arguments, and which checkpoint that is.
+
+    Raises: CheckpointError.
+    """
+    if with_generators(run):
+        parts, params, phase = speaker(run)
+        return parts, params, phases.arguments_in(run), phase
+    found = restored(run)
+    params = dict(found.components.opened.whole(policy_of(found.state)))
+    return found.components.opened, params, found.arguments, f"iteration {found.loop.iteration}"
+
+
+def plot_lines(runs: Sequence[Path], out: Path | tuple[()], options: Over) -> Iterator[str]:
+    """Draw one run in its pictures, or the success of several in one; yield the lines to print.
+
+    `out` is the picture or, of a single run with generators, the folder of its pictures. Raises: CheckpointError, ChoiceError.
+    """
+    if len(runs) == 1 and with_generators(runs[0]):
+        place = out or runs[0]
+        for file in (phases_report.TIMES, phases_report.AGES, folder.PICTURE):
+            check_picture(place / file)
+        faults: list[str] = []
+        yield from _drawn(runs[0], place, faults.append)
+        if faults:
+            yield "\n".join(faults)
+    elif len(runs) == 1:
+        yield str(report.picture(runs[0], check_picture(out or runs[0] / folder.PICTURE)))
+    elif any(map(with_generators, runs)):
+        yield str(_success(runs, check_picture(out or Path(folder.PICTURE)), options.over))
+    else:
+        yield str(report.pictures(runs, check_picture(out or Path(folder.PICTURE))))
+
+
+def _drawn(run: Path, place: Path, notice: Notice) -> Iterator[str]:
+    """Draw what there is of a run with generators into a folder; a line for each picture."""
+    pictures = (
+        ("timeline", phases_report.write_timeline, phases_report.TIMES),
+        ("staleness", phases_report.write_staleness, phases_report.AGES),
+        ("learning curve", phases_report.write_curve, folder.PICTURE),
+    )
+    for name, draw, file in pictures:
+        try:
+            yield f"{name}: {draw(run, place / file)}"
+        except (CheckpointError, ChoiceError) as nothing:
+            notice(f"no picture: {nothing}")
+
+
+def _success(runs: Sequence[Path], out: Path, over: str) -> Path:
+    """The share of attempts that succeed, the mean over runs, a line for each phase."""
+    files = {
+        label: [path for run in runs if (path := run / phase / folder.METRICS).exists()]
+        for label, phase in (("in turns", phases.SYNC), ("at once", phases.ASYNC))
+    }
+    kinds = {label: paths for label, paths in files.items() if paths}
+    if not kinds:
+        wanted, remedy = "runs with one", f"go on with them: purestep resume {runs[0]}"
+        raise ChoiceError(message("purestep plot: RUN", got="runs without an update", wanted=wanted, remedy=remedy))
+    return learning_curve(
+        kinds,
+        out,
+        x="steps" if over == "samples" else "seconds",
+        y="accuracy",
+        title="in turns and at once",
+        x_label="attempts learned from" if over == "samples" else "seconds since the phase began",
+        y_label="share of attempts that succeed",
+        smooth=5,
+    )

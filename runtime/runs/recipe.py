@@ -1,0 +1,149 @@
+"""Something that can be trained by name, as one value: all that `purestep` and `run` know of it.
+
+A package adds recipes in the entry-point group `purestep.recipes`, each a `Recipe` in one of its modules:
+
+    [project.entry-points."purestep.recipes"]
+    hill = "hill_climbing:RECIPE"
+
+`defaults` and `check` import no torch, so that help and refusals come at once; all else is imported when it is called.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import Factory, frozen
+
+from ..deferred import deferred
+from .training_machine import Log, Logged, Loop, Train, Trained
+
+if TYPE_CHECKING:
+    from ..effects.manifest import Manifest
+    from .store import Store
+
+Notice = Callable[[str], None]  # a line for people
+
+
+class Session(Protocol):
+    """A run under way."""
+
+    @property
+    def state(self) -> Any:
+        """All that decides the future of the run: a tree of tensors."""
+        ...
+
+    def train(self, command: Train) -> Trained:
+        """Do so many iterations; return a row of metrics for each."""
+        ...
+
+    def spent(self) -> tuple[str, ...]:
+        """Return the seconds of each part of the session, in words; () where nothing was left to train."""
+        ...
+
+
+@frozen
+class Context:
+    """The surroundings in which a run is built."""
+
+    run: Path  # its folder
+    kept: bool  # whether files of the run are there already: it is resumed or evaluated
+    store: "Store"
+    notice: Notice
+
+
+def _written(run: Path) -> None:
+    """Write nothing."""
+
+
+def _alike(run: Path, manifest: "Manifest") -> None:
+    """Accept any checkpoint."""
+
+
+def _iterations(loop: Loop) -> str:
+    return f"{loop.iteration} iterations"
+
+
+@frozen(kw_only=True)
+class Components:
+    """A run, wired from its arguments.
+
+    A state is a tree of tensors. `log` returns the handler of `Log`; `diverged` the error where numbers are not finite.
+    """
+
+    loop: Loop  # where it begins: its length, and how often it is saved
+    begin: Callable[[], Any]  # -> the state before the first iteration
+    like: Callable[[int], Any]  # (iteration) -> a state of the structure that its checkpoint has
+    session: Callable[[Any, Loop, Notice], Session]  # (state, loop, notice) -> what trains from there on
+    log: Callable[[Loop], AbstractContextManager[Callable[[Log], Logged]]]
+    diverged: Callable[[Loop], str]
+    params: Callable[[Any], tuple[str, Any]]  # (state) -> parameters that a checkpoint must hold finite, with their name
+    facts: Mapping[str, Any] = Factory(dict)  # what the bits depend on beside the arguments
+    write: Callable[[Path], None] = _written  # files that a new run has beside its arguments
+    accept: Callable[[Path, "Manifest"], None] = _alike  # raises CheckpointError for what these cannot go on from
+    progress: Callable[[Loop], str] = _iterations  # how far a run is
+    opened: Any = ()  # the parts, for the recipe's own evaluation
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """The end of a session."""
+
+    interrupted: bool
+    progress: str  # how far it is, where it was interrupted
+    spent: tuple[str, ...]  # seconds of this session, part by part
+    loop: Loop | tuple[()] = ()
+    session: Any = ()
+
+
+@frozen
+class Nothing:
+    """No options."""
+
+    def check(self) -> None:
+        """Accept them."""
+
+
+def _accepted(arguments: Any) -> None:
+    """Accept any arguments."""
+
+
+def _suitable(arguments: Any, options: Any) -> None:
+    """Accept any options."""
+
+
+Lines = Iterator[str]
+Lead = Callable[[Sequence[str], Callable[[Any], int]], int]  # (words, program of a store) -> exit code
+
+
+@frozen(kw_only=True)
+class Recipe:
+    """Something that can be trained by name.
+
+    `defaults(words)` are the arguments that a command line starts from: an attrs class of names, numbers and groups of these.
+    `build(arguments, context)` wires the run. Options are attrs classes too, whose defaults count where a command line says
+    nothing, and whose `check()` refuses what cannot be done. `start` and `resume` return an `Outcome`; `report`, `evaluate` and
+    `plot` the lines to print.
+    """
+
+    name: str
+    about: str  # a line of `purestep train --help`
+    defaults: Callable[[Sequence[str]], Any]
+    build: Callable[[Any, Context], Components]
+    evaluate: Callable[[Path, Any, Notice], Lines]  # (run, options, notice)
+    check: Callable[[Any], None] = _accepted  # raises ChoiceError, by the name of the flag
+    ready: Callable[[Any, Any], None] = _suitable  # (arguments, closing or resuming options): raises ChoiceError
+    world: str = ""  # the argument that names what it is trained on
+    folder: str = Factory(lambda self: f"{self.name}-{{seed}}", takes_self=True)  # of a run that is given none, in runs/
+    title: Callable[[Any], str] = Factory(lambda self: lambda arguments: self.name, takes_self=True)
+    lead: Lead | tuple[()] = ()  # runs a program on all ranks that a launcher has started; () allows one process alone
+    start: Callable[..., Outcome] = deferred(__package__, "run", "start")  # (run, recipe, arguments, *, overwrite, ...)
+    resume: Callable[..., Outcome] = deferred(__package__, "run", "resume")  # (run, recipe, options, *, notice, store)
+    words: Callable[[list[str]], list[str]] = list  # the words of `train`, with those that a file of settings stands for
+    closing: Callable[[], Any] = Nothing  # options of `train` beside the arguments, for `report`
+    resuming: Callable[[], Any] = Nothing  # options of `resume`, also for `report`
+    evaluating: Callable[[], Any] = Nothing  # options of `evaluate`
+    plotting: Callable[[], Any] = Nothing  # options of `plot`
+    report: Callable[[Path, Any, Notice], Lines] = Factory(lambda self: self.evaluate, takes_self=True)
+    plot: Callable[[Sequence[Path], Path, Any], Lines] = deferred(__package__, "curves", "curve_lines")  # (runs, out, options)
+    chat: Callable[[Path], Any] | tuple[()] = ()  # (run) -> parts, parameters, arguments and version, of a language model

@@ -1,0 +1,208 @@
+"""A run in a folder, of any recipe: started, resumed, saved, and restored for an evaluation.
+
+The machine of `training_machine` decides when to train, log, save and stop. See `effects.layout` for the files of a folder.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from attrs import frozen
+
+from ...core.errors import ChoiceError, NonFiniteError, message
+from ..drive import Handlers, drive, serial
+from ..effects import checkpoint, folder
+from ..effects.manifest import Manifest
+from ..effects.sharded.description import described as described_at
+from ..values import decode, encode
+from .arguments import changed, flatten, from_record
+from .kinds import recorded
+from .loop_check import check_loop
+from .recipe import Components, Context, Notice, Outcome, Recipe
+from .registry import recipe_of
+from .store import PROCESS, Store
+from .training_machine import Log, Loop, Save, Saved, Train, trainer_machine
+
+T = TypeVar("T")
+
+
+def silent(text: str) -> None:
+    """Say nothing."""
+
+
+def described(recipe: Recipe, arguments: Any) -> dict[str, Any]:
+    """Return the record of a run: the recipe's name and all arguments, flat; `arguments_of` undoes it."""
+    return {"recipe": recipe.name, **flatten(arguments)}
+
+
+def arguments_of(held: Mapping[str, Any]) -> tuple[Recipe, Any]:
+    """Return the recipe and the arguments of a run's record. Raises: CheckpointError, ChoiceError."""
+    recipe = recipe_of(held)
+    return recipe, from_record(recipe.name, recipe.defaults(()), held)
+
+
+def arguments_in(run: Path) -> tuple[Recipe, Any]:
+    """Return the recipe and the arguments of the run in a folder; what is damaged is named by whoever loads it.
+
+    Raises: CheckpointError.
+    """
+    return of_newest(run, lambda where: arguments_of(described_at(where).manifest.metadata), report=silent)
+
+
+def start(
+    run: Path,
+    recipe: Recipe,
+    arguments: Any,
+    *,
+    options: Any = (),
+    overwrite: bool,
+    notice: Notice,
+    store: Store = PROCESS,
+) -> Outcome:
+    """Train in a new folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
+
+    Raises: CheckpointError, ChoiceError, and what building the recipe raises.
+    """
+    recipe.check(arguments)
+    recipe.ready(arguments, options)
+    with folder.starting(run, recipe.name, overwrite=overwrite):
+        return _begin(recipe, arguments, Context(run, False, store, notice))
+
+
+def _begin(recipe: Recipe, arguments: Any, context: Context, keep: Collection[str] = ()) -> Outcome:
+    """Train from the beginning, in a folder from which all else that a run has left is removed but what `keep` names."""
+    run, components = context.run, recipe.build(arguments, context)
+    state = components.begin()
+    folder.clear(run, recipe.name, keep=keep)
+    folder.write_json(run / folder.ARGUMENTS, encode(described(recipe, arguments)))
+    components.write(run)
+    return perform(described(recipe, arguments), components, state, components.loop, context)
+
+
+def resume(
+    run: Path,
+    *,
+    options: Any = (),
+    notice: Notice,
+    store: Store = PROCESS,
+    changes: Mapping[str, Any] = {},
+    keep: Collection[str] = (folder.ARGUMENTS,),
+) -> Outcome:
+    """Go on with the run in a folder, from its newest checkpoint, with its own arguments but for `changes`.
+
+    One that has no checkpoint yet is begun again, with what `keep` names left in its folder.
+    Raises: CheckpointError, ChoiceError, and what building the recipe raises.
+    """
+    context = Context(run, True, store, notice)
+    with folder.resuming(run):
+        if folder.unsaved(run):
+            recipe, arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
+            arguments = changed(arguments, changes)
+            recipe.check(arguments)
+            recipe.ready(arguments, options)
+            notice(f"no checkpoint yet: {run} begins again, with its own arguments")
+            return _begin(recipe, arguments, Context(run, False, store, notice), keep)
+        found = restored(run, store=store, notice=notice, changes=changes)
+        found.recipe.ready(found.arguments, options)
+        now = {**checkpoint.environment(), **found.components.facts, "ranks": store.size}
+        for difference in checkpoint.differences({"ranks": 1, **found.manifest.environment}, now):
+            notice(f"not necessarily the bits of a run that never stopped: {difference}")
+        return perform(described(found.recipe, found.arguments), found.components, found.state, found.loop, context)
+
+
+def newest(run: Path, store: Store = PROCESS) -> Path:
+    """Return the folder of a run's newest good checkpoint. Raises: CheckpointError."""
+    return of_newest(run, lambda where: where, store=store)
+
+
+def of_newest(
+    run: Path, use: Callable[[Path], T], *, store: Store = PROCESS, report: Notice = checkpoint.to_stderr
+) -> T:
+    """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and what `use` raises."""
+    again = f"train {recorded(run).get('recipe', 'RECIPE')} --run {run} --overwrite"
+    remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else again}"
+    return checkpoint.of_newest(run, use, find=store.newest, remedy=remedy, report=report)
+
+
+@frozen
+class Restored:
+    """A run as a checkpoint of it holds it."""
+
+    where: Path
+    manifest: Manifest
+    recipe: Recipe
+    arguments: Any
+    components: Components
+    state: Any
+    loop: Loop
+
+
+def restored(
+    run: Path,
+    recipe: str = "",
+    *,
+    store: Store = PROCESS,
+    notice: Notice = silent,
+    changes: Mapping[str, Any] = {},
+) -> Restored:
+    """Return a run as its newest good checkpoint holds it; a damaged one is named on standard error.
+
+    Raises: CheckpointError; ChoiceError where it is not one of `recipe`, if that is named, and what building it raises.
+    """
+    return of_newest(run, lambda where: restored_at(run, where, recipe, store, notice, changes), store=store)
+
+
+def restored_at(
+    run: Path,
+    where: Path,
+    recipe: str = "",
+    store: Store = PROCESS,
+    notice: Notice = silent,
+    changes: Mapping[str, Any] = {},
+) -> Restored:
+    """Return a run as that checkpoint holds it. Raises: as `restored`."""
+    manifest = described_at(where).manifest
+    found, arguments = arguments_of(manifest.metadata)
+    if recipe not in ("", found.name):
+        got, remedy = f"a run of {found.name!r}", f"name a run of: purestep train {recipe}"
+        raise ChoiceError(message(str(run), got=got, wanted=f"one of {recipe!r}", remedy=remedy))
+    arguments = changed(arguments, changes)
+    found.check(arguments)
+    components = found.build(arguments, Context(run, True, store, notice))
+    components.accept(run, manifest)
+    held = store.load(where, components.like(manifest.step), classes=[Loop])
+    check_loop(where, held.machine, held.step)
+    name, params = components.params(held.tree)
+    checkpoint.check_finite(where, params, name)
+    return Restored(where, manifest, found, arguments, components, held.tree, held.machine)
+
+
+def perform(
+    metadata: Mapping[str, Any], components: Components, state: Any, loop: Loop, context: Context
+) -> Outcome:
+    """Train from `loop` on, where the run has that state. Raises: NonFiniteError."""
+    run, store = context.run, context.store
+    session = components.session(state, loop, context.notice)
+
+    def save(command: Save) -> Saved:
+        about: dict[str, Any] = {"facts": components.facts, "metadata": metadata}
+        store.save(run, command.loop.iteration, session.state, machine=command.loop, **about)
+        return Saved(command.loop.iteration)
+
+    with components.log(loop) as log:
+        handlers: Handlers = {Train: session.train, Log: log, Save: save}
+        for now in drive(trainer_machine(), loop, serial(handlers)):
+            loop = now
+    store.settle()
+    if loop.diverged:
+        raise NonFiniteError(components.diverged(loop))
+    return Outcome(
+        interrupted=loop.interrupted,
+        progress=f" after {components.progress(loop)} and saved",
+        spent=session.spent(),
+        loop=loop,
+        session=session,
+    )
+
+
