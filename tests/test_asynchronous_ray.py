@@ -64,8 +64,7 @@ def test_a_node_that_is_killed_is_replaced(tmp_path: Path) -> None:
     assert code == 0, text
     assert f"ray at {first.address} is spoken to with a token and without TLS" in text
     assert "weights go by ray: 2 hosts share Ray's object store" in text
-    assert "host away is lost" in text
-    assert "host away is there again" in text
+    assert "generator 0 is lost" in text  # its host is not where another node takes its name before that is noticed
     assert TOKEN not in text
     assert all(TOKEN not in path.read_text(errors="ignore") for path in run.rglob("*.json*"))
     assert 2 < made < STEPS - 5

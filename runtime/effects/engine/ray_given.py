@@ -13,9 +13,12 @@ from typing import Any
 from ....core.errors import message
 from .interface import EngineError, timely
 from .processes_cluster import State
+from .processes_here import ENDED
+from .processes_rules import Seat
 from .ray_place import on_node
 
 LOOK = 1.0  # seconds between two looks at the nodes
+GONE = b"NodeAffinitySchedulingStrategy"  # in what Ray says of an actor for a node that it has no more
 
 
 def name_of(node: Mapping[str, Any], taken: Container[str]) -> str:
@@ -37,7 +40,7 @@ class Given:
     def __init__(self, ray: Any, state: State) -> None:
         self.ray, self.state = ray, state
         self.numbers: dict[str, str] = {}
-        self.over = threading.Event()
+        self.lock, self.over = threading.RLock(), threading.Event()
         self.thread = threading.Thread(target=self.watch, name="purestep-ray-nodes", daemon=True)
 
     def begin(self) -> None:
@@ -47,16 +50,34 @@ class Given:
 
     def look(self) -> None:
         """Compares the nodes with our hosts. Raises: EngineError where our cluster was stopped meanwhile."""
+        with self.lock:
+            self._look()
+
+    def _look(self) -> None:
         there = {str(node["NodeID"]): node for node in self.ray.nodes() if node["Alive"]}
         for name in [name for name, number in self.numbers.items() if number not in there]:
             del self.numbers[name]
             self.state.lost(name, [self.state.places[name]], "its node of Ray has ended")
+        for name, number in [*self.numbers.items()]:
+            own = str(there[number]["NodeName"])
+            if own != name and own not in self.numbers:  # it replaces a node that was taken to be alive when it came
+                place = self.state.places[name]
+                del self.numbers[name]
+                self.state.lost(name, [place], f"it is {own} from now on")
+                place.close()
         for number in [number for number in there if number not in self.numbers.values()]:
             path = (*sys.path,) if number == self.ray.get_runtime_context().get_node_id() else ()
-            place = on_node(self.ray, number, self.state.heard, path=path, bury=lambda _, then: then())
+            place = on_node(self.ray, number, self.heard, path=path, bury=lambda _, then: then())
             name = name_of(there[number], self.numbers)
             self.state.take_in(name, place)
             self.numbers[name] = number
+
+    def heard(self, word: int, seat: Seat, said: bytes) -> None:
+        """Passes on what a member says; where it cannot be begun because its node is gone, that comes first."""
+        if word == ENDED and GONE in said:
+            with suppress(EngineError):
+                self.look()
+        self.state.heard(word, seat, said)
 
     def watch(self) -> None:
         """Looks until it is over."""
