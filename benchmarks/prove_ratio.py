@@ -18,7 +18,7 @@ from purestep.core import keys
 from purestep.core.env import batched
 from purestep.core.steps import Trajectory
 from purestep.runtime.compile import program
-from purestep.runtime.recipes.common import Pipeline
+from purestep.runtime.recipes.pipeline import Pipeline
 from purestep.runtime.recipes.prove import prove_pipeline
 from purestep.runtime.recipes.prove_settings import USUAL, Prove, prove_defaults
 from purestep.runtime.rollout import rollout

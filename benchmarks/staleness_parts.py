@@ -34,9 +34,9 @@ from purestep.core.tree import all_finite, leaves
 from purestep.runtime.compile import program
 from purestep.runtime.evaluate import evaluate
 from purestep.runtime.population import each
-from purestep.runtime.recipes import RECIPES
 from purestep.runtime.recipes.arguments import loop_of
-from purestep.runtime.recipes.common import network, optimizer
+from purestep.runtime.recipes.classic import RECIPES
+from purestep.runtime.recipes.pipeline import network, optimizer
 from purestep.runtime.recipes.settings import PPO
 from purestep.runtime.rollout import rollout
 from purestep.runtime.train import RunState, Trainer, trainer
@@ -59,7 +59,7 @@ def compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def usual() -> PPO:
     """The recipe's own numbers."""
-    arguments: PPO = RECIPES["ppo"].defaults(ENV)
+    arguments: PPO = RECIPES["ppo"].defaults(["--env", ENV])
     return arguments
 
 

@@ -9,16 +9,15 @@ import tyro
 from attrs import define, evolve
 
 from ..core.errors import ChoiceError, PurestepError, message
-from . import asynchronous_commands as asynchronous
 from .runs.arguments import check_whole
-from .runs.kinds import is_language, with_generators
+from .runs.kinds import recorded
+from .runs.registry import find
 from .words import check_text, loading, say, trusting
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ..core.language.protocol import Protocol
-    from .language.config import TextConfig
     from .language.parts import Parts
 
 HELP = "a number for that held-out task, a question of your own, Enter for the next task, q to leave"
@@ -53,14 +52,16 @@ def chat_command(words: list[str]) -> int:
         """
         check_whole("--task", task, NONE, LAST)
         check_whole("--seed", seed, AS_TRAINED)
-        if not is_language(run):
+        held = recorded(run)
+        recipe = find(str(held["recipe"])) if "recipe" in held else None
+        if recipe is None or isinstance(recipe.chat, tuple):
             wanted, remedy = "one of: purestep train zorplex", "name the folder of such a run"
             raise ChoiceError(message(str(run), got="no run of a language model", wanted=wanted, remedy=remedy))
         loading(run)
         trusting(trust)
         import torch
 
-        parts, params, arguments, version = speaking(run)
+        parts, params, arguments, version = recipe.chat(run)
         torch.set_num_threads(arguments.machine.threads)
         talk = _Talk(parts, params, arguments.episodes.draw if seed == AS_TRAINED else seed, temperature)
         if question or task != NONE:
@@ -74,22 +75,6 @@ def chat_command(words: list[str]) -> int:
         return 0
 
     return tyro.cli(chat, args=words, prog="purestep chat")
-
-
-def speaking(run: Path) -> "tuple[Parts, dict[str, Tensor], TextConfig, str]":
-    """What speaks in a run: its parts, all parameters of its newest checkpoint, its arguments, and which checkpoint that is.
-
-    Raises: CheckpointError.
-    """
-    from .asynchronous import session as phases
-    from .language import session
-
-    if with_generators(run):
-        parts, params, phase = asynchronous.speaker(run)
-        return parts, params, phases.arguments_in(run), phase
-    found = session.restored_newest(run)
-    params = dict(found.parts.whole(session.policy_of(found.held)))
-    return found.parts, params, found.arguments, f"iteration {found.loop.iteration}"
 
 
 def typed_lines(person: bool) -> Iterator[str]:

@@ -54,7 +54,7 @@ COMMANDS: Mapping[str, Command] = {
     "host": _own("have workers of others' clusters on this machine", "host_commands", "host_command"),
     "replay": _own(
         "go again through what generators and trainer of a run did, and check it",
-        "asynchronous_commands",
+        "replay_command",
         "replay_command",
     ),
 }

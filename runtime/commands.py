@@ -1,37 +1,31 @@
-"""What the commands of `purestep` do with the words that follow their names: train, resume, evaluate, explain, plot.
+"""The commands train, resume, evaluate, plot and explain: of any recipe, by what `Recipe` says of it.
 
 What imports torch is imported where the words have been checked, so that help, refusals and the first line come at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from string import Formatter
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from attrs import frozen
 
-from ..core.errors import ChoiceError, ShapeError, choose
-from . import language_commands as language
-from . import reasoning_commands as reasoning
+from ..core.errors import ChoiceError, message
 from .effects import folder
 from .effects.png import check_picture
 from .effects.ranks.launched import on_one_rank
-from .recipes import RECIPES, cache
-from .recipes.arguments import run_steps
-from .recipes.closing import Closing, Playing, Ranking, closing_of
 from .recipes.prove_settings import USUAL
-from .recipes.zorplex import ABOUT, NAME
-from .runs.arguments import check_whole
+from .recipes.text import task_recipe
+from .runs.arguments import flag, flatten, option
 from .runs.kinds import recorded
-from .words import FLAGS, check_runs, loading, run_folder, say
-from .words import option as option
+from .runs.recipe import Nothing, Recipe
+from .runs.registry import OWN, find, listed
+from .words import FLAGS, check_runs, loading, say
 
 if TYPE_CHECKING:
-    from .recipes import session
-
-C = TypeVar("C")
+    from .runs.recipe import Outcome
 
 
 @frozen
@@ -40,196 +34,213 @@ class Training:
 
     arguments: Annotated[Any, tyro.conf.arg(name="")]  # of the types that the defaults have
     closing: Annotated[Any, tyro.conf.arg(name="")]
-    run: Path  # the run's folder
+    run: Annotated[Path, tyro.conf.arg(aliases=("--output-dir",))]  # the run's folder
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
 
 
 @frozen
 class Asking:
-    """A run, and how it is to be evaluated."""
+    """A run, and options."""
 
     run: tyro.conf.Positional[Path]  # the run's folder
-    closing: Annotated[Any, tyro.conf.arg(name="")]
+    options: Annotated[Any, tyro.conf.arg(name="")]
+
+
+@frozen
+class Drawing:
+    """Runs, and options."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]  # the runs' folders; several become a mean in a band
+    options: Annotated[Any, tyro.conf.arg(name="")]
+    out: Path = Path(folder.PICTURE)  # the picture; that of a single run goes into its folder unless given
 
 
 def train_command(words: list[str]) -> int:
     """`purestep train RECIPE`: trains, evaluates and draws."""
     if not words or words[0] in ("-h", "--help"):
-        named = {**{name: recipe.about for name, recipe in RECIPES.items()}, NAME: ABOUT, cache.NAME: cache.ABOUT}
-        named["FILE.py:TASK"] = "a language model learns a task of yours; or MODULE:TASK"
+        named = {**listed(), "FILE.py:TASK": "a language model learns a task of yours; or MODULE:TASK"}
         rows = "\n".join(f"  {name:12} {about}" for name, about in named.items())
         print(f"usage: purestep train RECIPE [OPTIONS]\n\nrecipes:\n{rows}\n\nOptions: purestep train RECIPE --help")
         return 0
-    if ":" in words[0]:
-        return language.train_task(words)
-    recipe, *words = words
-    speaking = {NAME: language.train, cache.NAME: reasoning.train}
-    choose("purestep train", recipe, {**RECIPES, **speaking})
-    if recipe != NAME:
-        on_one_rank(f"purestep train {recipe}")
-    if recipe in speaking:
-        return speaking[recipe](words)
-    chosen = RECIPES[recipe]
-    env, seed = option(words, f"--{chosen.world}", chosen.usual), option(words, "--seed", "0")
-    defaults, closing = chosen.defaults(env), closing_of(recipe)
+    name, *words = words
+    recipe = task_recipe(name) if ":" in name else find(name, "purestep train")
+    return _led(recipe, f"purestep train {name}", words, lambda store: _train(recipe, name, words, store))
+
+
+def _led(recipe: Recipe, what: str, words: Sequence[str], program: Callable[[Any], int]) -> int:
+    """Return the exit code of a program that takes where checkpoints are kept; on all ranks, where the recipe can use them."""
+    if not isinstance(recipe.lead, tuple):
+        return recipe.lead(words, program)
+    on_one_rank(what)
+    from .runs.store import PROCESS  # here: it imports torch
+
+    return program(PROCESS)
+
+
+def _train(recipe: Recipe, name: str, words: list[str], store: Any) -> int:
+    words = recipe.words(words)
+    defaults = recipe.defaults(words)
+    by = f"{flag(recipe.chosen_by)} {flatten(defaults)[recipe.chosen_by]}" if recipe.chosen_by else ""
     given = tyro.cli(
         Training,
-        default=Training(defaults, closing, run_folder(recipe, env, seed)),
+        default=Training(defaults, recipe.closing(), _usual_folder(recipe, defaults, words)),
         args=words,
-        prog=f"purestep train {recipe}",
-        description=f"{type(defaults).__doc__}\n\nThe defaults shown are those of --{chosen.world} {env}.",
+        prog=f"purestep train {name}",
+        description=f"{type(defaults).__doc__}" + (f"\n\nThe defaults shown are those of {by}." if by else ""),
         config=FLAGS,
     )
-    given.closing.check()
-    chosen.check(given.arguments)
-    say(f"{recipe} on {env} for {run_steps(given.arguments):,} steps, into {given.run}")
-    from .recipes import session
+    run, options = given.run, given.closing
+    options.check()
+    recipe.check(given.arguments)
+    say(f"{recipe.title(given.arguments)}, into {run}")
+    where = {"options": options, "overwrite": given.overwrite, "notice": say, "store": store}
+    return _through(run, recipe, options, lambda: recipe.start(run, recipe, given.arguments, **where))
 
-    given.closing.check(env)
-    plan = session.plan(recipe, given.arguments)
-    return _through(
-        given.run, given.closing, lambda: session.start(given.run, plan, overwrite=given.overwrite, notice=say)
-    )
+
+def _usual_folder(recipe: Recipe, defaults: Any, words: Sequence[str]) -> Path:
+    """Return the folder of a run that is given none: by the arguments that its name takes up."""
+    values = flatten(defaults)
+    named = [name for _, name, _, _ in Formatter().parse(recipe.folder) if name]
+    chosen = {name: Path(option(words, flag(name), str(values[name]))).name for name in named}
+    return Path("runs") / recipe.folder.format(**chosen)
+
+
+def _through(run: Path, recipe: Recipe, options: Any, work: "Callable[[], Outcome]") -> int:
+    """Do the work; then evaluate, draw and print its times, or how to go on if it was interrupted."""
+    again = f"purestep resume {run}"
+    try:
+        outcome = work()
+    except KeyboardInterrupt:
+        next_step = f"{again} goes on from the last checkpoint"
+        say(f"stopped at once; {next_step if folder.begun(run) else 'nothing was saved yet'}")
+        return 130
+    if outcome.interrupted:
+        say(f"interrupted{outcome.progress}; go on with: {again}")
+        return 130
+    for line in recipe.report(run, options, say):
+        print(line)
+    print(spent(outcome.spent, folder.install_seconds()))
+    return 0
+
+
+def spent(parts: Sequence[str], install: float | None) -> str:
+    """Return the times of a session, part by part, in one line.
+
+    >>> spent(["train 4.0 s"], 40.0), spent([], None)
+    ('time: install 40 s, train 4.0 s', 'time: nothing was left to train')
+    """
+    first = [f"install {install:.0f} s"] if install is not None else []
+    return "time: " + ", ".join([*first, *(parts or ["nothing was left to train"])])
 
 
 def resume_command(words: list[str]) -> int:
     """`purestep resume RUN`: goes on with a run that was stopped."""
-    if language.run_among(words):
-        return language.resume(words)
-    on_one_rank("purestep resume: a folder without a run of zorplex")
-    if reasoning.run_among(words):
-        return reasoning.resume(words)
-
-    def resume(closing: Closing, words: list[str]) -> int:
-        about = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
-        run, given = _asked(words, "resume", about, closing)
-        given.check()
-        loading(run)
-        from .recipes import session
-
-        given.check(session.world_of(run) if folder.begun(run) else "")
-        return _through(run, given, lambda: session.resume(run, notice=say))
-
-    return _by_recipe(words, partial(resume, Playing()), partial(resume, Ranking()))
+    return _of_run(words, "resume", lambda recipe: recipe.resuming(), GO_ON, _resume)
 
 
-def _asked(words: list[str], command: str, about: str, closing: C) -> tuple[Path, C]:
-    """A run, and how it is to be evaluated."""
-    usual = Asking(tyro.MISSING, closing)
-    given = tyro.cli(Asking, default=usual, args=words, prog=f"purestep {command}", description=about, config=FLAGS)
-    return given.run, given.closing
-
-
-def _by_recipe(words: list[str], play: Callable[[list[str]], int], rank: Callable[[list[str]], int]) -> int:
-    """Does what fits the run among the words; gives help for both kinds of runs where no run is named."""
-    runs = [Path(word) for word in words if not word.startswith("-") and folder.begun(Path(word))]
-    words = words if {"-h", "--help"}.isdisjoint(words) else ["--help"]
-    if runs:
-        proving = isinstance(closing_of(_recipe_of(runs[0])), Ranking)
-        return rank(words) if proving else play(words)
-    if words == ["--help"]:
-        with suppress(SystemExit):
-            play(words)
-        print("\nWhere RUN is one of `purestep train prove`:\n", flush=True)
-        return rank(words)
-    return play(words)
-
-
-def _recipe_of(run: Path) -> str:
-    """The recipe that a run follows: by the file in its folder or, where that is gone, by its newest checkpoint."""
-    recipe = str(recorded(run).get("recipe", ""))
-    if recipe:
-        return recipe
-    from .recipes import session
-
-    return session.recipe_of(run)
-
-
-def _through(run: Path, closing: Closing, work: "Callable[[], session.Outcome]") -> int:
-    """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
-    try:
-        outcome = work()
-    except KeyboardInterrupt:
-        next_step = f"purestep resume {run} goes on from the last checkpoint"
-        say(f"stopped at once; {next_step if folder.begun(run) else 'nothing was saved yet'}")
-        return 130
-    if outcome.loop.interrupted:
-        say(f"interrupted after {outcome.steps:,} steps and saved; go on with: purestep resume {run}")
-        return 130
-    for line in closing.told(run, say):
-        print(line)
-    from .recipes import pictures
-
-    try:
-        print(f"learning curve: {pictures.picture([run], run / folder.PICTURE)}")
-    except (ChoiceError, ShapeError) as nothing:
-        say(f"no picture: {nothing}")
-    print(spent(outcome, folder.install_seconds()))
-    return 0
-
-
-def spent(outcome: "session.Outcome", install: float | None) -> str:
-    """What a run took, part by part, in one line."""
-    parts = [f"install {install:.0f} s"] if install is not None else []
-    if outcome.trained:
-        how = " (loaded from the cache)" if outcome.loaded else ""
-        rate = outcome.trained / outcome.train_seconds
-        parts += [f"compile {outcome.compile_seconds:.1f} s{how}", f"train {outcome.train_seconds:.1f} s"]
-        parts += [f"{rate:,.0f} environment steps/s"]
-    else:
-        parts += ["nothing was left to train"]
-    return "time: " + ", ".join(parts)
+def _resume(run: Path, recipe: Recipe, options: Any, store: Any) -> int:
+    return _through(run, recipe, options, lambda: recipe.resume(run, options=options, notice=say, store=store))
 
 
 def evaluate_command(words: list[str]) -> int:
     """`purestep evaluate RUN`: plays episodes with what was learnt, ranks with it, or tries held-out tasks."""
-    if language.run_among(words):
-        return language.evaluate(words)
-    if reasoning.run_among(words):
-        return reasoning.evaluate(words)
+    return _of_run(words, "evaluate", lambda recipe: recipe.evaluating(), "", _evaluate)
 
-    def evaluate(
-        run: tyro.conf.Positional[Path],
-        /,
-        *,
-        episodes: int = 100,
-        seed: int = 0,
-        action: Literal["mode", "sample"] = "mode",
-    ) -> int:
-        """Play episodes with the newest checkpoint's policy.
 
-        Args:
-            run: the run's folder
-            episodes: how many
-            seed: decides where they begin
-            action: "mode" takes the likeliest action, "sample" draws one
-        """
-        check_whole("--episodes", episodes, 1)
-        loading(run)
-        from .recipes import report
+def _evaluate(run: Path, recipe: Recipe, options: Any, store: Any) -> int:
+    for line in recipe.evaluate(run, options, say):
+        print(line)
+    return 0
 
-        result = report.evaluated(run, episodes=episodes, seed=seed, action=action)
-        print(f"evaluation: {result.line()}")
-        return 0
 
-    def rank(words: list[str]) -> int:
-        about = "Rank each query among its negatives by the proofs of the newest checkpoint's policy."
-        run, ranking = _asked(words, "evaluate", about, Ranking())
-        ranking.check()
-        loading(run)
-        from .recipes.explain import prover_of
-        from .recipes.ranking import ranked
+GO_ON = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
+Work = Callable[[Path, Recipe, Any, Any], int]  # (run, recipe, options, store)
 
-        print(f"evaluation: {ranked(ranking, prover_of(run), say).line()}")
-        return 0
 
-    return _by_recipe(words, lambda words: tyro.cli(evaluate, args=words, prog="purestep evaluate"), rank)
+def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], about: str, work: Work) -> int:
+    """Do what is asked of a run, with the options of its recipe; without a run, show help for the runs of all recipes."""
+    recipe = _recipe_among(words)
+    if recipe is None:
+        return _without_run(words, command, options, about)
+
+    def program(store: Any) -> int:
+        given = _asked(words, command, options(recipe), about)
+        given.options.check()
+        loading(given.run)
+        return work(given.run, recipe, given.options, store)
+
+    if command == "evaluate":
+        return program(())
+    return _led(recipe, f"purestep {command}: a run of {recipe.name}", words, program)
+
+
+def _asked(words: list[str], command: str, options: Any, about: str) -> Asking:
+    about = about or " ".join(str(type(options).__doc__).split())
+    usual = Asking(tyro.MISSING, options)
+    return tyro.cli(Asking, default=usual, args=words, prog=f"purestep {command}", description=about, config=FLAGS)
+
+
+def _recipe_among(words: Sequence[str]) -> Recipe | None:
+    """Return the recipe of the run among the words: by the file in its folder or, without that, by its newest checkpoint."""
+    for word in words:
+        run = Path(word)
+        if not word.startswith("-") and folder.is_run(run):
+            name = str(recorded(run).get("recipe", ""))
+            if name:
+                return find(name, f"{run / folder.ARGUMENTS}: recipe")
+            from .runs.run import arguments_in  # here: it imports torch
+
+            return arguments_in(run)[0]
+    return None
+
+
+def _without_run(words: list[str], command: str, options: Callable[[Recipe], Any], about: str) -> int:
+    """Show help by kinds of runs, or refuse words that name no run."""
+    kinds: dict[type, list[str]] = {}
+    for name in OWN:
+        kinds.setdefault(type(options(find(name))), []).append(name)
+    first = next(iter(kinds))
+    if {"-h", "--help"}.isdisjoint(words):
+        for word in words:
+            if not word.startswith("-"):
+                folder.existing(Path(word))
+                break
+        given = _asked(words, command, first(), about)
+        loading(given.run)
+        raise ChoiceError(message(str(given.run), got="without a recipe", wanted="a run", remedy="train it anew"))
+    for kind in kinds:
+        if kind is not first:
+            print(f"\nWhere RUN is one of {', '.join(kinds[kind])}:\n", flush=True)
+        with suppress(SystemExit):
+            _asked(["--help"], command, kind(), about)
+    return 0
+
+
+def plot_command(words: list[str]) -> int:
+    """`purestep plot RUN...`: draws the learning curve."""
+    recipe = _recipe_among(words)
+    options = Nothing() if recipe is None else recipe.plotting()
+    given = tyro.cli(
+        Drawing,
+        default=Drawing((), options),
+        args=words,
+        prog="purestep plot",
+        description="Draw the learning curve of a run; runs that differ in their seed alone become a mean in a band.",
+        config=FLAGS,
+    )
+    check_runs(given.runs)
+    given.options.check()
+    homes = [folder.existing(run) for run in given.runs]
+    chosen = recipe or find(str(recorded(homes[0]).get("recipe", "")))
+    for line in chosen.plot(homes, given.out if option(words, "--out", "") else (), given.options):
+        print(line)
+    return 0
 
 
 def explain_command(words: list[str]) -> int:
     """`purestep explain QUERY`: shows how the policy proves something."""
 
-    usual, picture = run_folder("prove", USUAL), Path(folder.PROOF)
+    usual, picture = Path("runs", f"{USUAL}-prove-0"), Path(folder.PROOF)
 
     def ask(query: tyro.conf.Positional[str], /, *, run: Path = usual, out: Path = picture) -> int:
         """Try a query with the newest checkpoint's policy: each goal, what settled it, how likely that was.
@@ -250,27 +261,3 @@ def explain_command(words: list[str]) -> int:
         return 0
 
     return tyro.cli(ask, args=words, prog="purestep explain")
-
-
-def plot_command(words: list[str]) -> int:
-    """`purestep plot RUN...`: draws the learning curve."""
-    if language.run_among(words):
-        return language.plot(words)
-    if reasoning.run_among(words):
-        return reasoning.plot(words)
-
-    def plot(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, out: Path = Path("learning_curve.png")) -> int:
-        """Draw returns over environment steps; runs that differ in their seed alone become a mean in a band.
-
-        Args:
-            runs: the runs' folders
-            out: the picture; for a single run it goes into its folder unless given
-        """
-        check_runs(runs)
-        from .recipes import pictures
-
-        place = runs[0] / folder.PICTURE if len(runs) == 1 and option(words, "--out", "") == "" else out
-        print(pictures.picture(list(runs), check_picture(place)))
-        return 0
-
-    return tyro.cli(plot, args=words, prog="purestep plot")

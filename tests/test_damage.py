@@ -23,7 +23,8 @@ from purestep.runtime.effects import checkpoint
 from purestep.runtime.effects.manifest import MANIFEST, TENSORS, DamagedError, checksum_of
 from purestep.runtime.effects.sharded import loading, saving
 from purestep.runtime.effects.sharded.shards import ShardReader
-from purestep.runtime.recipes import RECIPES, session
+from purestep.runtime.recipes.classic import RECIPES
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed
 
 TINY = {"steps": 24, "envs": 2, "horizon": 4, "hidden": (4,), "backend": "none", "checkpoints": 3}
@@ -34,10 +35,10 @@ DEEP = "[" * 100_000
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with three checkpoints."""
     run = tmp_path_factory.mktemp("runs") / "one"
-    arguments = changed(RECIPES["ppo"].defaults("cartpole"), {**TINY, "epochs": 1, "minibatches": 2})
+    arguments = changed(RECIPES["ppo"].defaults(()), {**TINY, "epochs": 1, "minibatches": 2})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
-        session.start(run, session.plan("ppo", arguments), overwrite=False, notice=lambda text: None)
+        runs.start(run, RECIPES["ppo"], arguments, overwrite=False, notice=lambda text: None)
     return run
 
 
@@ -225,9 +226,9 @@ def test_damage_is_named_in_a_line_and_the_checkpoint_before_is_used(
     name: str, copies: Callable[[], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = copies()
-    before = session.restored(run).loop.iteration
+    before = runs.restored(run).loop.iteration
     HARMS[name](newest(run))
-    held = session.restored(run)
+    held = runs.restored(run)
     assert held.loop.iteration < before
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1, said
@@ -257,9 +258,9 @@ def test_evaluate_and_resume_use_the_one_before(copies: Callable[[], Path], caps
     assert cli.main(["evaluate", str(run), "--episodes", "1"]) == 0
     said = capsys.readouterr().err
     assert said.count("NaN or infinite numbers in learner.params") == 1
-    session.resume(run, notice=lambda text: None)
+    runs.resume(run, notice=lambda text: None)
     capsys.readouterr()
-    assert session.restored(run).loop.iteration == 3
+    assert runs.restored(run).loop.iteration == 3
     assert capsys.readouterr().err == ""
 
 
@@ -314,7 +315,7 @@ def drawn(run: Path, data: st.DataObject) -> None:
             inner.append(data.draw(values))
         write(where, body)
     try:
-        held = session.restored(run)
+        held = runs.restored(run)
     except PurestepError:  # of another schema: it may be the newest
         return
     assert 0 < held.loop.iteration <= 3

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from attrs import evolve
+from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,12 +21,16 @@ from purestep.runtime.drive import Entry, Handlers, drive, serial
 from purestep.runtime.effects import checkpoint, folder
 from purestep.runtime.effects.files import DISK, lock
 from purestep.runtime.effects.metrics import read
-from purestep.runtime.recipes import RECIPES, session
+from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
 from purestep.runtime.recipes.arguments import Experience, loop_of
-from purestep.runtime.recipes.pictures import labels, picture
+from purestep.runtime.recipes.classic import RECIPES
+from purestep.runtime.recipes.pipeline import Pipeline, components_of, lowered
 from purestep.runtime.replay import from_lines, recorded, replayed, to_lines
 from purestep.runtime.runs import loop_state as world
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flatten
+from purestep.runtime.runs.curves import labels, picture
+from purestep.runtime.runs.recipe import Outcome, Recipe
 from purestep.runtime.runs.training_machine import (
     DIVERGED,
     FINISHED,
@@ -49,46 +53,65 @@ TINY = {"steps": 48, "envs": 2, "horizon": 4, "hidden": (8,), "backend": "none",
 GOOD, BAD = {"finite": 1.0}, {"finite": 0.0}
 
 
-PLAYED = [name for name, recipe in RECIPES.items() if recipe.world == "env"]  # test_prove.py has the other one
+@frozen
+class Plan:
+    """A recipe and the arguments of a run."""
+
+    recipe: Recipe
+    arguments: Any
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return actor_critic_pipeline(self.arguments)
+
+    def described(self) -> dict[str, Any]:
+        return runs.described(self.recipe, self.arguments)
+
+    def beginning(self) -> Loop:
+        return loop_of(self.arguments.experience, self.arguments.process)
 
 
-def tiny(recipe: str = "ppo", env: str = "cartpole", **changes: Any) -> session.Plan:
+def defaults(recipe: str, env: str) -> Any:
+    return RECIPES[recipe].defaults(["--env", env])
+
+
+def tiny(recipe: str = "ppo", env: str = "cartpole", **changes: Any) -> Plan:
     own = {"epochs": 1, "minibatches": 2} if recipe == "ppo" else {}
-    return session.plan(recipe, changed(RECIPES[recipe].defaults(env), {**TINY, **own, **changes}))
+    return Plan(RECIPES[recipe], changed(defaults(recipe, env), {**TINY, **own, **changes}))
 
 
 def silent(text: str) -> None:
     """Nobody listens."""
 
 
-def begin(run: Path, plan: session.Plan, *, overwrite: bool = False) -> session.Outcome:
-    return session.start(run, plan, overwrite=overwrite, notice=silent)
+def begin(run: Path, plan: Plan, *, overwrite: bool = False) -> Outcome:
+    return runs.start(run, plan.recipe, plan.arguments, overwrite=overwrite, notice=silent)
 
 
 def newest(run: Path) -> tuple[bytes, dict[str, Any]]:
     """The tensors and the manifest of a run's newest checkpoint."""
-    where = session.newest(run)
+    where = runs.newest(run)
     return (where / "state.safetensors").read_bytes(), json.loads((where / "manifest.json").read_text())
 
 
 # --- arguments ---
 
 
-@pytest.mark.parametrize("recipe", PLAYED)
+@pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("env", ENVS)
 def test_every_recipe_has_defaults_for_every_env_that_make_a_pipeline(recipe: str, env: str) -> None:
-    arguments = RECIPES[recipe].defaults(env)
+    arguments = defaults(recipe, env)
     assert arguments.experience.env == env
-    pipeline = RECIPES[recipe].pipeline(arguments)
+    pipeline = actor_critic_pipeline(arguments)
     assert pipeline.trainer.steps == arguments.experience.envs * arguments.experience.horizon
 
 
 def test_arguments_survive_flattening() -> None:
-    arguments = RECIPES["ppo"].defaults("pendulum")
+    arguments = defaults("ppo", "pendulum")
     flat = flatten(arguments)
     assert flat["env"] == "pendulum"
     assert flat["gae_lambda"] == 0.95
-    assert changed(RECIPES["ppo"].defaults("cartpole"), flat) == arguments
+    assert changed(defaults("ppo", "cartpole"), flat) == arguments
     assert changed(arguments, {}) == arguments
     with pytest.raises(ChoiceError, match="did you mean 'learning_rate'"):
         changed(arguments, {"learning_rat": 1.0})
@@ -115,9 +138,10 @@ def test_arguments_survive_flattening() -> None:
         ({"activation": "tanhh"}, "did you mean 'tanh'"),
     ],
 )
-def test_a_wrong_number_is_named_by_its_flag(changes: dict[str, Any], said: str) -> None:
+def test_a_wrong_number_is_named_by_its_flag(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ChoiceError, match=said):
-        tiny(**changes)
+        begin(tmp_path / "run", tiny(**changes))
+    assert not (tmp_path / "run").exists()
 
 
 @given(st.integers(1, 10**6), st.integers(1, 50))
@@ -130,7 +154,7 @@ def test_a_plan_covers_what_was_asked_in_whole_chunks(iterations: int, checkpoin
 
 
 def test_steps_are_rounded_up_to_iterations() -> None:
-    process = RECIPES["ppo"].defaults("cartpole").process
+    process = defaults("ppo", "cartpole").process
     assert loop_of(Experience("cartpole", steps=500_000, envs=4, horizon=128), process).iterations == 980
     assert loop_of(Experience("cartpole", steps=1, envs=4, horizon=128), process).iterations == 1
 
@@ -213,12 +237,13 @@ def test_whatever_happens_one_command_at_a_time_and_nothing_bad_is_saved(rows: l
 # --- whole runs ---
 
 
-@pytest.mark.parametrize("recipe", PLAYED)
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_a_run_writes_all_it_promises(recipe: str, tmp_path: Path) -> None:
     plan = tiny(recipe)
     outcome = begin(tmp_path / "run", plan)
     assert outcome.loop.iteration == outcome.loop.saved == 6
-    assert outcome.steps == outcome.trained == 48
+    assert outcome.session.trained == 6
+    assert outcome.progress == " after 48 steps and saved"
     rows = read(tmp_path / "run" / "metrics.jsonl")
     assert [row["steps"] for row in rows] == [8, 16, 24, 32, 40, 48]
     assert set(plan.pipeline.trainer.metrics) - {"return_sum", "length_sum"} <= rows[0].keys()
@@ -254,9 +279,9 @@ def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_bits_of_one_never_stopped(
         outcome = begin(tmp_path / "cut", plan)
     assert outcome.loop.interrupted
     assert outcome.loop.iteration == outcome.loop.saved == 3
-    resumed = session.resume(tmp_path / "cut", notice=silent)
+    resumed = runs.resume(tmp_path / "cut", notice=silent)
     assert resumed.loop == evolve(plan.beginning(), iteration=6, saved=6)
-    assert resumed.trained == 24
+    assert resumed.session.trained == 3
     tensors, manifest = newest(tmp_path / "whole")
     again, same_manifest = newest(tmp_path / "cut")
     assert again == tensors
@@ -276,7 +301,7 @@ def test_rows_beyond_the_checkpoint_are_taken_back_on_resume(tmp_path: Path) -> 
             path.rmdir() if path.is_dir() else path.unlink()
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"iteration":7.0,"ste')
-    assert session.resume(run, notice=silent).trained == 24
+    assert runs.resume(run, notice=silent).session.trained == 3
     assert ((run / "metrics.jsonl").read_bytes(), newest(run)[0]) == before
 
 
@@ -287,8 +312,8 @@ def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
     half = tmp_path / "checkpoints" / ".partial-step_000003"
     half.mkdir()
     (half / "manifest.json").write_text("{}")
-    outcome = session.resume(tmp_path, notice=silent)
-    assert (outcome.trained, outcome.steps) == (0, 48)
+    outcome = runs.resume(tmp_path, notice=silent)
+    assert (outcome.session.trained, outcome.spent) == (0, ())
     assert newest(tmp_path) == before
     assert not half.exists()
 
@@ -298,7 +323,7 @@ def test_a_recorded_run_is_replayed_without_training(tmp_path: Path) -> None:
     loop, log = plan.beginning(), list[Entry]()
     machine = trainer_machine()
     state = plan.pipeline.trainer.init(torch.tensor([1, 2]))
-    living = world.World(state, session.lowered(plan, loop), plan.pipeline.trainer.steps)
+    living = world.World(state, lowered("ppo", plan.arguments, plan.pipeline, loop), plan.pipeline.trainer.steps)
     handlers: Handlers = {
         Train: living.train,
         Log: lambda command: Logged(),
@@ -314,9 +339,10 @@ def test_a_recorded_run_is_replayed_without_training(tmp_path: Path) -> None:
 # --- runs that go wrong ---
 
 
-def diverging(plan: session.Plan, at: int) -> session.Plan:
+def diverging(plan: Plan, at: int) -> Plan:
     """The same run, whose parameters become NaN in that iteration."""
-    trainer = plan.pipeline.trainer
+    pipeline = plan.pipeline
+    trainer = pipeline.trainer
 
     def iterate(state: Any) -> Any:
         after, metrics = trainer.iterate(state)
@@ -324,7 +350,9 @@ def diverging(plan: session.Plan, at: int) -> session.Plan:
         learner = replace(after.learner, params=torch.where(bad, torch.nan, after.learner.params))
         return replace(after, learner=learner), {**metrics, "finite": torch.where(bad, 0.0, metrics["finite"])}
 
-    return evolve(plan, pipeline=evolve(plan.pipeline, trainer=evolve(trainer, iterate=iterate)))
+    broken = evolve(pipeline, trainer=evolve(trainer, iterate=iterate))
+    build = lambda arguments, context: components_of(plan.recipe.name, arguments, broken, context.run)  # noqa: E731
+    return evolve(plan, recipe=evolve(plan.recipe, build=build))
 
 
 def test_numbers_that_are_not_finite_stop_the_run_and_are_never_saved(tmp_path: Path) -> None:
@@ -332,11 +360,11 @@ def test_numbers_that_are_not_finite_stop_the_run_and_are_never_saved(tmp_path: 
     with pytest.raises(NonFiniteError, match=said) as caught:
         begin(tmp_path, diverging(tiny(), 5))
     assert "\n" not in str(caught.value)
-    where = session.newest(tmp_path)
+    where = runs.newest(tmp_path)
     assert where.name == "step_000004"
-    state, loop = session.restore(where, tiny())
-    assert loop.iteration == 4
-    assert all(bool(torch.isfinite(leaf).all()) for leaf in leaves(state) if leaf.is_floating_point())
+    found = runs.restored(tmp_path)
+    assert (found.where, found.loop.iteration) == (where, 4)
+    assert all(bool(torch.isfinite(leaf).all()) for leaf in leaves(found.state) if leaf.is_floating_point())
     assert [row["finite"] for row in read(tmp_path / "metrics.jsonl")] == [1, 1, 1, 1, 0]
 
 
@@ -372,20 +400,29 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     begin(tmp_path, tiny())
     with lock(tmp_path):
         with pytest.raises(CheckpointError, match="in use by process"):
-            session.resume(tmp_path, notice=silent)
+            runs.resume(tmp_path, notice=silent)
         with pytest.raises(CheckpointError, match="in use by process"):
             begin(tmp_path, tiny(), overwrite=True)
 
 
 def test_what_is_no_run_is_refused_and_no_folder_is_made(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no folder, wanted that of a run"):
-        session.resume(tmp_path / "absent", notice=silent)
+        runs.resume(tmp_path / "absent", notice=silent)
     assert not (tmp_path / "absent").exists()
     with pytest.raises(CheckpointError, match="no run of purestep, wanted that of a run"):
-        session.resume(tmp_path, notice=silent)
+        runs.resume(tmp_path, notice=silent)
     assert not any(tmp_path.iterdir())
-    with pytest.raises(CheckpointError, match="without a checkpoint, wanted a run with one"):
-        session.resume(begun(tmp_path, encode(tiny().described())), notice=silent)
+
+
+def test_a_run_without_a_checkpoint_yet_is_begun_again(tmp_path: Path) -> None:
+    notices: list[str] = []
+    run = begun(tmp_path, encode(tiny().described()))
+    with pytest.raises(CheckpointError, match=f"without a checkpoint, wanted .*train it: purestep resume {run}"):
+        runs.restored(run)
+    assert runs.resume(run, notice=notices.append).session.trained == 6
+    assert notices[0] == f"no checkpoint yet: {run} begins again, with its own arguments"
+    begin(tmp_path / "whole", tiny())
+    assert newest(run)[0] == newest(tmp_path / "whole")[0]
 
 
 @pytest.mark.parametrize(
@@ -405,16 +442,16 @@ def test_a_checkpoint_of_something_else_is_refused(change: dict[str, Any], said:
         begun(tmp_path, encode(plan.described())), 1, state, machine=AT, metadata={**plan.described(), **change}
     )
     with pytest.raises((ChoiceError, CheckpointError), match=said):
-        session.resume(tmp_path, notice=silent)
+        runs.resume(tmp_path, notice=silent)
 
 
 def test_a_change_of_what_bits_depend_on_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(tmp_path, tiny())
     told: list[str] = []
-    session.resume(tmp_path, notice=told.append)
+    runs.resume(tmp_path, notice=told.append)
     assert told == []
     monkeypatch.setattr(checkpoint, "environment", lambda: {"torch": "9.9"})
-    session.resume(tmp_path, notice=told.append)
+    runs.resume(tmp_path, notice=told.append)
     assert any("torch: 2" in line and "9.9 now" in line for line in told)
 
 
@@ -431,7 +468,7 @@ def test_a_full_disk_leaves_the_older_checkpoints(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(checkpoint, "save", save)
     with pytest.raises(CheckpointError, match=r"a full disk, wanted room for .*the older checkpoints are untouched"):
         begin(tmp_path, tiny())
-    assert session.newest(tmp_path).name == "step_000002"
+    assert runs.newest(tmp_path).name == "step_000002"
 
 
 # --- metrics and pictures ---

@@ -18,7 +18,7 @@ from purestep.core import keys
 from purestep.core.record import take
 from purestep.core.tree import leaves
 from purestep.runtime.population import population
-from purestep.runtime.recipes import RECIPES
+from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.runs.arguments import changed
 
 ROOT = Path(__file__).parent.parent
@@ -46,7 +46,7 @@ def figures(benchmark: Callable[[str], Any]) -> Any:
 def setup(parts: Any) -> Any:
     """A large learning rate, since the methods differ in what they clip."""
     small = {"envs": 2, "horizon": 8, "hidden": (8,), "epochs": 2, "minibatches": 1, "learning_rate": 0.05}
-    arguments = changed(RECIPES["ppo"].defaults("cartpole"), small)
+    arguments = changed(RECIPES["ppo"].defaults(()), small)
     return parts.Setup(arguments=arguments, seeds=SEEDS, updates=UPDATES, points=2, episodes=1, longest=3)
 
 

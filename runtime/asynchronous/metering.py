@@ -15,7 +15,7 @@ from ..effects.metrics import Row, jsonl, rewind, tensorboard
 from ..effects.progress import progress
 from ..language.config import TextConfig
 from ..language.world import FIGURES, LENGTHS, columns
-from ..runs.loop_state import finite_part
+from ..runs.logging import finite_part
 from .samples import Sample, figures_of
 
 

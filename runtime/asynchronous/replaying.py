@@ -7,7 +7,7 @@ from attrs import frozen
 
 from ...core.errors import CheckpointError, message
 from ..language.config import TextConfig
-from ..language.session import arguments_of
+from ..runs.run import arguments_of
 from ..scheduling.state import Schedule
 from . import keeping, recorded
 from .folding import Course, differing, folded
@@ -70,7 +70,7 @@ def replayed(run: Path, phase: str) -> Replay:
 
 def _kept(where: Path) -> tuple[Kept, TextConfig]:
     kept, metadata = keeping.kept_in(where)
-    return kept, arguments_of(metadata)
+    return kept, arguments_of(metadata)[1]
 
 
 def _wrong(course: Course, wanted: Schedule) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from ...algorithms.language import LanguageState
 from ...core.errors import CheckpointError, ChoiceError, choose, message
 from ..effects import folder
@@ -18,14 +19,14 @@ from ..effects.clock import seconds
 from ..effects.tokenizer import save_tokenizer
 from ..effects.weights_layout import layout
 from ..language import session as turns
-from ..language.session import absolute
 from ..language.config import TextConfig, generators
 from ..language.parts import Parts, parts_of
 from ..language.report import BEFORE, evaluation, write_before
+from ..language.session import absolute
 from ..language.team import ALONE, Team
 from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
 from ..runs.arguments import changed
-from ..runs.kinds import is_language
+from ..runs.kinds import with_generators
 from ..runs.loop_check import check_loop
 from ..runs.recipe import Context, Outcome
 from ..runs.run import arguments_of, perform
@@ -69,7 +70,7 @@ def phases_of(arguments: TextConfig) -> tuple[str, ...]:
 
 def is_asynchronous(run: Path) -> bool:
     """Whether the folder is that of a run with generators."""
-    return is_language(run) and generators(arguments_in(run)) > 0
+    return with_generators(run) and generators(arguments_in(run)) > 0
 
 
 def arguments_in(run: Path) -> TextConfig:

@@ -139,7 +139,8 @@ def _older(run: Path) -> str:
 def starting(run: Path, recipe: str, *, overwrite: bool, holds: Callable[[Path], bool] | None = None) -> Iterator[None]:
     """Holds a folder for a new run, which must hold none unless it may be overwritten; nothing is removed yet.
 
-    `holds` says whether there is one, by its checkpoints unless given. Raises: CheckpointError, before anything is written.
+    `holds` says whether there is one, by its checkpoints unless given. A folder that was not there and in which nothing was
+    written is gone again where the block raises. Raises: CheckpointError, before anything is written.
     """
 
     def check() -> None:
@@ -152,9 +153,16 @@ def starting(run: Path, recipe: str, *, overwrite: bool, holds: Callable[[Path],
             raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))
 
     check()
+    absent = kind(run) == ABSENT
     with lock(run):
         check()
-        yield
+        try:
+            yield
+        except BaseException:
+            if absent and [path.name for path in run.iterdir()] == [LOCK]:
+                (run / LOCK).unlink()
+                run.rmdir()
+            raise
 
 
 @contextmanager
@@ -196,6 +204,15 @@ def unsaved(run: Path) -> bool:
     """
     saved = begun(run) or (run / CHECKPOINTS / LATEST).exists() or (run / EVALUATION).exists()
     return (run / ARGUMENTS).is_file() and not saved
+
+
+def is_run(run: Path) -> bool:
+    """Return whether the folder is that of a run, whole or not. Raises: as `marked`.
+
+    >>> is_run(Path("/"))
+    False
+    """
+    return run.is_dir() and not isinstance(marked(run), tuple)
 
 
 def existing(run: Path) -> Path:

@@ -76,7 +76,7 @@ def components(arguments: TextConfig, context: Context) -> Components:
     Raises: ChoiceError, StructureError; all that may be refused is, before anything of an older run is removed.
     """
     torch.set_num_threads(arguments.machine.threads)
-    team: Any = context.store
+    team = context.store if isinstance(context.store, Team) else ALONE
     if not context.kept:
         team.check(arguments)
     run = context.run

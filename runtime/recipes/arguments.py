@@ -5,7 +5,8 @@ from typing import Any, Literal, Protocol
 
 from attrs import frozen
 
-from ...core.errors import check_within
+from ...core.env_names import ENV_NAMES
+from ...core.errors import check_within, choose
 from ..runs.arguments import SEEDS, check_threads, check_whole, flag
 from ..runs.training_machine import Loop, plan
 
@@ -79,6 +80,7 @@ def run_steps(arguments: Any) -> int:
 
 def check_shared(experience: Experience, learner: Learner, process: Process) -> None:
     """Refuses numbers with which nothing can be trained, by the name of their flag. Raises: ChoiceError."""
+    choose("--env", experience.env, dict.fromkeys(ENV_NAMES))
     check_whole("--seed", experience.seed, 0, SEEDS)
     for name in ("steps", "envs", "horizon"):
         check_whole(flag(name), getattr(experience, name), 1)

@@ -10,9 +10,8 @@ from typing import Any
 from ...core.env_names import ENV_NAMES
 from ...core.errors import choose
 from ..deferred import deferred
-from ..runs.arguments import changed
+from ..runs.arguments import changed, option
 from ..runs.recipe import Recipe
-from ..words import option
 from .arguments import Experience, run_steps
 from .playing import PlayedEpisodes, Playing
 from .settings import A2C, PPO, Reinforce, check_a2c, check_ppo, check_reinforce
@@ -62,7 +61,9 @@ SOLVED: Mapping[str, float] = {  # the mean return at which Gymnasium's registry
 }
 
 
-def _recipe(name: str, about: str, settings: Any, changes: Mapping[str, Changes], check: Callable[[Any], None]) -> Recipe:
+def _recipe(
+    name: str, about: str, settings: Any, changes: Mapping[str, Changes], check: Callable[[Any], None]
+) -> Recipe:
     def defaults(words: Sequence[str]) -> Any:
         env = choose("--env", option(words, "--env", USUAL), {each: each for each in ENV_NAMES})
         return changed(settings(Experience(env=env)), changes.get(env, {}))
@@ -74,14 +75,14 @@ def _recipe(name: str, about: str, settings: Any, changes: Mapping[str, Changes]
         build=partial(_build, name),
         evaluate=deferred(__package__, "report", "evaluation_lines"),
         check=check,
-        world="env",
+        chosen_by="env",
+        solved=lambda arguments: SOLVED.get(str(arguments.get("env"))),
         folder=f"{{env}}-{name}-{{seed}}",
         title=lambda arguments: f"{name} on {arguments.experience.env} for {run_steps(arguments):,} steps",
         closing=Playing,
         resuming=Playing,
         evaluating=PlayedEpisodes,
         report=deferred(__package__, "report", "closing_lines"),
-        plot=deferred(__package__, "pictures", "picture_lines"),
     )
 
 

@@ -156,12 +156,11 @@ RECIPE = Recipe(
     evaluate=deferred(__package__, "ranking", "evaluation_lines"),
     check=check_prove,
     ready=check_ranking,
-    world="data",
+    chosen_by="data",
     folder="{data}-prove-{seed}",
     title=lambda arguments: f"{NAME} on {arguments.experience.data} for {run_steps(arguments):,} steps",
     closing=Ranking,
     resuming=Ranking,
     evaluating=Ranking,
     report=deferred(__package__, "ranking", "closing_lines"),
-    plot=deferred(__package__, "pictures", "picture_lines"),
 )

@@ -14,10 +14,10 @@ from ..effects import folder
 from ..effects.clock import seconds
 from ..logic.dataset import Dataset
 from ..logic.rank import Standing, asked, scorer, standing
+from ..runs.curves import curve
 from ..runs.recipe import Notice
 from . import prove
 from .explain import Prover, deepest, prover_of
-from .pictures import curve
 from .prove_settings import Ranking
 
 RANKED = ("mean_reciprocal_rank", "hits_at_1", "hits_at_3", "hits_at_10")

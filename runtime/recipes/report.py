@@ -10,10 +10,10 @@ from ...core import keys
 from ..effects import folder
 from ..evaluate import Evaluation, Summary, evaluate, summary
 from ..runs.arguments import check_whole
+from ..runs.curves import curve
 from ..runs.recipe import Notice
 from ..runs.run import restored
 from ..train import RunState
-from .pictures import curve
 from .pipeline import Pipeline
 from .playing import PlayedEpisodes, Playing
 

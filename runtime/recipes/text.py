@@ -93,6 +93,7 @@ def text_recipe(name: str, about: str, settings: Callable[[], TextConfig], folde
         defaults=defaults,
         build=deferred(__package__, "text_run", "components"),
         check=lambda arguments: arguments.check(),
+        chosen_by="algorithm",
         folder=folder,
         title=partial(_title, name),
         lead=lead,
@@ -130,4 +131,6 @@ def task_recipe(reference: str) -> Recipe:
 
 
 ZORPLEX = text_recipe(NAME, ABOUT, Zorplex, "zorplex-{kind}-{algorithm}-{seed}")
-TEXT = text_recipe("text", "a language model learns a task of yours; or MODULE:TASK", TaskRun, "text-{algorithm}-{seed}")
+TEXT = text_recipe(
+    "text", "a language model learns a task of yours; or MODULE:TASK", TaskRun, "text-{algorithm}-{seed}"
+)

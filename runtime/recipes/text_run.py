@@ -23,6 +23,7 @@ from ..language.session import components as components
 from ..language.session import policy_of
 from ..language.team import ALONE, Team, of_ranks
 from ..runs.arguments import changed, flag
+from ..runs.curves import picture_of
 from ..runs.kinds import with_generators
 from ..runs.recipe import Notice, Outcome, Recipe
 from ..runs.run import restored
@@ -185,11 +186,11 @@ def plot_lines(runs: Sequence[Path], out: Path | tuple[()], options: Over) -> It
         if faults:
             yield "\n".join(faults)
     elif len(runs) == 1:
-        yield str(report.picture(runs[0], check_picture(out or runs[0] / folder.PICTURE)))
+        yield str(report.picture(runs[0], picture_of(runs, out)))
     elif any(map(with_generators, runs)):
-        yield str(_success(runs, check_picture(out or Path(folder.PICTURE)), options.over))
+        yield str(_success(runs, picture_of(runs, out), options.over))
     else:
-        yield str(report.pictures(runs, check_picture(out or Path(folder.PICTURE))))
+        yield str(report.pictures(runs, picture_of(runs, out)))
 
 
 def _drawn(run: Path, place: Path, notice: Notice) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Arguments of a run: names and numbers in groups, flat in a record, checked by the name of their flag."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar, get_type_hints
 
 import attrs

@@ -1,11 +1,10 @@
-"""The recipe that the run in a folder follows, as its arguments.json says: read without torch."""
+"""The record of the run in a folder, as its arguments.json has it: read without torch."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..effects import folder
-from .registry import CACHE, TEXT
 
 
 def recorded(run: Path) -> Mapping[str, Any]:
@@ -14,17 +13,7 @@ def recorded(run: Path) -> Mapping[str, Any]:
     return folder.read_json(path) if path.is_file() else {}
 
 
-def is_language(run: Path) -> bool:
-    """Return whether the folder holds a run of a language model at a task."""
-    return recorded(run).get("recipe") in tuple(TEXT)
-
-
-def is_cache(run: Path) -> bool:
-    """Return whether the folder holds a run of the reasoning cache."""
-    return recorded(run).get("recipe") == CACHE
-
-
 def with_generators(run: Path) -> bool:
-    """Return whether the folder holds such a run whose samples come from generators."""
+    """Return whether the folder holds a run of a language model whose samples come from generators."""
     held = recorded(run)
-    return held.get("recipe") in tuple(TEXT) and (held.get("mode") == "async" or held.get("generators", 0) > 0)
+    return held.keys() >= {"mode", "generators"} and (held["mode"] == "async" or held["generators"] > 0)

@@ -38,8 +38,10 @@ def metrics_log(run: Path, loop: Loop, show: Sequence[str], *, steps: int = 0) -
                 file(row)
                 board(row)
                 last.update({RETURN: row[RETURN]} if math.isfinite(row.get(RETURN, math.nan)) else {})
-            newest = {name: value for name, value in command.rows[-1].items() if math.isfinite(value)}
-            bar({**last, **newest})  # once a chunk: its rows come all at the same moment
+            newest = {**command.rows[-1], **last}
+            bar(
+                {name: value for name, value in newest.items() if steps or math.isfinite(value)}
+            )  # once a chunk: its rows come all at the same moment
             return Logged()
 
         yield log

@@ -77,7 +77,9 @@ class Components:
     session: Callable[[Any, Loop, Notice], Session]  # (state, loop, notice) -> what trains from there on
     log: Callable[[Loop], AbstractContextManager[Callable[[Log], Logged]]]
     diverged: Callable[[Loop], str]
-    params: Callable[[Any], tuple[str, Any]]  # (state) -> parameters that a checkpoint must hold finite, with their name
+    params: Callable[
+        [Any], tuple[str, Any]
+    ]  # (state) -> parameters that a checkpoint must hold finite, with their name
     facts: Mapping[str, Any] = Factory(dict)  # what the bits depend on beside the arguments
     write: Callable[[Path], None] = _written  # files that a new run has beside its arguments
     accept: Callable[[Path, "Manifest"], None] = _alike  # raises CheckpointError for what these cannot go on from
@@ -116,6 +118,15 @@ Lines = Iterator[str]
 Lead = Callable[[Sequence[str], Callable[[Any], int]], int]  # (words, program of a store) -> exit code
 
 
+def _unknown(arguments: Mapping[str, Any]) -> float | None:
+    """Return no value."""
+    return None
+
+
+START, RESUME = (deferred(str(__package__), "run", name) for name in ("start", "resume"))
+CURVES = deferred(str(__package__), "curves", "curve_lines")
+
+
 @frozen(kw_only=True)
 class Recipe:
     """Something that can be trained by name.
@@ -133,17 +144,24 @@ class Recipe:
     evaluate: Callable[[Path, Any, Notice], Lines]  # (run, options, notice)
     check: Callable[[Any], None] = _accepted  # raises ChoiceError, by the name of the flag
     ready: Callable[[Any, Any], None] = _suitable  # (arguments, closing or resuming options): raises ChoiceError
-    world: str = ""  # the argument that names what it is trained on
-    folder: str = Factory(lambda self: f"{self.name}-{{seed}}", takes_self=True)  # of a run that is given none, in runs/
+    chosen_by: str = ""  # the argument by whose value the other defaults are chosen
+    # the folder in runs/ of a run that is given none; arguments stand in braces
+    folder: str = Factory(lambda self: f"{self.name}-{{seed}}", takes_self=True)
     title: Callable[[Any], str] = Factory(lambda self: lambda arguments: self.name, takes_self=True)
-    lead: Lead | tuple[()] = ()  # runs a program on all ranks that a launcher has started; () allows one process alone
-    start: Callable[..., Outcome] = deferred(__package__, "run", "start")  # (run, recipe, arguments, *, overwrite, ...)
-    resume: Callable[..., Outcome] = deferred(__package__, "run", "resume")  # (run, recipe, options, *, notice, store)
-    words: Callable[[list[str]], list[str]] = list  # the words of `train`, with those that a file of settings stands for
+    # (words, program of a store): runs the program on all ranks that a launcher has started; () allows one process alone
+    lead: Lead | tuple[()] = ()
+    words: Callable[[list[str]], list[str]] = list  # the words of `train`, a file of settings replaced by its flags
+    start: Callable[..., Outcome] = START  # (run, recipe, arguments, *, options, overwrite, notice, store)
+    resume: Callable[..., Outcome] = RESUME  # (run, *, options, notice, store)
     closing: Callable[[], Any] = Nothing  # options of `train` beside the arguments, for `report`
     resuming: Callable[[], Any] = Nothing  # options of `resume`, also for `report`
     evaluating: Callable[[], Any] = Nothing  # options of `evaluate`
     plotting: Callable[[], Any] = Nothing  # options of `plot`
     report: Callable[[Path, Any, Notice], Lines] = Factory(lambda self: self.evaluate, takes_self=True)
-    plot: Callable[[Sequence[Path], Path, Any], Lines] = deferred(__package__, "curves", "curve_lines")  # (runs, out, options)
-    chat: Callable[[Path], Any] | tuple[()] = ()  # (run) -> parts, parameters, arguments and version, of a language model
+    plot: Callable[[Sequence[Path], Path | tuple[()], Any], Lines] = CURVES  # (runs, picture or (), options)
+    metric: str = "episode_return"  # the column of metrics that the learning curve shows
+    solved: Callable[[Mapping[str, Any]], float | None] = (
+        _unknown  # (flat arguments) -> value of it that solves the task
+    )
+    # (run) -> parts, parameters, arguments and version of what speaks in a run of a language model
+    chat: Callable[[Path], Any] | tuple[()] = ()

@@ -14,7 +14,6 @@ OWN: Mapping[str, str] = {  # name -> place in the runtime of its `Recipe`, or o
     **dict.fromkeys(("ppo", "a2c", "reinforce"), "recipes.classic:RECIPES"),
     "prove": "recipes.prove_settings:RECIPE",
     "zorplex": "recipes.text:ZORPLEX",
-    "cache": "recipes.caching:RECIPE",
     "text": "recipes.text:TEXT",
 }
 HIDDEN = ("text",)  # named by its task: FILE.py:TASK or MODULE:TASK
@@ -26,7 +25,11 @@ def added() -> dict[str, EntryPoint]:
     for point in entry_points(group=GROUP):
         other = found.get(point.name)
         if point.name in OWN or (other and other.value != point.value):
-            first = f"purestep and {point.value}" if point.name in OWN else f"{other.value if other else ''} and {point.value}"
+            first = (
+                f"purestep and {point.value}"
+                if point.name in OWN
+                else f"{other.value if other else ''} and {point.value}"
+            )
             got, remedy = f"a recipe of {first}", "uninstall a package, or rename its recipe"
             raise ChoiceError(message(f"recipe {point.name!r}", got=got, wanted="one recipe of a name", remedy=remedy))
         found[point.name] = point
@@ -46,7 +49,7 @@ def listed() -> dict[str, str]:
 def find(name: str, where: str = "recipe") -> Recipe:
     """Return the recipe of that name. Raises: ChoiceError, also for one that cannot be loaded.
 
-    >>> find("ppo").world
+    >>> find("ppo").chosen_by
     'env'
     """
     return _own(name) if name in OWN else _load(choose(where, name, {**dict.fromkeys(OWN), **added()}))

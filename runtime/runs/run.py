@@ -4,7 +4,6 @@ The machine of `training_machine` decides when to train, log, save and stop. See
 """
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -178,9 +177,7 @@ def restored_at(
     return Restored(where, manifest, found, arguments, components, held.tree, held.machine)
 
 
-def perform(
-    metadata: Mapping[str, Any], components: Components, state: Any, loop: Loop, context: Context
-) -> Outcome:
+def perform(metadata: Mapping[str, Any], components: Components, state: Any, loop: Loop, context: Context) -> Outcome:
     """Train from `loop` on, where the run has that state. Raises: NonFiniteError."""
     run, store = context.run, context.store
     session = components.session(state, loop, context.notice)
@@ -204,5 +201,3 @@ def perform(
         loop=loop,
         session=session,
     )
-
-

@@ -31,7 +31,7 @@ def newest(
     run: Path, *, report: Callable[[str], None] = checkpoint.to_stderr, without: Collection[Path] = ()
 ) -> Path | None:
     """Return the folder of the newest good checkpoint, however many ranks wrote it. Raises: CheckpointError."""
-    from ..effects.sharded.loading import latest  # here: it takes torch a second to import, which sampling does not need
+    from ..effects.sharded.loading import latest  # here: torch takes a second to import it
 
     return latest(run, report=report, without=without)
 

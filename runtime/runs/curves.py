@@ -8,16 +8,16 @@ from ...core.errors import CheckpointError, ChoiceError, ShapeError, message
 from ..effects import folder
 from ..effects.metrics import read
 from ..effects.plot import learning_curve
-from ..runs.recipe import Notice
-from ..runs.registry import recipe_of
-from .classic import SOLVED
+from ..effects.png import check_picture
+from .recipe import Notice
+from .registry import recipe_of
 
 APART = ("seed", "threads", "checkpoints", "backend")  # what may differ between runs of one kind
 POINTS = 100  # that a curve keeps of a run's rows, each the mean of the last few
 
 
 def picture(runs: Sequence[Path], out: Path) -> Path:
-    """Draws the mean return of episodes over environment steps; runs of one kind, seeds, become a mean in a band.
+    """Draws the metric of a recipe over steps; runs of one kind, seeds, become a mean in a band.
 
     Raises: CheckpointError for a folder that is no run, ChoiceError for one that has reported nothing.
     """
@@ -25,6 +25,8 @@ def picture(runs: Sequence[Path], out: Path) -> Path:
     kinds: dict[str, list[Path]] = {}
     for run, label in labels(described).items():
         kinds.setdefault(label, []).append(_reported(run))
+    arguments = described[runs[0]]
+    first = recipe_of(arguments)
     envs = {_world(arguments) for arguments in described.values()}
     env = envs.pop() if len(envs) == 1 else ""
     rows = min(len(read(path)) for paths in kinds.values() for path in paths)
@@ -32,8 +34,9 @@ def picture(runs: Sequence[Path], out: Path) -> Path:
     learning_curve(
         kinds if len(kinds) > 1 else next(iter(kinds.values())),
         out,
+        y=first.metric,
         title=_title(described, env),
-        threshold=SOLVED.get(env),
+        threshold=first.solved(arguments) if env else None,
         smooth=smooth,
         note=f"each point is the mean of {smooth} iterations" if smooth > 1 else "",
     )
@@ -48,9 +51,14 @@ def curve(run: Path, notice: Notice) -> Iterator[str]:
         notice(f"no picture: {nothing}")
 
 
-def picture_lines(runs: Sequence[Path], out: Path, options: Any) -> Iterator[str]:
-    """Draw runs into the picture `out`; yield the line to print. Raises: as `picture`."""
-    yield str(picture(runs, out))
+def curve_lines(runs: Sequence[Path], out: Path | tuple[()], options: Any) -> Iterator[str]:
+    """Draw runs into one picture; yield the line to print. Raises: as `picture`."""
+    yield str(picture(runs, picture_of(runs, out)))
+
+
+def picture_of(runs: Sequence[Path], out: Path | tuple[()]) -> Path:
+    """Return the place of the picture of runs: `out`, or else the folder of a single run or this one. Raises: ChoiceError."""
+    return check_picture(out or (runs[0] / folder.PICTURE if len(runs) == 1 else Path(folder.PICTURE)))
 
 
 def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
@@ -77,7 +85,7 @@ def _arguments(run: Path) -> Mapping[str, Any]:
     """The recipe and the arguments that stand in a run's folder. Raises: CheckpointError where they name no world."""
     path = folder.existing(run) / folder.ARGUMENTS
     held = folder.read_json(path)
-    world = recipe_of(held).world
+    world = recipe_of(held).chosen_by
     if world and not isinstance(held.get(world), str):
         wanted, remedy = f"the arguments of a run, {world} among them", "name the folder of such a run"
         raise CheckpointError(message(str(path), got="without its world", wanted=wanted, remedy=remedy))
@@ -85,7 +93,7 @@ def _arguments(run: Path) -> Mapping[str, Any]:
 
 
 def _world(arguments: Mapping[str, Any]) -> str:
-    world = recipe_of(arguments).world
+    world = recipe_of(arguments).chosen_by
     return str(arguments[world]) if world else ""
 
 
