@@ -21,11 +21,12 @@ from .recipes.text import task_recipe
 from .runs.arguments import flag, flatten, option
 from .runs.kinds import recorded
 from .runs.recipe import Nothing, Recipe
-from .runs.registry import OWN, find, listed
+from .runs.registry import HIDDEN, OWN, find, listed
 from .words import FLAGS, check_runs, loading, say
 
 if TYPE_CHECKING:
     from .runs.recipe import Outcome
+    from .runs.store import Store
 
 
 @frozen
@@ -67,17 +68,24 @@ def train_command(words: list[str]) -> int:
     return _led(recipe, f"purestep train {name}", words, lambda store: _train(recipe, name, words, store))
 
 
-def _led(recipe: Recipe, what: str, words: Sequence[str], program: Callable[[Any], int]) -> int:
-    """Return the exit code of a program that takes where checkpoints are kept; on all ranks, where the recipe can use them."""
+def _led(recipe: Recipe, what: str, words: Sequence[str], program: Callable[[Callable[[], Any]], int]) -> int:
+    """Return the exit code of a program, which is given a function that returns the store of checkpoints.
+
+    It runs on all ranks that a launcher has started, where the recipe can use them. The function may import torch.
+    """
     if not isinstance(recipe.lead, tuple):
         return recipe.lead(words, program)
     on_one_rank(what)
-    from .runs.store import PROCESS  # here: it imports torch
-
-    return program(PROCESS)
+    return program(_process)
 
 
-def _train(recipe: Recipe, name: str, words: list[str], store: Any) -> int:
+def _process() -> "Store":
+    from .runs.store import PROCESS
+
+    return PROCESS
+
+
+def _train(recipe: Recipe, name: str, words: list[str], store: Callable[[], Any]) -> int:
     words = recipe.words(words)
     defaults = recipe.defaults(words)
     by = f"{flag(recipe.chosen_by)} {flatten(defaults)[recipe.chosen_by]}" if recipe.chosen_by else ""
@@ -93,8 +101,8 @@ def _train(recipe: Recipe, name: str, words: list[str], store: Any) -> int:
     options.check()
     recipe.check(given.arguments)
     say(f"{recipe.title(given.arguments)}, into {run}")
-    where = {"options": options, "overwrite": given.overwrite, "notice": say, "store": store}
-    return _through(run, recipe, options, lambda: recipe.start(run, recipe, given.arguments, **where))
+    where = {"options": options, "overwrite": given.overwrite, "notice": say}
+    return _through(run, recipe, options, lambda: recipe.start(run, recipe, given.arguments, **where, store=store()))
 
 
 def _usual_folder(recipe: Recipe, defaults: Any, words: Sequence[str]) -> Path:
@@ -138,8 +146,8 @@ def resume_command(words: list[str]) -> int:
     return _of_run(words, "resume", lambda recipe: recipe.resuming(), GO_ON, _resume)
 
 
-def _resume(run: Path, recipe: Recipe, options: Any, store: Any) -> int:
-    return _through(run, recipe, options, lambda: recipe.resume(run, options=options, notice=say, store=store))
+def _resume(run: Path, recipe: Recipe, options: Any, store: Callable[[], Any]) -> int:
+    return _through(run, recipe, options, lambda: recipe.resume(run, options=options, notice=say, store=store()))
 
 
 def evaluate_command(words: list[str]) -> int:
@@ -147,14 +155,14 @@ def evaluate_command(words: list[str]) -> int:
     return _of_run(words, "evaluate", lambda recipe: recipe.evaluating(), "", _evaluate)
 
 
-def _evaluate(run: Path, recipe: Recipe, options: Any, store: Any) -> int:
+def _evaluate(run: Path, recipe: Recipe, options: Any, store: Callable[[], Any]) -> int:
     for line in recipe.evaluate(run, options, say):
         print(line)
     return 0
 
 
 GO_ON = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
-Work = Callable[[Path, Recipe, Any, Any], int]  # (run, recipe, options, store)
+Work = Callable[[Path, Recipe, Any, Callable[[], Any]], int]  # (run, recipe, options, store)
 
 
 def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], about: str, work: Work) -> int:
@@ -163,19 +171,20 @@ def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], ab
     if recipe is None:
         return _without_run(words, command, options, about)
 
-    def program(store: Any) -> int:
+    def program(store: Callable[[], Any]) -> int:
         given = _asked(words, command, options(recipe), about)
         given.options.check()
         loading(given.run)
         return work(given.run, recipe, given.options, store)
 
     if command == "evaluate":
-        return program(())
+        return program(_process)
     return _led(recipe, f"purestep {command}: a run of {recipe.name}", words, program)
 
 
 def _asked(words: list[str], command: str, options: Any, about: str) -> Asking:
     about = about or " ".join(str(type(options).__doc__).split())
+    words = words if {"-h", "--help"}.isdisjoint(words) else ["--help"]
     usual = Asking(tyro.MISSING, options)
     return tyro.cli(Asking, default=usual, args=words, prog=f"purestep {command}", description=about, config=FLAGS)
 
@@ -210,7 +219,8 @@ def _without_run(words: list[str], command: str, options: Callable[[Recipe], Any
         raise ChoiceError(message(str(given.run), got="without a recipe", wanted="a run", remedy="train it anew"))
     for kind in kinds:
         if kind is not first:
-            print(f"\nWhere RUN is one of {', '.join(kinds[kind])}:\n", flush=True)
+            named = " or ".join(f"`purestep train {name}`" for name in kinds[kind] if name not in HIDDEN)
+            print(f"\nWhere RUN is one of {named}:\n", flush=True)
         with suppress(SystemExit):
             _asked(["--help"], command, kind(), about)
     return 0

@@ -20,11 +20,9 @@ from purestep.runtime.chat_command import typed_lines
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.files import lock
 from purestep.runtime.effects.layout import COMMON
-from purestep.runtime.recipes import RECIPES, session
-from purestep.runtime.recipes.closing import closing_of
 from purestep.runtime.runs import loop_state as world
-from purestep.runtime.runs.arguments import flag, flatten
-from purestep.runtime.runs.training_machine import Loop
+from purestep.runtime.runs.arguments import flag, flatten, option
+from purestep.runtime.runs.registry import HIDDEN, OWN, find
 
 from .programs import last_words, until
 
@@ -57,20 +55,20 @@ def test_help_names_every_command_and_those_of_other_packages(capsys: Said) -> N
 def test_help_of_train_names_the_recipes(capsys: Said) -> None:
     assert cli.main(["train"]) == cli.main(["train", "-h"]) == 0
     text = capsys.readouterr().out
-    assert all(f"\n  {name} " in text for name in RECIPES)
+    assert all(f"\n  {name} " in text for name in OWN if name not in HIDDEN)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", OWN)
 def test_help_of_a_recipe_explains_every_flag(recipe: str, capsys: Said) -> None:
     assert cli.main(["train", recipe, "--help"]) == 0
     text = capsys.readouterr().out
-    chosen = RECIPES[recipe]
-    names = [*flatten(chosen.defaults(chosen.usual)), *flatten(closing_of(recipe)), "run", "overwrite"]
+    chosen = find(recipe)
+    names = [*flatten(chosen.defaults(())), *flatten(chosen.closing()), "run", "overwrite"]
     assert [name for name in names if flag(name) not in text] == []
     assert "learning_rate" not in text
 
 
-@pytest.mark.parametrize("recipe", [*RECIPES, "zorplex", "cache"])
+@pytest.mark.parametrize("recipe", OWN)
 def test_no_flag_is_without_words(recipe: str, capsys: Said) -> None:
     assert cli.main(["train", recipe, "--help"]) == 0
     words = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
@@ -98,7 +96,7 @@ def test_the_other_commands_have_help_too(command: str, capsys: Said) -> None:
     [([], "d"), (["--env", "a"], "a"), (["--env=a", "--env", "b"], "b"), (["--envs", "4"], "d"), (["--env"], "")],
 )
 def test_an_option_is_found_wherever_it_stands(words: list[str], value: str) -> None:
-    assert commands.option(words, "--env", "d") == value
+    assert option(words, "--env", "d") == value
 
 
 # --- whole runs ---
@@ -193,8 +191,7 @@ def test_ctrl_c_while_compiling_stops_at_once(tmp_path: Path, capsys: Said, monk
 
 
 def test_the_time_line_names_the_parts() -> None:
-    outcome = session.Outcome(Loop(1, 1, 1), 500, 400, compile_seconds=2.0, loaded=True, train_seconds=4.0)
-    assert commands.spent(outcome, 95.0) == (
+    assert commands.spent(["compile 2.0 s (loaded from the cache)", "train 4.0 s", "100 environment steps/s"], 95.0) == (
         "time: install 95 s, compile 2.0 s (loaded from the cache), train 4.0 s, 100 environment steps/s"
     )
 
@@ -264,14 +261,23 @@ def test_an_empty_folder_is_no_run(tmp_path: Path, capsys: Said) -> None:
     assert "name the folder of a run" in one_line(capsys)
 
 
-@pytest.mark.parametrize("held", [{}, {"recipe": "ppo"}, {"recipe": ["ppo"]}, {"recipe": "prove", "env": "a"}], ids=str)
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [
+        ({}, "is without a checkpoint, wanted a run with one"),
+        ({"recipe": "ppo"}, "arguments.json is without its env, wanted"),
+        ({"recipe": ["ppo"]}, "recipe is \"['ppo']\", wanted one of"),
+        ({"recipe": "prove", "env": "a"}, "arguments.json is without its data, wanted"),
+    ],
+    ids=str,
+)
 def test_arguments_that_name_no_world_are_no_run_to_be_drawn(
-    held: dict[str, Any], tmp_path: Path, capsys: Said
+    held: dict[str, Any], wanted: str, tmp_path: Path, capsys: Said
 ) -> None:
     folder.mark(tmp_path, "ppo")
     (tmp_path / "arguments.json").write_text(json.dumps(held))
     assert cli.main(["plot", str(tmp_path)]) == 1
-    assert "arguments.json is without a recipe and its world, wanted" in one_line(capsys)
+    assert wanted in one_line(capsys)
 
 
 def test_words_that_are_no_command_line_are_explained(capsys: Said) -> None:

@@ -12,10 +12,11 @@ from purestep.runtime import cli
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.layout import names_of
 from purestep.runtime.logic.world import Proofs
-from purestep.runtime.recipes import explain, prove, ranking, session
+from purestep.runtime.recipes import explain, prove, ranking
 from purestep.runtime.recipes.prove_settings import prove_defaults
 from purestep.runtime.runs import loop_state as world
 from purestep.runtime.runs.arguments import changed
+from purestep.runtime.runs.run import arguments_in
 
 NET = ["--size", "8", "--width", "8", "--blocks", "1", "--warm-up", "3"]
 RUN = ["--envs", "4", "--horizon", "8", "--minibatches", "2", "--epochs", "1", "--backend", "none"]
@@ -369,7 +370,7 @@ def test_arguments_come_back_from_a_checkpoint(trained: Path) -> None:
     given = changed(prove_defaults("family:30"), {"steps": 96, "size": 8, "width": 8, "blocks": 1, "warm_up": 3})
     more = {"envs": 4, "horizon": 8, "minibatches": 2, "epochs": 1, "backend": "none"}
     assert explain.prover_of(trained).arguments == changed(given, more)
-    assert session.recipe_of(trained) == "prove"
+    assert arguments_in(trained)[0].name == "prove"
 
 
 # --- compiled ---

@@ -13,7 +13,7 @@ from purestep.core.env_names import ENV_NAMES
 from purestep.core.envs import ENVS
 from purestep.runtime.cli import commands
 from purestep.runtime.deferred import Package
-from purestep.runtime.recipes import RECIPES, cache, zorplex
+from purestep.runtime.runs.registry import OWN
 
 from . import run_folders
 
@@ -30,7 +30,7 @@ HEAVY = (
     "pytest",
 )
 HELP = [["--help"], *([name, "--help"] for name in commands())]
-HELP += [["train", recipe, "--help"] for recipe in (*RECIPES, zorplex.NAME, cache.NAME)]
+HELP += [["train", recipe, "--help"] for recipe in OWN]
 # Runs command lines one after the other, where the heavy libraries cannot be imported; a row of JSON for each.
 PROGRAM = """
 import contextlib, io, json, sys
@@ -87,7 +87,7 @@ REFUSED: dict[str, str] = {
     "train cache --shortest 9 --longest 4": "lists: shortest and longest is (9, 4)",
     "train cache --reasoning-prompt-template x": "settings: reasoning_prompt_template is",
     "evaluate nowhere": "nowhere is no folder",
-    "evaluate . --episodes 0": "--episodes is 0",
+    "evaluate played --episodes 0": "--episodes is 0",
     "resume nowhere": "nowhere is no folder",
     "explain in(a,b) --run nowhere": "nowhere is no folder",
     "chat nowhere": "nowhere is no run of a language model",
@@ -98,6 +98,7 @@ REFUSED: dict[str, str] = {
 
 
 def test_what_is_refused_is_refused_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    begun(tmp_path / "played", recipe="ppo")
     rows = behind_the_wall([words.split() for words in REFUSED], tmp_path)
     for (words, said), (code, out, err, _) in zip(REFUSED.items(), rows, strict=True):
         assert (code, out, err.count("\n")) == (1, "", 1), (words, err)

@@ -67,17 +67,24 @@ class Over:
         """Accept them."""
 
 
-def lead(words: Sequence[str], program: Callable[[Any], int]) -> int:
-    """Return the exit code of a program of a store, on this process or on the first of several ranks, which do as it says."""
-    if not several():
-        from ..language.team import ALONE
+def lead(words: Sequence[str], program: Callable[[Callable[[], Any]], int]) -> int:
+    """Return the exit code of a program, on this process or on the first of several ranks, which do as it says.
 
-        return program(ALONE)
+    The program is given a function that returns the learner; that of one process imports torch when it is called.
+    """
+    if not several():
+        return program(_alone)
     if "--trust-network" not in words:
         within_machine()
     from ..language.ranked import in_world  # here: it takes torch a second to import
 
-    return in_world(program)
+    return in_world(lambda team: program(lambda: team))
+
+
+def _alone() -> Any:
+    from ..language.team import ALONE
+
+    return ALONE
 
 
 def text_recipe(name: str, about: str, settings: Callable[[], TextConfig], folder: str) -> Recipe:

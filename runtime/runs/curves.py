@@ -87,8 +87,8 @@ def _arguments(run: Path) -> Mapping[str, Any]:
     held = folder.read_json(path)
     world = recipe_of(held).chosen_by
     if world and not isinstance(held.get(world), str):
-        wanted, remedy = f"the arguments of a run, {world} among them", "name the folder of such a run"
-        raise CheckpointError(message(str(path), got="without its world", wanted=wanted, remedy=remedy))
+        wanted, remedy = "the arguments of a run", "name the folder of one"
+        raise CheckpointError(message(str(path), got=f"without its {world}", wanted=wanted, remedy=remedy))
     return held
 
 

@@ -115,7 +115,7 @@ def _suitable(arguments: Any, options: Any) -> None:
 
 
 Lines = Iterator[str]
-Lead = Callable[[Sequence[str], Callable[[Any], int]], int]  # (words, program of a store) -> exit code
+Lead = Callable[[Sequence[str], Callable[[Callable[[], Any]], int]], int]  # (words, program of () -> store) -> exit code
 
 
 def _unknown(arguments: Mapping[str, Any]) -> float | None:
@@ -148,7 +148,7 @@ class Recipe:
     # the folder in runs/ of a run that is given none; arguments stand in braces
     folder: str = Factory(lambda self: f"{self.name}-{{seed}}", takes_self=True)
     title: Callable[[Any], str] = Factory(lambda self: lambda arguments: self.name, takes_self=True)
-    # (words, program of a store): runs the program on all ranks that a launcher has started; () allows one process alone
+    # runs a program on all ranks that a launcher has started; () allows one process alone
     lead: Lead | tuple[()] = ()
     words: Callable[[list[str]], list[str]] = list  # the words of `train`, a file of settings replaced by its flags
     start: Callable[..., Outcome] = START  # (run, recipe, arguments, *, options, overwrite, notice, store)
