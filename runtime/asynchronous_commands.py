@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
+from attrs import evolve, frozen
 
 from ..core.errors import CheckpointError, ChoiceError, message
 from .effects import folder
 from .effects.png import check_picture
 from .effects.step_folders import steps
+from .evaluate_command import looked, trust_of
 from .recipes.zorplex import NAME
-from .runs.arguments import check_whole
 from .runs.kinds import with_generators
+from .runs.trusting import NOTHING, Trust
 from .words import check_runs, loading, option, say, trusting
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from .language.parts import Parts
     from .language.team import Team
 
-AS_TRAINED = -1
 Place = Literal["", "sync", "async"]
 
 
@@ -39,11 +40,11 @@ def train(run: Path, arguments: "TextConfig", *, overwrite: bool, team: "Team") 
     return _through(run, lambda: session.start(run, arguments, overwrite=overwrite, notice=say, team=team))
 
 
-def resume(run: Path, moved: Mapping[str, Any], *, team: "Team") -> int:
+def resume(run: Path, moved: Mapping[str, Any], *, team: "Team", trust: Trust) -> int:
     """`purestep resume RUN`; `moved` says where its generators work from now on."""
     from .asynchronous import session
 
-    return _through(run, lambda: session.resume(run, notice=say, moved=moved, team=team))
+    return _through(run, lambda: session.resume(run, notice=say, moved=moved, team=team, trust=trust))
 
 
 def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
@@ -65,10 +66,10 @@ def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
     from .asynchronous import report
     from .language import report as zorplex_report
 
-    print(report.write_comparison(run))
+    parts, params, _ = speaker(run, trust=Trust(every=True))  # it has just been trained
+    print(report.write_comparison(run, parts.task))
     for line in _drawn(run, run):
         print(line)
-    parts, params, _ = speaker(run)
     print(f"model: {zorplex_report.write_model(run, parts, params)}")
     print("time: " + ", ".join(f"{name} {spent:.1f} s" for name, spent in outcome.seconds.items() if spent))
     return 0
@@ -92,63 +93,49 @@ def _drawn(run: Path, place: Path) -> list[str]:
     return found
 
 
-def speaker(run: Path, phase: str = "") -> "tuple[Parts, dict[str, Tensor], str]":
+def speaker(run: Path, phase: str = "", trust: Trust = NOTHING) -> "tuple[Parts, dict[str, Tensor], str]":
     """What speaks in a run: its parts, all parameters of a phase's newest checkpoint, and the phase, the last one unless named.
 
-    Raises: CheckpointError where there is no checkpoint of it.
+    Raises: CheckpointError where there is no checkpoint of it; TrustError.
     """
     from .asynchronous import session
 
     there = [name for name in (session.SYNC, session.ASYNC) if steps(run / name / folder.CHECKPOINTS)]
     named = phase or (there[-1] if there else session.phases_of(session.arguments_in(run))[-1])
-    parts, policy = session.phase_policy(run, named)
+    parts, policy = session.phase_policy(run, named, trust)
     return parts, dict(parts.whole(policy)), named
 
 
+@frozen
+class Named:
+    """A phase of a run with generators."""
+
+    phase: Place = ""  # which; without it the last one there is
+
+
 def evaluate(words: list[str]) -> int:
-    """`purestep evaluate RUN`."""
+    """`purestep evaluate RUN`: tries held-out tasks with the newest checkpoint of a phase."""
+    about = (
+        "Try held-out tasks with the newest checkpoint of a phase, as it samples and as it takes the likeliest token."
+    )
+    given = looked(words, about, Named())
+    loading(given.run)
+    trusting(given.trust)
+    import torch
 
-    def look(
-        run: tyro.conf.Positional[Path],
-        /,
-        *,
-        phase: Place = "",
-        tasks: int = 0,
-        draw: int = AS_TRAINED,
-        trust: tyro.conf.FlagCreatePairsOff[bool] = False,
-    ) -> int:
-        """Try held-out tasks with the newest checkpoint of a phase, as it samples and as it takes the likeliest token.
+    from .asynchronous import session
+    from .language import report
 
-        Args:
-            run: the run's folder
-            phase: which; without it the last one there is
-            tasks: how many; 0 means as many as the run was told
-            draw: decides which; -1 means those of the run
-            trust: import the task that the run's folder names
-        """
-        check_whole("--tasks", tasks, 0)
-        check_whole("--draw", draw, AS_TRAINED)
-        loading(run)
-        trusting(trust)
-        import torch
-
-        from .asynchronous import session
-        from .language import report as zorplex_report
-        from .language.evaluate import table
-
-        arguments = session.arguments_in(run)
-        torch.set_num_threads(arguments.machine.threads)
-        parts, params, named = speaker(run, phase)
-        usual = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
-        asked = {"tasks": tasks or usual["tasks"], "draw": usual["draw"] if draw == AS_TRAINED else draw}
-        found = zorplex_report.evaluation(parts, params, **asked)
-        before: Any = zorplex_report.read_before(run) if asked == usual else ()
-        columns = {} if isinstance(before, tuple) else {"before": before.sampled, "before, greedy": before.greedy}
-        print(table({**columns, f"after {named}": found.sampled, f"after {named}, greedy": found.greedy}))
-        print(f"evaluation: {found.sampled.line()}")
-        return 0
-
-    return tyro.cli(look, args=words, prog="purestep evaluate")
+    usual = session.arguments_in(given.run)
+    asked = usual.evaluated(given.trial)
+    torch.set_num_threads(usual.machine.threads)
+    parts, params, named = speaker(given.run, given.more.phase, trust_of(given, words))
+    parts = parts if asked == usual else evolve(parts, task=asked.task())
+    found = report.evaluation(parts, params, tasks=asked.episodes.held_out, draw=asked.episodes.draw)
+    before = report.read_before(given.run, parts.task) if asked == usual else ()
+    print(report.table_of({**({} if isinstance(before, tuple) else {"before": before}), f"after {named}": found}))
+    print(f"evaluation: {found.line()}")
+    return 0
 
 
 def plot(words: list[str]) -> int:

@@ -14,7 +14,6 @@ from attrs import frozen
 
 from ..core.errors import ChoiceError, ShapeError, choose
 from . import language_commands as language
-from . import reasoning_commands as reasoning
 from .effects import folder
 from .effects.png import check_picture
 from .effects.ranks.launched import on_one_rank
@@ -63,12 +62,11 @@ def train_command(words: list[str]) -> int:
     if ":" in words[0]:
         return language.train_task(words)
     recipe, *words = words
-    speaking = {NAME: language.train, cache.NAME: reasoning.train}
-    choose("purestep train", recipe, {**RECIPES, **speaking})
-    if recipe != NAME:
-        on_one_rank(f"purestep train {recipe}")
+    speaking = (NAME, cache.NAME)
+    choose("purestep train", recipe, {**RECIPES, **dict.fromkeys(speaking)})
     if recipe in speaking:
-        return speaking[recipe](words)
+        return language.train(recipe, words)
+    on_one_rank(f"purestep train {recipe}")
     chosen = RECIPES[recipe]
     env, seed = option(words, f"--{chosen.world}", chosen.usual), option(words, "--seed", "0")
     defaults, closing = chosen.defaults(env), closing_of(recipe)
@@ -97,8 +95,6 @@ def resume_command(words: list[str]) -> int:
     if language.run_among(words):
         return language.resume(words)
     on_one_rank("purestep resume: a folder without a run of zorplex")
-    if reasoning.run_among(words):
-        return reasoning.resume(words)
 
     def resume(closing: Closing, words: list[str]) -> int:
         about = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
@@ -185,8 +181,6 @@ def evaluate_command(words: list[str]) -> int:
     """`purestep evaluate RUN`: plays episodes with what was learnt, ranks with it, or tries held-out tasks."""
     if language.run_among(words):
         return language.evaluate(words)
-    if reasoning.run_among(words):
-        return reasoning.evaluate(words)
 
     def evaluate(
         run: tyro.conf.Positional[Path],
@@ -256,8 +250,6 @@ def plot_command(words: list[str]) -> int:
     """`purestep plot RUN...`: draws the learning curve."""
     if language.run_among(words):
         return language.plot(words)
-    if reasoning.run_among(words):
-        return reasoning.plot(words)
 
     def plot(runs: tyro.conf.Positional[tuple[Path, ...]], /, *, out: Path = Path("learning_curve.png")) -> int:
         """Draw returns over environment steps; runs that differ in their seed alone become a mean in a band.

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ..core.errors import ChoiceError, choose, message
 from . import asynchronous_commands as asynchronous
@@ -14,24 +14,24 @@ from .effects.experiment_flags import ABOUT as CONFIG
 from .effects.experiment_flags import with_config
 from .effects.png import check_picture
 from .effects.ranks.launched import launched, several, within_machine
+from .evaluate_command import looked, trust_of
 from .language.config import CHANGES, TaskRun, TextConfig, generators
-from .recipes.zorplex import NAME, Zorplex, check, zorplex_defaults
-from .runs.arguments import changed, check_whole, flag
+from .recipes import cache, zorplex
+from .runs.arguments import changed, flag
 from .runs.kinds import is_language, with_generators
+from .runs.trusting import Trust
 from .words import FLAGS, check_runs, loading, option, run_folder, say, trusting
 
 if TYPE_CHECKING:
     from .language import session
     from .language.team import Team
 
-AS_TRAINED = -1
-
 
 @frozen
 class Training:
     """Where a run goes, and what follows it."""
 
-    arguments: Annotated[Zorplex, tyro.conf.arg(name="")]
+    arguments: Annotated[zorplex.Zorplex, tyro.conf.arg(name="")]
     run: Path  # the run's folder
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
 
@@ -42,6 +42,15 @@ class TaskTraining:
 
     arguments: Annotated[TaskRun, tyro.conf.arg(name="")]
     run: Path  # the run's folder
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
+
+
+@frozen
+class CacheTraining:
+    """Where a run of the reasoning cache goes."""
+
+    arguments: Annotated[cache.Cache, tyro.conf.arg(name="")]
+    run: Annotated[Path, tyro.conf.arg(aliases=("--output-dir",))]  # the run's folder
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
 
 
@@ -71,8 +80,8 @@ def _train_task(words: list[str], team_of: "Callable[[], Team]") -> int:
 
     arguments = changed(given.arguments, {"reference": absolute(given.arguments.reference)})
     trust(arguments.reference)
-    shown = arguments.task().demonstrations
-    if isinstance(shown, tuple) and arguments.warm.warm_steps < 0:
+    task = arguments.task()
+    if task.demonstrations == () and task.conversations == () and arguments.warm.warm_steps < 0:
         arguments = changed(arguments, {"warm_steps": 0})
     return _begun(given.run, arguments, given.overwrite, team_of())
 
@@ -84,12 +93,13 @@ def _begun(run: Path, arguments: TextConfig, overwrite: bool, team: "Team") -> i
         return asynchronous.train(run, arguments, **start)
     from .language import session
 
-    return _through(run, lambda: session.start(run, arguments, **start, notice=say))
+    trust = Trust(tuple(arguments.functions().values()))
+    return _through(run, lambda: session.start(run, arguments, **start, notice=say), trust)
 
 
-def train(words: list[str]) -> int:
-    """`purestep train zorplex`, on all ranks that a launcher has started."""
-    return _led(words, lambda team: _train(words, team))
+def train(recipe: str, words: list[str]) -> int:
+    """`purestep train zorplex|cache`, on all ranks that a launcher has started."""
+    return _led(words, lambda team: (_train_cache if recipe == cache.NAME else _train)(words, team))
 
 
 def _led(words: list[str], program: "Callable[[Callable[[], Team]], int]") -> int:
@@ -115,21 +125,44 @@ def _alone() -> "Team":
 def _train(words: list[str], team_of: "Callable[[], Team]") -> int:
     words = with_config(words)
     algorithm = option(words, "--algorithm", "grpo")
-    defaults = zorplex_defaults(algorithm)
-    world = f"{NAME}-{option(words, '--kind', defaults.tasks.kind)}"
-    place = run_folder(algorithm, world, option(words, "--seed", "0"))
+    defaults = zorplex.zorplex_defaults(algorithm)
+    world = f"{zorplex.NAME}-{option(words, '--kind', defaults.tasks.kind)}"
     given = tyro.cli(
         Training,
-        default=Training(defaults, place),
+        default=Training(defaults, run_folder(algorithm, world, option(words, "--seed", "0"))),
         args=words,
-        prog=f"purestep train {NAME}",
-        description=f"{Zorplex.__doc__}\n\nThe defaults shown are those of --algorithm {algorithm}.\n\n{CONFIG}",
+        prog=f"purestep train {zorplex.NAME}",
+        description=_about(zorplex.Zorplex, algorithm, CONFIG),
         config=FLAGS,
     )
-    check(given.arguments)
-    steps, ranks = given.arguments.episodes.steps, f" on {launched()[1]} ranks" if several() else ""
-    say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps{ranks}, into {given.run}")
-    return _begun(given.run, given.arguments, given.overwrite, team_of())
+    return _checked(given.run, given.arguments, given.overwrite, team_of)
+
+
+def _train_cache(words: list[str], team_of: "Callable[[], Team]") -> int:
+    algorithm = option(words, "--algorithm", "grpo")
+    defaults = cache.cache_defaults(algorithm)
+    world = f"{option(words, '--kind', defaults.problems.kind)}-{cache.NAME}"
+    place = run_folder(algorithm, world, option(words, "--seed", str(defaults.run.seed)))
+    given = tyro.cli(
+        CacheTraining,
+        default=CacheTraining(defaults, place),
+        args=words,
+        prog=f"purestep train {cache.NAME}",
+        description=_about(cache.Cache, algorithm),
+        config=FLAGS,
+    )
+    return _checked(given.run, given.arguments, given.overwrite, team_of)
+
+
+def _about(settings: type, algorithm: str, *more: str) -> str:
+    return "\n\n".join((f"{settings.__doc__}\n\nThe defaults shown are those of --algorithm {algorithm}.", *more))
+
+
+def _checked(run: Path, arguments: TextConfig, overwrite: bool, team_of: "Callable[[], Team]") -> int:
+    arguments.check()
+    steps, ranks = arguments.episodes.steps, f" on {launched()[1]} ranks" if several() else ""
+    say(f"{arguments.recipe} by {arguments.learning.algorithm}, {steps} steps{ranks}, into {run}")
+    return _begun(run, arguments, overwrite, team_of())
 
 
 def resume(words: list[str]) -> int:
@@ -148,6 +181,8 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
         trust_network: tyro.conf.FlagCreatePairsOff[bool] = False,
         devices: str | None = None,
         server: str | None = None,
+        solution_rollout_policy: str = "",
+        summarization_rollout_policy: str = "",
         trust: tyro.conf.FlagCreatePairsOff[bool] = False,
     ) -> int:
         """Go on with a run from its newest checkpoint, with the arguments it was begun with, what samples maybe elsewhere.
@@ -162,7 +197,9 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
             trust_network: also use what no engine encrypts with other hosts
             devices: of the generators in turn
             server: the vLLM server that samples from now on, where one does
-            trust: import the task that the run's folder names
+            solution_rollout_policy: of a run of cache that names a function of yours: it is called only if named here
+            summarization_rollout_policy: the same
+            trust: import the task or the functions that the run's folder names
         """
         given = {
             "engine": engine,
@@ -176,14 +213,15 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
         _check_moved(run, moved)
         loading(run)
         trusting(trust)
+        trusted = Trust((solution_rollout_policy, summarization_rollout_policy), trust, ("resume", *words))
         from .language.team import ALONE, of_ranks
 
         team = team_of()
         if team is ALONE and of_ranks(run):
             from .language.ranked import in_world
 
-            return in_world(lambda own: _resumed(run, own, moved))
-        return _resumed(run, team, moved)
+            return in_world(lambda own: _resumed(run, own, moved, trusted))
+        return _resumed(run, team, moved, trusted)
 
     return tyro.cli(go_on, args=words, prog="purestep resume")
 
@@ -206,15 +244,15 @@ def _check_moved(run: Path, moved: Mapping[str, Any]) -> None:
         raise ChoiceError(message("--server", got="''", wanted="http://HOST:PORT/v1", remedy=remedy))
 
 
-def _resumed(run: Path, team: "Team", moved: Mapping[str, Any]) -> int:
+def _resumed(run: Path, team: "Team", moved: Mapping[str, Any], trust: Trust) -> int:
     if with_generators(run):
-        return asynchronous.resume(run, moved, team=team)
+        return asynchronous.resume(run, moved, team=team, trust=trust)
     from .language import session
 
-    return _through(run, lambda: session.resume(run, notice=say, team=team, **moved))
+    return _through(run, lambda: session.resume(run, notice=say, team=team, trust=trust, **moved), trust)
 
 
-def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
+def _through(run: Path, work: "Callable[[], session.Outcome]", trust: Trust) -> int:
     """Does the work; then evaluates, draws and says what it took, or how to go on if it was interrupted."""
     try:
         outcome = work()
@@ -225,26 +263,26 @@ def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
     if outcome.loop.interrupted:
         say(f"interrupted after {outcome.loop.iteration} iterations and saved; go on with: purestep resume {run}")
         return 130
-    print(_evaluated(run))
+    print(_evaluated(run, trust))
     _drawn(run, run / folder.PICTURE)
     print(_spent(outcome))
     return 0
 
 
-def _evaluated(run: Path, tasks: int = 0, draw: int = AS_TRAINED) -> str:
+def _evaluated(run: Path, trust: Trust, trial: Any = ()) -> str:
     """Evaluates the newest checkpoint and writes the model; gives what is to be printed."""
     from .language import report, session
 
-    found_at = session.restored_newest(run)
-    parts, held, loop = found_at.parts, found_at.held, found_at.loop
-    own, params = found_at.arguments.episodes, parts.whole(session.policy_of(held))
-    usual = {"tasks": own.held_out, "draw": own.draw}
-    held_out = {"tasks": tasks or own.held_out, "draw": own.draw if draw == AS_TRAINED else draw}
-    found = report.evaluation(parts, params, **held_out)
-    before = report.read_before(run) if held_out == usual else ()
-    table = report.write_after(run, loop.iteration, found, held_out, before)
+    found_at = session.restored_newest(run, trust)
+    usual, held, loop = found_at.arguments, found_at.held, found_at.loop
+    asked = usual if isinstance(trial, tuple) else usual.evaluated(trial)
+    parts = found_at.parts if asked == usual else evolve(found_at.parts, task=asked.task())
+    params = parts.whole(session.policy_of(held))
+    found = report.evaluation(parts, params, tasks=asked.episodes.held_out, draw=asked.episodes.draw)
+    before = report.read_before(run, parts.task) if asked == usual else ()
+    table = report.write_after(run, loop.iteration, found, asked.examined(), before)
     place = report.write_model(run, parts, params)
-    return f"{table}\nevaluation: {found.sampled.line()}\nmodel: {place}"
+    return f"{table}\nevaluation: {found.line()}\nmodel: {place}"
 
 
 def _drawn(run: Path, out: Path) -> None:
@@ -263,34 +301,16 @@ def _spent(outcome: "session.Outcome") -> str:
 
 
 def evaluate(words: list[str]) -> int:
-    """`purestep evaluate RUN`."""
+    """`purestep evaluate RUN`: tries held-out tasks with the newest checkpoint."""
     if asynchronous.run_among(words):
         return asynchronous.evaluate(words)
-
-    def look(
-        run: tyro.conf.Positional[Path],
-        /,
-        *,
-        tasks: int = 0,
-        draw: int = AS_TRAINED,
-        trust: tyro.conf.FlagCreatePairsOff[bool] = False,
-    ) -> int:
-        """Try held-out tasks with the newest checkpoint, as it samples and as it takes the likeliest token.
-
-        Args:
-            run: the run's folder
-            tasks: how many; 0 means as many as the run was told
-            draw: decides which; -1 means those of the run
-            trust: import the task that the run's folder names
-        """
-        check_whole("--tasks", tasks, 0)
-        check_whole("--draw", draw, AS_TRAINED)
-        loading(run)
-        trusting(trust)
-        print(_evaluated(run, tasks, draw))
-        return 0
-
-    return tyro.cli(look, args=words, prog="purestep evaluate")
+    given = looked(
+        words, "Try held-out tasks with the newest checkpoint, as it samples and as it takes the likeliest token."
+    )
+    loading(given.run)
+    trusting(given.trust)
+    print(_evaluated(given.run, trust_of(given, words), given.trial))
+    return 0
 
 
 def plot(words: list[str]) -> int:

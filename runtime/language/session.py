@@ -4,9 +4,11 @@ RUN/tokenizer/        the tokenizer, where the run has made its own
 RUN/before.json       how the policy stood before reinforcement
 RUN/model/            the final model and its tokenizer, a folder of Hugging Face
 RUN/diverged.safetensors   the batch of a step whose loss was not finite
+RUN/rollouts.jsonl    where episodes are prepared: what preparations publish, readable while it is written
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +19,7 @@ from attrs import frozen
 from ...algorithms.language import LanguageState
 from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ..drive import Handlers, drive, serial
-from ..effects import checkpoint, folder
+from ..effects import checkpoint, folder, stream
 from ..effects.layout import names_of
 from ..effects.manifest import Manifest
 from ..effects.sharded.description import described as described_at
@@ -28,18 +30,21 @@ from ..runs.logging import divergence, metrics_log
 from ..runs.loop_check import check_loop
 from ..runs.registry import settings_of
 from ..runs.training_machine import Log, Loop, Save, Saved, Train, trainer_machine
+from ..runs.trusting import NOTHING, Trust, check_trust
 from ..values import decode, encode
-from .config import TextConfig
+from .config import TextConfig, absolute
 from .evaluate import held_out
 from .parts import Parts, attempts_at, check_room, parts_of
-from .report import evaluation, write_before
-from .serving import SERVED, asking, check_server
+from .preparing import STREAM
+from .report import evaluation, on_the_way, write_before
+from .serving import SERVED, check_server, source
 from .team import ALONE, Team
-from .world import Held, LanguageWorld, held_at, learning_parts, phases
+from .world import Held, LanguageWorld, Publish, held_at, learning_parts, phases
 from .world import policy_of as policy_of
 
 T = TypeVar("T")
 TOKENIZER = "tokenizer"
+DATA = "data"  # of a task, among the facts of a run: their digest
 FACTS: Mapping[str, str] = {"lowering": "eager"}  # what the bits of a run depend on beside its arguments
 Notice = Callable[[str], None]
 
@@ -71,8 +76,7 @@ def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, 
     """
     arguments.check()
     team.check(arguments)
-    if arguments.model.model and Path(arguments.model.model).is_dir():
-        arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
+    arguments = absolute(arguments)
     with folder.starting(run, arguments.recipe, overwrite=overwrite):
         return _begin(run, arguments, notice, team)
 
@@ -109,16 +113,16 @@ def parts_for(run: Path, arguments: TextConfig) -> Parts:
     return parts
 
 
-def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE) -> Outcome:
+def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE, trust: Trust = NOTHING) -> Outcome:
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments; begins it where it has none yet.
 
-    `server` is the address of one that samples from now on, in place of its own.
-    Raises: CheckpointError, ChoiceError, StructureError.
+    `server` is the address of one that samples from now on, in place of its own. Functions that its record names are called
+    where `trust` says so. Raises: CheckpointError, ChoiceError, StructureError; TrustError.
     """
     with folder.resuming(run):
         if folder.unsaved(run):
-            return _begin_again(run, server, notice, team)
-        found = of_newest(run, lambda where: Restored(where, *_loaded(run, where, team)), team=team)
+            return _begin_again(run, server, notice, team, trust)
+        found = of_newest(run, lambda where: Restored(where, *_loaded(run, where, team, trust)), team=team)
         manifest, parts = found.manifest, found.parts
         arguments = changed(found.arguments, {"server": server}) if server else found.arguments
         check_server(arguments)
@@ -128,11 +132,12 @@ def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE) -
         return perform(run, arguments, parts, found.held, found.loop, notice, team)[0]
 
 
-def _begin_again(run: Path, server: str, notice: Notice, team: Team) -> Outcome:
+def _begin_again(run: Path, server: str, notice: Notice, team: Team, trust: Trust) -> Outcome:
     """A run that ended before its first checkpoint. What a server may be starting on stays where it is."""
     arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
     arguments = changed(arguments, {"server": server}) if server else arguments
     arguments.check()
+    check_trust(run, trust, arguments.functions())
     team.check(arguments)
     notice(f"no checkpoint yet: {run} begins again, with its own arguments")
     return _begin(run, arguments, notice, team, keep=(folder.ARGUMENTS, SERVED))
@@ -167,32 +172,35 @@ class Restored:
     loop: Loop
 
 
-def restored(run: Path, where: Path, team: Team = ALONE) -> tuple[Parts, Held, Loop]:
+def restored(run: Path, where: Path, team: Team = ALONE, trust: Trust = NOTHING) -> tuple[Parts, Held, Loop]:
     """The parts of a run, and what the checkpoint holds.
 
-    Raises: CheckpointError, also where a model that the run was begun with is another now; ChoiceError, StructureError.
+    Raises: CheckpointError, also where a model or data that the run was begun with are others now; ChoiceError,
+    StructureError; TrustError.
     """
-    return _loaded(run, where, team)[2:]
+    return _loaded(run, where, team, trust)[2:]
 
 
-def restored_newest(run: Path) -> Restored:
+def restored_newest(run: Path, trust: Trust = NOTHING) -> Restored:
     """A run as its newest checkpoint that is good holds it; a damaged one is named on standard error.
 
-    Raises: CheckpointError; ChoiceError, StructureError.
+    Raises: CheckpointError; ChoiceError, StructureError; TrustError for functions that are not trusted.
     """
-    return of_newest(run, lambda where: Restored(where, *_loaded(run, where, ALONE)))
+    return of_newest(run, lambda where: Restored(where, *_loaded(run, where, ALONE, trust)))
 
 
-def _loaded(run: Path, where: Path, team: Team) -> tuple[Manifest, TextConfig, Parts, Held, Loop]:
+def _loaded(run: Path, where: Path, team: Team, trust: Trust) -> tuple[Manifest, TextConfig, Parts, Held, Loop]:
     manifest = described_at(where).manifest
     arguments = arguments_of(manifest.metadata)
     arguments.check()
+    check_trust(run, trust, arguments.functions())
     torch.set_num_threads(arguments.machine.threads)
     parts = team.parts(parts_of(arguments, run / TOKENIZER))
     if manifest.environment.get("base", parts.base) != parts.base:
         got, wanted = "another model or tokenizer than when the run began", "the same"
         remedy = "put the old one back, or train anew"
         raise CheckpointError(message(f"{run}: {arguments.model.model}", got=got, wanted=wanted, remedy=remedy))
+    check_data(run, manifest.environment, parts)
     algorithm, _ = learning_parts(arguments, parts, team)
     found = team.load(where, held_at(arguments, parts, algorithm, manifest.step), classes=[Loop])
     check_loop(where, found.machine, found.step)
@@ -200,9 +208,20 @@ def _loaded(run: Path, where: Path, team: Team) -> tuple[Manifest, TextConfig, P
     return manifest, arguments, parts, found.tree, found.machine
 
 
+def check_data(run: Path, recorded: Mapping[str, Any], parts: Parts) -> None:
+    """Refuse a task whose data are others than when the run began. Raises: CheckpointError.
+
+    What was held out then may be trained on now.
+    """
+    if recorded.get(DATA, parts.task.digest) != parts.task.digest:
+        got, remedy = "others than when the run began", "put the old ones back, or train anew"
+        raise CheckpointError(message(f"{run}: the task's data", got=got, wanted="the same", remedy=remedy))
+
+
 def facts(parts: Parts) -> dict[str, str]:
     """What the bits of a run depend on beside its arguments."""
-    return {**FACTS, **({"base": parts.base} if parts.base else {})}
+    named = {"base": parts.base, DATA: parts.task.digest}
+    return {**FACTS, **{name: value for name, value in named.items() if value}}
 
 
 def warm_loop(arguments: TextConfig) -> Loop:
@@ -218,30 +237,52 @@ def perform(
     held_out = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
 
     def before(state: LanguageState) -> None:
-        write_before(run, evaluation(parts, parts.whole(state.params.policy), **held_out), notice)
+        found = evaluation(parts, parts.whole(state.params.policy), **held_out, version=int(state.step))
+        write_before(run, found, notice)
 
-    world = LanguageWorld(
-        run=run,
-        arguments=arguments,
-        parts=parts,
-        algorithm=algorithm,
-        trainer=trainer,
-        ask=asking(run, arguments, parts, notice),
-        before=before,
-        notice=notice,
-        held=held,
-        iteration=loop.iteration,
-    )
+    def evaluate(state: LanguageState) -> Mapping[str, float]:
+        version, whole = int(state.step), parts.whole(state.params.policy)
+        line, figures = on_the_way(parts, whole, **held_out, version=version)
+        notice(f"version {version}: {line}")
+        return figures
+
+    samples = source(run, arguments, parts, notice)
     shown = ("episode_return", *tuple(parts.task.figures)[:1], "log_prob_difference", "warm_loss")
-    with metrics_log(run, loop, shown) as log:
+    with metrics_log(run, loop, shown) as log, publishing(run, parts) as publish:
+        world = LanguageWorld(
+            run=run,
+            arguments=arguments,
+            parts=parts,
+            algorithm=algorithm,
+            trainer=trainer,
+            ask=samples.ask,
+            complete=samples.complete,
+            publish=publish,
+            before=before,
+            evaluate=evaluate,
+            notice=notice,
+            held=held,
+            iteration=loop.iteration,
+        )
         handlers: Handlers = {Train: world.train, Log: log, Save: partial(_save, run, arguments, world, team)}
         for now in drive(trainer_machine(), loop, serial(handlers)):
             loop = now
     team.settle()
     if loop.diverged:
         raise NonFiniteError(divergence(run, loop, warm=phases(arguments).warm))
-    spent = {"warm start": world.warmed, "sampling": world.sampled, "updates": world.updated}
-    return Outcome(loop, spent), world.held
+    spent = {"warm start": world.warmed, "preparation": world.prepared, "sampling": world.sampled}
+    return Outcome(loop, {**spent, "updates": world.updated}), world.held
+
+
+@contextmanager
+def publishing(run: Path, parts: Parts) -> Iterator[Publish]:
+    """What appends records of preparations to the run's stream; one that is there already is passed over."""
+    preparation = parts.task.preparation
+    if isinstance(preparation, tuple):
+        yield lambda number, rows: None
+        return
+    with stream.writer(run / STREAM, most=preparation.most) as write:
+        yield write
 
 
 def _save(run: Path, arguments: TextConfig, world: LanguageWorld, team: Team, command: Save) -> Saved:

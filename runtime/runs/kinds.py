@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..effects import folder
-from .registry import CACHE, TEXT
+from .registry import TEXT
 
 
 def recorded(run: Path) -> Mapping[str, Any]:
@@ -17,11 +17,6 @@ def recorded(run: Path) -> Mapping[str, Any]:
 def is_language(run: Path) -> bool:
     """Return whether the folder holds a run of a language model at a task."""
     return recorded(run).get("recipe") in tuple(TEXT)
-
-
-def is_cache(run: Path) -> bool:
-    """Return whether the folder holds a run of the reasoning cache."""
-    return recorded(run).get("recipe") == CACHE
 
 
 def with_generators(run: Path) -> bool:

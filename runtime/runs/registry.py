@@ -6,10 +6,10 @@ from typing import Any
 
 from ...core.errors import choose
 
-CACHE = "cache"
 TEXT: Mapping[str, str] = {  # recipes that train a model at a task
     "zorplex": "recipes.zorplex:Zorplex",
     "text": "language.config:TaskRun",
+    "cache": "recipes.cache:Cache",
 }
 
 
