@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from purestep.runtime.effects.cycles_picture import Accuracy, cycles_picture, student
+from purestep.core.language.evaluation import Axis, Curve
+from purestep.runtime.effects.curves_picture import curves_picture, student
 from purestep.runtime.effects.metrics import read
 
 from . import evidence
@@ -125,10 +126,16 @@ def table(found: dict[str, Any]) -> str:
 def picture(runs: Sequence[Path], rows: Sequence[dict[str, Any]], out: Path, trained_on: int) -> Path:
     """Accuracy over cycles with intervals over seeds, and the rewards of training."""
     curves = {
-        name: [Accuracy(**{part: tuple(row[name][key]) for part, key in PARTS.items()}) for row in rows]
-        for name in WHEN
+        name: [Curve(**{part: tuple(row[name][key]) for part, key in PARTS.items()}) for row in rows] for name in WHEN
     }
-    return cycles_picture([read(run / "metrics.jsonl") for run in runs], curves, out, trained_on=trained_on)
+    axis = Axis(
+        title="reasoning cache",
+        heading="accuracy on held-out problems",
+        x="cycles T",
+        mark=trained_on,
+        marked="cycles in training",
+    )
+    return curves_picture([read(run / "metrics.jsonl") for run in runs], curves, out, axis=axis)
 
 
 def main() -> int:

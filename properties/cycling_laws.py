@@ -1,6 +1,6 @@
 """Laws of problems run through cycles in the world: whatever places, workers and failures there are, the same is said.
 
-The subject is a `Cycling`: the functions of runtime.reasoning.cycles and standing.
+The subject is a `Cycling`: the functions of core.language.reasoning_cycles and reasoning_evaluation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +13,7 @@ from hypothesis.strategies import SearchStrategy
 
 from ..core import keys
 from ..core.language.attempt import Said
+from ..core.language.prompting import Query, Response, prompted
 from ..core.language.reasoning_cache import ReasoningCache, due, reasoning_cache, step
 from ..core.language.reasoning_demonstrations import show_reasoning, show_summary
 from ..core.language.reasoning_events import GroupResult
@@ -21,16 +22,15 @@ from ..core.language.reasoning_rollouts import answered, solution_rollout, summa
 from ..core.language.reasoning_settings import Settings
 from ..core.language.reasoning_state import REASONING, Ask, InferenceProblemState, Problem, Reply, TrainingText
 from ..core.language.reasoning_tasks import carried, list_problem, list_task, read_list
-from ..core.language.requests import stream_of
-from ..runtime.reasoning.cycles import Asked
 from . import cycling_mutants as mutants
 from .compare import require, same
 from .cycling_mutants import Cycling
 from .law import Law, Mutant, Seen, Suite, always
 from .strategies import seeds
 
-SOURCE = "runtime.reasoning.cycles: a call's key depends on its attempt and its cycle step alone"
+SOURCE = "core.language.reasoning_cycles: a call's key depends on its attempt and its cycle step alone"
 LIMITS = 9, 5
+DELAY = 0.5  # seconds before the first retry
 REASONS = "reason: {problem} {curr_summary}"
 SUMS_UP = "sum up: {problem} {existing_summary} {reasoning}"
 
@@ -63,7 +63,7 @@ class Plan:
             problem_queue_size=self.queues[0],
             result_queue_size=self.queues[1],
             max_retries=len(self.failing),
-            retry_base_delay=0.0,
+            retry_base_delay=DELAY,
         )
 
 
@@ -80,26 +80,29 @@ class Model:
     """Says to every call by which key it was asked, and what; some batches fail. Several threads may ask it."""
 
     failing: Iterator[bool]
-    calls: list[Asked] = Factory(list)  # that were answered
+    calls: list[Query] = Factory(list)  # that were answered
     batches: list[int] = Factory(list)
     failed: list[int] = Factory(list)
 
-    def speak(self, worker: int, asked: Sequence[Asked]) -> list[Said]:
-        """A reply to each call: the key, the first words of the prompt and its length, as letters."""
-        self.batches.append(len(asked))
-        if next(self.failing, False):
-            self.failed.append(worker)
-            raise TimeoutError("too slow")
-        self.calls.extend(asked)
-        texts = [f"{one.request.sampling} {one.prompt[:6]} {len(one.prompt)}" for one in asked]
-        return [
-            Said(ids=tuple(map(ord, text)), log_probs=(0.0,) * len(text), versions=(7,) * len(text)) for text in texts
-        ]
+    def complete(self, queries: tuple[Query, ...]) -> list[Response]:
+        """A response to each query: its key, the first words of the prompt and its length; batches of a worker fail whole."""
+        found = dict[int, Response]()
+        for worker in sorted({one.worker for one in queries}):
+            own = {place: one for place, one in enumerate(queries) if one.worker == worker}
+            self.batches.append(len(own))
+            if next(self.failing, False):
+                self.failed.append(worker)
+                found |= {place: Response(error="TimeoutError: too slow") for place in own}
+            else:
+                self.calls.extend(own.values())
+                found |= {place: _replied(one) for place, one in own.items()}
+        return [found[place] for place in range(len(queries))]
 
 
-def decode(ids: Sequence[int]) -> str:
-    """The text of letters."""
-    return "".join(map(chr, ids))
+def _replied(one: Query) -> Response:
+    text = f"{one.sampling} {one.prompt[:6]} {len(one.prompt)}"
+    said = Said(ids=tuple(map(ord, text)), log_probs=(0.0,) * len(text), versions=(7,) * len(text))
+    return Response(text=text, said=said, version=7)
 
 
 def cache_of(cycles: int) -> ReasoningCache:
@@ -108,30 +111,24 @@ def cache_of(cycles: int) -> ReasoningCache:
     return reasoning_cache(solution_rollout, summarization_rollout, num_reasoning_steps=cycles, **templates)
 
 
-def ran(
-    cycling: Cycling, plan: Plan, settings: Settings, failing: Sequence[bool]
-) -> tuple[Any, Model, list[GroupResult]]:
-    """The groups of a run, the model that was asked, and what was published."""
-    model, published = Model(iter(failing)), list[GroupResult]()
+def ran(cycling: Cycling, plan: Plan, settings: Settings, failing: Sequence[bool]) -> tuple[Any, Model]:
+    """The groups of a run, and the model that was asked."""
+    model = Model(iter(failing))
     problems = [Problem(problem_id=str(n), problem_text=f"{n} + 1?", answer=str(n + 1)) for n in range(plan.problems)]
-    found = cycling.cycled(
+    made = cycling.cycling(
         cache_of(plan.cycles),
         settings,
-        problems,
-        model.speak,
-        decode,
-        keys.key(plan.seed),
+        lambda key, first, count: tuple(problems[first : first + count]),
+        lambda key, cycles: cycles.found,
         limits=LIMITS,
-        version=7,
         stream=plan.stream,
-        publish=published.append,
     )
-    return found, model, published
+    return prompted(made, keys.key(plan.seed), 0, plan.problems, model.complete), model
 
 
 def cycling_laws() -> Suite:
     """The laws of cycles in the world."""
-    return Suite("cycling_laws", (_same_said(), _asked(), _bounded(), _published(), _stood()))
+    return Suite("cycling_laws", (_same_said(), _asked(), _bounded(), _published(), _patient(), _stood()))
 
 
 def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *needs: str, inputs: Any = None) -> Law:
@@ -156,8 +153,8 @@ def _said(found: Sequence[GroupResult]) -> dict[Any, Any]:
 def _same_said() -> Law:
     def check(cycling: Cycling, plan: Plan, seen: Seen) -> None:
         wide = evolve(plan.settings, llm_max_rollouts=99, rollout_workers=1, problem_queue_size=9, result_queue_size=9)
-        wanted, _, _ = ran(cycling, plan, wide, ())
-        found, model, _ = ran(cycling, plan, plan.settings, plan.failing)
+        wanted, _ = ran(cycling, plan, wide, ())
+        found, model = ran(cycling, plan, plan.settings, plan.failing)
         runs = plan.problems * plan.samples * plan.attempts
         seen("calls that failed", model.failed)
         seen("fewer places than runs", plan.places * plan.workers < runs)
@@ -173,20 +170,41 @@ def _same_said() -> Law:
 
 def _asked() -> Law:
     def check(cycling: Cycling, plan: Plan, seen: Seen) -> None:
-        _, model, _ = ran(cycling, plan, plan.settings, plan.failing)
-        seen("calls of an evaluation", plan.stream == "evaluation")
-        same("streams", {stream_of(one.request.task) for one in model.calls}, {plan.stream})
+        _, model = ran(cycling, plan, plan.settings, plan.failing)
+        seen("a summary", any(one.prompt.startswith("sum up") for one in model.calls))
         for one in model.calls:
-            same(f"the limit of {one.prompt[:6]!r}", one.limit, LIMITS[one.prompt.startswith("sum up")])
+            same(f"the limit of {one.prompt[:6]!r}", one.max_new_tokens, LIMITS[one.prompt.startswith("sum up")])
 
-    mutant = Mutant("asks for calls of training whatever it is told", mutants.one_stream)
-    claim = "A call is of the stream it is told, and a step of reasoning may say more than a summary."
-    return _law("asked_as_told", claim, mutant, check, "calls of an evaluation")
+    mutant = Mutant("gives summaries the tokens of steps of reasoning", mutants.one_limit)
+    claim = "A step of reasoning may say more than a summary."
+    return _law("asked_as_told", claim, mutant, check, "a summary")
+
+
+def _patient() -> Law:
+    def check(cycling: Cycling, plan: Plan, seen: Seen) -> None:
+        delays = list[float]()
+        model = Model(iter([True]))
+
+        def complete(queries: tuple[Query, ...]) -> list[Response]:
+            delays.extend({one.delay for one in queries})
+            return model.complete(queries)
+
+        settings = evolve(plan.settings, max_retries=1, rollout_workers=1, llm_max_rollouts=99)
+        problem = Problem(problem_id="0", problem_text="0 + 1?", answer="1")
+        made = cycling.cycling(
+            cache_of(1), settings, lambda key, first, count: (problem,), lambda key, cycles: (), limits=LIMITS
+        )
+        prompted(made, keys.key(plan.seed), 0, 1, complete)
+        seen("a call that failed", model.failed)
+        same("delays before each batch", delays, [0.0, DELAY, 0.0])
+
+    mutant = Mutant("makes calls that failed again at once", mutants.hurries)
+    return _law("patient", "A call that failed is made again after a while.", mutant, check, "a call that failed")
 
 
 def _bounded() -> Law:
     def check(cycling: Cycling, plan: Plan, seen: Seen) -> None:
-        found, model, _ = ran(cycling, plan, plan.settings, plan.failing)
+        found, model = ran(cycling, plan, plan.settings, plan.failing)
         runs = plan.problems * plan.samples * plan.attempts
         seen("fewer places than runs", plan.places * plan.workers < runs)
         most = max(model.batches)
@@ -201,9 +219,8 @@ def _bounded() -> Law:
 
 def _published() -> Law:
     def check(cycling: Cycling, plan: Plan, seen: Seen) -> None:
-        found, _, published = ran(cycling, plan, plan.settings, plan.failing)
+        found, _ = ran(cycling, plan, plan.settings, plan.failing)
         seen("several groups", len(found) > 1)
-        same("what is published", published, list(found))
         same("groups", sorted(result.number for result in found), list(range(plan.problems * plan.samples)))
         for result in found:
             same("attempts", [one.state.rollout_index for one in result.attempts], list(range(plan.attempts)))
@@ -212,8 +229,8 @@ def _published() -> Law:
                 versions = {text.metadata.model_version for text in _trained(one.state)}  # type: ignore[union-attr]
                 same("versions", versions, {7})
 
-    mutant = Mutant("publishes all groups but the last", mutants.loses_the_last)
-    claim = "Every group is published once, whole, with the version of the weights that spoke."
+    mutant = Mutant("finds all groups but the last", mutants.loses_the_last)
+    claim = "Every group comes once, whole, with the version of the weights that spoke."
     return _law("published", claim, mutant, check, "several groups")
 
 

@@ -5,73 +5,77 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from ..core.language.reasoning_events import GroupResult
+from ..core.language.prompting import Prompting, Query
+from ..core.language.reasoning_cycles import Cycles
+from ..core.language.reasoning_evaluation import Standing
 from ..core.language.reasoning_state import InferenceProblemState
-from ..runtime.reasoning.cycles import Asked
-from ..runtime.reasoning.standing import Standing
 
 
 @frozen
 class Cycling:
-    """The functions of runtime.reasoning.cycles and standing, under their names there."""
+    """The functions of core.language.reasoning_cycles and reasoning_evaluation, under their names there."""
 
-    cycled: Callable[..., tuple[GroupResult, ...]]
+    cycling: Callable[..., Prompting[Any, Any]]
     standing: Callable[[Sequence[InferenceProblemState]], Standing]
 
 
-def _speaking(cycling: Cycling, change: Callable[[int, Asked], Asked]) -> Cycling:
-    """Every call is put to the model otherwise, by its place in the batch."""
+def _asking(one: Cycling, change: Callable[[int, Query], Query]) -> Cycling:
+    """Every query is another one, by its place among those that are due."""
 
-    def cycled(cache: Any, settings: Any, problems: Any, speak: Any, *given: Any, **named: Any) -> Any:
-        def other(worker: int, asked: Sequence[Asked]) -> Any:
-            return speak(worker, [change(place, one) for place, one in enumerate(asked)])
+    def cycling(*given: Any, **named: Any) -> Prompting[Any, Any]:
+        made = one.cycling(*given, **named)
 
-        return cycling.cycled(cache, settings, problems, other, *given, **named)
+        def changed(moved: tuple[Any, tuple[Query, ...]]) -> tuple[Any, tuple[Query, ...]]:
+            state, queries = moved
+            return state, tuple(change(place, query) for place, query in enumerate(queries))
 
-    return evolve(cycling, cycled=cycled)
+        return Prompting(
+            begin=lambda *given: changed(made.begin(*given)),
+            step=lambda state, responses: changed(made.step(state, responses)),
+            result=made.result,
+        )
+
+    return evolve(one, cycling=cycling)
 
 
-def keys_by_place(cycling: Cycling) -> Cycling:
+def keys_by_place(one: Cycling) -> Cycling:
     """Samples each call with a key of its place in the batch."""
-    return _speaking(cycling, lambda place, one: evolve(one, request=evolve(one.request, sampling=(place, 0))))
+    return _asking(one, lambda place, query: evolve(query, sampling=(place, 0)))
 
 
-def one_stream(cycling: Cycling) -> Cycling:
-    """Asks for calls of training whatever it is told."""
-    return _speaking(cycling, lambda place, one: evolve(one, request=evolve(one.request, task=(0, 0))))
-
-
-def one_limit(cycling: Cycling) -> Cycling:
+def one_limit(one: Cycling) -> Cycling:
     """Gives summaries the tokens of steps of reasoning."""
 
-    def cycled(*given: Any, limits: tuple[int, int], **named: Any) -> Any:
-        return cycling.cycled(*given, limits=(limits[0], limits[0]), **named)
+    def cycling(*given: Any, limits: tuple[int, int], **named: Any) -> Prompting[Any, Any]:
+        return one.cycling(*given, limits=(limits[0], limits[0]), **named)
 
-    return evolve(cycling, cycled=cycled)
+    return evolve(one, cycling=cycling)
 
 
-def without_places(cycling: Cycling) -> Cycling:
+def without_places(one: Cycling) -> Cycling:
     """Has all runs under way at once."""
 
-    def cycled(cache: Any, settings: Any, *given: Any, **named: Any) -> Any:
-        return cycling.cycled(cache, evolve(settings, llm_max_rollouts=999), *given, **named)
+    def cycling(cache: Any, settings: Any, *given: Any, **named: Any) -> Prompting[Any, Any]:
+        return one.cycling(cache, evolve(settings, llm_max_rollouts=999), *given, **named)
 
-    return evolve(cycling, cycled=cycled)
+    return evolve(one, cycling=cycling)
 
 
-def loses_the_last(cycling: Cycling) -> Cycling:
-    """Publishes all groups but the last."""
+def loses_the_last(one: Cycling) -> Cycling:
+    """Finds all groups but the last."""
 
-    def cycled(cache: Any, settings: Any, problems: Any, *given: Any, publish: Any, **named: Any) -> Any:
-        last = len(problems) * settings.num_samples_per_problem - 1
+    def cycling(cache: Any, settings: Any, problems: Any, result: Any, **named: Any) -> Prompting[Any, Any]:
+        def found(key: Any, cycles: Cycles) -> Any:
+            return result(key, evolve(cycles, found=cycles.found[:-1]))
 
-        def told(result: GroupResult) -> None:
-            if result.number != last:
-                publish(result)
+        return one.cycling(cache, settings, problems, found, **named)
 
-        return cycling.cycled(cache, settings, problems, *given, publish=told, **named)
+    return evolve(one, cycling=cycling)
 
-    return evolve(cycling, cycled=cycled)
+
+def hurries(one: Cycling) -> Cycling:
+    """Makes calls that failed again at once."""
+    return _asking(one, lambda place, query: evolve(query, delay=0.0))
 
 
 def never_forgets(cycling: Cycling) -> Cycling:
@@ -97,6 +101,5 @@ def newest_tokens(cycling: Cycling) -> Cycling:
 
 
 MUTANTS: dict[str, Callable[[Any], Any]] = {
-    "gives summaries the tokens of steps of reasoning": one_limit,
     "counts the tokens of each cycle alone": newest_tokens,
 }

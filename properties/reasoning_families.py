@@ -5,14 +5,15 @@ from typing import Any
 
 from ..core.language import (
     reasoning_cache,
+    reasoning_cycles,
     reasoning_demonstrations,
+    reasoning_evaluation,
     reasoning_report,
     reasoning_rollouts,
     reasoning_tasks,
     reasoning_templates,
 )
 from ..core.language.reasoning_schedule import reasoning_machine
-from ..runtime.reasoning import cycles, standing
 from . import cycling_mutants, reasoning_mutants, reasoning_schedule_mutants, reasoning_task_mutants
 from .cycling_laws import cycling_laws
 from .cycling_mutants import Cycling
@@ -64,7 +65,7 @@ def own_listing() -> Listing:
 
 def own_cycling() -> Cycling:
     """Our own runs of cycles in the world, and what they come to."""
-    return Cycling(cycled=cycles.cycled, standing=standing.standing)
+    return Cycling(cycling=reasoning_cycles.cycling, standing=reasoning_evaluation.standing)
 
 
 def reasoning_families() -> list[tuple[Suite, Subject, Edits]]:

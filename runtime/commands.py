@@ -4,15 +4,15 @@ What imports torch is imported where the words have been checked, so that help, 
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from attrs import frozen
+from attrs import evolve, frozen
 
-from ..core.errors import ChoiceError, message
+from ..core.errors import CheckpointError, message
 from .effects import folder
 from .effects.png import check_picture
 from .effects.ranks.launched import on_one_rank
@@ -173,9 +173,12 @@ def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], ab
 
     def program(store: Callable[[], Any]) -> int:
         given = _asked(words, command, options(recipe), about)
-        given.options.check()
+        chosen = given.options
+        chosen.check()
         loading(given.run)
-        return work(given.run, recipe, given.options, store)
+        if hasattr(chosen, "words"):
+            chosen = evolve(chosen, words=(command, *words))
+        return work(given.run, recipe, chosen, store)
 
     if command == "evaluate":
         return program(_process)
@@ -205,24 +208,23 @@ def _recipe_among(words: Sequence[str]) -> Recipe | None:
 
 def _without_run(words: list[str], command: str, options: Callable[[Recipe], Any], about: str) -> int:
     """Show help by kinds of runs, or refuse words that name no run."""
-    kinds: dict[type, list[str]] = {}
-    for name in OWN:
-        kinds.setdefault(type(options(find(name))), []).append(name)
-    first = next(iter(kinds))
+    kinds: dict[tuple[str, ...], list[Recipe]] = {}
+    for recipe in map(find, OWN):
+        kinds.setdefault(tuple(flatten(options(recipe))), []).append(recipe)
     if {"-h", "--help"}.isdisjoint(words):
         for word in words:
             if not word.startswith("-"):
                 folder.existing(Path(word))
                 break
-        given = _asked(words, command, first(), about)
-        loading(given.run)
-        raise ChoiceError(message(str(given.run), got="without a recipe", wanted="a run", remedy="train it anew"))
-    for kind in kinds:
-        if kind is not first:
-            named = " or ".join(f"`purestep train {name}`" for name in kinds[kind] if name not in HIDDEN)
+    for number, recipes in enumerate(kinds.values()):
+        named = " or ".join(f"`purestep train {one.name}`" for one in recipes if one.name not in HIDDEN)
+        if number:
             print(f"\nWhere RUN is one of {named}:\n", flush=True)
-        with suppress(SystemExit):
-            _asked(["--help"], command, kind(), about)
+        given = words if {"-h", "--help"}.isdisjoint(words) else ["--help"]
+        with suppress(SystemExit) if given == ["--help"] else nullcontext():
+            asked = _asked(given, command, options(recipes[0]), about)
+            remedy = "train it anew, with --overwrite"
+            raise CheckpointError(message(str(asked.run), got="without a recipe", wanted="a run", remedy=remedy))
     return 0
 
 

@@ -49,7 +49,6 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/recipes": {"pathlib"},  # a run has a folder
     "runtime/runs": {"pathlib"},
     "runtime/language": {"pathlib"},  # so has a language model's
-    "runtime/reasoning": {"pathlib"},  # and one that reasons in cycles
     "runtime/asynchronous/": {"pathlib"},  # and a phase of a run with generators
     "runtime/asynchronous/crew.py": {"concurrent"},  # whose trainer works in a thread, beside the loop that drives it
     "runtime/asynchronous/phase.py": {"threading"},  # which both write to its files
@@ -58,7 +57,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/commands.py": {"tyro", "pathlib"},  # what its commands do
     "runtime/language_commands.py": {"tyro", "pathlib"},
     "runtime/asynchronous_commands.py": {"tyro", "pathlib"},
-    "runtime/reasoning_commands.py": {"tyro", "pathlib"},
+    "runtime/evaluate_command.py": {"tyro", "pathlib"},
     "runtime/host_commands.py": {"tyro", "pathlib"},
     "runtime/chat_command.py": {"tyro", "sys", "pathlib"},  # and whom they ask
     "runtime/words.py": {"tyro", "sys", "pathlib"},

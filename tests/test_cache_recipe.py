@@ -21,38 +21,39 @@ pytest.importorskip("transformers")
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, PurestepError, StructureError, TrustError
 from purestep.core.language.attempt import Heard, Said
+from purestep.core.language.evaluation import Axis, Curve
 from purestep.core.language.events import Sampled, User
 from purestep.core.language.parsers import strict_answer
+from purestep.core.language.prompting import Prompting, Query, Response, prompted
+from purestep.core.language.reasoning_cycles import Cycles, attempt_request, cycling
+from purestep.core.language.reasoning_evaluation import Standing, standing
 from purestep.core.language.reasoning_events import GroupResult
 from purestep.core.language.reasoning_lists import Lists
+from purestep.core.language.reasoning_problems import list_source
 from purestep.core.language.reasoning_rollouts import answered
 from purestep.core.language.reasoning_settings import Settings
-from purestep.core.language.reasoning_state import InferenceProblemState
+from purestep.core.language.reasoning_state import Problem
 from purestep.core.language.reasoning_tasks import read_list, right_reasoning, step_correct
 from purestep.core.language.reasoning_templates import thought
+from purestep.core.language.task import TextTask
 from purestep.properties import check as check_laws
 from purestep.properties import cycling_laws
 from purestep.properties.reasoning_families import own_cycling
 from purestep.runtime import cli
-from purestep.runtime.effects.cycles_picture import Accuracy, banded, cycles_picture, student
+from purestep.runtime.effects.curves_picture import banded, curves_picture, student
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.stream import read as read_stream
-from purestep.runtime.language import report as zorplex_report
+from purestep.runtime.language import prompting, report, session
 from purestep.runtime.language.config import CHANGES
-from purestep.runtime.reasoning import world as cache_world
-from purestep.runtime.reasoning.cycles import Asked, attempt_request, cycled
-from purestep.runtime.reasoning.evaluate import evaluated
-from purestep.runtime.reasoning.lessons import shown
-from purestep.runtime.reasoning.parts import Parts, Voice, cache_with, check_room, fits, parts_of
-from purestep.runtime.reasoning.speaking import speaking
-from purestep.runtime.reasoning.standing import Standing, problems_of, standing
-from purestep.runtime.reasoning.world import CacheWorld, held_at, learning_parts, phases
-from purestep.runtime.recipes import cache_report as report
-from purestep.runtime.recipes import cache_session as session
-from purestep.runtime.recipes.cache import Cache, cache_defaults, check, lists_of, settings_of
-from purestep.runtime.recipes.trusting import Trust
+from purestep.runtime.language.parts import check_room, parts_of
+from purestep.runtime.language.prompting import asked, fits, in_process
+from purestep.runtime.language.report import evaluation
+from purestep.runtime.language.serving import source
+from purestep.runtime.language.world import LanguageWorld, demonstrated, held_at, learning_parts, phases
+from purestep.runtime.recipes.cache import Cache, cache_defaults, cache_with, check, lists_of, settings_of
 from purestep.runtime.runs.arguments import changed, flag, flatten
 from purestep.runtime.runs.training_machine import Train
+from purestep.runtime.runs.trusting import Trust
 
 from .run_folders import begun
 
@@ -148,7 +149,7 @@ def test_every_algorithm_learns_from_next_steps(algorithm: str) -> None:
         ({"budget": 90}, "--budget is 90, wanted at least --capacity 128"),
         ({"lora": 2}, "--lora is without --model"),
         ({"truncated": "bootstrap"}, "--truncated is 'bootstrap' with grpo"),
-        ({"max_gradient_norm": 0.0}, "--max-gradient-norm is 0, wanted more than 0"),
+        ({"max_gradient_norm": 0.0}, "--max-gradient-norm is 0.0, wanted more than 0"),
     ],
 )
 def test_a_wrong_number_is_named(changes: dict[str, Any], said: str) -> None:
@@ -170,7 +171,7 @@ def test_what_a_right_run_needs_room_for_is_asked_for(changes: dict[str, Any], s
     arguments = tiny(**changes)
     check(arguments)
     with pytest.raises(ChoiceError, match=said):
-        check_room(parts_of(arguments, "here"))
+        check_room(parts_of(arguments))
 
 
 def test_help_explains_every_flag(capsys: Said_) -> None:
@@ -188,7 +189,7 @@ test_cycles = check_laws(cycling_laws(), own_cycling())
 
 
 class Scripted:
-    """A model of a text for each kind of prompt; its first calls fail, and it notes how many came at once to whom."""
+    """A model of a text for each kind of prompt; its first batches fail, and it notes how many came at once to whom."""
 
     def __init__(self, failing: int = 0) -> None:
         self.failing = failing
@@ -196,97 +197,128 @@ class Scripted:
         self.keys: list[tuple[int, int]] = []
         self.limits: set[int] = set()
 
-    def __call__(self, worker: int, asked: Sequence[Asked]) -> list[Said]:
-        self.calls.append((worker, len(asked)))
-        if self.failing:
-            self.failing -= 1
-            raise ConnectionError("busy")
-        self.keys += [one.request.sampling for one in asked]
-        self.limits |= {one.limit for one in asked}
-        return [Said(ids=(len(one.prompt),), log_probs=(-0.5,), versions=(4,)) for one in asked]
+    def __call__(self, queries: tuple[Query, ...]) -> list[Response]:
+        found = dict[int, Response]()
+        for worker in sorted({one.worker for one in queries}):
+            own = {place: one for place, one in enumerate(queries) if one.worker == worker}
+            self.calls.append((worker, len(own)))
+            if self.failing:
+                self.failing -= 1
+                found |= {place: Response(error="busy") for place in own}
+                continue
+            self.keys += [one.sampling for one in own.values()]
+            self.limits |= {one.max_new_tokens for one in own.values()}
+            said = {place: Said(ids=(len(one.prompt),), log_probs=(-0.5,), versions=(4,)) for place, one in own.items()}
+            found |= {place: Response(text="hm", said=one, version=4) for place, one in said.items()}
+        return [found[place] for place in range(len(queries))]
 
 
-def scripted(speak: Scripted, problems: int = 3, **changes: Any) -> tuple[GroupResult, ...]:
+def problems_of(lists: Lists, stream: str, seed: int, number: int) -> tuple[Problem, ...]:
+    return list_source(lists, lists).drawn(stream)(keys.key(seed), 0, number)
+
+
+def _found(key: Any, cycles: Cycles) -> tuple[GroupResult, ...]:
+    return cycles.found
+
+
+def cycles_of(
+    cache: Any, settings: Settings, problems: Sequence[Problem], limits: tuple[int, int], stream: str = "training"
+) -> Prompting[tuple[Any, Cycles], tuple[GroupResult, ...]]:
+    """The runs of these problems."""
+    return cycling(
+        cache,
+        settings,
+        lambda key, first, count: tuple(problems),
+        lambda key, cycles: cycles.found,
+        limits=limits,
+        stream=stream,
+    )
+
+
+def scripted(model: Scripted, problems: int = 3, **changes: Any) -> tuple[GroupResult, ...]:
     settings: Settings = evolve(settings_of(tiny(), "here"), retry_base_delay=0.0, **changes)
     given = problems_of(Lists(longest=6), "training", 0, problems)
-    cache = cache_with(tiny(), settings)
-    return cycled(cache, settings, given, speak, lambda ids: "hm", keys.key(1), limits=(9, 5), version=4)
+    made = cycles_of(cache_with(tiny(), settings), settings, given, (9, 5))
+    return prompted(made, keys.key(1), 0, problems, model)
 
 
 def test_groups_are_whole_and_calls_go_together() -> None:
-    speak = Scripted()
-    found = scripted(speak, attempts=2)
+    model = Scripted()
+    found = scripted(model, attempts=2)
     assert [[one.state.rollout_index for one in result.attempts] for result in found] == [[0, 1]] * 6
     assert sorted(
         (one.attempts[0].state.problem.problem_id, one.attempts[0].state.sample_id) for one in found
     ) == sorted(
         (problem.problem_id, sample) for problem in problems_of(Lists(longest=6), "training", 0, 3) for sample in (0, 1)
     )
-    assert speak.calls == [(0, 12)] * 4
-    assert speak.limits == {9, 5}
-    assert len(set(speak.keys)) == 48
+    assert model.calls == [(0, 12)] * 4
+    assert model.limits == {9, 5}
+    assert len(set(model.keys)) == 48
     again = Scripted()
     assert scripted(again, attempts=2) == found
-    assert again.keys == speak.keys
+    assert again.keys == model.keys
 
 
 def test_places_workers_and_queues_bound_what_is_under_way() -> None:
-    speak = Scripted()
-    scripted(speak, llm_max_rollouts=4, rollout_workers=2)
-    assert {worker for worker, _ in speak.calls} == {0, 1}
-    assert max(count for _, count in speak.calls) <= 4
-    assert sum(count for _, count in speak.calls) == 3 * 2 * 4
+    model = Scripted()
+    scripted(model, llm_max_rollouts=4, rollout_workers=2)
+    assert {worker for worker, _ in model.calls} == {0, 1}
+    assert max(count for _, count in model.calls) <= 4
+    assert sum(count for _, count in model.calls) == 3 * 2 * 4
     narrow = Scripted()
     assert len(scripted(narrow, problem_queue_size=1, result_queue_size=1, llm_max_rollouts=1)) == 6
     assert {count for _, count in narrow.calls} == {1}
 
 
-def test_two_workers_say_what_one_says(tmp_path: Path) -> None:
+def test_two_workers_say_what_one_says() -> None:
     """A call's key is its own, whoever makes the call, and beside which others."""
     found = []
     for workers in (1, 2):
-        parts = parts_of(tiny(rollout_workers=workers, llm_max_rollouts=3), str(tmp_path))
-        assert len(parts.speakers) == workers
-        voice = Voice(params=parts.begin(), version=0, how=parts.settings.llm)
+        arguments = tiny(rollout_workers=workers, llm_max_rollouts=3)
+        parts, settings = parts_of(arguments), settings_of(arguments, "here")
+        assert len((parts.speaker, *parts.speakers)) == workers
         given = problems_of(Lists(longest=6), "training", 0, 3)
-        speak = speaking(parts, voice)
-        results = cycled(parts.cache, parts.settings, given, speak, parts.codec.decode, keys.key(1), limits=(6, 4))
+        made = cycles_of(cache_with(arguments, settings), settings, given, (6, 4))
+        ended = in_process(parts, parts.begin(), 0, temperature=1.0, top_p=1.0)
+        results = asked(parts, ended, made, keys.key(1), 0, 3, 0)
         found.append({result.number: result.attempts[0].state.reasoning_string_complete_store for result in results})
     assert found[0] == found[1]
 
 
-def test_an_evaluation_whose_calls_fail_for_good_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(*given: Any) -> Any:
+def test_an_evaluation_whose_calls_fail_for_good_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*given: Any, **named: Any) -> Any:
         raise TimeoutError("no answer")
 
-    parts = parts_of(tiny(retry_base_delay=0.0), str(tmp_path))
-    monkeypatch.setattr("purestep.runtime.reasoning.speaking.sampled", lost)
+    parts = parts_of(tiny(retry_base_delay=0.0, cycles=1))
+    monkeypatch.setattr(prompting, "complete", lost)
     with pytest.raises(PurestepError, match=r"2 of 2 given up \(TimeoutError.*try again"):
-        evaluated(parts, parts.begin(), problems=2, draw=0, cycles=1)
+        evaluation(parts, parts.begin(), tasks=2, draw=0)
 
 
 def test_what_may_pass_is_tried_again_and_changes_nothing() -> None:
-    speak = Scripted(failing=3)
-    assert scripted(speak, max_retries=1) == scripted(Scripted())
-    assert len(speak.calls) == 4 + 3
+    model = Scripted(failing=3)
+    assert scripted(model, max_retries=1) == scripted(Scripted())
+    assert len(model.calls) == 4 + 3
 
 
-def test_a_prompt_without_room_gets_an_empty_reply(tmp_path: Path) -> None:
-    parts = parts_of(tiny(), str(tmp_path))
+def test_a_prompt_without_room_gets_an_empty_reply() -> None:
+    arguments = tiny()
+    parts, settings = parts_of(arguments), evolve(settings_of(arguments, "here"), num_samples_per_problem=1)
     wide = "x1 " * 60
     assert not fits(parts, wide)
-    speak = speaking(parts, Voice(params=parts.begin(), version=0, how=parts.settings.llm))
+    ended = in_process(parts, parts.begin(), 0, temperature=1.0, top_p=1.0)
     request = attempt_request(keys.key(0), 0, "training")
-    said = speak(0, [Asked(prompt=wide, request=request, limit=4), Asked(prompt="a1", request=request, limit=4)])
-    assert said[0] == ()
-    assert isinstance(said[1], Said)
-    assert len(said[1].ids) <= 4
-    assert speak(0, [Asked(prompt=wide, request=request, limit=4)]) == [()]
-    settings = evolve(parts.settings, num_samples_per_problem=1)
-    (problem,) = problems_of(Lists(), "training", 0, 1)
-    (result,) = cycled(
-        parts.cache, settings, [problem], lambda worker, asked: [()] * len(asked), str, keys.key(0), limits=(4, 4)
+    queries = tuple(Query(prompt=text, sampling=request.sampling, max_new_tokens=4) for text in (wide, "a1"))
+    once: Prompting[Any, Any] = Prompting(
+        begin=lambda key, number, count: ((), queries), step=lambda state, said: (said, ()), result=lambda said: said
     )
+    first, second = asked(parts, ended, once, keys.key(0), 0, 1, 0)
+    assert (first.text, first.finish_reason, first.said) == ("", "length", ())
+    assert isinstance(second.said, Said)
+    assert len(second.said.ids) <= 4
+    (problem,) = problems_of(Lists(), "training", 0, 1)
+    made = cycles_of(cache_with(arguments, settings), settings, [problem], (4, 4))
+    (result,) = prompted(made, keys.key(0), 0, 1, lambda queries: [Response(finish_reason="length")] * len(queries))
     (one,) = result.attempts
     assert one.state.reasoning_string_store == ("", "")
     assert one.state.summarization_turn_number == 2
@@ -321,7 +353,7 @@ def test_a_policy_is_found_by_its_name_and_told_the_runs_numbers(own_policies: s
     settings = evolve(settings_of(arguments, "here"), num_samples_per_problem=1)
     (problem,) = problems_of(Lists(), "training", 0, 1)
     cache = cache_with(arguments, settings)
-    (result,) = cycled(cache, settings, [problem], Scripted(), str, keys.key(0), limits=(4, 4))
+    (result,) = prompted(cycles_of(cache, settings, [problem], (4, 4)), keys.key(0), 0, 1, Scripted())
     made = result.attempts[0].state.reasoning_rollout_store
     assert [one.training_texts[0].reward for one in made] == [3.5, 3.5]
     for function, said in (("greedy", "argument is 'money'"), ("none", "is AttributeError")):
@@ -337,47 +369,50 @@ def test_a_name_of_no_function_or_of_a_module_that_fails_is_refused(own_policies
             cache_with(tiny(), evolve(settings, solution_rollout_policy=name))
 
 
+ZORPLEX = TextTask(name="none", env=lambda stream: None, parser=())  # type: ignore[arg-type, return-value]
+
+
 @pytest.mark.parametrize(
-    ("read_before", "held"),
+    ("cycles", "held"),
     [
-        (zorplex_report.read_before, {}),
-        (zorplex_report.read_before, {"sampled": {"attempts": 1}, "greedy": 3}),
-        (report.read_before, {"problems": "a"}),
-        (report.read_before, {**asdict(STOOD), "accuracy": [0.5, 0.5]}),
-        (report.read_before, {**asdict(STOOD), "accuracy": [0.5, "a"]}),
-        (report.read_before, {**asdict(STOOD), **{name: [] for name in ("accuracy", "accuracy_low")}}),
+        (False, {}),
+        (False, {"sampled": {"attempts": 1}, "greedy": 3}),
+        (True, {"problems": "a"}),
+        (True, {**asdict(STOOD), "accuracy": [0.5, 0.5]}),
+        (True, {**asdict(STOOD), "accuracy": [0.5, "a"]}),
+        (True, {**asdict(STOOD), **{name: [] for name in ("accuracy", "accuracy_low")}}),
     ],
 )
-def test_a_damaged_standing_is_told_by_its_file(read_before: Any, held: dict[str, Any], tmp_path: Path) -> None:
+def test_a_damaged_standing_is_told_by_its_file(cycles: bool, held: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "before.json").write_text(json.dumps(held))
     with pytest.raises(StructureError, match=r"before\.json.* wanted"):
-        read_before(tmp_path)
+        report.read_before(tmp_path, tiny().task() if cycles else ZORPLEX)
 
 
 # --- demonstrations ---
 
 
-def told(parts: Parts, number: int = 60) -> list[tuple[str, str]]:
+def told(number: int = 60, **changes: Any) -> list[tuple[str, str]]:
     """Prompts and texts of demonstrations."""
-    made = shown(parts, keys.key(3), number)
+    arguments = tiny(demonstrations=number, **changes)
     pairs = []
-    for one in made:
+    for one in demonstrated(arguments, parts_of(arguments), keys.key(3)):
         prompt, said = (next(e.text for e in one.episode.events if isinstance(e, kind)) for kind in (User, Sampled))
         pairs.append((prompt, said))
     return pairs
 
 
-def test_demonstrations_are_of_both_kinds_and_of_the_skill_they_are_told(tmp_path: Path) -> None:
-    parts = parts_of(tiny(skill=1.0, summary_skill=1.0, summaries=0.5), str(tmp_path))
-    reasoning = [(prompt, said) for prompt, said in told(parts) if prompt.endswith("Go on:")]
-    summaries = [(prompt, said) for prompt, said in told(parts) if prompt.endswith("Sum up:")]
+def test_demonstrations_are_of_both_kinds_and_of_the_skill_they_are_told() -> None:
+    every = told(skill=1.0, summary_skill=1.0, summaries=0.5)
+    reasoning = [(prompt, said) for prompt, said in every if prompt.endswith("Go on:")]
+    summaries = [(prompt, said) for prompt, said in every if prompt.endswith("Sum up:")]
     assert len(reasoning) + len(summaries) == 60
     assert min(len(reasoning), len(summaries)) > 15
     for prompt, said in reasoning:
         problem, summary = prompt.splitlines()[0], prompt.splitlines()[1].removeprefix("So far: ")
         assert step_correct(read_list(problem), summary, said, numbers=2)
     assert {said == prompt.splitlines()[1].removeprefix("So far: ") for prompt, said in summaries} == {True, False}
-    none = told(parts_of(tiny(skill=0.0, summaries=0.0), str(tmp_path)))
+    none = told(skill=0.0, summaries=0.0)
     wrong = [
         not step_correct(read_list(lines[0]), lines[1].removeprefix("So far: "), said, numbers=2)
         for lines, said in ((prompt.splitlines(), said) for prompt, said in none)
@@ -385,32 +420,46 @@ def test_demonstrations_are_of_both_kinds_and_of_the_skill_they_are_told(tmp_pat
     assert sum(wrong) > 50
 
 
-def test_with_think_tags_only_the_thinking_is_summed_up(tmp_path: Path) -> None:
-    parts = parts_of(tiny(use_think_tags=True, skill=1.0, summaries=0.0), str(tmp_path))
-    every = told(parts, 30)
+def test_with_think_tags_only_the_thinking_is_summed_up() -> None:
+    every = told(30, use_think_tags=True, skill=1.0, summaries=0.0)
     assert all(prompt.endswith("<think>\n") and "</think>" in said for prompt, said in every)
     finished = [said for _, said in every if strict_answer(said) != ()]
     assert finished
     assert all(strict_answer(thought(said)) == () for said in finished)
-    check_room(parts)
+    check_room(parts_of(tiny(use_think_tags=True)))
+
+
+def test_demonstrations_that_are_all_too_long_are_refused() -> None:
+    arguments, parts = tiny(), parts_of(tiny())
+    long = evolve(parts, task=evolve(parts.task, conversations=lambda key, number, skill: [("?", "a3=3; " * 9)]))
+    with pytest.raises(ChoiceError, match="--demonstrations is all too long"):
+        demonstrated(arguments, long, keys.key(3))
 
 
 # --- one step of training ---
 
 
-def world_of(tmp_path: Path, **changes: Any) -> CacheWorld:
+def world_of(tmp_path: Path, **changes: Any) -> LanguageWorld:
     arguments = tiny(warm_steps=0, **changes)
-    parts = parts_of(arguments, str(tmp_path))
+    parts = parts_of(arguments)
     algorithm, trainer = learning_parts(arguments, parts)
-    return CacheWorld(
+    samples = source(tmp_path, arguments, parts, silent)
+
+    def evaluate(state: Any) -> Any:
+        whole = parts.whole(state.params.policy)
+        return report.on_the_way(parts, whole, tasks=2, draw=1, version=int(state.step))[1]
+
+    return LanguageWorld(
         run=tmp_path,
         arguments=arguments,
         parts=parts,
         algorithm=algorithm,
         trainer=trainer,
-        publish=lambda number, result: None,
+        ask=samples.ask,
+        complete=samples.complete,
+        publish=lambda number, rows: None,
         before=lambda state: None,
-        evaluate=lambda state: evaluated(parts, parts.whole(state.params.policy), problems=2, draw=1, cycles=3)[0],
+        evaluate=evaluate,
         notice=silent,
         held=held_at(arguments, parts, algorithm, 0),
     )
@@ -418,23 +467,25 @@ def world_of(tmp_path: Path, **changes: Any) -> CacheWorld:
 
 def test_next_steps_of_states_are_trained_and_summaries_are_not(tmp_path: Path) -> None:
     world, seen = world_of(tmp_path), []
-    trainer, made = world.trainer, world._next_steps
+    trainer, made = world.trainer, LanguageWorld._sampled
 
-    def noted(voice: Any, points: Sequence[InferenceProblemState], number: int) -> Any:
-        attempts = made(voice, points, number)
-        seen.append((points, attempts))
-        return attempts
+    def noted(self: LanguageWorld, *given: Any) -> Any:
+        attempts, figures = made(self, *given)
+        seen.append((attempts, figures["states"]))
+        return attempts, figures
 
     batches = []
     world.trainer = lambda state, batch, key: (batches.append(batch), trainer(state, batch, key))[1]  # type: ignore[func-returns-value]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CacheWorld, "_next_steps", lambda self, *given: noted(*given))
+        patch.setattr(LanguageWorld, "_sampled", noted)
         for _ in range(2):
             world.train(Train(1))
-    for (points, attempts), batch in zip(seen, batches, strict=True):
-        assert len(attempts) == 3 * len(points)
-        assert batch.group.tolist() == [place for place in range(len(points)) for _ in range(3)]
-        for one, point in zip(attempts, [point for point in points for _ in range(3)], strict=True):
+    for (attempts, states), batch in zip(seen, batches, strict=True):
+        assert len(attempts) == 3 * states
+        assert batch.group.tolist() == [place for place in range(int(states)) for _ in range(3)]
+        points = [one.episode.world.state for one in attempts]
+        assert len({(point.problem, point.curr_summary) for point in points}) == states
+        for one, point in zip(attempts, points, strict=True):
             prompt, said = (next(e.text for e in one.episode.events if isinstance(e, kind)) for kind in (User, Sampled))
             assert prompt == f"{point.problem.problem_text}\nSo far: {point.curr_summary}\nGo on:"
             right = step_correct(read_list(point.problem.problem_text), point.curr_summary, said, numbers=2)
@@ -443,13 +494,15 @@ def test_next_steps_of_states_are_trained_and_summaries_are_not(tmp_path: Path) 
             assert set(heard.said.versions) <= {0, 1}
 
 
-def test_a_model_that_is_right_is_paid_and_evaluated_as_such(tmp_path: Path) -> None:
+def test_a_model_that_is_right_is_paid_and_evaluated_as_such() -> None:
     """Runs of a demonstrator that is never wrong, in the place of a model."""
-    parts = parts_of(tiny(), str(tmp_path))
-    problems = problems_of(lists_of(tiny().problems, "evaluation"), "evaluation", 3, 6)
+    arguments = tiny()
+    problems = problems_of(lists_of(arguments.problems, "evaluation"), "evaluation", 3, 6)
 
-    def speak(worker: int, asked: Sequence[Asked]) -> list[Said]:
-        return [Said(ids=parts.spell(reply(one.prompt)), log_probs=(), versions=()) for one in asked]
+    def complete(queries: tuple[Query, ...]) -> list[Response]:
+        texts = [reply(one.prompt) for one in queries]
+        said = [Said(ids=tuple(map(ord, text)), log_probs=(), versions=()) for text in texts]
+        return [Response(text=text, said=one) for text, one in zip(texts, said, strict=True)]
 
     def reply(prompt: str) -> str:
         problem, so_far, *rest = prompt.splitlines()
@@ -461,11 +514,9 @@ def test_a_model_that_is_right_is_paid_and_evaluated_as_such(tmp_path: Path) -> 
         items = [item for item in rest[0].removeprefix("New: ").split(" ") if item.endswith(";")]
         return f"{items[-1][0]} {items[-1].rpartition('=')[2][:-1]}" if items else summary
 
-    settings = evolve(parts.settings, num_reasoning_steps=4, num_samples_per_problem=1)
-    cache = evolve(parts.cache, num_reasoning_steps=4)
-    found = cycled(
-        cache, settings, problems, speak, parts.codec.decode, keys.key(0), limits=(20, 8), stream="evaluation"
-    )
+    settings = evolve(settings_of(arguments, "here"), num_reasoning_steps=4, num_samples_per_problem=1)
+    made = cycles_of(cache_with(arguments, settings), settings, problems, (20, 8), "evaluation")
+    found = prompted(made, keys.key(0), 0, 6, complete)
     states = [one.state for result in found for one in result.attempts]
     lengths = [len(read_list(state.problem.problem_text).numbers) for state in states]
     told_ = standing(states)
@@ -536,16 +587,19 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tm
     class Cut(Exception):
         pass
 
-    made = CacheWorld._next_steps if cut == 3 else CacheWorld._warm
+    made = LanguageWorld._sampled if cut == 3 else LanguageWorld._warm
 
     def stopped(self: Any, *given: Any) -> Any:
-        if self.iteration == cut:
+        if self.iteration == cut == 1:
             raise Cut
-        return made(self, *given)
+        done = made(self, *given)
+        if self.iteration == cut:  # what the preparation gave is published by then
+            raise Cut
+        return done
 
     said: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cache_world.CacheWorld, made.__name__, stopped)
+        patch.setattr(LanguageWorld, made.__name__, stopped)
         with pytest.raises(Cut):
             session.start(run, tiny(), overwrite=False, notice=silent)
     assert len(read(run / "metrics.jsonl")) == cut
@@ -600,7 +654,7 @@ def test_a_model_from_a_folder_goes_on_learning(trained: Path, tmp_path: Path, r
     session.start(run, arguments, overwrite=False, notice=silent)
     with pytest.raises(TrustError, match=f"--solution-rollout-policy {own_policies}.odd"):
         session.restored_newest(run)
-    parts, held, loop = session.restored(run, session.newest(run), Trust((f"{own_policies}.odd",)))
+    parts, held, loop = session.restored(run, session.newest(run), trust=Trust((f"{own_policies}.odd",)))
     assert loop.iteration == 1
     before, after = parts.whole(parts.begin()), parts.whole(session.policy_of(held))
     moved = {name for name in before if not torch.equal(before[name], after[name])}
@@ -612,14 +666,14 @@ def test_a_model_from_a_folder_goes_on_learning(trained: Path, tmp_path: Path, r
 
 
 def test_several_curves_become_a_mean_and_its_interval(tmp_path: Path) -> None:
-    several = [Accuracy(mean=(x, 0.5), low=(0.0, 0.0), high=(1.0, 1.0)) for x in (0.2, 0.4, 0.6)]
+    several = [Curve(mean=(x, 0.5), low=(0.0, 0.0), high=(1.0, 1.0)) for x in (0.2, 0.4, 0.6)]
     one = banded(several)
     assert one.mean == pytest.approx((0.4, 0.5))
     half = student(3) * 0.2 / math.sqrt(3)
     assert (one.low[0], one.high[0]) == pytest.approx((max(0.0, 0.4 - half), 0.4 + half))
     assert (one.low[1], one.high[1]) == pytest.approx((0.5, 0.5))
     with pytest.raises(ChoiceError, match="nothing to draw"):
-        cycles_picture([], {}, tmp_path / "none.png", trained_on=3)
+        curves_picture([], {}, tmp_path / "none.png", axis=Axis(title="t", heading="h", x="x", mark=3, marked="m"))
 
 
 @pytest.mark.slow

@@ -191,9 +191,9 @@ def test_ctrl_c_while_compiling_stops_at_once(tmp_path: Path, capsys: Said, monk
 
 
 def test_the_time_line_names_the_parts() -> None:
-    assert commands.spent(["compile 2.0 s (loaded from the cache)", "train 4.0 s", "100 environment steps/s"], 95.0) == (
-        "time: install 95 s, compile 2.0 s (loaded from the cache), train 4.0 s, 100 environment steps/s"
-    )
+    assert commands.spent(
+        ["compile 2.0 s (loaded from the cache)", "train 4.0 s", "100 environment steps/s"], 95.0
+    ) == ("time: install 95 s, compile 2.0 s (loaded from the cache), train 4.0 s, 100 environment steps/s")
 
 
 # --- errors ---

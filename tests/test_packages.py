@@ -13,13 +13,12 @@ ORDER = (
         "runtime.runs",
         "runtime.language",
         "runtime.asynchronous",
-        "runtime.reasoning",
         "runtime.recipes",
         "runtime.cli",
     ),
 )
 CLI = {
-    *("cli", "commands", "language_commands", "asynchronous_commands", "reasoning_commands", "host_commands"),
+    *("cli", "commands", "language_commands", "asynchronous_commands", "evaluate_command", "host_commands"),
     *("chat_command", "words"),
 }
 EXCEPTIONS = {  # the file, and the package behind its own that it imports
@@ -28,11 +27,6 @@ EXCEPTIONS = {  # the file, and the package behind its own that it imports
     ("runtime/scheduler.py", "runtime.scheduling"),
     ("runtime/effects/timeline_picture.py", "runtime.asynchronous"),
     ("runtime/language/config.py", "runtime.asynchronous"),
-    ("runtime/reasoning/evaluate.py", "runtime.recipes"),
-    ("runtime/reasoning/lessons.py", "runtime.recipes"),
-    ("runtime/reasoning/parts.py", "runtime.recipes"),
-    ("runtime/reasoning/rows.py", "runtime.recipes"),
-    ("runtime/reasoning/world.py", "runtime.recipes"),
 }
 
 

@@ -15,7 +15,7 @@ import purestep
 from purestep.runtime import chat_command, cli
 from purestep.runtime.asynchronous import session as at_once
 from purestep.runtime.language import session as zorplex_session
-from purestep.runtime.recipes import cache_session, explain, pictures, report, session
+from purestep.runtime.recipes import explain, pictures, report, session
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -62,7 +62,6 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
     monkeypatch.setattr(chat_command, "is_language", note("chat"))
     monkeypatch.setattr("purestep.runtime.commands.loading", lambda run: None)
     monkeypatch.setattr(at_once, "start", note("at once"))
-    monkeypatch.setattr(cache_session, "start", note("cycles"))
     return noted
 
 
@@ -81,7 +80,7 @@ def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
         "teach",
         "chat",
         "at once",
-        "cycles",
+        "teach",
     ]
     runs = {"runs/one", "runs/cartpole-ppo-0", "runs/family", "runs/zorplex", "runs/async", "runs/cache"}
     assert {str(path) for _, path in played} == runs

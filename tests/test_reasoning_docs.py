@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from purestep.runtime import cli
-from purestep.runtime.recipes import cache_report, cache_session
+from purestep.runtime.language import report, session
 from purestep.runtime.recipes.cache import cache_defaults
 from purestep.runtime.runs.arguments import flatten
 
@@ -61,15 +61,14 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.chdir(tmp_path)
     for run in ("cache", "other"):
         begun(tmp_path / "runs" / run, {"recipe": "cache"})
-    monkeypatch.setattr(cache_session, "start", note("train"))
-    monkeypatch.setattr(cache_session, "resume", note("resume"))
-    monkeypatch.setattr(cache_session, "restored_newest", note("restore"))
-    monkeypatch.setattr(cache_session, "arguments_in", note("read"))
-    monkeypatch.setattr(cache_report, "pictures", note("plot"))
+    monkeypatch.setattr(session, "start", note("train"))
+    monkeypatch.setattr(session, "resume", note("resume"))
+    monkeypatch.setattr(session, "restored_newest", note("restore"))
+    monkeypatch.setattr(report, "pictures", note("plot"))
     (block,) = blocks("bash")
     codes = [cli.main(shlex.split(line, comments=True)[1:]) for line in block.splitlines()]
     assert codes == [130, 130, 130, 130, 0]
-    assert noted == ["train", "resume", "restore", "read"]
+    assert noted == ["train", "resume", "restore", "plot"]
 
 
 # --- the benchmark ---

@@ -14,12 +14,13 @@ from purestep.runtime import cli
 from purestep.runtime.effects import checkpoint, folder
 from purestep.runtime.effects.causal_folder import open_model
 from purestep.runtime.effects.datasets import folder as dataset_folder
+from purestep.runtime.effects.experiment_config import load_expr_config
 from purestep.runtime.effects.lines import objects
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.reading import UnreadableError, irregular, parse_json, read_bounded
-from purestep.runtime.effects.segment_wise.config import load_expr_config
 from purestep.runtime.effects.tokenizer import load_tokenizer
-from purestep.runtime.recipes import RECIPES, cache_session, session
+from purestep.runtime.language import session as language_session
+from purestep.runtime.recipes import RECIPES, session
 from purestep.runtime.recipes.arguments import Process
 from purestep.runtime.recipes.cache import cache_defaults
 from purestep.runtime.runs.arguments import changed, check_threads, flatten, from_record, most_threads
@@ -57,7 +58,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     arguments = changed(cache_defaults(), {"solution_rollout_policy": "their_policies.paid"})
     run = tmp_path / "run"
     loop = Loop(iterations=4, chunk=1, every=1, iteration=1, saved=1)
-    described = cache_session.described(arguments)
+    described = language_session.described(arguments)
     run.mkdir()
     checkpoint.save(run, 1, {}, machine=loop, metadata=described)
     folder.mark(run, "cache")
@@ -97,7 +98,7 @@ def test_a_run_without_a_checkpoint_is_not_begun_again_with_foreign_functions(fo
 
     shutil.rmtree(foreign / "checkpoints")
     with pytest.raises(TrustError, match=r"their_policies\.paid"):
-        cache_session.resume(foreign, notice=lambda text: None)
+        language_session.resume(foreign, notice=lambda text: None)
 
 
 AUTO = '{"auto_map": {"AutoConfig": "evil.Config", "AutoTokenizer": ["evil.T", null]}, "model_type": "evil"}'
@@ -222,4 +223,4 @@ def test_every_recipes_own_record_is_taken() -> None:
     for name, recipe in RECIPES.items():
         arguments = recipe.defaults(recipe.usual)
         assert session.arguments_of({"recipe": name, **flatten(arguments)}) == (name, arguments)
-    assert cache_session.arguments_of(cache_session.described(evolve(cache_defaults()))) == cache_defaults()
+    assert language_session.arguments_of(language_session.described(evolve(cache_defaults()))) == cache_defaults()

@@ -20,8 +20,6 @@ from purestep.runtime.effects.metrics import read
 from purestep.runtime.language import serving
 from purestep.runtime.language import session as zorplex_session
 from purestep.runtime.language.world import LanguageWorld
-from purestep.runtime.reasoning.world import CacheWorld
-from purestep.runtime.recipes import cache_session
 from purestep.runtime.runs.arguments import flag
 from purestep.runtime.runs.logging import metrics_log
 from purestep.runtime.runs.training_machine import Log, Loop, Train
@@ -51,15 +49,12 @@ CACHE = {
     **{"num_reasoning_steps": 2, "num_samples_per_problem": 2, "max_retries": 0},
 }
 ROOM = {name: ZORPLEX[name] for name in ("capacity", "max_new_tokens")}
-RECIPES: dict[str, tuple[dict[str, Any], Any, Any]] = {
-    "zorplex": (ZORPLEX, zorplex_session, LanguageWorld),
-    "cache": (CACHE, cache_session, CacheWorld),
-}
+RECIPES: dict[str, dict[str, Any]] = {"zorplex": ZORPLEX, "cache": CACHE}
 NOWHERE, ELSEWHERE = "http://127.0.0.1:9/v1", "http://127.0.0.2:9/v1"
 
 
 def train(recipe: str, run: Path, **changes: Any) -> list[str]:
-    told = {**RECIPES[recipe][0], **changes}
+    told = {**RECIPES[recipe], **changes}
     return ["train", recipe, "--run", str(run), *(word for name in told for word in (flag(name), str(told[name])))]
 
 
@@ -69,7 +64,7 @@ def resume(run: Path, *words: str) -> list[str]:
 
 def cut(recipe: str, run: Path, at: int) -> None:
     """Leaves what a run leaves that was killed after so many iterations, none of which was saved."""
-    world = RECIPES[recipe][2]
+    world = LanguageWorld
     made = world.train
 
     class Cut(BaseException):
@@ -91,7 +86,7 @@ def tensors(run: Path, recipe: str = "zorplex") -> dict[str, torch.Tensor]:
     """What the newest checkpoint holds."""
     import safetensors.torch
 
-    return safetensors.torch.load_file(RECIPES[recipe][1].newest(run) / "state.safetensors")
+    return safetensors.torch.load_file(zorplex_session.newest(run) / "state.safetensors")
 
 
 def contents(run: Path) -> dict[str, bytes]:

@@ -412,7 +412,9 @@ def test_an_evaluation_samples_as_training_does(trained: Path) -> None:
 
     def found(**changes: float) -> report.Evaluation:
         sampling = evolve(parts.sampling, **changes)  # type: ignore[arg-type]
-        return report.evaluation(evolve(parts, sampling=sampling), params, tasks=12, draw=0)
+        given = report.evaluation(evolve(parts, sampling=sampling), params, tasks=12, draw=0)
+        assert isinstance(given, report.Evaluation)
+        return given
 
     for changes in ({"temperature": 1e-3}, {"top_p": 1e-3}):
         one = found(**changes)

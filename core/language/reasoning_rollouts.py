@@ -6,7 +6,7 @@ the beginning of a run of more, as each call has a key of its own: one run of 12
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import evolve, frozen
 
@@ -191,6 +191,7 @@ def place(task: tuple[int, int]) -> int:
 class Posed:
     """A state whose call is due, and what came of the call: () before."""
 
+    TAG: ClassVar[str] = "posed"
     state: InferenceProblemState
     asked: Ask
     result: RolloutResult | tuple[()] = ()

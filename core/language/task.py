@@ -12,7 +12,9 @@ from attrs import Factory, evolve, frozen
 
 from ..keys import Key
 from .attempt import Attempt
+from .evaluation import Evaluation
 from .parsers import Parser
+from .preparation import Preparation
 from .world import ENV, MAX_SEQ_LEN, MAX_STEPS, Raised, Terminated, TextEnv, Truncated
 
 TERMINATED, RAISED, OPEN = "terminated", "raised", "open"
@@ -21,6 +23,18 @@ TRAINING, EVALUATION = "training", "evaluation"  # streams, which share no episo
 World = TextEnv[Any, Any]
 Figure = Callable[[Attempt[Any]], float]
 Script = Callable[[Any, Any, Key, float], Sequence[str]]
+Conversation = tuple[str, ...]  # what the model is shown and what it replies, in turns; a reply is last
+
+
+@frozen(kw_only=True)
+class Room:
+    """A prompt that is as long as they come, with the right reply to it, and the setting that bounds the reply."""
+
+    prompt: str
+    reply: str
+    setting: str  # by its flag
+    limit: int  # tokens of the reply
+    about: str  # of the reply, for the line that refuses a limit
 
 
 def end_of(attempt: Attempt[Any]) -> str:
@@ -54,9 +68,14 @@ class TextTask:
     `env(stream)` is the world of training or of evaluation. `figures` are reported of each attempt in training and evaluation,
     `diagnostics` in evaluation alone; one of the name "accuracy", 0 or 1, is given an interval. `label(attempt)` is one of
     `labels`. `demonstrations(params, state, key, skill)` are the completions of a demonstrator who is right with probability
-    `skill`, in the episode that begins with this state; without it there is no warm start. `corpus()` are texts from which a
-    tokenizer is made, by default those of episodes. `ask(env, question)` is the world that asks a typed question, and whether
-    its reward then says what is right; `solution(state)` is the right answer, for people.
+    `skill`, in the episode that begins with this state; `conversations(key, number, skill)` are demonstrations that are ready.
+    Without either there is no warm start. `corpus()` are texts from which a tokenizer is made, by default those of episodes.
+    `incomplete="accept"` reads completions that were cut at their length as they are.
+    `preparation` lets training episodes begin in states that the model brings about; `evaluation` replaces attempts at
+    held-out episodes. `rooms()` are the longest prompts and replies, which limits of tokens have to leave room for; `digest`
+    tells the task's data from others, so that a run goes on with its own.
+    `ask(env, question)` is the world that asks a typed question, and whether its reward then says what is right;
+    `solution(state)` is the right answer, for people.
     """
 
     name: str
@@ -70,5 +89,11 @@ class TextTask:
     labels: tuple[str, ...] = ENDS
     corpus: Callable[[], Sequence[str]] | tuple[()] = ()
     demonstrations: Script | tuple[()] = ()
+    conversations: Callable[[Key, int, float], Sequence[Conversation]] | tuple[()] = ()
+    incomplete: str = "reject"
+    preparation: Preparation | tuple[()] = ()
+    evaluation: Evaluation[Any] | tuple[()] = ()
+    rooms: Callable[[], Sequence[Room]] | tuple[()] = ()
+    digest: str = ""
     ask: Callable[[World, str], tuple[World, bool]] = asked
     solution: Callable[[Any], str] | tuple[()] = ()

@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import asdict, frozen
+from attrs import asdict, field, frozen
 
 from ..language.evaluate import Standing, table
+from ..language.report import Result, table_of
 from .figures import LESS, MORE, NEITHER, Evaluation, Figure, Phase, better, figures, number, ratio, shown
 
 ALIKE = 1.1  # lengths of samples whose ratio is within it, or its inverse, are alike
@@ -63,7 +64,8 @@ class Comparison:
     """Phases side by side, and how the policy stood before both."""
 
     phases: tuple[Phase, ...]  # one or two; the second is compared with the first
-    before: Evaluation
+    before: Evaluation  # {} where the task has an evaluation of its own, and so is `after` of phases
+    own: Mapping[str, Result] = field(factory=dict)  # what that gives, by the names of its columns
 
     def ratios(self) -> dict[str, float]:
         """The second phase's figures divided by the first's, where both have one; {} of one phase."""
@@ -78,7 +80,7 @@ class Comparison:
 
         None where the task has no accuracy.
         """
-        if math.isnan(self.before["sampled"].accuracy):
+        if self.own or math.isnan(self.before["sampled"].accuracy):
             return {}
         own = {one.name: one.after["sampled"] for one in self.phases}
         found = {f"{name} less before": difference(after, self.before["sampled"]) for name, after in own.items()}
@@ -100,20 +102,28 @@ class Comparison:
                 for p in self.phases
             },
             "standings": {
-                "before": {how: one.described() for how, one in self.before.items()},
-                **{p.name: {how: one.described() for how, one in p.after.items()} for p in self.phases},
+                **{name.removeprefix("after "): one.described() for name, one in self.own.items()},
+                **({} if self.own else self._described()),
             },
             "verdicts": list(verdicts(self)),
         }
 
+    def _described(self) -> dict[str, Any]:
+        return {
+            "before": {how: one.described() for how, one in self.before.items()},
+            **{p.name: {how: one.described() for how, one in p.after.items()} for p in self.phases},
+        }
+
     def text(self) -> str:
         """The tables and what they say."""
-        names = [one.name for one in self.phases]
-        columns = {"before": self.before["sampled"], **{f"after {p.name}": p.after["sampled"] for p in self.phases}}
-        columns |= {f"{name}, greedy": one["greedy"] for name, one in self._evaluations().items()}
-        heading = "sampling and learning: " + " beside ".join(names)
+        heading = "sampling and learning: " + " beside ".join(one.name for one in self.phases)
         said = "\n".join(verdicts(self))
-        return f"{heading}\n{self._rows()}\n\non held-out tasks\n{table(columns)}\n\n{said}"
+        stood = table_of(self.own) if self.own else self._standings()
+        return f"{heading}\n{self._rows()}\n\non held-out tasks\n{stood}\n\n{said}"
+
+    def _standings(self) -> str:
+        columns = {"before": self.before["sampled"], **{f"after {p.name}": p.after["sampled"] for p in self.phases}}
+        return table({**columns, **{f"{name}, greedy": one["greedy"] for name, one in self._evaluations().items()}})
 
     def _evaluations(self) -> dict[str, Evaluation]:
         return {"before": self.before, **{f"after {p.name}": p.after for p in self.phases}}
@@ -141,9 +151,10 @@ def verdicts(held: Comparison) -> tuple[str, ...]:
     if len(held.phases) == 2:
         first, second = held.phases
         found += [f"speed, {second.name} by {first.name}: {said}" for said in _speeds(held.ratios())]
-    tasks = held.before["sampled"].attempts
-    words = {MORE: "better", LESS: "worse", NEITHER: f"no difference that {tasks} tasks show"}
-    found += [f"accuracy, {name}: {one.line()}, {words[one.verdict()]}" for name, one in held.differences().items()]
+    if differences := held.differences():
+        tasks = held.before["sampled"].attempts
+        words = {MORE: "better", LESS: "worse", NEITHER: f"no difference that {tasks} tasks show"}
+        found += [f"accuracy, {name}: {one.line()}, {words[one.verdict()]}" for name, one in differences.items()]
     return tuple(found)
 
 

@@ -56,7 +56,7 @@ class Meter:
         row = {
             "iteration": float(version + 1),
             "steps": float((version + 1) * len(batch)),
-            **dict.fromkeys(columns(self.task), math.nan),
+            **dict.fromkeys(columns(self.arguments, self.task), math.nan),
             "episode_return": means["reward"],
             **{name: means[name] for name in (*self.task.figures, *LENGTHS)},
             **{name: value for name, value in figures.items() if name in FIGURES and name not in unknown},

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import CheckpointError, message
+from ...core.language.task import TextTask
 from ..effects import folder
 from ..effects.language_picture import language_picture
 from ..effects.metrics import read
 from ..effects.timeline_picture import Lane, staleness_picture, timeline_picture
 from ..language.evaluate import read_standing
-from ..language.report import BEFORE, read_before
+from ..language.report import BEFORE, DRAWN, Result, accuracy_before, read_before, read_result
 from . import recorded
 from .auditing import Audit, Bounds, audited, heard, taken_of
 from .comparing import Comparison
@@ -91,7 +92,7 @@ def phase_of(run: Path, name: str) -> Phase:
         waited=max(0.0, waited - start) / updates,
         updated=updated / updates,
         anchored=anchored / updates,
-        after=_evaluation(folder.read_json(home / folder.EVALUATION).get("after"), home / folder.EVALUATION),
+        after=_evaluation(folder.read_json(home / folder.EVALUATION), "after", home / folder.EVALUATION),
         **{name: totals[name] for name in (*counts, *same)},
     )
 
@@ -101,25 +102,42 @@ def _started(spans: Iterable[Span]) -> float:
     return min((one.begin for one in spans if one.actor != TRAINER), default=0.0)
 
 
-def _evaluation(held: Any, where: Path) -> Evaluation:
+def _evaluation(file: Any, name: str, where: Path) -> Evaluation:
+    """The standings in a file of results, under a name or, with "", at its top; {} of a task's own evaluation."""
+    if DRAWN in file:
+        return {}
+    held = file.get(name) if name else file
     known = held if isinstance(held, dict) and held else {"sampled": ()}
     return {how: read_standing(known[how], f"{where}: {how}") for how in known}
 
 
-def comparison(run: Path) -> Comparison:
-    """The phases of a run that have ended, side by side. Raises: CheckpointError where there is none."""
+def comparison(run: Path, task: TextTask | tuple[()] = ()) -> Comparison:
+    """The phases of a run that have ended, side by side; the task is needed where it has an evaluation of its own.
+
+    Raises: CheckpointError where there is none, StructureError.
+    """
     there = ended(run)
     if not there:
         remedy = f"go on with it: purestep resume {run}"
         raise CheckpointError(message(str(run), got="without a phase that has ended", wanted="one", remedy=remedy))
-    return Comparison(
-        tuple(phase_of(run, name) for name in there), _evaluation(folder.read_json(run / BEFORE), run / BEFORE)
-    )
+    before = _evaluation(folder.read_json(run / BEFORE), "", run / BEFORE)
+    return Comparison(tuple(phase_of(run, name) for name in there), before, own=_own(run, there, task))
 
 
-def write_comparison(run: Path) -> str:
+def _own(run: Path, phases: tuple[str, ...], task: TextTask | tuple[()]) -> dict[str, Result]:
+    """Results of the task's own evaluation, before and after each phase; {} of another task."""
+    if isinstance(task, tuple) or isinstance(task.evaluation, tuple):
+        return {}
+    before, found = read_before(run, task), dict[str, Result]()
+    for name in phases:
+        path = run / name / folder.EVALUATION
+        found[f"after {name}"] = read_result(task, folder.read_json(path).get("after"), str(path))
+    return {**({} if isinstance(before, tuple) else {"before": before}), **found}
+
+
+def write_comparison(run: Path, task: TextTask | tuple[()] = ()) -> str:
     """Writes comparison.json and comparison.txt, with what the audits of the phases say; gives the text."""
-    held = comparison(run)
+    held = comparison(run, task)
     audits = {one.name: audit(run, one.name) for one in held.phases}
     lines = [f"audit, {name}: {one.line()}" for name, one in audits.items()]
     text = "\n".join([held.text(), *lines])
@@ -171,9 +189,7 @@ def write_curve(run: Path, out: Path) -> Path:
     """Draws the learning curve of the last phase that has begun. Raises: ChoiceError of one without updates."""
     begun = [name for name in (SYNC, ASYNC) if (run / name / folder.METRICS).exists()]
     last = begun[-1] if begun else phases_of(arguments_in(run))[-1]
-    path = run / last / folder.METRICS
-    before = read_before(run)
-    start = () if isinstance(before, tuple) else (before.sampled.accuracy,)
+    path, start = run / last / folder.METRICS, accuracy_before(run)
     return language_picture(
         read(path) if path.exists() else [], out, title=f"{arguments_in(run).recipe}, {last}", start=start
     )

@@ -19,10 +19,9 @@ from ..effects.clock import seconds
 from ..effects.tokenizer import save_tokenizer
 from ..effects.weights_layout import layout
 from ..language import session as turns
-from ..language.config import TextConfig, generators
+from ..language.config import TextConfig, absolute, generators
 from ..language.parts import Parts, parts_of
-from ..language.report import BEFORE, evaluation, write_before
-from ..language.session import absolute
+from ..language.report import BEFORE, evaluation, with_curves, write_before
 from ..language.team import ALONE, Team
 from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
 from ..runs.arguments import changed
@@ -31,6 +30,7 @@ from ..runs.loop_check import check_loop
 from ..runs.recipe import Context, Outcome
 from ..runs.run import arguments_of, perform
 from ..runs.training_machine import Loop
+from ..runs.trusting import NOTHING, Trust, check_trust
 from ..values import decode, encode
 from . import keeping
 from .config import Asynchronous
@@ -89,6 +89,9 @@ def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, 
     if generators(arguments) < 1:
         where, remedy = "--generators", "give it some, or train without `--mode async`"
         raise ChoiceError(message(where, got=generators(arguments), wanted="at least 1", remedy=remedy))
+    if not isinstance(arguments.task().preparation, tuple):
+        where, remedy = "--mode and --generators", "train it in turns"
+        raise ChoiceError(message(where, got="given", wanted="none for a task that is prepared", remedy=remedy))
     arguments = absolute(arguments)
     with folder.starting(run, arguments.recipe, overwrite=overwrite, holds=_holds):
         torch.set_num_threads(arguments.machine.threads)
@@ -105,17 +108,21 @@ def _holds(run: Path) -> bool:
     return folder.begun(run) or (run / folder.ARGUMENTS).exists()
 
 
-def resume(run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Team = ALONE) -> Outcome:
+def resume(
+    run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Team = ALONE, trust: Trust = NOTHING
+) -> Outcome:
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments.
 
     `moved` are arguments that say where its generators work, in place of its own from now on: see `MOVABLE`. No hosts are this
     machine, which needs no engine and no transport of weights unless they are given as well.
-    Raises: CheckpointError, ChoiceError, EngineError.
+    Functions that its record names are called where `trust` says so.
+    Raises: CheckpointError, ChoiceError, EngineError, TrustError.
     """
     with folder.resuming(run):
         for name in moved:
             choose("resume: argument", name, dict.fromkeys(MOVABLE))
         arguments = arguments_in(run)
+        check_trust(run, trust, arguments.functions())
         if moved:
             alone = ALONE_HERE if moved.get("hosts") == "" else {}
             arguments = absolute(changed(arguments, {**alone, **moved}))
@@ -138,9 +145,10 @@ def weights_of(parts: Parts) -> int:
     return layout(parts.whole(parts.begin())).size
 
 
-def phase_policy(run: Path, phase: str) -> tuple[Parts, Any]:
-    """The parts of a run, and the policy of a phase's newest checkpoint. Raises: CheckpointError."""
+def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[Parts, Any]:
+    """The parts of a run, and the policy of a phase's newest checkpoint. Raises: CheckpointError, TrustError."""
     arguments = arguments_in(run)
+    check_trust(run, trust, arguments.functions())
     parts = parts_of(arguments, run / turns.TOKENIZER)
     algorithm, _ = learning_parts(arguments, parts)
     begun = algorithm.init(parts.begin())
@@ -171,10 +179,11 @@ def _go_on(run: Path, arguments: TextConfig, parts: Parts, place: Place, notice:
                 return outcome_of(ended, True, spent)
         if not (run / phase / folder.EVALUATION).exists():
             since = seconds()
-            _, policy = phase_policy(run, phase)
-            found = evaluation(parts, parts.whole(policy), **tasks)
-            folder.write_json(run / phase / folder.EVALUATION, {**tasks, "after": found.described()})
-            notice(f"after {phase}: {found.sampled.line()}")
+            _, policy = phase_policy(run, phase, Trust(every=True))
+            found = evaluation(parts, parts.whole(policy), **tasks, version=arguments.episodes.steps)
+            written = {**arguments.examined(), "after": found.described(), **with_curves({f"after {phase}": found})}
+            folder.write_json(run / phase / folder.EVALUATION, written)
+            notice(f"after {phase}: {found.line()}")
             spent["evaluation"] = spent.get("evaluation", 0.0) + seconds() - since
         ended.append(phase)
     return outcome_of(ended, False, spent)

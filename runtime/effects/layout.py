@@ -10,7 +10,7 @@ RUN/evaluation.json       what came of the last evaluation
 RUN/proof.png             of runs that prove: the last proof drawn
 RUN/tokenizer/  model/  before.json  evaluation.txt  diverged.safetensors  served/       of language models' runs
 RUN/warm/  sync/  async/  comparison.json  comparison.txt  timeline.png  staleness.png   of runs with generators
-RUN/rollouts.jsonl        of the reasoning cache's: the stream of finished rollouts
+RUN/rollouts.jsonl        of tasks whose episodes are prepared: what preparations publish; with generators, of each phase
 """
 
 import re
@@ -34,8 +34,7 @@ GENERATORS = (*PHASES, "comparison.json", "comparison.txt", "timeline.png", "sta
 COMMON = (ARGUMENTS, METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS)
 OWN: Mapping[str, tuple[str, ...]] = {
     "prove": (PROOF,),
-    **dict.fromkeys(("zorplex", "text"), (*LANGUAGE, *GENERATORS)),
-    "cache": LANGUAGE,
+    **dict.fromkeys(("zorplex", "text", "cache"), (*LANGUAGE, *GENERATORS)),
 }
 ALL = frozenset((*COMMON, *(name for names in OWN.values() for name in names)))
 
@@ -70,7 +69,7 @@ PHASE = Within(
     {
         CHECKPOINTS: STEPS,
         TENSORBOARD: EVENTS,
-        rf"(\{PARTIAL})?(metrics|events|ledger|timeline)\.jsonl": FILE,
+        rf"(\{PARTIAL})?(metrics|events|ledger|timeline|rollouts)\.jsonl": FILE,
         rf"(\{PARTIAL})?((totals|evaluation|before)\.json|diverged\.safetensors)": FILE,
     }
 )

@@ -1,17 +1,20 @@
 """Settings of a language model's run, whatever its task: names and numbers, and which of them are refused. Imports no torch."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, check_within, message
 from ..asynchronous.config import Asynchronous, check_asynchronous
-from ..runs.arguments import SEEDS, check_threads, check_whole, flag
+from ..runs.arguments import SEEDS, changed, check_threads, check_whole, flag, flatten
 
 if TYPE_CHECKING:
     from ...core.language.task import TextTask
 
+A = TypeVar("A", bound="TextConfig")
+WARM_STEPS = 400  # of a small Llama, where the task has demonstrations
 ALONE = ("reinforce", "ppo")  # algorithms that compare no attempts at one task
 Fault = tuple[bool, str, object, str, str]  # whether it is one, and the parts of its message
 Algorithm = Literal["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "ppo"]
@@ -28,6 +31,7 @@ class Episodes:
     samples: int = 8  # attempts at each of them
     held_out: int = 256  # tasks of the evaluation, before reinforcement and at the end
     draw: int = 0  # decides which tasks are held out
+    eval_every_n_versions: int = 0  # updates between two evaluations on the way; 0 means none
 
 
 @frozen
@@ -58,7 +62,8 @@ class Model:
 class WarmStart:
     """What is learnt from demonstrations first."""
 
-    warm_steps: int = -1  # of the optimiser; -1 means 400 for the small Llama and none for a model from a folder
+    # of the optimiser; -1 means the recipe's own for the small Llama, 400 (900 of cache), and none for a model from a folder
+    warm_steps: int = -1
     demonstrations: int = 3200  # made once, and gone through again and again
     skill: float = 0.35  # the share of them that is right
     warm_batch: int = 32  # demonstrations of a step
@@ -80,11 +85,20 @@ class Learning:
     clip: float = 0.2  # how far a ratio may fall
     clip_high: float = 0.28  # how far a ratio may rise; of cispo, where its weight is cut
     truncated: Literal["keep", "mask", "down_weight", "drop", "bootstrap"] = "keep"  # what is made of samples cut off
+    zero_spread: Literal["keep", "drop"] = "keep"  # what is made of groups all of whose attempts earned the same
     kl: float = 0.0  # weight of the divergence from the policy before reinforcement
     kl_in: Literal["loss", "reward"] = "loss"  # where that stands
     entropy_coefficient: float = 0.0  # weight of the policy's entropy
     correction: Literal["none", "truncate", "mask"] = "none"  # against a sampler that is not quite the policy
     budget: int = 2048  # tokens that go through the model at once, at most; of several ranks, through that of each
+
+
+@frozen
+class Trial:
+    """Held-out tasks of one evaluation."""
+
+    tasks: int = 0  # how many; 0 means as many as the run was told
+    draw: int = -1  # decides which; -1 means those of the run
 
 
 @frozen
@@ -99,6 +113,8 @@ class TextConfig(Protocol):
     """The settings of a run; each recipe's class has these groups, and groups of its own for its task."""
 
     recipe: ClassVar[str]  # the name under which a run's folder remembers the recipe
+    trial: ClassVar[type[Any]]  # the options of an evaluation
+    files: ClassVar[tuple[str, ...]]  # settings that name files and folders
 
     @property
     def episodes(self) -> Episodes:
@@ -143,12 +159,62 @@ class TextConfig(Protocol):
         """Return the task. Imports torch. Raises: ChoiceError."""
         ...
 
+    def usual_warm_steps(self) -> int:
+        """Return the steps of a warm start of the small Llama where none are given."""
+        ...
+
+    def functions(self) -> Mapping[str, str]:
+        """Return the functions `module.function` that the task calls, by the names of their settings."""
+        ...
+
+    def evaluated(self, trial: Any) -> Self:
+        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
+        ...
+
+    def examined(self) -> Mapping[str, int]:
+        """Return what an evaluation is of, by the names of its options."""
+        ...
+
+
+def absolute(arguments: A) -> A:
+    """Return the settings, whose paths say the same wherever the run is resumed from.
+
+    >>> absolute(TaskRun()) == TaskRun()
+    True
+    """
+    known = flatten(arguments)
+    there = {name: Path(known[name]) for name in arguments.files if known[name] and Path(known[name]).exists()}
+    return changed(arguments, {name: str(path.absolute()) for name, path in there.items()})
+
+
+def evaluated_tasks(arguments: A, trial: Trial) -> A:
+    """Return the settings for an evaluation on other held-out tasks. Raises: ChoiceError.
+
+    >>> evaluated_tasks(TaskRun(), Trial(tasks=8)).episodes.held_out
+    8
+    """
+    check_whole("--tasks", trial.tasks, 0)
+    check_whole("--draw", trial.draw, -1)
+    changes = {"held_out": trial.tasks} if trial.tasks else {}
+    return changed(arguments, {**changes, **({"draw": trial.draw} if trial.draw >= 0 else {})})
+
+
+def examined_tasks(arguments: "TextConfig") -> Mapping[str, int]:
+    """Return how many tasks an evaluation is on, and which.
+
+    >>> examined_tasks(TaskRun())
+    {'tasks': 256, 'draw': 0}
+    """
+    return {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
+
 
 @frozen
 class TaskRun:
     """A language model learns a task of yours by reinforcement."""
 
     recipe: ClassVar[str] = "text"
+    trial: ClassVar[type[Any]] = Trial
+    files: ClassVar[tuple[str, ...]] = ("model",)
     reference: str = ""  # of the task: MODULE:NAME or FILE.py:NAME
     episodes: Episodes = field(factory=Episodes)
     sampling: Sampling = field(factory=Sampling)
@@ -168,13 +234,26 @@ class TaskRun:
 
         return load_task(self.reference)
 
+    def usual_warm_steps(self) -> int:
+        """Return the steps of a warm start of the small Llama where none are given."""
+        return WARM_STEPS
 
-WARM_STEPS = 400  # of a small Llama, where the task has demonstrations
+    def functions(self) -> Mapping[str, str]:
+        """Return none: a task's reference is trusted by itself."""
+        return {}
+
+    def evaluated(self, trial: Any) -> "TaskRun":
+        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
+        return evaluated_tasks(self, trial)
+
+    def examined(self) -> Mapping[str, int]:
+        """Return what an evaluation is of, by the names of its options."""
+        return examined_tasks(self)
 
 
 def warm_steps(arguments: TextConfig) -> int:
     """Return the steps of the optimiser before reinforcement."""
-    own = 0 if arguments.model.model else WARM_STEPS
+    own = 0 if arguments.model.model else arguments.usual_warm_steps()
     return own if arguments.warm.warm_steps < 0 else arguments.warm.warm_steps
 
 
@@ -209,7 +288,7 @@ def check_text(arguments: TextConfig) -> None:
     check_threads(arguments.machine.threads)
     groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
         (episodes, 1, ("steps", "groups", "samples", "max_turns", "held_out")),
-        (episodes, 0, ("draw",)),
+        (episodes, 0, ("draw", "eval_every_n_versions")),
         (sampling, 1, ("max_new_tokens", "capacity", "slots")),
         (model, 1, ("width", "layers", "heads")),
         (model, 0, ("lora",)),

@@ -9,6 +9,7 @@ from attrs import asdict, frozen
 
 from ...core import keys
 from ...core.errors import StructureError, message
+from ...core.intervals import wilson as wilson
 from ...core.language.attempt import Attempt, Heard
 from ...core.language.episode import total_reward
 from ...core.language.requests import Request, requests, task_keys
@@ -16,7 +17,6 @@ from ...core.language.task import TextTask
 
 ACCURACY = "accuracy"  # the figure, 0 or 1, that is given an interval
 LOW, HIGH = "accuracy_low", "accuracy_high"
-Z = 1.959963984540054  # of 95 %
 Sample = Callable[[Sequence[Request]], Sequence[Attempt[Any]]]
 
 
@@ -82,26 +82,6 @@ def read_standing(held: Any, where: str) -> Standing:
         raise StructureError(message(where, got="no evaluation", wanted=f"numbers for {OWN}", remedy=remedy))
     figures = {name: value for name, value in numbers.items() if name not in OWN}
     return Standing(figures=figures, modes=dict(modes or {}), **{name: given[name] for name in OWN if name != "modes"})
-
-
-def wilson(successes: int, attempts: int) -> tuple[float, float]:
-    """The 95 % interval of a share, by its score.
-
-    (p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
-
-    Source: Wilson 1927, doi:10.1080/01621459.1927.10502953.
-
-    >>> tuple(round(bound, 4) for bound in wilson(8, 10))
-    (0.4902, 0.9433)
-    >>> wilson(0, 0)
-    (0.0, 1.0)
-    """
-    if not attempts:
-        return 0.0, 1.0
-    share, extra = successes / attempts, Z * Z / attempts
-    middle = (share + extra / 2) / (1 + extra)
-    half = math.sqrt(share * (1 - share) * extra + extra * extra / 4) / (1 + extra)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def standing(task: TextTask, attempts: Sequence[Attempt[Any]], *, diagnosed: bool = False) -> Standing:

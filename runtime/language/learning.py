@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from attrs import evolve
+
 from ...algorithms import language_objectives as objectives
 from ...algorithms.importance import masked_weights, truncated_weights
 from ...algorithms.language import LanguageAlgorithm, learner
@@ -12,7 +14,7 @@ from ...algorithms.overlong import overlong_penalty
 from ...core.causal import CausalModel
 from ...core.optim import Optimizer, adamw, chain, clip_by_global_norm, linear, scale_by_schedule
 from ..language_train import Trainer, language_trainer
-from .config import TextConfig
+from .config import ALONE, TextConfig
 
 EXPECTED = 0.5  # what the running baseline of `reinforce` begins with
 BOUNDS = (0.5, 2.0)  # between which a token's weight against the sampler counts, or is kept
@@ -37,7 +39,9 @@ def objective_of(arguments: TextConfig) -> Objective:
         "cispo": lambda: objectives.cispo(high=learning.clip_high),
         "ppo": lambda: objectives.ppo(clip=clip),
     }
-    return made[learning.algorithm]()
+    objective = made[learning.algorithm]()
+    drops = learning.zero_spread == "drop" and learning.algorithm not in ALONE
+    return evolve(objective, zero_spread="drop") if drops else objective
 
 
 def updates_of(arguments: TextConfig) -> int:

@@ -12,7 +12,8 @@ from ...core import keys
 from ...core.causal import CausalModel
 from ...core.errors import ChoiceError, message
 from ...core.language.attempt import Attempt, begin_attempt
-from ...core.language.codec import Codec, Ids
+from ...core.language.codec import NOTHING, Codec, Ids
+from ...core.language.events import User
 from ...core.language.protocol import Protocol, protocol
 from ...core.language.requests import Request, rollouts
 from ...core.language.task import EVALUATION, TRAINING, TextTask
@@ -49,6 +50,8 @@ class Parts:
     begin: Callable[[], Any]  # -> params
     whole: Callable[[Any], dict[str, torch.Tensor]]
     sampling: Sampling
+    preface: str = ""  # what stands before each first observation
+    speakers: tuple[CausalModel, ...] = ()  # more that sample, where a preparation prompts several side by side
     generation: Any = ()  # what a model of somebody else's says on how to generate
     base: str = ""  # digest of a model of somebody else's, as far as checkpoints rest on it
 
@@ -62,11 +65,20 @@ def rules_of(
 
     def prefaced(params: Any, key: keys.Key) -> tuple[Any, str]:
         state, observation = reset(params, key)
-        return state, f"{preface}\n\n{observation}"
+        return state, behind(preface, observation)
 
     world = evolve(world, reset=prefaced) if preface else world
-    tools = task.tool_budget
-    return protocol(remembering(world), task.parser, system=system, max_steps=max_turns, tool_budget=tools)
+    how: dict[str, Any] = {"tool_budget": task.tool_budget, "incomplete": task.incomplete}
+    return protocol(remembering(world), task.parser, system=system, max_steps=max_turns, **how)
+
+
+def behind(preface: str, observation: str) -> str:
+    """Return an episode's first observation behind a preface.
+
+    >>> behind("Count.", "1 + 1?"), behind("", "1 + 1?")
+    ('Count.\\n\\n1 + 1?', '1 + 1?')
+    """
+    return f"{preface}\n\n{observation}" if preface else observation
 
 
 def tokenizer_of(arguments: TextConfig, task: TextTask, kept: Path | tuple[()] = ()) -> Any:
@@ -127,12 +139,15 @@ def parts_of(arguments: TextConfig, kept: Path | tuple[()] = ()) -> Parts:
         "codec": codec,
         "spell": speller(tokenizer, codec),
         "sampling": arguments.sampling,
+        "preface": how.get("preface", ""),
     }
+    more = range(0 if isinstance(task.preparation, tuple) else task.preparation.workers - 1)
     key = keys.key(arguments.episodes.seed)
     if not known:
-        return _made(arguments, len(tokenizer), keys.fold_in(key, INITIAL), shared)
+        return _made(arguments, len(tokenizer), keys.fold_in(key, INITIAL), shared, more)
     opened = open_model(arguments.model.model)
     shared |= {"config": opened.config, "generation": opened.generation}
+    shared["speakers"] = tuple(open_model(arguments.model.model, report=lambda text: None).model for _ in more)
     if not arguments.model.lora:
         own: dict[str, Any] = {"begin": lambda: opened.params, "whole": dict, "base": digest(tokenizer, {})}
         return Parts(**shared, **own, model=opened.model, speaker=opened.model)
@@ -152,7 +167,7 @@ def digest(tokenizer: Any, params: Mapping[str, torch.Tensor]) -> str:
     return made.hexdigest()
 
 
-def _made(arguments: TextConfig, vocabulary: int, key: keys.Key, shared: dict[str, Any]) -> Parts:
+def _made(arguments: TextConfig, vocabulary: int, key: keys.Key, shared: dict[str, Any], more: range) -> Parts:
     size = arguments.model
     config = tiny_llama(
         vocabulary,
@@ -165,6 +180,7 @@ def _made(arguments: TextConfig, vocabulary: int, key: keys.Key, shared: dict[st
         tied=not arguments.sampling.server,
     )
     model = from_config(config)
+    shared["speakers"] = tuple(from_config(config) for _ in more)
     return Parts(**shared, begin=lambda: model.init(key), whole=dict, model=model, speaker=model, config=config)
 
 
@@ -198,7 +214,25 @@ def sampler(parts: Parts, *, temperature: float, top_p: float = 1.0, slots: int 
 
 
 def check_room(parts: Parts) -> None:
-    """Refuses a capacity beyond the model's window. Raises: ChoiceError."""
-    if parts.sampling.capacity > parts.speaker.window:
-        wanted, remedy = f"at most the model's window {parts.speaker.window}", "shorten --capacity"
-        raise ChoiceError(message("--capacity", got=parts.sampling.capacity, wanted=wanted, remedy=remedy))
+    """Refuses a capacity beyond the model's window, and limits that the task's longest texts do not fit into.
+
+    Raises: ChoiceError.
+    """
+    capacity, window = parts.sampling.capacity, parts.speaker.window
+    if capacity > window:
+        wanted, remedy = f"at most the model's window {window}", "shorten --capacity"
+        raise ChoiceError(message("--capacity", got=capacity, wanted=wanted, remedy=remedy))
+    rooms = () if isinstance(parts.task.rooms, tuple) else tuple(parts.task.rooms())
+    for room in rooms:
+        needed = len(parts.spell(room.reply))
+        if room.limit < needed:
+            raise ChoiceError(message(room.setting, got=room.limit, wanted=f"at least {needed}", remedy=room.about))
+    needed = max((prompt_length(parts, room.prompt) + room.limit for room in rooms), default=0)
+    if capacity < needed:
+        remedy = "the longest prompt and its reply need them"
+        raise ChoiceError(message("--capacity", got=capacity, wanted=f"at least {needed}", remedy=remedy))
+
+
+def prompt_length(parts: Parts, prompt: str) -> int:
+    """Return the tokens of a conversation that begins with a prompt, up to where the model speaks."""
+    return len(parts.codec.encode((User(prompt),), NOTHING)[0])

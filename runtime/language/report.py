@@ -5,19 +5,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
 
-from ...core.errors import ChoiceError, message
+from ...core import keys
+from ...core.errors import ChoiceError, StructureError, message
+from ...core.language import evaluation as own
+from ...core.language.task import TextTask
 from ..effects import folder
 from ..effects.causal_folder import save_model
+from ..effects.curves_picture import curves_picture
 from ..effects.language_picture import language_picture
 from ..effects.metrics import read
 from ..effects.plot import learning_curve
 from ..runs.arguments import check_whole
 from .evaluate import Standing, evaluated, read_standing, table
 from .parts import Parts, sampler
+from .prompting import asked, in_process
 
 BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
+DRAWN = "picture"  # in files of results: what a picture of the task's own evaluation needs
+ON_THE_WAY = "evaluation_"  # in front of figures of an evaluation on the way
 
 
 @frozen
@@ -31,50 +38,136 @@ class Evaluation:
         """It as JSON has words for."""
         return {"sampled": self.sampled.described(), "greedy": self.greedy.described()}
 
+    def line(self) -> str:
+        """It in one line, as the policy samples."""
+        return self.sampled.line()
 
-def evaluation(parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int) -> Evaluation:
-    """How parameters, all those of the library's model, stand on held-out tasks: as in training, and greedy.
 
-    Raises: ChoiceError.
+@frozen
+class Own:
+    """The result of a task's own evaluation."""
+
+    by: own.Evaluation[Any]
+    value: Any
+
+    def described(self) -> dict[str, Any]:
+        """It as JSON has words for."""
+        return dict(self.by.described(self.value))
+
+    def line(self) -> str:
+        """It in one line."""
+        return self.by.line(self.value)
+
+
+Result = Evaluation | Own
+
+
+def evaluation(parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int = 0) -> Result:
+    """How parameters, all those of the library's model, stand on held-out tasks: as in training and greedy, or by the task.
+
+    Raises: ChoiceError; what a task's own evaluation raises.
     """
     check_whole("--tasks", tasks, 1)
     check_whole("--draw", draw, 0)
+    if not isinstance(parts.task.evaluation, tuple):
+        return _own(parts, parts.task.evaluation, params, tasks, draw, version)
 
     def standing(temperature: float, top_p: float) -> Standing:
-        slots = min(tasks, 2 * parts.sampling.slots)
-        ask = sampler(evolve(parts, rules=parts.trial), temperature=temperature, top_p=top_p, slots=slots)
-        return evaluated(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw)[0]
+        return _standing(parts, params, tasks, draw, temperature=temperature, top_p=top_p)
 
     return Evaluation(standing(parts.sampling.temperature, parts.sampling.top_p), standing(0.0, 1.0))
 
 
-def write_before(run: Path, found: Evaluation, notice: Any) -> None:
+def _standing(
+    parts: Parts, params: Mapping[str, torch.Tensor], tasks: int, draw: int, *, temperature: float, top_p: float
+) -> Standing:
+    slots = min(tasks, 2 * parts.sampling.slots)
+    ask = sampler(evolve(parts, rules=parts.trial), temperature=temperature, top_p=top_p, slots=slots)
+    return evaluated(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw)[0]
+
+
+def _own(
+    parts: Parts, by: own.Evaluation[Any], params: Mapping[str, torch.Tensor], tasks: int, draw: int, version: int
+) -> Own:
+    ended = in_process(parts, dict(params), version, temperature=by.temperature, top_p=by.top_p)
+    return Own(by, asked(parts, ended, by.prompting, keys.key(draw), 0, tasks, version))
+
+
+def evaluation_names(task: TextTask) -> tuple[str, ...]:
+    """Return the names of the metrics of an evaluation on the way."""
+    if not isinstance(task.evaluation, tuple):
+        return task.evaluation.names
+    return tuple(f"{ON_THE_WAY}{name}" for name in ("reward", *task.figures))
+
+
+def on_the_way(
+    parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int
+) -> tuple[str, dict[str, float]]:
+    """Return an evaluation on the way as a line and as metrics: as the policy samples, or the task's own."""
+    by = parts.task.evaluation
+    if not isinstance(by, tuple):
+        found = _own(parts, by, params, tasks, draw, version)
+        return found.line(), dict(by.figures(found.value))
+    how = {"temperature": parts.sampling.temperature, "top_p": parts.sampling.top_p}
+    stood = _standing(parts, params, tasks, draw, **how)
+    figures = {"reward": stood.reward, **{name: stood.figures[name] for name in parts.task.figures}}
+    return stood.line(), {f"{ON_THE_WAY}{name}": value for name, value in figures.items()}
+
+
+def table_of(results: Mapping[str, Result]) -> str:
+    """Results of one task side by side, by the names of their columns; greedy standings in columns of their own."""
+    owned = {name: one for name, one in results.items() if isinstance(one, Own)}
+    if owned:
+        by = next(iter(owned.values())).by
+        return by.table({name: one.value for name, one in owned.items()})
+    columns = dict[str, Standing]()
+    for name, one in results.items():
+        columns |= {name: one.sampled, f"{name}, greedy": one.greedy} if isinstance(one, Evaluation) else {}
+    return table(columns)
+
+
+def read_result(task: TextTask, held: Any, where: str) -> Result:
+    """Return the result that `described` wrote. Raises: StructureError."""
+    if not isinstance(task.evaluation, tuple):
+        return Own(task.evaluation, task.evaluation.read(held, where))
+    given: dict[str, Any] = held if isinstance(held, dict) else {}
+    one, other = (read_standing(given.get(name), f"{where}: {name}") for name in ("sampled", "greedy"))
+    return Evaluation(one, other)
+
+
+def with_curves(results: Mapping[str, Result]) -> dict[str, Any]:
+    """Return what pictures need of results of a task's own evaluation, for a file; {} of others.
+
+    So that a picture is drawn from files alone, without the task.
+    """
+    owned = {name: one for name, one in results.items() if isinstance(one, Own)}
+    if not owned:
+        return {}
+    axis = asdict(next(iter(owned.values())).by.axis)
+    return {DRAWN: {"axis": axis, "curves": {name: asdict(one.by.curve(one.value)) for name, one in owned.items()}}}
+
+
+def write_before(run: Path, found: Result, notice: Any) -> None:
     """Keeps how the policy stood before reinforcement, and says so."""
-    folder.write_json(run / BEFORE, found.described())
-    notice(f"before reinforcement: {found.sampled.line()}")
+    folder.write_json(run / BEFORE, {**found.described(), **with_curves({"before": found})})
+    notice(f"before reinforcement: {found.line()}")
 
 
-def read_before(run: Path) -> Evaluation | tuple[()]:
+def read_before(run: Path, task: TextTask) -> Result | tuple[()]:
     """How the policy stood before reinforcement; () in a run that has not come so far.
 
     Raises: CheckpointError, StructureError for a file that says something else.
     """
-    if not (run / BEFORE).exists():
-        return ()
-    held = folder.read_json(run / BEFORE)
-    one, other = (read_standing(held.get(name), f"{run / BEFORE}: {name}") for name in ("sampled", "greedy"))
-    return Evaluation(one, other)
+    return read_result(task, folder.read_json(run / BEFORE), str(run / BEFORE)) if (run / BEFORE).exists() else ()
 
 
-def write_after(
-    run: Path, iteration: int, found: Evaluation, about: Mapping[str, Any], before: Evaluation | tuple[()]
-) -> str:
+def write_after(run: Path, iteration: int, found: Result, about: Mapping[str, Any], before: Result | tuple[()]) -> str:
     """Writes evaluation.json and evaluation.txt, beside how the policy stood on the same tasks before; gives the table."""
-    columns = {} if isinstance(before, tuple) else {"before": before.sampled, "before, greedy": before.greedy}
-    columns |= {"after": found.sampled, "after, greedy": found.greedy}
-    text = table(columns)
-    earlier = {} if isinstance(before, tuple) else {"before": before.described()}
-    folder.write_json(run / folder.EVALUATION, {"iteration": iteration, **about, **earlier, "after": found.described()})
+    results = {**({} if isinstance(before, tuple) else {"before": before}), "after": found}
+    text = table_of(results)
+    described = {name: one.described() for name, one in results.items()}
+    written = {"iteration": iteration, **about, **described, **with_curves(results)}
+    folder.write_json(run / folder.EVALUATION, written)
     folder.write_text(run / TABLE, text + "\n")
     return text
 
@@ -86,18 +179,61 @@ def write_model(run: Path, parts: Parts, params: Mapping[str, torch.Tensor]) -> 
 
 def picture(run: Path, out: Path) -> Path:
     """Draws the curves of a run. Raises: ChoiceError for a run that has reported no step of reinforcement."""
+    if drawn := _drawn(run):
+        return _curves([run], [drawn], out)
     path = run / folder.METRICS
     rows = read(path) if path.exists() else []
-    before = read_before(run)
-    start = () if isinstance(before, tuple) else (before.sampled.accuracy,)
     try:
-        return language_picture(rows, out, title="zorplex", start=start)
+        return language_picture(rows, out, title="zorplex", start=accuracy_before(run))
     except ChoiceError as nothing:
         raise ChoiceError(f"{run}: {nothing}") from nothing
 
 
+def accuracy_before(run: Path) -> tuple[float, ...]:
+    """The accuracy of the policy before reinforcement, as it samples; () where none is known. Raises: StructureError."""
+    held = folder.read_json(run / BEFORE) if (run / BEFORE).exists() else {}
+    if not held or DRAWN in held:
+        return ()
+    return (read_standing(held.get("sampled"), f"{run / BEFORE}: sampled").accuracy,)
+
+
+def _drawn(run: Path) -> tuple[own.Axis, dict[str, own.Curve]] | tuple[()]:
+    """What there is to draw of a run's own evaluation: the last one, or that before reinforcement; () without one.
+
+    Raises: StructureError for a file that says something else.
+    """
+    path = next((run / name for name in (folder.EVALUATION, BEFORE) if (run / name).exists()), None)
+    held = folder.read_json(path) if path else {}
+    if DRAWN not in held:
+        return ()
+    try:
+        curves = {
+            name: own.Curve(**{part: tuple(map(float, one[part])) for part in ("mean", "low", "high")})
+            for name, one in held[DRAWN]["curves"].items()
+        }
+        given = held[DRAWN]["axis"]
+        texts = {name: str(given[name]) for name in ("title", "heading", "x", "marked")}
+        return own.Axis(**texts, mark=int(given["mark"])), curves
+    except (KeyError, TypeError, ValueError, AttributeError) as cause:
+        where, remedy = f"{path}: {DRAWN}", "evaluate the run again"
+        raise StructureError(message(where, got="no curves", wanted="curves and an axis", remedy=remedy)) from cause
+
+
+def _curves(runs: Sequence[Path], found: Sequence[tuple[own.Axis, dict[str, own.Curve]]], out: Path) -> Path:
+    rows = [read(run / folder.METRICS) if (run / folder.METRICS).exists() else [] for run in runs]
+    names = dict.fromkeys(name for _, curves in found for name in curves)
+    each = {name: [curves[name] for _, curves in found if name in curves] for name in names}
+    return curves_picture(rows, each, out, axis=found[0][0])
+
+
 def pictures(runs: Sequence[Path], out: Path) -> Path:
-    """Draws the mean success of several runs, seeds of one kind. Raises: ChoiceError, ShapeError for runs without steps."""
+    """Draws the mean success of several runs, seeds of one kind, or the curves of their own evaluation.
+
+    Raises: ChoiceError, ShapeError for runs without steps.
+    """
+    found = [drawn for run in runs if (drawn := _drawn(run))]
+    if found:
+        return _curves(runs, found, out)
     for run in runs:
         if not (run / folder.METRICS).exists():
             where, remedy = str(run / folder.METRICS), "let the run report something first"

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from attrs import frozen
 
 from ...algorithms.language import LanguageState
 from ...core.language.codec import widened
+from ...core.language.protocol import Protocol
 from ...core.language.requests import Request
 from ...core.transcript_scores import token_log_probs
 from ..effects.causal_folder import save_model
@@ -17,7 +19,8 @@ from ..effects.vllm import SERVED as LINK
 from ..effects.vllm import lay_out, publish
 from .config import TextConfig
 from .parts import Attempts, Parts, attempts_at, sampler
-from .world import Asking, Notice
+from .prompting import Complete, in_process
+from .world import Asking, Completing, Notice
 
 SERVED, LATEST = "served", "current"  # the folder of the weights for a server, and the name it serves them under
 WAIT = 600.0  # seconds in which a server is to answer at all
@@ -29,8 +32,16 @@ def check_server(arguments: TextConfig) -> None:
         server(arguments.sampling.server, LATEST)
 
 
-def asking(run: Path, arguments: TextConfig, parts: Parts, notice: Notice) -> Asking:
-    """What takes requests to ended attempts with the weights of a learner's state.
+@frozen
+class Source:
+    """Where a run samples: requests to ended attempts, and begun attempts to their ends, with the weights of a state."""
+
+    ask: Asking
+    complete: Completing
+
+
+def source(run: Path, arguments: TextConfig, parts: Parts, notice: Notice) -> Source:
+    """Return where a run samples.
 
     With a server, lays out what it is to be started on, says how, and waits for it at the first request.
     """
@@ -46,30 +57,40 @@ def asking(run: Path, arguments: TextConfig, parts: Parts, notice: Notice) -> As
     def ask(state: LanguageState, requests: Sequence[Request]) -> Attempts:
         return sample(parts.whole(state.params.policy), int(state.step), requests)
 
-    return ask
+    def complete(state: LanguageState) -> Complete:
+        how = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        return in_process(parts, parts.whole(state.params.policy), int(state.step), **how)
+
+    return Source(ask, complete)
 
 
 def _saver(parts: Parts, params: dict[str, torch.Tensor]) -> Callable[[Path], object]:
     return lambda folder: save_model(folder, params, parts.config, parts.tokenizer, generation=parts.generation)
 
 
-def _from_server(root: Path, where: Server, parts: Parts) -> Asking:
+def _from_server(root: Path, where: Server, parts: Parts) -> Source:
     """Samples at a server, after it was given the weights of the state if this process has not given it these before."""
     choices: dict[str, Any] = {"temperature": parts.sampling.temperature, "top_p": parts.sampling.top_p}
     codec = widened(parts.codec, parts.speaker.vocabulary)
     published: list[int] = []  # the version that the server has, once that was checked
 
-    def ask(state: LanguageState, requests: Sequence[Request]) -> Attempts:
-        params, version = parts.whole(state.params.policy), int(state.step)
-        begun = attempts_at(parts, requests)
-        if published != [version]:
-            probe = begun[0].ids
-            told: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
-            publish(where, root, _saver(parts, params), version=version, within=WAIT, **told)
-            published[:] = [version]
-        return served(where, parts.rules, codec, begun, version=version, **choices)
+    def complete(state: LanguageState) -> Complete:
+        version = int(state.step)
 
-    return ask
+        def ended(rules: Protocol[Any, Any], begun: Attempts, worker: int) -> Attempts:
+            if published != [version]:
+                params, probe = parts.whole(state.params.policy), begun[0].ids
+                told: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
+                publish(where, root, _saver(parts, params), version=version, within=WAIT, **told)
+                published[:] = [version]
+            return served(where, rules, codec, begun, version=version, **choices)
+
+        return ended
+
+    def ask(state: LanguageState, requests: Sequence[Request]) -> Attempts:
+        return complete(state)(parts.rules, attempts_at(parts, requests), 0)
+
+    return Source(ask, complete)
 
 
 def _log_probs(parts: Parts, params: dict[str, torch.Tensor], ids: Sequence[int]) -> tuple[float, ...]:

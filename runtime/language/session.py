@@ -4,9 +4,11 @@ RUN/tokenizer/        the tokenizer, where the run has made its own
 RUN/before.json       how the policy stood before reinforcement
 RUN/model/            the final model and its tokenizer, a folder of Hugging Face
 RUN/diverged.safetensors   the batch of a step whose loss was not finite
+RUN/rollouts.jsonl    where episodes are prepared: what preparations publish, readable while it is written
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,38 +16,35 @@ import torch
 
 from ...algorithms.language import LanguageState
 from ...core.errors import CheckpointError, ChoiceError, message
-from ..effects import folder
+from ..effects import folder, stream
 from ..effects.layout import names_of
 from ..effects.manifest import Manifest
 from ..effects.tokenizer import save_tokenizer
 from ..runs import run as runs
-from ..runs.arguments import changed, flatten
+from ..runs.arguments import flatten
 from ..runs.logging import divergence, metrics_log
 from ..runs.recipe import Components, Context, Notice, Outcome
 from ..runs.registry import find
 from ..runs.training_machine import Loop
-from .config import TextConfig
+from ..runs.trusting import NOTHING, Trust, check_trust
+from .config import TextConfig, absolute
 from .evaluate import held_out
 from .parts import Parts, attempts_at, check_room, parts_of
-from .report import evaluation, write_before
-from .serving import SERVED, asking, check_server
+from .preparing import STREAM
+from .report import evaluation, on_the_way, write_before
+from .serving import SERVED, check_server, source
 from .team import ALONE, Team
-from .world import Held, LanguageWorld, held_at, learning_parts, phases
+from .world import Held, LanguageWorld, Publish, held_at, learning_parts, phases
 from .world import policy_of as policy_of
 
 TOKENIZER = "tokenizer"
+DATA = "data"  # of a task, among the facts of a run: their digest
 FACTS: Mapping[str, str] = {"lowering": "eager"}  # what the bits of a run depend on beside its arguments
 
 
 def described(arguments: TextConfig) -> dict[str, Any]:
     """The recipe's name and all arguments, flat; `runs.run.arguments_of` undoes it."""
     return {"recipe": arguments.recipe, **flatten(arguments)}
-
-
-def absolute(arguments: TextConfig) -> TextConfig:
-    """The same arguments, whose paths say the same wherever the run is resumed from."""
-    model = arguments.model.model
-    return changed(arguments, {"model": str(Path(model).absolute())}) if model and Path(model).is_dir() else arguments
 
 
 def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
@@ -59,15 +58,15 @@ def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, 
     return runs.start(run, recipe, absolute(arguments), overwrite=overwrite, notice=notice, store=team)
 
 
-def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE) -> Outcome:
+def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE, trust: Trust = NOTHING) -> Outcome:
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments; begins it where it has none yet.
 
-    `server` is the address of one that samples from now on, in place of its own; what it may be starting on stays.
-    Raises: CheckpointError, ChoiceError, StructureError.
+    `server` is the address of one that samples from now on, in place of its own; what it may be starting on stays. Functions
+    that its record names are called where `trust` says so. Raises: CheckpointError, ChoiceError, StructureError; TrustError.
     """
     changes = {"server": server} if server else {}
     keep = (folder.ARGUMENTS, SERVED)
-    return runs.resume(run, notice=notice, store=team, changes=changes, keep=keep)
+    return runs.resume(run, notice=notice, store=team, changes=changes, keep=keep, trust=trust)
 
 
 def components(arguments: TextConfig, context: Context) -> Components:
@@ -75,6 +74,7 @@ def components(arguments: TextConfig, context: Context) -> Components:
 
     Raises: ChoiceError, StructureError; all that may be refused is, before anything of an older run is removed.
     """
+    check_trust(context.run, context.trust, arguments.functions())
     torch.set_num_threads(arguments.machine.threads)
     team = context.store if isinstance(context.store, Team) else ALONE
     if not context.kept:
@@ -89,30 +89,43 @@ def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) ->
     check_server(arguments)
     algorithm, trainer = learning_parts(arguments, parts, team)
     held_out = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
-    own = facts(parts)
 
-    def session(held: Held, loop: Loop, notice: Notice) -> LanguageWorld:
+    @contextmanager
+    def session(held: Held, loop: Loop, notice: Notice) -> Iterator[LanguageWorld]:
         def before(state: LanguageState) -> None:
-            write_before(run, evaluation(parts, parts.whole(state.params.policy), **held_out), notice)
+            found = evaluation(parts, parts.whole(state.params.policy), **held_out, version=int(state.step))
+            write_before(run, found, notice)
 
-        return LanguageWorld(
-            run=run,
-            arguments=arguments,
-            parts=parts,
-            algorithm=algorithm,
-            trainer=trainer,
-            ask=asking(run, arguments, parts, notice),
-            before=before,
-            notice=notice,
-            held=held,
-            iteration=loop.iteration,
-        )
+        def evaluate(state: LanguageState) -> Mapping[str, float]:
+            version, whole = int(state.step), parts.whole(state.params.policy)
+            line, figures = on_the_way(parts, whole, **held_out, version=version)
+            notice(f"version {version}: {line}")
+            return figures
+
+        samples = source(run, arguments, parts, notice)
+        with publishing(run, parts) as publish:
+            yield LanguageWorld(
+                run=run,
+                arguments=arguments,
+                parts=parts,
+                algorithm=algorithm,
+                trainer=trainer,
+                ask=samples.ask,
+                complete=samples.complete,
+                publish=publish,
+                before=before,
+                evaluate=evaluate,
+                notice=notice,
+                held=held,
+                iteration=loop.iteration,
+            )
 
     def accept(where: Path, manifest: Manifest) -> None:
         if manifest.environment.get("base", parts.base) != parts.base:
             got, wanted = "another model or tokenizer than when the run began", "the same"
             remedy = "put the old one back, or train anew"
             raise CheckpointError(message(f"{where}: {arguments.model.model}", got=got, wanted=wanted, remedy=remedy))
+        check_data(where, manifest.environment, parts)
 
     shown = ("episode_return", *tuple(parts.task.figures)[:1], "log_prob_difference", "warm_loss")
     return Components(
@@ -123,7 +136,7 @@ def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) ->
         log=lambda loop: metrics_log(run, loop, shown),
         diverged=lambda loop: divergence(run, loop, warm=phases(arguments).warm),
         params=lambda held: ("policy", policy_of(held)),
-        facts=own,
+        facts=facts(parts),
         write=lambda run: None if arguments.model.model else save_tokenizer(parts.tokenizer, run / TOKENIZER),
         accept=accept,
         opened=parts,
@@ -149,11 +162,28 @@ def parts_for(run: Path, arguments: TextConfig) -> Parts:
     return parts
 
 
+def check_data(run: Path, recorded: Mapping[str, Any], parts: Parts) -> None:
+    """Refuse a task whose data are others than when the run began. Raises: CheckpointError.
+
+    What was held out then may be trained on now.
+    """
+    if recorded.get(DATA, parts.task.digest) != parts.task.digest:
+        got, remedy = "others than when the run began", "put the old ones back, or train anew"
+        raise CheckpointError(message(f"{run}: the task's data", got=got, wanted="the same", remedy=remedy))
+
+
+@contextmanager
+def publishing(run: Path, parts: Parts) -> Iterator[Publish]:
+    """What appends records of preparations to the run's stream; one that is there already is passed over."""
+    preparation = parts.task.preparation
+    if isinstance(preparation, tuple):
+        yield lambda number, rows: None
+        return
+    with stream.writer(run / STREAM, most=preparation.most) as write:
+        yield write
+
+
 def facts(parts: Parts) -> dict[str, str]:
     """What the bits of a run depend on beside its arguments."""
-    return {**FACTS, **({"base": parts.base} if parts.base else {})}
-
-
-def warm_loop(arguments: TextConfig) -> Loop:
-    """Where a run of the warm start alone begins."""
-    return Loop(iterations=phases(arguments).warm, chunk=1, every=arguments.machine.save_every)
+    named = {"base": parts.base, DATA: parts.task.digest}
+    return {**FACTS, **{name: value for name, value in named.items() if value}}

@@ -1,7 +1,7 @@
 """What the handlers of a language model's run share: where it stands, and what one step of it does."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from ...algorithms.supervised import Supervised, supervised
 from ...core import keys
 from ...core.errors import ChoiceError, NonFiniteError, message
 from ...core.keys import Key
+from ...core.language.attempt import Attempt
+from ...core.language.preparation import Prepared
 from ...core.language.requests import Request, expand, requests, task_keys
 from ...core.language.task import TextTask
 from ...core.language.transcribe import transcripts
@@ -26,6 +28,11 @@ from .config import TextConfig, warm_steps
 from .evaluate import Standing, standing
 from .failures import Failures, errors_of
 from .parts import Attempts, Parts
+from .preparing import PREPARED, STATES, THROUGHPUT, Rate, step_of
+from .preparing import columns as prepared_columns
+from .prompting import Complete, spoken
+from .prompting import asked as prompted
+from .report import evaluation_names
 from .team import ALONE, Team
 from .warm_start import Lessons, drawn, shown, taught, warm_optimizer
 
@@ -48,6 +55,9 @@ LENGTHS = ("turns", "tokens")  # of an attempt, means
 SPEEDS = ("tokens_per_second", "rollout_seconds", "update_seconds")
 Notice = Callable[[str], None]
 Asking = Callable[[LanguageState, Sequence[Request]], Attempts]  # samples with the weights of a state
+Completing = Callable[[LanguageState], Complete]  # completes begun attempts with them
+Evaluating = Callable[[LanguageState], Mapping[str, float]]  # figures of an evaluation on the way
+Publish = Callable[[int, Sequence[Mapping[str, Any]]], None]  # (a record's number, its rows)
 
 
 @record
@@ -90,15 +100,20 @@ class LanguageWorld:
     algorithm: LanguageAlgorithm
     trainer: Trainer
     ask: Asking
+    complete: Completing
+    publish: Publish
     before: Callable[[LanguageState], None]  # called where reinforcement begins
+    evaluate: Evaluating
     notice: Notice
     held: Held
     iteration: int = 0
-    sampled: float = 0.0  # seconds spent
+    prepared: float = 0.0  # seconds spent
+    sampled: float = 0.0
     updated: float = 0.0
     warmed: float = 0.0
     _lessons: Any = field(default=())
     _failures: Any = field(default=Factory(lambda self: Failures(self.notice), takes_self=True))
+    _rate: Any = field(default=())  # of published texts
 
     def train(self, command: Train) -> Trained:
         """Does one iteration: the handler of `Train`."""
@@ -115,10 +130,9 @@ class LanguageWorld:
         self.iteration += command.iterations
         if self.iteration >= phases(self.arguments).loop(1).iterations:
             self._failures.report()
-        blank = dict.fromkeys(columns(self.parts.task), math.nan)
-        step = max(0, self.iteration - warm)
-        episodes = step * self.arguments.episodes.groups * self.arguments.episodes.samples
-        return Trained(({"iteration": float(self.iteration), "steps": float(episodes), **blank, **row},))
+        blank = dict.fromkeys(columns(self.arguments, self.parts.task), math.nan)
+        steps = max(0, self.iteration - warm) * episodes_of(self.arguments, self.parts.task)
+        return Trained(({"iteration": float(self.iteration), "steps": float(steps), **blank, **row},))
 
     @property
     def state(self) -> Held:
@@ -127,7 +141,8 @@ class LanguageWorld:
 
     def spent(self) -> tuple[str, ...]:
         """Return the seconds of each part of the session."""
-        seconds = {"warm start": self.warmed, "sampling": self.sampled, "updates": self.updated}
+        seconds = {"warm start": self.warmed, "preparation": self.prepared, "sampling": self.sampled}
+        seconds["updates"] = self.updated
         return tuple(f"{name} {spent:.1f} s" for name, spent in seconds.items() if spent)
 
     @property
@@ -154,23 +169,23 @@ class LanguageWorld:
         if not self._lessons:
             warm, number = self.arguments.warm, warm_steps(self.arguments) * self.arguments.warm.warm_batch
             self.notice(f"making {warm.demonstrations:,} demonstrations, {warm.skill:.0%} of them right ...")
-            lessons = lessons_of(self.arguments, self.parts)
-            shows = shown(lessons, keys.fold_in(self.key, WARM), warm.demonstrations)
+            shows = demonstrated(self.arguments, self.parts, keys.fold_in(self.key, WARM))
             longest = max(len(attempt.ids) for attempt in shows)
             every = transcripts(shows, capacity=longest, calls=self.arguments.episodes.max_turns)
-            self._lessons = every, drawn(keys.fold_in(self.key, ORDER), warm.demonstrations, number)
+            self._lessons = every, drawn(keys.fold_in(self.key, ORDER), len(shows), number)
         return self._lessons  # type: ignore[no-any-return]
 
     def _step(self, number: int) -> dict[str, float]:
         state: LanguageState = self.held.learner
         begin = seconds()
-        attempts = self.ask(state, asked(self.arguments, self.key, number))
+        attempts, prepared = self._sampled(state, number)
         between = seconds()
+        spent = between - begin - prepared.get(PREPARED, 0.0)
         self._failures.add(f"step {number + 1}", errors_of(attempts), len(attempts))
         written = transcripts(
             attempts, capacity=max(len(one.ids) for one in attempts), calls=self.arguments.episodes.max_turns
         )
-        told = _row(self.parts.task, standing(self.parts.task, attempts), between - begin)
+        told = {**_row(self.parts.task, standing(self.parts.task, attempts), spent), **prepared}
         try:
             learned = self.trainer(state, written, keys.fold_in(keys.fold_in(self.key, UPDATE), number))
         except NonFiniteError as fault:
@@ -180,16 +195,69 @@ class LanguageWorld:
         if learned.note:
             self.notice(f"step {number + 1}: {learned.note}")
         self.held = Held(learner=learned.state)
-        self.sampled += between - begin
+        self.prepared += prepared.get(PREPARED, 0.0)
+        self.sampled += spent
         self.updated += seconds() - between
         unknown = () if self.arguments.learning.kl else ("kl",)  # where nothing is compared with, it says 0
         figures = {name: value for name, value in learned.figures.items() if name in FIGURES and name not in unknown}
-        return {**told, **figures, "update_seconds": seconds() - between, "finite": 1.0}
+        told |= {**figures, "update_seconds": seconds() - between, "finite": 1.0}
+        every = self.arguments.episodes.eval_every_n_versions
+        due = evaluation_due(every, before=int(state.step), after=int(learned.state.step))
+        return {**told, **(self.evaluate(learned.state) if due else {})}
+
+    def _sampled(self, state: LanguageState, number: int) -> tuple[Attempts, dict[str, float]]:
+        """The attempts of a step, and the figures of its preparation where it has one."""
+        preparation = self.parts.task.preparation
+        if isinstance(preparation, tuple):
+            return self.ask(state, asked(self.arguments, self.key, number)), {}
+        begin, complete = seconds(), self.complete(state)
+        tasks, samples = self.arguments.episodes.groups // preparation.groups, self.arguments.episodes.samples
+        prepared: Prepared = prompted(
+            self.parts, complete, preparation.prompting, self.key, number, tasks, int(state.step)
+        )
+        for one in prepared.records:
+            self.publish(one.number, one.rows)
+        step = step_of(self.parts, prepared, self.key, number, samples=samples)
+        self._rate = self._rate or Rate(preparation.window)
+        figures = {**prepared.figures, STATES: float(step.starts), THROUGHPUT: self._rate.after(prepared.texts)}
+        spent = seconds() - begin
+        return complete(self.parts.rules, step.begun, 0), {**figures, PREPARED: spent}
 
 
-def columns(task: TextTask) -> tuple[str, ...]:
+def evaluation_due(every: int, *, before: int, after: int) -> bool:
+    """Return whether an evaluation on the way is due between two versions.
+
+    >>> [evaluation_due(2, before=version, after=version + 1) for version in range(4)], evaluation_due(0, before=0, after=1)
+    ([False, True, False, True], False)
+    """
+    return every > 0 and after // every != before // every
+
+
+def episodes_of(arguments: TextConfig, task: TextTask) -> int:
+    """Return by what a step is counted in metrics: its attempts, or 1 where it has as many as its preparation gives."""
+    episodes = arguments.episodes
+    return episodes.groups * episodes.samples if isinstance(task.preparation, tuple) else 1
+
+
+def demonstrated(arguments: TextConfig, parts: Parts, key: Key) -> tuple[Attempt[Any], ...]:
+    """Return the demonstrations of a run; of ready conversations those that there is room for. Raises: ChoiceError."""
+    warm, ready = arguments.warm, parts.task.conversations
+    if isinstance(ready, tuple):
+        return shown(lessons_of(arguments, parts), key, warm.demonstrations)
+    made = (spoken(parts, one) for one in ready(key, warm.demonstrations, warm.skill))
+    found = tuple(one for one in made if not isinstance(one, tuple))
+    if not found:
+        wanted, remedy = "at least one that fits", "raise --max-new-tokens or --capacity"
+        raise ChoiceError(message("--demonstrations", got="all too long", wanted=wanted, remedy=remedy))
+    return found
+
+
+def columns(arguments: TextConfig, task: TextTask) -> tuple[str, ...]:
     """Return the names of a run's metrics, beside those of its progress."""
-    return ("warm_loss", "episode_return", *task.figures, *LENGTHS, *FIGURES, *SPEEDS)
+    evaluates = arguments.episodes.eval_every_n_versions or not isinstance(task.evaluation, tuple)
+    on_the_way = evaluation_names(task) if evaluates else ()
+    prepared = prepared_columns(task.preparation)
+    return ("warm_loss", "episode_return", *task.figures, *LENGTHS, *FIGURES, *SPEEDS, *prepared, *on_the_way)
 
 
 def _row(task: TextTask, said: Standing, spent: float) -> dict[str, float]:

@@ -3,32 +3,45 @@
 Rollouts have the names that PipelineRL's RC actor gave their settings; `settings_of` makes the settings themselves.
 """
 
-from typing import Any, Literal
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attrs import field, fields, frozen
 
 from ...core.errors import ChoiceError, check_within, choose, message
 from ...core.language.reasoning_lists import Lists, check_lists
 from ...core.language.reasoning_settings import Sampling, Settings, Streams, check_settings
-from ..language.config import ALONE, CHANGES, Episodes, Fault, Hardware, Learning, Model
+from ..asynchronous.config import Asynchronous
+from ..language.config import CHANGES, Episodes, Fault, Hardware, Learning, Model, WarmStart, check_text
 from ..language.config import Sampling as Calls
-from ..runs.arguments import SEEDS, changed, check_threads, check_whole, flag
-from .zorplex import Zorplex
+from ..runs.arguments import SEEDS, changed, check_whole, flag, flatten
+
+if TYPE_CHECKING:
+    from ...core.language.reasoning_cache import ReasoningCache
+    from ...core.language.task import TextTask
 
 NAME, ABOUT = "cache", "a language model learns to reason in cycles, each from its own summary"
 POLICY = "purestep.core.language.reasoning_tasks.list_rollout"
+STATED = "purestep.core.language.reasoning_problems.stated_rollout"
 SUMMED_UP = "purestep.core.language.reasoning_rollouts.summarization_rollout"
-POLICIES = ("solution_rollout_policy", "summarization_rollout_policy")  # arguments that name functions
 REASONING = "{problem}\nSo far: {curr_summary}\nGo on:"
 SUMMARIZATION = "{problem}\nSo far: {existing_summary}\nNew: {reasoning}\nSum up:"
 WARM_STEPS = 900  # of a small Llama
+WARM = WarmStart(demonstrations=6400, skill=0.4)
 LEARNING_RATE = 3e-4  # a larger one spoils the summaries, which share the weights and are not trained
 
 
 @frozen
 class Problems:
-    """What is to be solved: lists of numbers to be reduced."""
+    """What is to be solved: lists of numbers to be reduced, or problems of a file."""
 
+    problems_file: str = (
+        ""  # of yours in place of lists: {"problem": ..., "answer": ...} a line; each fifth is held out
+    )
     # of reduction; a sum modulo 10 has one digit
     kind: Literal["sum", "modular_sum", "maximum", "minimum"] = "modular_sum"
     # numbers of a list in training; the shortest are solved early, and their answer is then to be kept
@@ -50,7 +63,6 @@ class Run:
     problems: int = 16  # of a step
     states: int = 2  # of those that a run of cycles went through, whose next step of reasoning is trained
     samples: int = 8  # attempts at each of these next steps
-    zero_spread: Literal["keep", "drop"] = "drop"  # what is made of states all of whose attempts earned the same
     held_out: int = 200  # problems of the evaluation, before reinforcement and at the end
     draw: int = 0  # decides which problems are held out
     cycles: int = 12  # of the evaluation: more than in training
@@ -93,45 +105,110 @@ class Speech:
     summary_tokens: int = 8  # of one summary
     capacity: int = 128  # tokens of a prompt and the reply to it
     slots: int = 128  # next steps that are sampled side by side
+    server: str = ""  # sample from the vLLM server at this URL, http://127.0.0.1:8000/v1, that serves RUN/served
 
 
 @frozen
-class WarmStart:
-    """What is learnt from demonstrations first: steps of reasoning and summaries."""
+class Shown:
+    """What demonstrations of a warm start show: steps of reasoning, of which the share --skill is right, and summaries."""
 
-    warm_steps: int = -1  # of the optimiser; -1 means 900 for the small Llama and none for a model from a folder
-    demonstrations: int = 6400  # made once, and gone through again and again
     summaries: float = 0.3  # the share of them that sums up
-    skill: float = 0.4  # the share of steps of reasoning that is right
     summary_skill: float = 1.0  # the share of summaries that is right
-    warm_batch: int = 32  # demonstrations of a step
-    muon_rate: float = 0.02  # learning rate of hidden matrices
-    adamw_rate: float = 3e-3  # and of all else
+
+
+@frozen
+class Trial:
+    """Held-out problems of one evaluation."""
+
+    problems: int = 0  # how many; 0 means as many as the run was told
+    draw: int = -1  # decides which; -1 means those of the run
+    cycles: int = 0  # the largest T; 0 means that of the run
 
 
 @frozen
 class Cache:
     """A language model learns to reason in cycles: it sums up what it found, and goes on from the summary alone."""
 
+    recipe: ClassVar[str] = NAME
+    trial: ClassVar[type[Any]] = Trial
+    files: ClassVar[tuple[str, ...]] = ("model", "problems_file")
     run: Run = field(factory=Run)
     problems: Problems = field(factory=Problems)
     rollouts: Rollouts = field(factory=Rollouts)
     speech: Speech = field(factory=Speech)
     model: Model = field(factory=Model)
-    warm: WarmStart = field(factory=WarmStart)
+    warm: WarmStart = WARM
+    shown: Shown = field(factory=Shown)
     learning: Learning = field(factory=Learning)
+    asynchronous: Asynchronous = field(factory=Asynchronous)
     machine: Hardware = field(factory=Hardware)
 
-    def warm_steps(self) -> int:
-        """Of the optimiser, before reinforcement."""
-        own = 0 if self.model.model else WARM_STEPS
-        return own if self.warm.warm_steps < 0 else self.warm.warm_steps
+    @property
+    def episodes(self) -> Episodes:
+        """What is trained: a task is a state that a run went through, an episode one step of reasoning."""
+        run = self.run
+        return Episodes(
+            max_turns=1,
+            seed=run.seed,
+            steps=run.steps,
+            groups=run.problems * run.states,
+            samples=run.samples,
+            held_out=run.held_out,
+            draw=run.draw,
+            eval_every_n_versions=self.rollouts.eval_every_n_versions,
+        )
+
+    @property
+    def sampling(self) -> Calls:
+        """How steps of reasoning are sampled in training."""
+        speech = self.speech
+        return Calls(
+            temperature=speech.llm_temperature,
+            top_p=speech.llm_top_p,
+            max_new_tokens=speech.llm_max_tokens,
+            capacity=speech.capacity,
+            slots=speech.slots,
+            server=speech.server,
+        )
+
+    def check(self) -> None:
+        """Refuse numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
+        check(self)
+
+    def task(self) -> "TextTask":
+        """Return the task. Imports torch, and the modules of rollout policies. Raises: ChoiceError."""
+        return task_of(self)
+
+    def usual_warm_steps(self) -> int:
+        """Return the steps of a warm start of the small Llama where none are given: there are demonstrations on lists alone."""
+        return 0 if self.problems.problems_file else WARM_STEPS
+
+    def functions(self) -> Mapping[str, str]:
+        """Return the rollout policies, by the names of their settings."""
+        rollouts = self.rollouts
+        named = {
+            "solution_rollout_policy": rollouts.solution_rollout_policy,
+            "summarization_rollout_policy": rollouts.summarization_rollout_policy,
+        }
+        return {setting: name for setting, name in named.items() if name not in (POLICY, STATED, SUMMED_UP)}
+
+    def evaluated(self, trial: Trial) -> "Cache":
+        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
+        for name, least in (("problems", 0), ("draw", -1), ("cycles", 0)):
+            check_whole(flag(name), getattr(trial, name), least)
+        given = {"held_out": trial.problems, "cycles": trial.cycles}
+        changes = {name: value for name, value in given.items() if value}
+        return changed(self, {**changes, **({"draw": trial.draw} if trial.draw >= 0 else {})})
+
+    def examined(self) -> Mapping[str, int]:
+        """Return what an evaluation is of, by the names of its options."""
+        return {"problems": self.run.held_out, "draw": self.run.draw, "cycles": self.run.cycles}
 
 
 def cache_defaults(algorithm: str = "grpo") -> Cache:
     """What a run of an algorithm starts from. Raises: ChoiceError."""
     changes = {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm, "learning_rate": LEARNING_RATE}
-    return changed(Cache(), changes)
+    return changed(Cache(), {**changes, "zero_spread": "drop"})
 
 
 def lists_of(problems: Problems, stream: str = "training") -> Lists:
@@ -156,6 +233,8 @@ def settings_of(arguments: Cache, output_dir: str) -> Settings:
     """
     shared = {one.name for one in fields(Rollouts)} & {one.name for one in fields(Settings)}
     told: dict[str, Any] = {name: getattr(arguments.rollouts, name) for name in shared}
+    if arguments.problems.problems_file and told["solution_rollout_policy"] == POLICY:
+        told["solution_rollout_policy"] = STATED
     llm, test_llm = (
         Sampling(**{one.name: getattr(arguments.speech, f"{name}_{one.name}") for one in fields(Sampling)})
         for name in ("llm", "test_llm")
@@ -164,73 +243,98 @@ def settings_of(arguments: Cache, output_dir: str) -> Settings:
     return Settings(**told, llm=llm, test_llm=test_llm, streams=streams, seed=arguments.run.seed, output_dir=output_dir)
 
 
-def as_turns(arguments: Cache) -> Zorplex:
-    """What learns, as in `zorplex`: an episode is one turn, the next step of reasoning.
+def policy_named(name: str, arguments: Cache) -> Callable[..., Any]:
+    """The rollout policy `module.function`; its keyword-only arguments are the run's of these names. Raises: ChoiceError.
 
-    >>> as_turns(Cache()).episodes.max_turns
-    1
+    >>> policy_named(POLICY, Cache()).keywords
+    {'numbers': 2}
     """
-    speech = arguments.speech
-    return Zorplex(
-        episodes=Episodes(steps=arguments.run.steps, max_turns=1),
-        sampling=Calls(max_new_tokens=speech.llm_max_tokens, capacity=speech.capacity),
-        learning=arguments.learning,
-    )
+    module, _, function = name.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), function)
+        own = [one.name for one in inspect.signature(found).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    except Exception as cause:  # importing runs the module, which may raise anything
+        where, remedy = f"rollout policy: {name}", "name a function that can be imported"
+        raise ChoiceError(message(where, got=type(cause).__name__, wanted="a function", remedy=remedy)) from cause
+    known = flatten(arguments)
+    return partial(found, **{one: choose(f"rollout policy {name}: argument", one, known) for one in own})
+
+
+def cache_with(arguments: Cache, settings: Settings) -> "ReasoningCache":
+    """The cache of a run's settings, with the policies that they name. Raises: ChoiceError."""
+    from ...core.language.reasoning_cache import cache_of
+
+    names = settings.solution_rollout_policy, settings.summarization_rollout_policy
+    return cache_of(settings, *(policy_named(name, arguments) for name in names))
+
+
+def task_of(arguments: Cache) -> "TextTask":
+    """The task of a run. Raises: ChoiceError, also for a file of problems that cannot be read."""
+    from ...core.language.reasoning_cache_task import Trained, cache_task, list_cache_task
+    from ...core.language.reasoning_conversations import Shows
+    from ...core.language.reasoning_problems import given_source
+    from ..effects.problems_file import read_problems
+
+    settings, run = settings_of(arguments, "run"), arguments.run
+    cache = cache_with(arguments, settings)
+    trained = Trained(states=run.states, cycles=run.cycles, summary_tokens=arguments.speech.summary_tokens)
+    path = arguments.problems.problems_file
+    if path:
+        given = read_problems(Path(path))
+        source = given_source(given.problems, where=f"--problems-file {path}")
+        if run.held_out > source.held_out:
+            got, remedy = run.held_out, "lower it, or give more problems"
+            wanted = f"at most {source.held_out}, the held-out problems of {path}"
+            raise ChoiceError(message("--held-out", got=got, wanted=wanted, remedy=remedy))
+        return cache_task(cache, settings, source, trained, digest=given.digest)
+    shown = arguments.shown
+    shows = Shows(numbers=arguments.problems.numbers, summaries=shown.summaries, summary_skill=shown.summary_skill)
+    lists = {stream: lists_of(arguments.problems, stream) for stream in ("training", "evaluation")}
+    return list_cache_task(cache, settings, lists, trained, shows)
 
 
 def check(arguments: Cache) -> None:
     """Refuses numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
-    run, speech, warm, learning = arguments.run, arguments.speech, arguments.warm, arguments.learning
+    run, speech = arguments.run, arguments.speech
     check_whole("--seed", run.seed, 0, SEEDS)
-    check_threads(arguments.machine.threads)
     groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
         (run, 1, ("steps", "problems", "states", "samples", "held_out", "cycles")),
         (run, 0, ("draw",)),
         (arguments.problems, 1, ("numbers",)),
-        (speech, 1, ("summary_tokens", "capacity", "slots")),
-        (arguments.model, 1, ("width", "layers", "heads")),
-        (arguments.model, 0, ("lora",)),
-        (warm, -1, ("warm_steps",)),
-        (warm, 1, ("demonstrations", "warm_batch")),
-        (learning, 1, ("epochs", "minibatches", "budget")),
-        (arguments.machine, 1, ("save_every",)),
+        (speech, 1, ("summary_tokens", "llm_max_tokens", "capacity", "slots")),
     )
     for group, low, names in groups:
         for name in names:
             check_whole(flag(name), getattr(group, name), low)
-    numbers: tuple[tuple[Any, float, float, tuple[str, ...]], ...] = (
-        (speech, 1e-3, float("inf"), ("llm_temperature",)),
-        (warm, 0.0, 1.0, ("summaries", "skill", "summary_skill", "muon_rate", "adamw_rate")),
-        (learning, 0.0, 1.0, ("learning_rate", "weight_decay")),
-        (learning, 0.0, float("inf"), ("clip", "clip_high", "kl", "entropy_coefficient")),
-    )
-    for group, least, most, names in numbers:
-        for name in names:
-            check_within(flag(name), getattr(group, name), least, most)
+    check_within("--llm-temperature", speech.llm_temperature, 1e-3, float("inf"))
+    for name in ("summaries", "summary_skill"):
+        check_within(flag(name), getattr(arguments.shown, name), 0.0, 1.0)
     check_settings(settings_of(arguments, "run"))
     for stream in ("training", "evaluation"):
         check_lists(lists_of(arguments.problems, stream))
     for fault, where, got, wanted, remedy in _faults(arguments):
         if fault:
             raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
+    check_text(arguments)
 
 
 def _faults(arguments: Cache) -> tuple[Fault, ...]:
-    model, learning, run, capacity = arguments.model, arguments.learning, arguments.run, arguments.speech.capacity
-    width, heads, algorithm = model.width, model.heads, learning.algorithm
-    odd, even = (
-        bool(width % heads or heads % 2 or (width // heads) % 2),
-        "an even number of heads, each of an even width",
-    )
-    lora, lone = bool(model.lora and not model.model), run.samples < 2 and algorithm not in ALONE
-    alike, known = "it compares attempts at one state with each other", "adapters are for a model that knows something"
-    whole = "the longest prompt has to go through the model with its reply at once"
-    bootstraps = learning.truncated == "bootstrap" and algorithm != "ppo"
+    run, minibatches = arguments.run, arguments.learning.minibatches
+    number = run.problems * run.states * run.samples
+    file, warm = arguments.problems.problems_file, arguments.warm.warm_steps
     return (
-        (odd, "--width and --heads", (width, heads), even, "e.g. 128 and 4"),
-        (learning.budget < capacity, "--budget", learning.budget, f"at least --capacity {capacity}", whole),
-        (lora, "--lora", "without --model", "--model as well", known),
-        (lone, "--samples", run.samples, f"at least 2 for {algorithm}", alike),
-        (bootstraps, "--truncated", f"'bootstrap' with {algorithm}", "--algorithm ppo", "only that has a critic"),
-        (learning.max_gradient_norm <= 0, "--max-gradient-norm", 0, "more than 0", "0 lets nothing be learnt"),
+        (
+            number < minibatches,
+            "--problems x --states x --samples",
+            number,
+            f"at least --minibatches {minibatches}",
+            "change one of the four",
+        ),
+        (
+            bool(file) and warm > 0,
+            "--warm-steps",
+            f"{warm} with --problems-file",
+            "0",
+            "there are demonstrations on lists alone; begin with a --model",
+        ),
     )

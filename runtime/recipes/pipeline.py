@@ -1,6 +1,7 @@
 """Parts that recipes of compiled training loops share, and the run that they make: what `runs.run` performs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,12 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline, run: Path) ->
     seed, steps = keys.key(arguments.experience.seed), iteration_steps(arguments.experience)
     facts = facts_of(recipe, arguments, pipeline.content)
 
-    def session(state: RunState, loop: Loop, notice: Notice) -> World:
+    @contextmanager
+    def session(state: RunState, loop: Loop, notice: Notice) -> Iterator[World]:
         world = World(state, lowered(recipe, arguments, pipeline, loop), steps)
         if loop.iteration < loop.iterations:
             world.warm(notice)
-        return world
+        yield world
 
     def accept(where: Path, manifest: Manifest) -> None:
         if manifest.environment.get(DATA) != facts.get(DATA):

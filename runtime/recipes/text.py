@@ -3,10 +3,11 @@
 Any settings class that follows `TextConfig` makes such a recipe: see `text_recipe`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import tyro
 from attrs import evolve, frozen
 
 from ...core.errors import ChoiceError, choose, message
@@ -14,11 +15,24 @@ from ..deferred import deferred
 from ..effects.experiment_flags import with_config
 from ..effects.ranks.launched import launched, several, within_machine
 from ..language.config import CHANGES, TaskRun, TextConfig
-from ..runs.arguments import changed, check_whole, option
+from ..runs.arguments import changed, flatten, option
 from ..runs.recipe import Recipe
-from .zorplex import ABOUT, NAME, Zorplex
+from ..runs.trusting import Trust
+from . import cache
+from .zorplex import ABOUT, Zorplex
 
-AS_TRAINED = -1
+
+@frozen
+class NoPolicies:
+    """No functions that a run's folder names."""
+
+
+@frozen
+class Policies:
+    """Functions of yours that a run's folder names: they are called only if named here, or with --trust."""
+
+    solution_rollout_policy: str = ""  # the function of that name
+    summarization_rollout_policy: str = ""  # the function of that name
 
 
 @frozen
@@ -30,10 +44,12 @@ class Moves:
     hosts: str | None = None  # where generators work from now on, each with `purestep host`; "" is this machine
     # how weights reach hosts: as fits them; by memory that all see; by Ray's object store; by Monarch's RDMA
     transfer: Literal["auto", "shared", "ray", "monarch"] | None = None
-    trust_network: bool = False  # also use what no engine encrypts with other hosts
+    trust_network: tyro.conf.FlagCreatePairsOff[bool] = False  # also use what no engine encrypts with other hosts
     devices: str | None = None  # of the generators in turn
     server: str | None = None  # the vLLM server that samples from now on, where one does
-    trust: bool = False  # import the task that the run's folder names
+    functions: Annotated[Any, tyro.conf.arg(name="")] = NoPolicies()
+    trust: tyro.conf.FlagCreatePairsOff[bool] = False  # import the task or the functions that the run's folder names
+    words: tyro.conf.Suppress[tuple[str, ...]] = ()  # of the command line
 
     def check(self) -> None:
         """Refuse an empty address. Raises: ChoiceError."""
@@ -46,15 +62,21 @@ class Moves:
 class HeldOut:
     """Try held-out tasks with the newest checkpoint, as it samples and as it takes the likeliest token."""
 
+    settings: tyro.conf.Suppress[Callable[[], TextConfig]]
+    trial: Annotated[Any, tyro.conf.arg(name="")]  # the options of the recipe
+    functions: Annotated[Any, tyro.conf.arg(name="")]
     phase: Literal["", "sync", "async"] = ""  # of a run with generators; by default the last one there is
-    tasks: int = 0  # how many; 0 means as many as the run was told
-    draw: int = AS_TRAINED  # decides which; -1 means those of the run
-    trust: bool = False  # import the task that the run's folder names
+    trust: tyro.conf.FlagCreatePairsOff[bool] = False  # import the task or the functions that the run's folder names
+    words: tyro.conf.Suppress[tuple[str, ...]] = ()  # of the command line
 
     def check(self) -> None:
         """Refuse numbers that mean nothing. Raises: ChoiceError."""
-        check_whole("--tasks", self.tasks, 0)
-        check_whole("--draw", self.draw, AS_TRAINED)
+        self.settings().evaluated(self.trial)
+
+
+def trust_of(options: Moves | HeldOut) -> Trust:
+    """Return the functions that a command line trusts."""
+    return Trust(tuple(flatten(options.functions).values()), options.trust, options.words)
 
 
 @frozen
@@ -87,12 +109,23 @@ def _alone() -> Any:
     return ALONE
 
 
-def text_recipe(name: str, about: str, settings: Callable[[], TextConfig], folder: str) -> Recipe:
-    """Return the recipe of a settings class; `folder` names its runs by its arguments, in braces."""
+def text_recipe(
+    about: str,
+    settings: Any,
+    folder: str,
+    *,
+    changes: Mapping[str, Any] = {},
+    functions: Callable[[], Any] = NoPolicies,
+) -> Recipe:
+    """Return the recipe of a settings class; `folder` names its runs by its arguments, in braces.
+
+    `changes` replace defaults of an algorithm; `functions` are options that name functions of the user.
+    """
+    name = settings.recipe
 
     def defaults(words: Sequence[str]) -> TextConfig:
         algorithm = option(words, "--algorithm", "grpo")
-        return changed(settings(), {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm})
+        return changed(settings(), {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm, **changes})
 
     return Recipe(
         name=name,
@@ -107,8 +140,8 @@ def text_recipe(name: str, about: str, settings: Callable[[], TextConfig], folde
         words=with_config,
         start=deferred(__package__, "text_run", "start"),
         resume=deferred(__package__, "text_run", "resume"),
-        resuming=Moves,
-        evaluating=HeldOut,
+        resuming=lambda: Moves(functions=functions()),
+        evaluating=lambda: HeldOut(settings=settings, trial=settings.trial(), functions=functions()),
         plotting=Over,
         report=deferred(__package__, "text_run", "report_lines"),
         evaluate=deferred(__package__, "text_run", "evaluation_lines"),
@@ -137,7 +170,12 @@ def task_recipe(reference: str) -> Recipe:
     return evolve(TEXT, defaults=defaults, folder=folder, title=partial(_title, name))
 
 
-ZORPLEX = text_recipe(NAME, ABOUT, Zorplex, "zorplex-{kind}-{algorithm}-{seed}")
-TEXT = text_recipe(
-    "text", "a language model learns a task of yours; or MODULE:TASK", TaskRun, "text-{algorithm}-{seed}"
+ZORPLEX = text_recipe(ABOUT, Zorplex, "zorplex-{kind}-{algorithm}-{seed}")
+CACHE = text_recipe(
+    cache.ABOUT,
+    cache.Cache,
+    "{kind}-cache-{algorithm}-{seed}",
+    changes={"learning_rate": cache.LEARNING_RATE, "zero_spread": "drop"},
+    functions=Policies,
 )
+TEXT = text_recipe("a language model learns a task of yours; or MODULE:TASK", TaskRun, "text-{algorithm}-{seed}")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import asdict
+from attrs import evolve
 
 from ...core.errors import CheckpointError, ChoiceError, message
 from ..asynchronous import report as phases_report
@@ -17,7 +17,6 @@ from ..effects.step_folders import steps
 from ..effects.task_reference import EVERY, absolute, trust
 from ..language import report, session
 from ..language.config import TextConfig, generators
-from ..language.evaluate import table
 from ..language.parts import Parts
 from ..language.session import components as components
 from ..language.session import policy_of
@@ -27,7 +26,8 @@ from ..runs.curves import picture_of
 from ..runs.kinds import with_generators
 from ..runs.recipe import Notice, Outcome, Recipe
 from ..runs.run import restored
-from .text import AS_TRAINED, HeldOut, Moves, Over
+from ..runs.trusting import NOTHING, Trust
+from .text import HeldOut, Moves, Over, trust_of
 
 
 def start(
@@ -45,8 +45,8 @@ def start(
     if reference:
         arguments = changed(arguments, {"reference": absolute(reference)})
         trust(arguments.reference)  # type: ignore[attr-defined]
-        shown = arguments.task().demonstrations
-        if isinstance(shown, tuple) and arguments.warm.warm_steps < 0:
+        task = arguments.task()
+        if task.demonstrations == () and task.conversations == () and arguments.warm.warm_steps < 0:
             arguments = changed(arguments, {"warm_steps": 0})
     begin = phases.start if generators(arguments) > 0 else session.start
     return begin(run, arguments, overwrite=overwrite, notice=notice, team=store)
@@ -61,16 +61,17 @@ def resume(run: Path, *, options: Moves, notice: Notice, store: Team = ALONE) ->
         from ..language.ranked import in_world  # here: it takes torch a second to import
 
         found: list[Outcome] = []
-        in_world(lambda team: found.append(_resumed(run, moved, notice, team)) or 0)
+        in_world(lambda team: found.append(_resumed(run, moved, notice, team, trust_of(options))) or 0)
         return found[0]
-    return _resumed(run, moved, notice, store)
+    return _resumed(run, moved, notice, store, trust_of(options))
 
 
 def _moved(run: Path, options: Moves) -> Mapping[str, Any]:
     """The arguments that say where the run samples from now on. Raises: ChoiceError for what does not fit the run."""
     given = with_generators(run)
     wanted, remedy = f"a run {'without' if given else 'with'} generators", "leave it out, or train anew with it"
-    every = {**asdict(options), "trust_network": (options.trust_network and given) or None, "trust": None}
+    every = {name: getattr(options, name) for name in ("engine", "hosts", "transfer", "devices", "server")}
+    every["trust_network"] = (options.trust_network and given) or None
     moved = {name: value for name, value in every.items() if value is not None}
     for name in moved:
         if (name == "server") is given:
@@ -82,21 +83,22 @@ def _moved(run: Path, options: Moves) -> Mapping[str, Any]:
     return moved
 
 
-def _resumed(run: Path, moved: Mapping[str, Any], notice: Notice, team: Team) -> Outcome:
+def _resumed(run: Path, moved: Mapping[str, Any], notice: Notice, team: Team, trust: Trust) -> Outcome:
     if with_generators(run):
-        return phases.resume(run, notice=notice, moved=moved, team=team)
-    return session.resume(run, notice=notice, team=team, **moved)
+        return phases.resume(run, notice=notice, moved=moved, team=team, trust=trust)
+    return session.resume(run, notice=notice, team=team, trust=trust, **moved)
 
 
 def report_lines(run: Path, options: Any, notice: Notice) -> Iterator[str]:
     """Evaluate a run that is over, draw it and write its model; yield the lines to print. Raises: CheckpointError."""
+    trusted = Trust(every=True)  # it has just been trained
     if with_generators(run):
-        yield phases_report.write_comparison(run)
+        parts, params, _ = speaker(run, trust=trusted)
+        yield phases_report.write_comparison(run, parts.task)
         yield from _drawn(run, run, notice)
-        parts, params, _ = speaker(run)
         yield f"model: {report.write_model(run, parts, params)}"
         return
-    yield from _evaluated(run, HeldOut())
+    yield from _evaluated(run, trusted)
     try:
         yield f"learning curve: {report.picture(run, run / folder.PICTURE)}"
     except ChoiceError as nothing:
@@ -113,49 +115,42 @@ def evaluation_lines(run: Path, options: HeldOut, notice: Notice) -> Iterator[st
         remedy = "leave it out"
         raise ChoiceError(message("--phase", got=options.phase, wanted="a run with generators", remedy=remedy))
     else:
-        yield from _evaluated(run, options)
+        yield from _evaluated(run, trust_of(options), options.trial)
 
 
-def _evaluated(run: Path, options: HeldOut) -> Iterator[str]:
-    found_at = restored(run)
-    parts = found_at.components.opened
+def _evaluated(run: Path, trusted: Trust, trial: Any = ()) -> Iterator[str]:
+    found_at = restored(run, trust=trusted)
+    usual = found_at.arguments
+    asked = usual if isinstance(trial, tuple) else usual.evaluated(trial)
+    parts = found_at.components.opened if asked == usual else evolve(found_at.components.opened, task=asked.task())
     params = parts.whole(policy_of(found_at.state))
-    asked, usual = _asked(found_at.arguments, options)
-    found = report.evaluation(parts, params, **asked)
-    before = report.read_before(run) if usual else ()
-    yield report.write_after(run, found_at.loop.iteration, found, asked, before)
-    yield f"evaluation: {found.sampled.line()}"
+    found = report.evaluation(parts, params, tasks=asked.episodes.held_out, draw=asked.episodes.draw)
+    before = report.read_before(run, parts.task) if asked == usual else ()
+    yield report.write_after(run, found_at.loop.iteration, found, asked.examined(), before)
+    yield f"evaluation: {found.line()}"
     yield f"model: {report.write_model(run, parts, params)}"
 
 
 def _evaluated_phase(run: Path, options: HeldOut) -> Iterator[str]:
-    arguments = phases.arguments_in(run)
-    torch.set_num_threads(arguments.machine.threads)
-    parts, params, named = speaker(run, options.phase)
-    asked, usual = _asked(arguments, options)
-    found = report.evaluation(parts, params, **asked)
-    before: Any = report.read_before(run) if usual else ()
-    columns = {} if isinstance(before, tuple) else {"before": before.sampled, "before, greedy": before.greedy}
-    yield table({**columns, f"after {named}": found.sampled, f"after {named}, greedy": found.greedy})
-    yield f"evaluation: {found.sampled.line()}"
+    usual = phases.arguments_in(run)
+    asked = usual.evaluated(options.trial)
+    torch.set_num_threads(usual.machine.threads)
+    parts, params, named = speaker(run, options.phase, trust_of(options))
+    parts = parts if asked == usual else evolve(parts, task=asked.task())
+    found = report.evaluation(parts, params, tasks=asked.episodes.held_out, draw=asked.episodes.draw)
+    before = report.read_before(run, parts.task) if asked == usual else ()
+    yield report.table_of({**({} if isinstance(before, tuple) else {"before": before}), f"after {named}": found})
+    yield f"evaluation: {found.line()}"
 
 
-def _asked(arguments: TextConfig, options: HeldOut) -> tuple[dict[str, int], bool]:
-    """The tasks that an evaluation tries, and whether those are the run's own."""
-    usual = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
-    draw = usual["draw"] if options.draw == AS_TRAINED else options.draw
-    asked = {"tasks": options.tasks or usual["tasks"], "draw": draw}
-    return asked, asked == usual
-
-
-def speaker(run: Path, phase: str = "") -> tuple[Parts, dict[str, torch.Tensor], str]:
+def speaker(run: Path, phase: str = "", trust: Trust = NOTHING) -> tuple[Parts, dict[str, torch.Tensor], str]:
     """What speaks in a run with generators: its parts, all parameters of a phase's newest checkpoint, and the phase.
 
-    That is the last one, unless one is named. Raises: CheckpointError where there is no checkpoint of it.
+    That is the last one, unless one is named. Raises: CheckpointError where there is no checkpoint of it; TrustError.
     """
     there = [name for name in (phases.SYNC, phases.ASYNC) if steps(run / name / folder.CHECKPOINTS)]
     named = phase or (there[-1] if there else phases.phases_of(phases.arguments_in(run))[-1])
-    parts, policy = phases.phase_policy(run, named)
+    parts, policy = phases.phase_policy(run, named, trust)
     return parts, dict(parts.whole(policy)), named
 
 

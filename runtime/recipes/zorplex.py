@@ -1,12 +1,26 @@
 """What sets a run of `purestep train zorplex`: names and numbers, and those that each algorithm starts from."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attrs import asdict, field, frozen
 
 from ...core.errors import ChoiceError, choose, message
 from ..asynchronous.config import Asynchronous
-from ..language.config import CHANGES, Episodes, Hardware, Learning, Model, Sampling, WarmStart, check_text
+from ..language.config import (
+    CHANGES,
+    WARM_STEPS,
+    Episodes,
+    Hardware,
+    Learning,
+    Model,
+    Sampling,
+    Trial,
+    WarmStart,
+    check_text,
+    evaluated_tasks,
+    examined_tasks,
+)
 from ..runs.arguments import changed
 
 if TYPE_CHECKING:
@@ -37,6 +51,8 @@ class Zorplex:
     """A language model learns to use tools: a warm start on noisy demonstrations, then reinforcement."""
 
     recipe: ClassVar[str] = NAME
+    trial: ClassVar[type[Any]] = Trial
+    files: ClassVar[tuple[str, ...]] = ("model",)
     tasks: Tasks = field(factory=Tasks)
     episodes: Episodes = field(factory=Episodes)
     sampling: Sampling = field(factory=Sampling)
@@ -55,6 +71,22 @@ class Zorplex:
         from ...core.language.zorplex_task import zorplex_task
 
         return zorplex_task(**asdict(self.tasks), seed=self.episodes.seed)
+
+    def usual_warm_steps(self) -> int:
+        """Return the steps of a warm start of the small Llama where none are given."""
+        return WARM_STEPS
+
+    def functions(self) -> Mapping[str, str]:
+        """Return none: the task calls nobody else's."""
+        return {}
+
+    def evaluated(self, trial: Any) -> "Zorplex":
+        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
+        return evaluated_tasks(self, trial)
+
+    def examined(self) -> Mapping[str, int]:
+        """Return what an evaluation is of, by the names of its options."""
+        return examined_tasks(self)
 
 
 def zorplex_defaults(algorithm: str = "grpo") -> Zorplex:

@@ -17,6 +17,7 @@ from attrs import Factory, frozen
 
 from ..deferred import deferred
 from .training_machine import Log, Logged, Loop, Train, Trained
+from .trusting import NOTHING, Trust
 
 if TYPE_CHECKING:
     from ..effects.manifest import Manifest
@@ -50,6 +51,7 @@ class Context:
     kept: bool  # whether files of the run are there already: it is resumed or evaluated
     store: "Store"
     notice: Notice
+    trust: Trust = NOTHING  # functions that a run's record may name
 
 
 def _written(run: Path) -> None:
@@ -74,7 +76,9 @@ class Components:
     loop: Loop  # where it begins: its length, and how often it is saved
     begin: Callable[[], Any]  # -> the state before the first iteration
     like: Callable[[int], Any]  # (iteration) -> a state of the structure that its checkpoint has
-    session: Callable[[Any, Loop, Notice], Session]  # (state, loop, notice) -> what trains from there on
+    session: Callable[
+        [Any, Loop, Notice], AbstractContextManager[Session]
+    ]  # (state, loop, notice): trains from there on
     log: Callable[[Loop], AbstractContextManager[Callable[[Log], Logged]]]
     diverged: Callable[[Loop], str]
     params: Callable[
@@ -115,7 +119,9 @@ def _suitable(arguments: Any, options: Any) -> None:
 
 
 Lines = Iterator[str]
-Lead = Callable[[Sequence[str], Callable[[Callable[[], Any]], int]], int]  # (words, program of () -> store) -> exit code
+Lead = Callable[
+    [Sequence[str], Callable[[Callable[[], Any]], int]], int
+]  # (words, program of () -> store) -> exit code
 
 
 def _unknown(arguments: Mapping[str, Any]) -> float | None:
@@ -133,8 +139,8 @@ class Recipe:
 
     `defaults(words)` are the arguments that a command line starts from: an attrs class of names, numbers and groups of these.
     `build(arguments, context)` wires the run. Options are attrs classes too, whose defaults count where a command line says
-    nothing, and whose `check()` refuses what cannot be done. `start` and `resume` return an `Outcome`; `report`, `evaluate` and
-    `plot` the lines to print.
+    nothing, and whose `check()` refuses what cannot be done; a field `words` is set to the words of the command. `start` and
+    `resume` return an `Outcome`; `report`, `evaluate` and `plot` the lines to print.
     """
 
     name: str

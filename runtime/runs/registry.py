@@ -14,6 +14,7 @@ OWN: Mapping[str, str] = {  # name -> place in the runtime of its `Recipe`, or o
     **dict.fromkeys(("ppo", "a2c", "reinforce"), "recipes.classic:RECIPES"),
     "prove": "recipes.prove_settings:RECIPE",
     "zorplex": "recipes.text:ZORPLEX",
+    "cache": "recipes.text:CACHE",
     "text": "recipes.text:TEXT",
 }
 HIDDEN = ("text",)  # named by its task: FILE.py:TASK or MODULE:TASK

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...core.errors import ChoiceError, NonFiniteError, message
 from ..drive import Handlers, drive, serial
@@ -22,6 +22,7 @@ from .recipe import Components, Context, Notice, Outcome, Recipe
 from .registry import recipe_of
 from .store import PROCESS, Store
 from .training_machine import Log, Loop, Save, Saved, Train, trainer_machine
+from .trusting import NOTHING, Trust
 
 T = TypeVar("T")
 
@@ -61,12 +62,13 @@ def start(
 ) -> Outcome:
     """Train in a new folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
 
-    Raises: CheckpointError, ChoiceError, and what building the recipe raises.
+    Functions that the arguments name are called: whoever starts a run trusts them. Raises: CheckpointError, ChoiceError, and
+    what building the recipe raises.
     """
     recipe.check(arguments)
     recipe.ready(arguments, options)
     with folder.starting(run, recipe.name, overwrite=overwrite):
-        return _begin(recipe, arguments, Context(run, False, store, notice))
+        return _begin(recipe, arguments, Context(run, False, store, notice, Trust(every=True)))
 
 
 def _begin(recipe: Recipe, arguments: Any, context: Context, keep: Collection[str] = ()) -> Outcome:
@@ -87,13 +89,14 @@ def resume(
     store: Store = PROCESS,
     changes: Mapping[str, Any] = {},
     keep: Collection[str] = (folder.ARGUMENTS,),
+    trust: Trust = NOTHING,
 ) -> Outcome:
     """Go on with the run in a folder, from its newest checkpoint, with its own arguments but for `changes`.
 
-    One that has no checkpoint yet is begun again, with what `keep` names left in its folder.
-    Raises: CheckpointError, ChoiceError, and what building the recipe raises.
+    One that has no checkpoint yet is begun again, with what `keep` names left in its folder. Functions that its record names
+    are called where `trust` says so. Raises: CheckpointError, ChoiceError, TrustError, and what building the recipe raises.
     """
-    context = Context(run, True, store, notice)
+    context = Context(run, True, store, notice, trust)
     with folder.resuming(run):
         if folder.unsaved(run):
             recipe, arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
@@ -101,8 +104,8 @@ def resume(
             recipe.check(arguments)
             recipe.ready(arguments, options)
             notice(f"no checkpoint yet: {run} begins again, with its own arguments")
-            return _begin(recipe, arguments, Context(run, False, store, notice), keep)
-        found = restored(run, store=store, notice=notice, changes=changes)
+            return _begin(recipe, arguments, evolve(context, kept=False), keep)
+        found = restored(run, store=store, notice=notice, changes=changes, trust=trust)
         found.recipe.ready(found.arguments, options)
         now = {**checkpoint.environment(), **found.components.facts, "ranks": store.size}
         for difference in checkpoint.differences({"ranks": 1, **found.manifest.environment}, now):
@@ -144,12 +147,13 @@ def restored(
     store: Store = PROCESS,
     notice: Notice = silent,
     changes: Mapping[str, Any] = {},
+    trust: Trust = NOTHING,
 ) -> Restored:
     """Return a run as its newest good checkpoint holds it; a damaged one is named on standard error.
 
     Raises: CheckpointError; ChoiceError where it is not one of `recipe`, if that is named, and what building it raises.
     """
-    return of_newest(run, lambda where: restored_at(run, where, recipe, store, notice, changes), store=store)
+    return of_newest(run, lambda where: restored_at(run, where, recipe, store, notice, changes, trust), store=store)
 
 
 def restored_at(
@@ -159,6 +163,7 @@ def restored_at(
     store: Store = PROCESS,
     notice: Notice = silent,
     changes: Mapping[str, Any] = {},
+    trust: Trust = NOTHING,
 ) -> Restored:
     """Return a run as that checkpoint holds it. Raises: as `restored`."""
     manifest = described_at(where).manifest
@@ -168,7 +173,7 @@ def restored_at(
         raise ChoiceError(message(str(run), got=got, wanted=f"one of {recipe!r}", remedy=remedy))
     arguments = changed(arguments, changes)
     found.check(arguments)
-    components = found.build(arguments, Context(run, True, store, notice))
+    components = found.build(arguments, Context(run, True, store, notice, trust))
     components.accept(run, manifest)
     held = store.load(where, components.like(manifest.step), classes=[Loop])
     check_loop(where, held.machine, held.step)
@@ -180,14 +185,13 @@ def restored_at(
 def perform(metadata: Mapping[str, Any], components: Components, state: Any, loop: Loop, context: Context) -> Outcome:
     """Train from `loop` on, where the run has that state. Raises: NonFiniteError."""
     run, store = context.run, context.store
-    session = components.session(state, loop, context.notice)
+    with components.session(state, loop, context.notice) as session, components.log(loop) as log:
 
-    def save(command: Save) -> Saved:
-        about: dict[str, Any] = {"facts": components.facts, "metadata": metadata}
-        store.save(run, command.loop.iteration, session.state, machine=command.loop, **about)
-        return Saved(command.loop.iteration)
+        def save(command: Save) -> Saved:
+            about: dict[str, Any] = {"facts": components.facts, "metadata": metadata}
+            store.save(run, command.loop.iteration, session.state, machine=command.loop, **about)
+            return Saved(command.loop.iteration)
 
-    with components.log(loop) as log:
         handlers: Handlers = {Train: session.train, Log: log, Save: save}
         for now in drive(trainer_machine(), loop, serial(handlers)):
             loop = now

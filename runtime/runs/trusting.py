@@ -7,6 +7,7 @@ from pathlib import Path
 from attrs import frozen
 
 from ...core.errors import TrustError, message
+from .arguments import flag
 
 FLAG = "--trust"
 
@@ -23,18 +24,18 @@ class Trust:
 NOTHING = Trust()
 
 
-def check_trust(run: Path, trust: Trust, named: Mapping[str, str], own: Collection[str]) -> None:
-    """Refuse functions that neither purestep nor the command line names, before anything is imported.
+def check_trust(run: Path, trust: Trust, named: Mapping[str, str]) -> None:
+    """Refuse functions that the command line does not name, before anything is imported.
 
-    `named` are the functions that the run's record names, by the flag that names them on a command line.
+    `named` are the functions of others that the run's record names, by the settings that name them.
     Raises: TrustError, with the command that trusts them.
 
-    >>> check_trust(Path("run"), Trust(typed=("resume", "run")), {"--policy": "os.abort"}, ())
+    >>> check_trust(Path("run"), Trust(typed=("resume", "run")), {"policy": "os.abort"})
     Traceback (most recent call last):
     purestep.core.errors.TrustError: run is a run that calls os.abort, wanted a function that this command names; \
 if you trust it: purestep resume run --policy os.abort
     """
-    foreign = {flag: name for flag, name in named.items() if name not in (*own, *trust.names)}
+    foreign = {flag(setting): name for setting, name in named.items() if name not in trust.names}
     if trust.every or not foreign:
         return
     again = shlex.join(["purestep", *trust.typed, *(word for pair in foreign.items() for word in pair)])

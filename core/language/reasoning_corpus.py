@@ -2,25 +2,25 @@
 
 from attrs import evolve
 
-from ...core.language.reasoning_cache import (
+from .reasoning_cache import (
     ReasoningCache,
     get_filled_reasoning_prompt,
     get_filled_summarization_prompt,
 )
-from ...core.language.reasoning_demonstrations import aloud
-from ...core.language.reasoning_lists import KINDS, Lists
-from ...core.language.reasoning_state import InferenceProblemState
-from ...core.language.reasoning_tasks import ListTask, list_problem, right_reasoning, right_summary
-from ...core.language.reasoning_templates import REASONING_NAMES, SUMMARIZATION_NAMES, fill, opened
+from .reasoning_demonstrations import aloud
+from .reasoning_lists import KINDS, Lists
+from .reasoning_state import InferenceProblemState
+from .reasoning_tasks import ListTask, list_problem, right_reasoning, right_summary
+from .reasoning_templates import REASONING_NAMES, SUMMARIZATION_NAMES, fill, opened
 
-LEAST = 24  # that a pair has to come to be a token
+OFTEN = 48  # that each comes
 
 
 def texts_at(cache: ReasoningCache, task: ListTask, count: int, *, numbers: int) -> tuple[str, str, str, str]:
     """What is asked and said behind the first `count` numbers: a prompt and its right reply, of either kind.
 
-    >>> from ...core.language.reasoning_cache import reasoning_cache
-    >>> from ...core.language.reasoning_rollouts import solution_rollout, summarization_rollout
+    >>> from .reasoning_cache import reasoning_cache
+    >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> cache = reasoning_cache(solution_rollout, summarization_rollout, reasoning_prompt_template="{problem}|{curr_summary}")
     >>> texts_at(cache, ListTask(kind="sum", numbers=(3, 4)), 1, numbers=1)[:2]
     ('Add: a3 b4|a 3', 'b4=7; [ANSWER] 7')
@@ -38,8 +38,8 @@ def reasoning_texts(cache: ReasoningCache, lists: Lists) -> tuple[str, ...]:
 
     No list is among them, so that a label is the same token wherever it stands: at the beginning of a reply as in a list.
 
-    >>> from ...core.language.reasoning_cache import reasoning_cache
-    >>> from ...core.language.reasoning_rollouts import solution_rollout, summarization_rollout
+    >>> from .reasoning_cache import reasoning_cache
+    >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> template = "{problem} So far: {curr_summary}"
     >>> cache = reasoning_cache(solution_rollout, summarization_rollout, reasoning_prompt_template=template)
     >>> reasoning_texts(cache, Lists())[:3]
@@ -50,14 +50,14 @@ def reasoning_texts(cache: ReasoningCache, lists: Lists) -> tuple[str, ...]:
     around = opened(prompt) if cache.use_think_tags else prompt
     tags = (aloud("[ANSWER]"),) if cache.use_think_tags else ("[ANSWER]",)
     kind = f"{KINDS[lists.kind][0]}:"
-    return (kind, around, *tags, fill(cache.summarization_prompt_template, blank)) * LEAST
+    return (kind, around, *tags, fill(cache.summarization_prompt_template, blank)) * OFTEN
 
 
 def longest_texts(cache: ReasoningCache, lists: Lists, *, numbers: int) -> tuple[str, str, str, str]:
     """Prompts and right replies of the longest list, of its widest numbers, as long as they come: for each the longest.
 
-    >>> from ...core.language.reasoning_cache import reasoning_cache
-    >>> from ...core.language.reasoning_rollouts import solution_rollout, summarization_rollout
+    >>> from .reasoning_cache import reasoning_cache
+    >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> longest_texts(reasoning_cache(solution_rollout, summarization_rollout), Lists(longest=4), numbers=2)[1::2]
     ('c9=27; d9=36; [ANSWER] 36', 'b 18')
     """

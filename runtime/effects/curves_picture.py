@@ -1,4 +1,4 @@
-"""Pictures of the reasoning cache: accuracy over cycles, before and after, and what a step of training earned."""
+"""Pictures of a task's own evaluation: its curves, before and after, and what a step of training earned."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ...core.errors import ChoiceError, message
+from ...core.language.evaluation import Axis, Curve
 from .metrics import Row
 from .plot import COLOURS, FAINT, GRID, INK
 from .png import save_figure
@@ -21,24 +21,10 @@ SHADES = {"before": COLOURS[1], "untrained": COLOURS[1], "after": COLOURS[0], "t
 REWARDS = "mean reward of the next step"
 
 
-@frozen(kw_only=True)
-class Accuracy:
-    """Of one model after 1, 2, ... cycles, with its interval."""
-
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-
-
-def cycles_picture(
-    rows: Sequence[Sequence[Row]],
-    curves: Mapping[str, Sequence[Accuracy]],
-    out: Path,
-    *,
-    trained_on: int,
-    title: str = "reasoning cache",
+def curves_picture(
+    rows: Sequence[Sequence[Row]], curves: Mapping[str, Sequence[Curve]], out: Path, *, axis: Axis
 ) -> Path:
-    """Draws accuracy over cycles, a line and band for each name, and the rewards of runs' rows; gives `out`.
+    """Draws shares over x, a line and band for each name, and the rewards of runs' rows; gives `out`.
 
     Of several under one name the mean is drawn, in a band from the least lower bound to the largest upper bound for one,
     and of the 95 % interval of the mean over them for more. Raises: ChoiceError where there is nothing to draw.
@@ -47,15 +33,15 @@ def cycles_picture(
     curves = {name: some for name, some in curves.items() if some}
     if not rewarded and not curves:
         remedy = "let it train or evaluate first"
-        raise ChoiceError(message("cycles_picture", got="nothing to draw", wanted="rewards or curves", remedy=remedy))
+        raise ChoiceError(message("curves_picture", got="nothing to draw", wanted="rewards or curves", remedy=remedy))
     panels = [draw for draw, there in ((_draw_curves, curves), (_draw_rewards, rewarded)) if there]
     figure = Figure(figsize=(5.4 * len(panels), 4.0), dpi=140, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
+    figure.suptitle(axis.title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
     for place, draw in enumerate(panels, 1):
         axes = figure.add_subplot(1, len(panels), place)
         if draw is _draw_curves:
-            _draw_curves(axes, curves, trained_on)
+            _draw_curves(axes, curves, axis)
         else:
             _draw_rewards(axes, rewarded)
         _dress(axes)
@@ -67,10 +53,10 @@ def _rewarded(rows: Sequence[Row]) -> list[tuple[float, float]]:
     return [(step, reward) for step, reward in found if math.isfinite(step) and math.isfinite(reward)]
 
 
-def banded(several: Sequence[Accuracy]) -> Accuracy:
+def banded(several: Sequence[Curve]) -> Curve:
     """One curve for several of a kind: their mean, and the 95 % interval of the mean over them; one stays as it is.
 
-    >>> one, two = (Accuracy(mean=(x,), low=(x,), high=(x,)) for x in (0.25, 0.75))
+    >>> one, two = (Curve(mean=(x,), low=(x,), high=(x,)) for x in (0.25, 0.75))
     >>> banded([one, two]).mean, banded([one]) == one
     ((0.5,), True)
     """
@@ -81,7 +67,7 @@ def banded(several: Sequence[Accuracy]) -> Accuracy:
     mean = values.mean(axis=0)
     half = student(len(several)) * values.std(axis=0, ddof=1) / math.sqrt(len(several))
     low, high = np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
-    return Accuracy(mean=tuple(mean.tolist()), low=tuple(low.tolist()), high=tuple(high.tolist()))
+    return Curve(mean=tuple(mean.tolist()), low=tuple(low.tolist()), high=tuple(high.tolist()))
 
 
 def student(number: int) -> float:
@@ -94,22 +80,22 @@ def student(number: int) -> float:
     return table[number - 2] if 2 <= number < 2 + len(table) else 1.96
 
 
-def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[Accuracy]], trained_on: int) -> None:
+def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[Curve]], axis: Axis) -> None:
     longest = 1
     for (name, several), spare in zip(curves.items(), COLOURS[2:] * len(curves), strict=False):
         one, colour = banded(several), SHADES.get(name, spare)
-        cycles = range(1, len(one.mean) + 1)
+        places = range(1, len(one.mean) + 1)
         longest = max(longest, len(one.mean))
-        axes.fill_between(cycles, one.low, one.high, color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(places, one.low, one.high, color=colour, alpha=0.18, linewidth=0)
         seeds = f", mean of {len(several)}" if len(several) > 1 else ""
-        axes.plot(cycles, one.mean, color=colour, linewidth=2.0, marker="o", markersize=3.5, label=f"{name}{seeds}")
-    axes.axvline(trained_on, color=FAINT, linewidth=1.0, linestyle=(0, (4, 3)))
+        axes.plot(places, one.mean, color=colour, linewidth=2.0, marker="o", markersize=3.5, label=f"{name}{seeds}")
+    axes.axvline(axis.mark, color=FAINT, linewidth=1.0, linestyle=(0, (4, 3)))
     where: dict[str, Any] = {"xytext": (4, -2), "textcoords": "offset points", "va": "top"}
-    axes.annotate("cycles in training", (trained_on, 1.0), fontsize=8, color=FAINT, **where)
+    axes.annotate(axis.marked, (axis.mark, 1.0), fontsize=8, color=FAINT, **where)
     axes.set_ylim(0.0, 1.0)
     axes.set_xticks(range(1, longest + 1))
-    axes.set_xlabel("cycles T", color=INK)
-    axes.set_title("accuracy on held-out problems", loc="left", fontsize=10.5, fontweight="bold", color=INK)
+    axes.set_xlabel(axis.x, color=INK)
+    axes.set_title(axis.heading, loc="left", fontsize=10.5, fontweight="bold", color=INK)
 
 
 def _draw_rewards(axes: Axes, runs: Sequence[list[tuple[float, float]]]) -> None:

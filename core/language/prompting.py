@@ -1,0 +1,78 @@
+"""Prompting as a pure machine: prompts go to a model, replies come back, and a value stands at the end.
+
+(state, replies) -> (state, prompts), until there are no more prompts. Whoever performs it decides where the model runs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from attrs import frozen
+
+from ..keys import Key
+from .attempt import Said
+from .events import STOP
+from .requests import Words
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+@frozen(kw_only=True)
+class Query:
+    """A prompt to be completed, in a conversation of its own."""
+
+    prompt: str
+    sampling: Words  # the key of its tokens: the same key and the same weights give the same text
+    max_new_tokens: int
+    worker: int = 0  # queries of different workers are completed side by side, each worker's by a model of its own
+    delay: float = 0.0  # seconds to wait before, as where it is asked again after an error
+
+
+@frozen(kw_only=True)
+class Response:
+    """The completion of a query. `said` is () where the prompt left no room for one."""
+
+    text: str = ""
+    finish_reason: str = STOP
+    said: Said | tuple[()] = ()
+    version: int = 0  # of the weights
+    error: str = ""  # of a call that failed in a way that may pass
+
+
+@frozen(kw_only=True)
+class Prompting(Generic[S, R]):
+    """A pure machine that prompts a model.
+
+    `begin(key, number, count)` begins the work on `count` tasks from number `number * count` on; the key is the run's, so
+    that the number is to be folded into it. `step(state, responses)` takes a response to each query of the state before, in
+    their order. Both give the next queries, () at the end. `result(state)` is what has come of it then.
+    """
+
+    begin: Callable[[Key, int, int], tuple[S, tuple[Query, ...]]]
+    step: Callable[[S, tuple[Response, ...]], tuple[S, tuple[Query, ...]]]
+    result: Callable[[S], R]
+
+
+def prompted(
+    prompting: Prompting[S, R],
+    key: Key,
+    number: int,
+    count: int,
+    complete: Callable[[tuple[Query, ...]], Sequence[Response]],
+) -> R:
+    """Return the result of a prompting whose queries `complete` answers, all that are due at a time.
+
+    >>> from .. import keys
+    >>> ask = lambda text: (Query(prompt=text, sampling=(0, 0), max_new_tokens=4),)
+    >>> twice = Prompting(
+    ...     begin=lambda key, number, count: (0, ask("2 + 3?")),
+    ...     step=lambda turn, said: (said[0].text, ask(said[0].text) if turn == 0 else ()),
+    ...     result=lambda text: text,
+    ... )
+    >>> prompted(twice, keys.key(0), 0, 1, lambda queries: [Response(text=one.prompt + "!") for one in queries])
+    '2 + 3?!!'
+    """
+    state, queries = prompting.begin(key, number, count)
+    while queries:
+        state, queries = prompting.step(state, tuple(complete(queries)))
+    return prompting.result(state)

@@ -1,0 +1,57 @@
+"""Demonstrations for a warm start: steps of reasoning, some of them wrong on purpose, and summaries.
+
+Both begin somewhere on a list of the training stream, with the right summary of what lies behind.
+"""
+
+import torch
+from attrs import evolve, frozen
+
+from .. import keys
+from ..keys import Key
+from .reasoning_cache import ReasoningCache, get_filled_reasoning_prompt, get_filled_summarization_prompt
+from .reasoning_demonstrations import aloud, show_reasoning, show_summary
+from .reasoning_lists import Lists
+from .reasoning_state import InferenceProblemState
+from .reasoning_tasks import ListTask, list_problem, list_task, right_summary
+from .requests import key_of, task_keys
+from .task import Conversation
+
+SUMMING = 1  # what is drawn from a demonstration's key beside its reasoning
+FINISHED = 0.2  # the share of demonstrations behind the last number of their list
+
+
+@frozen(kw_only=True)
+class Shows:
+    """What is demonstrated beside right steps of reasoning."""
+
+    numbers: int  # of one step
+    summaries: float  # the share of demonstrations that sums up
+    summary_skill: float  # the share of summaries that is right
+
+
+def show(
+    cache: ReasoningCache, shows: Shows, task: ListTask, count: int, reasons: bool, key: Key, *, skill: float
+) -> Conversation:
+    """A demonstration of either kind, behind the first `count` numbers of the list; of steps the share `skill` is right."""
+    summary = right_summary(task, count)
+    state = InferenceProblemState(problem=list_problem(task), curr_summary=summary)
+    text = show_reasoning(task, count, key, skill=skill, numbers=shows.numbers)
+    if reasons:
+        return get_filled_reasoning_prompt(cache, state), aloud(text) if cache.use_think_tags else text
+    prompt = get_filled_summarization_prompt(cache, evolve(state, curr_reasoning=text))
+    return prompt, show_summary(summary, text, keys.fold_in(key, SUMMING), skill=shows.summary_skill)
+
+
+def conversations(
+    cache: ReasoningCache, shows: Shows, lists: Lists, key: Key, number: int, *, skill: float
+) -> tuple[Conversation, ...]:
+    """So many demonstrations, of lists of the training stream."""
+    named, hands, _, places, finished, kinds = keys.split(key, 6)
+    tasks = [list_task(lists, key_of(words)) for words in task_keys(named, "training", number)]
+    lengths = torch.tensor([len(task.numbers) for task in tasks])
+    begun = (keys.uniform(places, (number,)) * lengths).long()
+    counts = map(int, torch.where(keys.bernoulli(finished, FINISHED, (number,)), lengths, begun))
+    reasons = map(bool, ~keys.bernoulli(kinds, shows.summaries, (number,)))
+    own = keys.split(hands, number)
+    every = zip(tasks, counts, reasons, own, strict=True)
+    return tuple(show(cache, shows, *each, skill=skill) for each in every)

@@ -1,0 +1,156 @@
+"""Problems run through their cycles, as prompting: the schedule's calls are queries, its groups the result.
+
+Calls that are due are made together. A call's sampling key depends on its attempt and its cycle step alone, so that places,
+workers, queues and calls that were made again change nothing of what a run says.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from attrs import evolve, frozen
+
+from ..keys import Key, fold_in
+from ..machine import Event, Machine, Started
+from .prompting import Prompting, Query, Response
+from .reasoning_cache import ReasoningCache
+from .reasoning_events import (
+    Call,
+    CallFailed,
+    Fetch,
+    Fetched,
+    GroupResult,
+    Publish,
+    Published,
+    Replied,
+    Schedule,
+    Wait,
+    Waited,
+)
+from .reasoning_rollouts import call_request
+from .reasoning_schedule import reasoning_machine
+from .reasoning_settings import Settings
+from .reasoning_state import REASONING, InferenceProblemState, Problem, Reply
+from .requests import STREAMS, Request, key_of, words_of
+
+R = TypeVar("R")
+BLANK = Problem(problem_id="", problem_text="", answer="")
+Drawn = Callable[[Key, int, int], tuple[Problem, ...]]  # (key, first, count) -> problems
+
+
+@frozen(kw_only=True)
+class Cycles:
+    """Runs under way. `found` are the groups that are whole, in the order in which they became so."""
+
+    number: int  # of the work
+    count: int  # of its problems
+    key: tuple[int, int]  # of its calls
+    problems: tuple[Problem, ...]
+    schedule: Schedule
+    found: tuple[GroupResult, ...] = ()
+    calls: tuple[Call, ...] = ()  # under way
+    waits: tuple[Wait, ...] = ()  # before calls that failed are made again
+
+
+def cycling(
+    cache: ReasoningCache,
+    settings: Settings,
+    problems: Drawn,
+    result: Callable[[Key, Cycles], R],
+    *,
+    limits: tuple[int, int],
+    stream: str = "training",
+    folded: Callable[[Key, int], Key] = fold_in,
+) -> Prompting[tuple[Key, Cycles], R]:
+    """Return the prompting that runs problems through the cycles of a cache; work number n begins with problem n * count.
+
+    `limits` are the tokens of a step of reasoning and of a summary, `folded(key, number)` gives the key of the calls, and
+    `result(key, cycles)` what is made of the runs at the end. Raises: ChoiceError.
+    """
+    machine = reasoning_machine(cache, settings, llms=settings.rollout_workers)
+
+    def begin(key: Key, number: int, count: int) -> tuple[tuple[Key, Cycles], tuple[Query, ...]]:
+        begun = Cycles(
+            number=number,
+            count=count,
+            key=words_of(folded(key, number)),
+            problems=problems(key, number * count, count),
+            schedule=Schedule(),
+        )
+        return _next(key, begun, [Started()])
+
+    def step(
+        state: tuple[Key, Cycles], responses: tuple[Response, ...]
+    ) -> tuple[tuple[Key, Cycles], tuple[Query, ...]]:
+        key, cycles = state
+        events = [_event(call, one) for call, one in zip(cycles.calls, responses, strict=True)]
+        return _next(key, evolve(cycles, calls=()), events)
+
+    def _next(key: Key, cycles: Cycles, events: Iterable[Event]) -> tuple[tuple[Key, Cycles], tuple[Query, ...]]:
+        cycles, delay = _moved(machine, cycles, events)
+        return (key, cycles), tuple(_query(cycles, call, limits, stream, delay) for call in cycles.calls)
+
+    return Prompting(begin=begin, step=step, result=lambda state: result(*state))
+
+
+def _moved(machine: Machine[Schedule], cycles: Cycles, events: Iterable[Event]) -> tuple[Cycles, float]:
+    """What follows from events until calls are due, and the seconds to wait before them."""
+    waiting, schedule, delay = deque(events), cycles.schedule, 0.0
+    found, calls, waits = list(cycles.found), list[Call](), list(cycles.waits)
+    while waiting:
+        schedule, commands = machine.step(schedule, waiting.popleft())
+        for command in commands:
+            if isinstance(command, Fetch):
+                waiting.append(_fetched(cycles.problems, command))
+            elif isinstance(command, Publish):
+                found.append(command.result)
+                waiting.append(Published(number=command.result.number))
+            elif isinstance(command, Call):
+                calls.append(command)
+            elif isinstance(command, Wait):
+                waits.append(command)
+        if not waiting and not calls and waits:
+            delay = max(one.seconds for one in waits)
+            waiting.extend(Waited(attempt=one.attempt, asked=one.asked) for one in waits)
+            waits = []
+    return evolve(cycles, schedule=schedule, found=tuple(found), calls=tuple(calls), waits=tuple(waits)), delay
+
+
+def _fetched(problems: tuple[Problem, ...], command: Fetch) -> Fetched:
+    some = problems[command.first : command.first + command.most]
+    return Fetched(first=command.first, problems=some, last=command.first + len(some) == len(problems))
+
+
+def _query(cycles: Cycles, call: Call, limits: tuple[int, int], stream: str, delay: float) -> Query:
+    state = InferenceProblemState(problem=BLANK, overall_cycle_step=call.ask.cycle_step)
+    request = call_request(attempt_request(key_of(cycles.key), call.attempt, stream), state, 0)
+    return Query(
+        prompt=call.ask.prompt_text,
+        sampling=request.sampling,
+        max_new_tokens=limits[call.ask.turn_type != REASONING],
+        worker=call.llm,
+        delay=delay,
+    )
+
+
+def attempt_request(key: Key, number: int, stream: str) -> Request:
+    """The request that all calls of an attempt take their keys from.
+
+    >>> from .. import keys
+    >>> attempt_request(keys.key(0), 5, "evaluation").task
+    (1, 0)
+    """
+    return Request(id=number, group=number, task=(STREAMS[stream], 0), sampling=words_of(fold_in(key, number)))
+
+
+def _event(call: Call, one: Response) -> Replied | CallFailed:
+    if one.error:
+        return CallFailed(attempt=call.attempt, asked=call.asked, error=one.error)
+    reply = Reply(
+        cycle_step=call.ask.cycle_step,
+        text=one.text,
+        finish_reason=one.finish_reason,
+        model_version=one.version,
+        said=one.said,
+    )
+    return Replied(attempt=call.attempt, asked=call.asked, reply=reply)

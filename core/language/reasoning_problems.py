@@ -1,0 +1,125 @@
+"""Where the problems of the reasoning cache come from: lists that a key draws, or problems that are given."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from .. import keys
+from ..errors import ChoiceError, message
+from ..keys import Key
+from .reasoning_cycles import Drawn
+from .reasoning_evaluation import Share, list_share
+from .reasoning_lists import Lists
+from .reasoning_rollouts import Reward, answered, rollout_policy
+from .reasoning_state import Ask, InferenceProblemState, Problem, Reply, RolloutResult
+from .reasoning_tasks import list_problem, list_task, read_list
+from .requests import key_of, task_keys
+from .task import EVALUATION, TRAINING
+
+EACH = 5  # one of so many given problems is held out
+ORDER = 13  # folded into a run's key: the order in which given problems are gone through
+
+
+@frozen(kw_only=True)
+class Source:
+    """Problems of both streams, which share none."""
+
+    drawn: Callable[[str], Drawn]  # of a stream, by number
+    at: Callable[[str, Key], Problem]  # of a stream, by key
+    typed: Callable[[str], Problem]  # as somebody types it
+    held_out: float  # how many of evaluation there are
+    correct: Reward  # whether a text of reasoning gives the answer
+    share: Share | tuple[()] = ()  # of the problem that a summary carries
+
+
+def list_source(training: Lists, evaluation: Lists) -> Source:
+    """Return lists as problems.
+
+    >>> source = list_source(Lists(), Lists())
+    >>> one, other = (source.drawn(stream)(keys.key(0), 0, 1) for stream in ("training", "evaluation"))
+    >>> one == other, source.drawn("training")(keys.key(0), 0, 2)[:1] == one
+    (False, True)
+    """
+    lists = {TRAINING: training, EVALUATION: evaluation}
+
+    def drawn(stream: str) -> Drawn:
+        def draw(key: Key, first: int, count: int) -> tuple[Problem, ...]:
+            named = task_keys(key, stream, count, first=first)
+            return tuple(at(stream, key_of(words)) for words in named)
+
+        return draw
+
+    def at(stream: str, key: Key) -> Problem:
+        return list_problem(list_task(lists[stream], key))
+
+    def typed(text: str) -> Problem:
+        return list_problem(read_list(text))
+
+    return Source(drawn=drawn, at=at, typed=typed, held_out=math.inf, correct=answered, share=list_share)
+
+
+def given_source(problems: Sequence[Problem], *, where: str) -> Source:
+    """Return given problems: each fifth is held out, the others come again and again, each time in another order.
+
+    `where` names them in errors. Raises: ChoiceError for fewer than five; `drawn("evaluation")` also for more than there are.
+
+    >>> made = [Problem(problem_id=str(n), problem_text=f"{n} + 1?", answer=str(n + 1)) for n in range(10)]
+    >>> source = given_source(made, where="sums.jsonl")
+    >>> [one.problem_id for one in source.drawn("evaluation")(keys.key(0), 0, 2)]
+    ['9', '4']
+    """
+    pools = {
+        TRAINING: tuple(one for place, one in enumerate(problems) if place % EACH != EACH - 1),
+        EVALUATION: tuple(problems[EACH - 1 :: EACH]),
+    }
+    if not pools[EVALUATION]:
+        got, remedy = f"{len(problems)} problems", f"each {EACH}th is held out"
+        raise ChoiceError(message(where, got=got, wanted=f"at least {EACH}", remedy=remedy))
+
+    def drawn(stream: str) -> Drawn:
+        pool = pools[stream]
+
+        def draw(key: Key, first: int, count: int) -> tuple[Problem, ...]:
+            if stream == EVALUATION and first + count > len(pool):
+                got, remedy = f"{len(pool)} held-out problems", "hold fewer out, or give more of them"
+                raise ChoiceError(message(where, got=got, wanted=f"at least {first + count}", remedy=remedy))
+            rounds = {number // len(pool) for number in range(first, first + count)}
+            own = keys.fold_in(key, ORDER)
+            order = {one: keys.permutation(keys.fold_in(own, one), len(pool)) for one in rounds}
+            places = (divmod(number, len(pool)) for number in range(first, first + count))
+            return tuple(pool[int(order[turn][place])] for turn, place in places)
+
+        return draw
+
+    def at(stream: str, key: Key) -> Problem:
+        pool = pools[stream]
+        return pool[int(keys.randint(key, (), 0, len(pool)))]
+
+    def typed(text: str) -> Problem:
+        known = {one.problem_text: one for one in problems}
+        return known.get(text, Problem(problem_id=text, problem_text=text, answer=""))
+
+    return Source(drawn=drawn, at=at, typed=typed, held_out=len(pools[EVALUATION]), correct=stated)
+
+
+def stated(state: InferenceProblemState, text: str) -> float:
+    """1 where what stands behind the last `[ANSWER]` of a text is the problem's answer, blanks around it aside; else 0.
+
+    >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="Capital of France?", answer="Paris"))
+    >>> stated(state, "It is [ANSWER] Paris "), stated(state, "Paris"), stated(state, "[ANSWER] Paris, Texas")
+    (1.0, 0.0, 0.0)
+    """
+    _, tag, said = text.rpartition("[ANSWER]")
+    return float(bool(tag) and said.strip() == state.problem.answer.strip())
+
+
+def stated_rollout(state: InferenceProblemState, asked: Ask, reply: Reply) -> RolloutResult:
+    """The rollout policy of a reasoning step on a given problem: its reward is 1 where it states the answer, else 0.
+
+    >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="Capital of France?", answer="Paris"))
+    >>> asked = Ask(cycle_step=0, turn_type="reasoning", turn_number=1, prompt_text="Capital of France?")
+    >>> stated_rollout(state, asked, Reply(cycle_step=0, text="[ANSWER] Paris")).success
+    True
+    """
+    return rollout_policy(stated)(state, asked, reply)

@@ -1,0 +1,87 @@
+"""A step of training that is prepared: prompts to the current weights, and groups of attempts from what has come of them."""
+
+from typing import Any
+
+from attrs import Factory, define, evolve, field, frozen
+
+from ...core import keys
+from ...core.keys import Key
+from ...core.language.attempt import Attempt, begin_attempt
+from ...core.language.preparation import Preparation, Prepared, Start
+from ...core.language.protocol import Protocol
+from ...core.language.reasoning_report import throughput
+from ...core.language.requests import Request, expand, requests, rollouts
+from ..effects.clock import seconds
+from .parts import Attempts, Parts, behind
+from .prompting import fits
+
+ATTEMPTS = 12  # what is drawn from a run's key for attempts from prepared starts
+STATES, THROUGHPUT = "states", "throughput"  # metrics: starts of a step, published texts a second
+PREPARED = "preparation_seconds"
+STREAM = "rollouts.jsonl"
+
+
+@frozen
+class Step:
+    """A prepared step: attempts before the model speaks, a group for each start, and what the preparation reports."""
+
+    begun: Attempts
+    starts: int
+    prepared: Prepared
+
+
+def step_of(parts: Parts, prepared: Prepared, key: Key, number: int, *, samples: int) -> Step:
+    """Return what a preparation of step `number` begins: so many attempts from each start."""
+    starts = usable(parts, prepared)
+    asked = start_requests(len(starts), keys.fold_in(keys.fold_in(key, ATTEMPTS), number), attempts=samples)
+    begun = tuple(attempt_from(parts, starts[place // samples], one) for place, one in enumerate(asked))
+    return Step(begun, len(starts), prepared)
+
+
+def usable(parts: Parts, prepared: Prepared) -> tuple[Start, ...]:
+    """Return the starts that leave room to answer, or those in their place where there is none."""
+    found = tuple(one for one in prepared.starts if fits(parts, behind(parts.preface, one.observation)))
+    return found or prepared.otherwise
+
+
+def start_requests(number: int, key: Key, *, attempts: int) -> tuple[Request, ...]:
+    """Return requests for so many starts, a group of so many attempts for each.
+
+    >>> [(one.id, one.group) for one in start_requests(2, keys.key(0), attempts=2)]
+    [(0, 0), (1, 0), (2, 1), (3, 1)]
+    """
+    samplers, groups = keys.split(key)
+    asked = requests(tuple((2 * place, 0) for place in range(number)), samplers)
+    return tuple(attempt for request in asked for attempt in expand(request, attempts, groups))
+
+
+def attempt_from(parts: Parts, start: Start, request: Request) -> Attempt[Any]:
+    """Return an attempt that begins at a start. Raises: ChoiceError where that leaves no room to answer."""
+    room = {"capacity": parts.sampling.capacity, "max_new_tokens": parts.sampling.max_new_tokens}
+    return begin_attempt(_rules_at(parts, start), parts.codec, rollouts(request)[0], **room)
+
+
+def _rules_at(parts: Parts, start: Start) -> Protocol[Any, Any]:
+    first = start.state, behind(parts.preface, start.observation)
+    return evolve(parts.rules, env=evolve(parts.rules.env, reset=lambda params, key: first))
+
+
+@define
+class Rate:
+    """Published texts a second, over the last steps; the records of a step are finished together."""
+
+    window: int
+    published: list[tuple[float, int]] = field(default=Factory(list))  # for each step: when, and how many texts
+
+    def after(self, texts: int) -> float:
+        """The rate after a step with so many texts."""
+        self.published = [*self.published, (seconds(), texts)][-self.window - 1 :]
+        times, counts = zip(*self.published, strict=True)
+        return throughput(times, counts, window=self.window)
+
+
+def columns(preparation: Preparation | tuple[()]) -> tuple[str, ...]:
+    """Return the names of the metrics that only prepared steps have."""
+    if isinstance(preparation, tuple):
+        return ()
+    return (STATES, THROUGHPUT, *preparation.figures, PREPARED)

@@ -1,1 +1,0 @@
-"""A run of the reasoning cache: its parts, demonstrations, cycles, training and evaluation."""
