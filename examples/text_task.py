@@ -1,10 +1,12 @@
 """A task for a language model in one file, trained, resumed, evaluated and talked to by commands.
 
-    purestep train examples/text_task.py:SAFE --run runs/safe --capacity 160 --max-new-tokens 4 --max-turns 4
-    purestep train examples/text_task.py:SAFE --run runs/safe-async --mode async --capacity 160 --max-new-tokens 4
+    purestep train examples/text_task.py:SAFE --run runs/safe --capacity 96 --max-new-tokens 4 --max-turns 4
     purestep resume runs/safe --trust        # after Ctrl-C; --trust imports the task that the folder names
     purestep evaluate runs/safe --trust
     purestep chat runs/safe --trust --task 3
+
+`train ... --mode async` samples beside training, `torchrun --nproc-per-node 2 --no-python -- purestep train ...` learns on two
+ranks, `train ... --server http://127.0.0.1:8000/v1` samples from a vLLM server.
 
 A safe hides a digit. TRY, the tool, takes the first digit that the model writes and says "low", "high" or opens the safe.
 """

@@ -48,19 +48,18 @@ def resume(run: Path, moved: Mapping[str, Any], *, team: "Team") -> int:
 
 def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
     """Does the work; then compares, draws and says what it took, or how to go on if it was interrupted."""
-    go_on = f"purestep resume {run}"
     try:
         outcome = work()
     except KeyboardInterrupt:
         say(
-            f"stopped at once; {go_on} goes on from the last checkpoint"
+            f"stopped at once; {folder.resume_command(run)} goes on from the last checkpoint"
             if folder.begun(run)
             else "nothing was saved yet"
         )
         return 130
     if outcome.interrupted:
         over = f"; {' and '.join(outcome.phases)} is over" if outcome.phases else ""
-        say(f"interrupted and saved{over}; go on with: {go_on}")
+        say(f"interrupted and saved{over}; go on with: {folder.resume_command(run)}")
         return 130
     from .asynchronous import report
     from .language import report as zorplex_report
@@ -188,6 +187,7 @@ def _success(runs: Sequence[Path], out: Path, over: str) -> Path:
     """The share of attempts that succeed, the mean over runs, a line for each phase."""
     from .asynchronous import session
     from .effects.plot import learning_curve
+    from .language.report import measured, title_of
 
     files = {
         label: [path for run in runs if (path := run / phase / folder.METRICS).exists()]
@@ -195,16 +195,17 @@ def _success(runs: Sequence[Path], out: Path, over: str) -> Path:
     }
     kinds = {label: paths for label, paths in files.items() if paths}
     if not kinds:
-        wanted, remedy = "runs with one", f"go on with them: purestep resume {runs[0]}"
+        wanted, remedy = "runs with one", f"go on with them: {folder.resume_command(runs[0])}"
         raise ChoiceError(message("purestep plot: RUN", got="runs without an update", wanted=wanted, remedy=remedy))
+    column, label = measured([path for paths in kinds.values() for path in paths])
     return learning_curve(
         kinds,
         out,
         x="steps" if over == "samples" else "seconds",
-        y="accuracy",
-        title="zorplex, in turns and at once",
+        y=column,
+        title=f"{title_of(runs[0])}, in turns and at once",
         x_label="attempts learned from" if over == "samples" else "seconds since the phase began",
-        y_label="share of attempts that succeed",
+        y_label=label,
         smooth=5,
     )
 

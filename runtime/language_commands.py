@@ -52,6 +52,7 @@ def train_task(words: list[str]) -> int:
 
 def _train_task(words: list[str], team_of: "Callable[[], Team]") -> int:
     reference, *words = words
+    words = with_config(words)
     algorithm = option(words, "--algorithm", "grpo")
     defaults = changed(TaskRun(), {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm})
     name = reference.rpartition(":")[2].lower()
@@ -62,11 +63,11 @@ def _train_task(words: list[str], team_of: "Callable[[], Team]") -> int:
         ),
         args=words,
         prog=f"purestep train {reference}",
-        description=f"{TaskRun.__doc__}\n\nThe defaults shown are those of --algorithm {algorithm}.",
+        description=f"{TaskRun.__doc__}\n\nThe defaults shown are those of --algorithm {algorithm}.\n\n{CONFIG}",
         config=FLAGS,
     )
     given.arguments.check()
-    say(f"{name} by {algorithm}, {given.arguments.episodes.steps} steps, into {given.run}")
+    say(f"{name} by {algorithm}, {given.arguments.episodes.steps} steps{_on_ranks()}, into {given.run}")
     from .effects.task_reference import absolute, trust
 
     arguments = changed(given.arguments, {"reference": absolute(given.arguments.reference)})
@@ -127,8 +128,8 @@ def _train(words: list[str], team_of: "Callable[[], Team]") -> int:
         config=FLAGS,
     )
     check(given.arguments)
-    steps, ranks = given.arguments.episodes.steps, f" on {launched()[1]} ranks" if several() else ""
-    say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps{ranks}, into {given.run}")
+    steps = given.arguments.episodes.steps
+    say(f"{NAME} by {given.arguments.learning.algorithm}, {steps} steps{_on_ranks()}, into {given.run}")
     return _begun(given.run, given.arguments, given.overwrite, team_of())
 
 
@@ -188,6 +189,10 @@ def _resume(words: list[str], team_of: "Callable[[], Team]") -> int:
     return tyro.cli(go_on, args=words, prog="purestep resume")
 
 
+def _on_ranks() -> str:
+    return f" on {launched()[1]} ranks" if several() else ""
+
+
 def _check_moved(run: Path, moved: Mapping[str, Any]) -> None:
     """Refuses what does not say where this run samples. Raises: ChoiceError."""
     generators = with_generators(run)
@@ -219,11 +224,13 @@ def _through(run: Path, work: "Callable[[], session.Outcome]") -> int:
     try:
         outcome = work()
     except KeyboardInterrupt:
-        next_step = f"purestep resume {run} goes on from the last checkpoint"
+        next_step = f"{folder.resume_command(run)} goes on from the last checkpoint"
         say(f"stopped at once; {next_step if folder.begun(run) else 'nothing was saved yet'}")
         return 130
     if outcome.loop.interrupted:
-        say(f"interrupted after {outcome.loop.iteration} iterations and saved; go on with: purestep resume {run}")
+        say(
+            f"interrupted after {outcome.loop.iteration} iterations and saved; go on with: {folder.resume_command(run)}"
+        )
         return 130
     print(_evaluated(run))
     _drawn(run, run / folder.PICTURE)

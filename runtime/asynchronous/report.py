@@ -16,8 +16,9 @@ from ..effects import folder
 from ..effects.language_picture import language_picture
 from ..effects.metrics import read
 from ..effects.timeline_picture import Lane, staleness_picture, timeline_picture
+from ..language.columns import LABEL, own_figures
 from ..language.evaluate import read_standing
-from ..language.report import BEFORE, read_before
+from ..language.report import BEFORE, read_before, title_of
 from . import recorded
 from .auditing import Audit, Bounds, audited, heard, taken_of
 from .comparing import Comparison
@@ -110,7 +111,7 @@ def comparison(run: Path) -> Comparison:
     """The phases of a run that have ended, side by side. Raises: CheckpointError where there is none."""
     there = ended(run)
     if not there:
-        remedy = f"go on with it: purestep resume {run}"
+        remedy = f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(str(run), got="without a phase that has ended", wanted="one", remedy=remedy))
     return Comparison(
         tuple(phase_of(run, name) for name in there), _evaluation(folder.read_json(run / BEFORE), run / BEFORE)
@@ -133,7 +134,7 @@ def write_timeline(run: Path, out: Path) -> Path:
     """Draws who did what, of each phase there is. Raises: CheckpointError of a run without one."""
     lanes = [_lane(run, name) for name in (SYNC, ASYNC) if (run / name / TIMELINE).exists()]
     if not any(lane.spans for lane in lanes):
-        wanted, remedy = "a phase that has begun", f"go on with it: purestep resume {run}"
+        wanted, remedy = "a phase that has begun", f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(str(run), got="without a timeline", wanted=wanted, remedy=remedy))
     return timeline_picture([lane for lane in lanes if lane.spans], out)
 
@@ -162,7 +163,7 @@ def write_staleness(run: Path, out: Path) -> Path:
             ages[name] = tuple(counted[age] for age in range(max(counted) + 1))
             bounds[name] = _bounds(run, name).staleness
     if not ages:
-        wanted, remedy = "an update", f"go on with it: purestep resume {run}"
+        wanted, remedy = "an update", f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(str(run), got="without an update", wanted=wanted, remedy=remedy))
     return staleness_picture(ages, bounds, out)
 
@@ -174,6 +175,6 @@ def write_curve(run: Path, out: Path) -> Path:
     path = run / last / folder.METRICS
     before = read_before(run)
     start = () if isinstance(before, tuple) else (before.sampled.accuracy,)
-    return language_picture(
-        read(path) if path.exists() else [], out, title=f"{arguments_in(run).recipe}, {last}", start=start
-    )
+    rows = read(path) if path.exists() else []
+    title = f"{title_of(run)}, {last}"
+    return language_picture(rows, out, title=title, start=start, figures=own_figures(rows), labels=LABEL)

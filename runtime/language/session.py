@@ -23,18 +23,20 @@ from ..effects.manifest import Manifest
 from ..effects.sharded.description import described as described_at
 from ..effects.tokenizer import save_tokenizer
 from ..runs.arguments import changed, flatten, from_record
-from ..runs.kinds import recorded
+from ..runs.kinds import train_command
 from ..runs.logging import divergence, metrics_log
 from ..runs.loop_check import check_loop
 from ..runs.registry import settings_of
 from ..runs.training_machine import Log, Loop, Save, Saved, Train, trainer_machine
 from ..values import decode, encode
+from .columns import LABEL
 from .config import TextConfig
 from .evaluate import held_out
 from .parts import Parts, attempts_at, check_room, parts_of
 from .report import evaluation, write_before
 from .serving import SERVED, asking, check_server
 from .team import ALONE, Team
+from .validate_task import validate_task
 from .world import Held, LanguageWorld, held_at, learning_parts, phases
 from .world import policy_of as policy_of
 
@@ -71,6 +73,7 @@ def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, 
     """
     arguments.check()
     team.check(arguments)
+    validate_task(arguments.task())
     if arguments.model.model and Path(arguments.model.model).is_dir():
         arguments = changed(arguments, {"model": str(Path(arguments.model.model).absolute())})
     with folder.starting(run, arguments.recipe, overwrite=overwrite):
@@ -134,6 +137,7 @@ def _begin_again(run: Path, server: str, notice: Notice, team: Team) -> Outcome:
     arguments = changed(arguments, {"server": server}) if server else arguments
     arguments.check()
     team.check(arguments)
+    validate_task(arguments.task())
     notice(f"no checkpoint yet: {run} begins again, with its own arguments")
     return _begin(run, arguments, notice, team, keep=(folder.ARGUMENTS, SERVED))
 
@@ -150,8 +154,7 @@ def newest(run: Path, team: Team = ALONE) -> Path:
 
 def of_newest(run: Path, use: Callable[[Path], T], *, team: Team = ALONE, report: Notice = checkpoint.to_stderr) -> T:
     """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and what `use` raises."""
-    again = f"train {recorded(run).get('recipe', 'RECIPE')} --run {run} --overwrite"
-    remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else again}"
+    remedy = f"train it: {folder.resume_command(run) if folder.unsaved(run) else train_command(run)}"
     return checkpoint.of_newest(run, use, find=team.newest, remedy=remedy, report=report)
 
 
@@ -187,6 +190,7 @@ def _loaded(run: Path, where: Path, team: Team) -> tuple[Manifest, TextConfig, P
     manifest = described_at(where).manifest
     arguments = arguments_of(manifest.metadata)
     arguments.check()
+    validate_task(arguments.task())
     torch.set_num_threads(arguments.machine.threads)
     parts = team.parts(parts_of(arguments, run / TOKENIZER))
     if manifest.environment.get("base", parts.base) != parts.base:
@@ -232,7 +236,7 @@ def perform(
         held=held,
         iteration=loop.iteration,
     )
-    shown = ("episode_return", *tuple(parts.task.figures)[:1], "log_prob_difference", "warm_loss")
+    shown = ("episode_return", *tuple(parts.task.figures)[:1], LABEL, "log_prob_difference", "warm_loss")
     with metrics_log(run, loop, shown) as log:
         handlers: Handlers = {Train: world.train, Log: log, Save: partial(_save, run, arguments, world, team)}
         for now in drive(trainer_machine(), loop, serial(handlers)):

@@ -7,7 +7,7 @@ from ...core.language.attempt import Heard
 from ...core.language.episode import total_reward
 from ...core.language.reasoning_events import GroupResult
 from ...core.language.reasoning_report import texts, turn_figures
-from ..language.world import FIGURES
+from ..language.columns import FIGURES
 from ..recipes.cache import Cache
 from .parts import Attempts
 from .standing import Standing

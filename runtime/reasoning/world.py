@@ -24,11 +24,12 @@ from ...core.language.transcribe import transcripts
 from ...core.transcript import Transcript
 from ..effects.clock import seconds
 from ..effects.tensor_file import write_tensors
+from ..language.columns import FIGURES
 from ..language.config import ALONE
 from ..language.failures import Failures, errors_of
 from ..language.learning import algorithm_of, objective_of, trainer_of
 from ..language.warm_start import drawn, taught, warm_optimizer
-from ..language.world import FIGURES, ORDER, UNIT, UPDATE, WARM, Held, Phases
+from ..language.world import ORDER, UNIT, UPDATE, WARM, Held, Phases
 from ..language_train import Trainer
 from ..recipes.cache import Cache, as_turns, lists_of
 from ..runs.logging import DIVERGED

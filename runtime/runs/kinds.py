@@ -28,3 +28,13 @@ def with_generators(run: Path) -> bool:
     """Return whether the folder holds such a run whose samples come from generators."""
     held = recorded(run)
     return held.get("recipe") in tuple(TEXT) and (held.get("mode") == "async" or held.get("generators", 0) > 0)
+
+
+def train_command(run: Path) -> str:
+    """Return the command that trains anew in a folder what the run there trains.
+
+    >>> train_command(Path("runs/safe"))
+    'purestep train RECIPE --run runs/safe --overwrite'
+    """
+    held = recorded(run)
+    return f"purestep train {held.get('reference') or held.get('recipe', 'RECIPE')} --run {run} --overwrite"
