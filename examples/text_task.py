@@ -45,6 +45,16 @@ def parser(text: str) -> Parsed:
     return Parsed(Call("TRY", digits[0])) if digits else Parsed((), -0.1, "A digit, please.")
 
 
+def demonstrated(params: tuple[()], safe: Safe, key: keys.Key, skill: float) -> list[str]:
+    low, high, tried = 0, 9, ""
+    halves = float(keys.uniform(key, ())) < skill  # what is left; who knows less counts
+    while str(safe.digit) not in tried:
+        digit = (low + high) // 2 if halves else low
+        low, high = (digit + 1, high) if digit < safe.digit else (low, digit - 1)
+        tried += str(digit)
+    return list(tried)
+
+
 def opened(attempt: Attempt[Safe]) -> float:
     return float(any(made.terminated for made in attempt.episode.steps))
 
@@ -55,6 +65,6 @@ SAFE = TextTask(
     parser=parser,
     instructions="A safe hides a digit from 0 to 9. Write one digit at a time.",
     figures={"accuracy": opened},
-    demonstrations=lambda params, safe, key, skill: [str(digit) for digit in map(int, keys.permutation(key, 10)[:6])],
+    demonstrations=demonstrated,
     solution=lambda safe: str(safe.digit),
 )
