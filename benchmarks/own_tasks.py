@@ -32,7 +32,7 @@ from .ranks_recipe import world
 
 EXAMPLES = evidence.ROOT / "examples"
 MOST_LINES = 80  # of a task's file, formatted
-SIZE = "--width 64 --layers 2 --groups 16 --samples 8 --held-out 128 --max-new-tokens 4"
+SIZE = "--width 64 --layers 2 --heads 2 --groups 16 --samples 8 --held-out 128 --max-new-tokens 4"
 FEW = "--warm-steps 40 --steps 6 --groups 4 --held-out 16"  # of runs that show no more than that they go
 GENERATORS = "--mode async --no-compare --generators 2 --generator-slots 32"
 KILL_AT = 3  # checkpoints
@@ -60,8 +60,8 @@ class Task:
 
 
 TASKS = (
-    Task("SAFE", "text_task.py", "--max-turns 4 --capacity 64", "--warm-steps 200 --steps 60"),
-    Task("MARKET", "text_market.py", "--max-turns 20 --capacity 240", "--warm-steps 200 --steps 40"),
+    Task("SAFE", "text_task.py", "--max-turns 4 --capacity 64", "--warm-steps 100 --steps 40"),
+    Task("MARKET", "text_market.py", "--max-turns 20 --capacity 240", "--warm-steps 100 --steps 25"),
 )
 
 

@@ -290,7 +290,8 @@ def test_a_run_with_generators_that_was_killed_goes_on(size: int, reference: str
 @both
 def test_a_vllm_server_samples(reference: str, tmp_path: Path) -> None:
     run, port = tmp_path / "run", free_port()
-    world = purestep(1, *words(reference, run, server=f"http://127.0.0.1:{port}/v1"))
+    heads = {"width": 64, "heads": 2}  # of a width that vLLM has code for
+    world = purestep(1, *words(reference, run, server=f"http://127.0.0.1:{port}/v1", **heads))
     link = run / "served" / "served"
     until(link.exists, "weights are laid out", alive=lambda: world.each[0].poll() is None, said=world.killed)
     window = ROOM[reference]["capacity"]
