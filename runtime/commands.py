@@ -88,13 +88,14 @@ def _process() -> "Store":
 def _train(recipe: Recipe, name: str, words: list[str], store: Callable[[], Any]) -> int:
     words = recipe.words(words)
     defaults = recipe.defaults(words)
-    by = f"{flag(recipe.chosen_by)} {flatten(defaults)[recipe.chosen_by]}" if recipe.chosen_by else ""
+    by = recipe.chosen_by
+    shown = f"The defaults shown are those of {flag(by)} {flatten(defaults)[by]}." if by else ""
     given = tyro.cli(
         Training,
         default=Training(defaults, recipe.closing(), _usual_folder(recipe, defaults, words)),
         args=words,
         prog=f"purestep train {name}",
-        description=f"{type(defaults).__doc__}" + (f"\n\nThe defaults shown are those of {by}." if by else ""),
+        description="\n\n".join(part for part in (type(defaults).__doc__, shown, recipe.notes) if part),
         config=FLAGS,
     )
     run, options = given.run, given.closing
@@ -115,15 +116,14 @@ def _usual_folder(recipe: Recipe, defaults: Any, words: Sequence[str]) -> Path:
 
 def _through(run: Path, recipe: Recipe, options: Any, work: "Callable[[], Outcome]") -> int:
     """Do the work; then evaluate, draw and print its times, or how to go on if it was interrupted."""
-    again = f"purestep resume {run}"
     try:
         outcome = work()
     except KeyboardInterrupt:
-        next_step = f"{again} goes on from the last checkpoint"
+        next_step = f"{folder.resume_command(run)} goes on from the last checkpoint"
         say(f"stopped at once; {next_step if folder.begun(run) else 'nothing was saved yet'}")
         return 130
     if outcome.interrupted:
-        say(f"interrupted{outcome.progress}; go on with: {again}")
+        say(f"interrupted{outcome.progress}; go on with: {folder.resume_command(run)}")
         return 130
     for line in recipe.report(run, options, say):
         print(line)

@@ -1,12 +1,15 @@
 """Programs that tests start, and waits that end: each fails after a time, with what it waited for."""
 
+import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 LONG = 240.0  # seconds for what several programs do on a busy machine
 START = 120.0  # seconds for a program to say where it is: much is imported
@@ -73,3 +76,67 @@ def free_port() -> str:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return str(one.getsockname()[1])
+
+
+class World:
+    """So many processes of a program, each with its number, as a launcher would start them."""
+
+    def __init__(self, size: int, *words: object) -> None:
+        place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **place}
+        self.each = [
+            subprocess.Popen(
+                [sys.executable, *(str(word).format(rank=rank) for word in words)],
+                env={**usual, "RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+            for rank in range(size)
+        ]
+
+    def ended(self) -> list[tuple[int, str]]:
+        """Exit codes and what was said."""
+        try:
+            told = [one.communicate(timeout=600)[0] for one in self.each]
+        finally:
+            self.kill()
+        return [(one.returncode, text) for one, text in zip(self.each, told, strict=True)]
+
+    def killed(self) -> list[tuple[int, str]]:
+        """The same of ranks that are killed at once, unless they have ended."""
+        self.kill()
+        return self.ended()
+
+    def kill(self) -> None:
+        """Ends all of them, with whatever they have started, at once."""
+        for one in self.each:
+            if one.poll() is None:
+                os.killpg(one.pid, signal.SIGKILL)
+
+
+def purestep(size: int, *words: object) -> World:
+    return World(size, "-m", "purestep.runtime.cli", *words)
+
+
+def well(world: World) -> str:
+    """What the first of several says that all end with 0; the others say nothing."""
+    ended = world.ended()
+    assert [code for code, _ in ended] == [0] * len(ended), ended
+    assert all(text == "" for _, text in ended[1:]), ended
+    return ended[0][1]
+
+
+def killed_after(world: World, checkpoint: Path) -> None:
+    """Kills all when a checkpoint is there."""
+    try:
+        until(
+            checkpoint.exists,
+            f"{checkpoint.name} is there",
+            alive=lambda: all(one.poll() is None for one in world.each),
+            said=world.killed,
+        )
+    finally:
+        world.kill()
+    world.ended()

@@ -41,7 +41,7 @@ from purestep.runtime.runs.arguments import changed, flag
 from purestep.runtime.runs.training_machine import Train
 
 from . import recipe_program
-from .programs import END, LONG, free_port, until
+from .programs import END, LONG, World, free_port, killed_after, purestep, until, well
 from .run_folders import begun
 from .stand_in_server import stood_in
 
@@ -343,70 +343,6 @@ def test_the_commands_of_the_page_are_ones_we_have(monkeypatch: pytest.MonkeyPat
 
 
 # --- several ranks ---
-
-
-class World:
-    """So many processes of a program, each with its number, as a launcher would start them."""
-
-    def __init__(self, size: int, *words: object) -> None:
-        place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-        usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **place}
-        self.each = [
-            subprocess.Popen(
-                [sys.executable, *(str(word).format(rank=rank) for word in words)],
-                env={**usual, "RANK": str(rank)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-            for rank in range(size)
-        ]
-
-    def ended(self) -> list[tuple[int, str]]:
-        """Exit codes and what was said."""
-        try:
-            told = [one.communicate(timeout=600)[0] for one in self.each]
-        finally:
-            self.kill()
-        return [(one.returncode, text) for one, text in zip(self.each, told, strict=True)]
-
-    def killed(self) -> list[tuple[int, str]]:
-        """The same of ranks that are killed at once, unless they have ended."""
-        self.kill()
-        return self.ended()
-
-    def kill(self) -> None:
-        """Ends all of them, with whatever they have started, at once."""
-        for one in self.each:
-            if one.poll() is None:
-                os.killpg(one.pid, signal.SIGKILL)
-
-
-def purestep(size: int, *words: object) -> World:
-    return World(size, "-m", "purestep.runtime.cli", *words)
-
-
-def well(world: World) -> str:
-    """What the first of several says that all end with 0; the others say nothing."""
-    ended = world.ended()
-    assert [code for code, _ in ended] == [0] * len(ended), ended
-    assert all(text == "" for _, text in ended[1:]), ended
-    return ended[0][1]
-
-
-def killed_after(world: World, checkpoint: Path) -> None:
-    """Kills all when a checkpoint is there."""
-    try:
-        until(
-            checkpoint.exists,
-            f"{checkpoint.name} is there",
-            alive=lambda: all(one.poll() is None for one in world.each),
-            said=world.killed,
-        )
-    finally:
-        world.kill()
-    world.ended()
 
 
 def words(run: Path, **changes: Any) -> list[str]:

@@ -13,8 +13,9 @@ from ..effects import folder
 from ..effects.clock import seconds
 from ..effects.metrics import Row, jsonl, rewind, tensorboard
 from ..effects.progress import progress
+from ..language.columns import FIGURES, LABEL, LENGTHS, label_columns, shares
 from ..language.config import TextConfig
-from ..language.world import FIGURES, LENGTHS, columns
+from ..language.world import columns
 from ..runs.logging import finite_part
 from .samples import Sample, figures_of
 
@@ -59,6 +60,7 @@ class Meter:
             **dict.fromkeys(columns(self.arguments, self.task), math.nan),
             "episode_return": means["reward"],
             **{name: means[name] for name in (*self.task.figures, *LENGTHS)},
+            **label_columns(shares(self.task, [one.mode for one in batch])),
             **{name: value for name, value in figures.items() if name in FIGURES and name not in unknown},
             "rollout_seconds": max(0.0, elapsed - spent - anchoring),
             "update_seconds": spent,
@@ -76,7 +78,7 @@ class Meter:
 @contextmanager
 def metering(home: Path, arguments: TextConfig, task: TextTask, version: int) -> Iterator[Meter]:
     """The meter of a phase that goes on from a version."""
-    shown = ("episode_return", *tuple(task.figures)[:1], "staleness_max", "tokens_per_second")
+    shown = ("episode_return", *tuple(task.figures)[:1], LABEL, "staleness_max", "tokens_per_second")
     rewind(home / folder.METRICS, version)
     with ExitStack() as stack:
         file = stack.enter_context(jsonl(home / folder.METRICS))

@@ -6,6 +6,7 @@ from pathlib import Path
 from attrs import frozen
 
 from ...core.errors import CheckpointError, message
+from ..effects import folder
 from ..language.config import TextConfig
 from ..runs.run import arguments_of
 from ..scheduling.state import Schedule
@@ -51,7 +52,7 @@ def replayed(run: Path, phase: str) -> Replay:
     home = run / phase
     found = keeping.of_newest(home, _kept)
     if not found:
-        wanted, remedy = "a phase with one", f"go on with it: purestep resume {run}"
+        wanted, remedy = "a phase with one", f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(str(home), got="without a checkpoint", wanted=wanted, remedy=remedy))
     kept, arguments = found
     rows = recorded.events(home)

@@ -17,8 +17,9 @@ from ..effects import folder
 from ..effects.language_picture import language_picture
 from ..effects.metrics import read
 from ..effects.timeline_picture import Lane, staleness_picture, timeline_picture
+from ..language.columns import LABEL, own_figures
 from ..language.evaluate import read_standing
-from ..language.report import BEFORE, DRAWN, Result, accuracy_before, read_before, read_result
+from ..language.report import BEFORE, DRAWN, Result, accuracy_before, read_before, read_result, title_of
 from . import recorded
 from .auditing import Audit, Bounds, audited, heard, taken_of
 from .comparing import Comparison
@@ -118,7 +119,7 @@ def comparison(run: Path, task: TextTask | tuple[()] = ()) -> Comparison:
     """
     there = ended(run)
     if not there:
-        remedy = f"go on with it: purestep resume {run}"
+        remedy = f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(str(run), got="without a phase that has ended", wanted="one", remedy=remedy))
     before = _evaluation(folder.read_json(run / BEFORE), "", run / BEFORE)
     return Comparison(tuple(phase_of(run, name) for name in there), before, own=_own(run, there, task))
@@ -151,7 +152,7 @@ def write_timeline(run: Path, out: Path) -> Path:
     """Draws who did what, of each phase there is. Raises: CheckpointError of a run without one."""
     lanes = [_lane(run, name) for name in (SYNC, ASYNC) if (run / name / TIMELINE).exists()]
     if not any(lane.spans for lane in lanes):
-        wanted, remedy = "a phase that has begun", f"go on with it: purestep resume {run}"
+        wanted, remedy = "a phase that has begun", f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(str(run), got="without a timeline", wanted=wanted, remedy=remedy))
     return timeline_picture([lane for lane in lanes if lane.spans], out)
 
@@ -180,7 +181,7 @@ def write_staleness(run: Path, out: Path) -> Path:
             ages[name] = tuple(counted[age] for age in range(max(counted) + 1))
             bounds[name] = _bounds(run, name).staleness
     if not ages:
-        wanted, remedy = "an update", f"go on with it: purestep resume {run}"
+        wanted, remedy = "an update", f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(str(run), got="without an update", wanted=wanted, remedy=remedy))
     return staleness_picture(ages, bounds, out)
 
@@ -190,6 +191,6 @@ def write_curve(run: Path, out: Path) -> Path:
     begun = [name for name in (SYNC, ASYNC) if (run / name / folder.METRICS).exists()]
     last = begun[-1] if begun else phases_of(arguments_in(run))[-1]
     path, start = run / last / folder.METRICS, accuracy_before(run)
-    return language_picture(
-        read(path) if path.exists() else [], out, title=f"{arguments_in(run).recipe}, {last}", start=start
-    )
+    rows = read(path) if path.exists() else []
+    title = f"{title_of(run)}, {last}"
+    return language_picture(rows, out, title=title, start=start, figures=own_figures(rows), labels=LABEL)

@@ -18,6 +18,7 @@ from ...core.language.world import Raised
 from ...core.record import take
 from ...core.transcript import FAILED, Transcript
 from ...core.tree import tree_map
+from ..language.columns import figure_of, label_of
 
 OWN = ("reward", "turns", "tokens")  # figures of any task's samples
 Packed = tuple[str, tuple[int, ...], bytes]  # a tensor: the name of its dtype, its shape, its bytes
@@ -92,8 +93,8 @@ def _sample(task: TextTask, attempt: Attempt[Any], row: Transcript) -> Sample:
     figures = dict(zip(OWN, (total_reward(attempt.episode), float(len(said)), float(len(versions))), strict=True))
     return Sample(
         row=row,
-        figures={**figures, **{name: float(figure(attempt)) for name, figure in task.figures.items()}},
-        mode=task.label(attempt),
+        figures={**figures, **{name: figure_of(task, name, figure, attempt) for name, figure in task.figures.items()}},
+        mode=label_of(task, attempt),
         head=min(versions),
         tail=max(versions),
         tokens=len(versions),

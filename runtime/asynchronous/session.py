@@ -23,6 +23,7 @@ from ..language.config import TextConfig, absolute, generators
 from ..language.parts import Parts, parts_of
 from ..language.report import BEFORE, evaluation, with_curves, write_before
 from ..language.team import ALONE, Team
+from ..language.validate_task import validate_task
 from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
 from ..runs.arguments import changed
 from ..runs.kinds import with_generators
@@ -86,6 +87,7 @@ def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, 
     """
     arguments.check()
     team.check(arguments)
+    validate_task(arguments.task())
     if generators(arguments) < 1:
         where, remedy = "--generators", "give it some, or train without `--mode async`"
         raise ChoiceError(message(where, got=generators(arguments), wanted="at least 1", remedy=remedy))
@@ -127,6 +129,7 @@ def resume(
             alone = ALONE_HERE if moved.get("hosts") == "" else {}
             arguments = absolute(changed(arguments, {**alone, **moved}))
             arguments.check()
+        validate_task(arguments.task())
         torch.set_num_threads(arguments.machine.threads)
         begun = folder.begun(run)  # else its tokenizer may be half there, and is made again as it was
         parts = team.parts(parts_of(arguments, run / turns.TOKENIZER if begun else ()))
@@ -154,7 +157,7 @@ def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[Parts, 
     begun = algorithm.init(parts.begin())
     found = keeping.of_newest(run / phase, lambda where: keeping.load(where, arguments, begun).learner.params.policy)
     if isinstance(found, tuple):
-        remedy = f"go on with it: purestep resume {run}"
+        remedy = f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(f"{run / phase}", got="without a checkpoint", wanted="one", remedy=remedy))
     return parts, found
 

@@ -147,7 +147,7 @@ def starting(run: Path, recipe: str, *, overwrite: bool, holds: Callable[[Path],
         check_free(run, recipe)
         if not overwrite and (holds or begun)(run):
             whole = (run / ARGUMENTS).is_file()
-            first = f"go on with it: purestep resume {run}; or " if whole else ""
+            first = f"go on with it: {resume_command(run)}; or " if whole else ""
             got = ("a run with checkpoints" if begun(run) else "with a run") if whole else "what is left of a run"
             remedy = f"{first}pass --overwrite, or another --run"
             raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))
@@ -228,6 +228,19 @@ def existing(run: Path) -> Path:
         got, remedy = "a run whose beginning or removal was cut short", "train it anew, with --overwrite"
         raise CheckpointError(message(where, got=got, wanted="a whole one", remedy=remedy))
     return run
+
+
+def resume_command(run: Path) -> str:
+    """Return the command that goes on with the run in a folder; with --trust where the run names a task to import.
+
+    >>> resume_command(Path("runs/safe"))
+    'purestep resume runs/safe'
+    """
+    try:
+        reference = read_json(run / ARGUMENTS).get("reference")
+    except CheckpointError:
+        reference = ""
+    return f"purestep resume {run}{' --trust' if reference else ''}"
 
 
 def write_json(path: Path, value: Mapping[str, Any], *, files: Files = DISK) -> None:

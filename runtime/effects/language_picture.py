@@ -1,4 +1,4 @@
-"""Pictures of a language model's run: success, reward, length, entropy and divergence, speed, the sampler's distance."""
+"""Pictures of a language model's run: success, reward, length, entropy, speed, the sampler's distance, its task's figures."""
 
 import math
 from collections.abc import Sequence
@@ -40,28 +40,58 @@ PANELS = (
 )
 
 
-def language_picture(rows: Sequence[Row], out: Path, *, title: str, start: tuple[float, ...] = ()) -> Path:
+def language_picture(
+    rows: Sequence[Row],
+    out: Path,
+    *,
+    title: str,
+    start: tuple[float, ...] = (),
+    figures: Sequence[str] = (),
+    labels: str = "label/",
+) -> Path:
     """Draws the columns of a run's rows over its steps of reinforcement; gives `out`.
 
-    `start` is the accuracy before the first step, if it is known. Raises: ChoiceError where there is no such step.
+    `start` is the accuracy before the first step, if it is known; `figures` are columns of the task's own, and `labels` begins
+    the names of those with shares of its labels. Raises: ChoiceError where there is no such step.
     """
-    steps = [row for row in rows if math.isfinite(row.get("accuracy", math.nan))]
+    steps = [row for row in rows if math.isfinite(row.get("episode_return", math.nan))]
     if not steps:
         remedy = "let it run until it reinforces"
-        raise ChoiceError(message("language_picture: rows", got="none with an accuracy", wanted="one", remedy=remedy))
+        raise ChoiceError(message("language_picture: rows", got="none with a return", wanted="one", remedy=remedy))
+    panels = panels_of(steps, figures, labels)
     columns = 3
-    height = -(-len(PANELS) // columns)
+    height = -(-len(panels) // columns)
     figure = Figure(figsize=(4.1 * columns, 2.9 * height), dpi=130, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
     figure.supxlabel(f"steps of reinforcement; thick: the mean of {MEAN}", x=0.99, ha="right", fontsize=8, color=FAINT)
-    for place, panel in enumerate(PANELS, 1):
+    for place, panel in enumerate(panels, 1):
         axes = figure.add_subplot(height, columns, place)
         _draw(axes, panel, steps)
-        if start and panel is PANELS[0]:
+        if start and math.isfinite(start[0]) and panel is PANELS[0]:
             axes.axhline(start[0], color=FAINT, linewidth=1.0, linestyle=(0, (5, 3)), label="right, before")
             _legend(axes)
     return save_figure(figure, out)
+
+
+def panels_of(rows: Sequence[Row], figures: Sequence[str], labels: str) -> tuple[Panel, ...]:
+    """Return the panels for which there are numbers: those of any task, of a task's own figures, and of its labels.
+
+    Of many labels those with the largest shares are drawn, as many as there are colours.
+
+    >>> [panel.title for panel in panels_of([{"episode_return": 1.0, "opened": 0.5, "label/open": 1.0}], ["opened"], "label/")]
+    ['mean reward of an attempt', "figures of the task's own", 'how attempts ended: share']
+    """
+    drawn = {column for panel in PANELS for column, _ in panel.columns}
+    own = tuple((name, name.replace("_", " ")) for name in figures if name not in drawn)
+    total = dict.fromkeys((name for row in rows for name in row if name.startswith(labels)), 0.0)
+    for name in total:
+        total[name] = sum(row[name] for row in rows if row.get(name, 0.0) > 0)
+    most = sorted((name for name in total if total[name]), key=lambda name: -total[name])[: len(COLOURS)]
+    ended = tuple((name, name.removeprefix(labels)) for name in most)
+    every = (*PANELS, Panel("figures of the task's own", own), Panel("how attempts ended: share", ended))
+    there = {name for row in rows for name, value in row.items() if math.isfinite(value)}
+    return tuple(panel for panel in every if any(column in there for column, _ in panel.columns))
 
 
 def _draw(axes: Axes, panel: Panel, rows: Sequence[Row]) -> None:

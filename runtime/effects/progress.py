@@ -70,8 +70,18 @@ def describe(row: Row, total: float, unit: str, rate: float, by: str) -> tuple[s
 
 
 def metrics_of(row: Row, show: Sequence[str], by: str) -> str:
-    """The columns of `show`, or the row's first three that count nothing."""
-    names = [name for name in show if name in row] or [name for name in row if name not in (by, "iteration")][:3]
+    """The columns of `show`, or the row's first three that count nothing.
+
+    A name that ends in a slash stands for the largest of the columns that begin with it.
+
+    >>> metrics_of({"loss": 0.5, "label/right": 0.25, "label/wrong": 0.75}, ("label/", "loss"), "steps")
+    'label/wrong 0.75  loss 0.5'
+    """
+    largest = {
+        name: max((one for one in row if one.startswith(name)), key=row.__getitem__, default="") for name in show
+    }
+    shown = [largest[name] if name.endswith("/") else name for name in show]
+    names = [name for name in shown if name in row] or [name for name in row if name not in (by, "iteration")][:3]
     return "  ".join(f"{name} {number(row[name])}" for name in names)
 
 

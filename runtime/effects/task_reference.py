@@ -65,7 +65,7 @@ def _module(place: str) -> ModuleType:
         if not place.endswith(".py"):
             return importlib.import_module(place)
         return _of_file(Path(place).absolute())
-    except Exception as cause:
+    except (Exception, SystemExit) as cause:
         remedy = "see that it can be imported on its own" if not isinstance(cause, OSError) else "check the path"
         wanted = "a module that can be imported"
         raise ChoiceError(message(f"{WHERE}: {place}", got=described(cause), wanted=wanted, remedy=remedy)) from cause

@@ -1,7 +1,6 @@
 """The worth of a language model at a task: figures over ended attempts, with an interval. Nothing here trains."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from ...core.language.attempt import Attempt, Heard
 from ...core.language.episode import total_reward
 from ...core.language.requests import Request, requests, task_keys
 from ...core.language.task import TextTask
+from .columns import figure_of, label_of, shares
 
 ACCURACY = "accuracy"  # the figure, 0 or 1, that is given an interval
 LOW, HIGH = "accuracy_low", "accuracy_high"
@@ -87,9 +87,12 @@ def read_standing(held: Any, where: str) -> Standing:
 def standing(task: TextTask, attempts: Sequence[Attempt[Any]], *, diagnosed: bool = False) -> Standing:
     """Return how attempts at a task went, with its diagnostics where they are asked for."""
     number = max(1, len(attempts))
-    modes = Counter(map(task.label, attempts))
+    labels = [label_of(task, attempt) for attempt in attempts]
     asked = {**task.figures, **(task.diagnostics if diagnosed else {})}
-    means = {name: sum(map(figure, attempts)) / number for name, figure in asked.items()}
+    means = {
+        name: sum(figure_of(task, name, figure, attempt) for attempt in attempts) / number
+        for name, figure in asked.items()
+    }
     if ACCURACY in means:
         low, high = wilson(round(means[ACCURACY] * number), len(attempts))
         means |= {LOW: low, HIGH: high}
@@ -100,7 +103,7 @@ def standing(task: TextTask, attempts: Sequence[Attempt[Any]], *, diagnosed: boo
         turns=sum(map(len, said)) / number,
         tokens=sum(len(one.ids) for calls in said for one in calls) / number,
         figures=means,
-        modes={mode: modes[mode] / number for mode in task.labels},
+        modes=shares(task, labels),
     )
 
 

@@ -1,5 +1,6 @@
 """Results of a language model's run: standings before and after, as a table, as JSON and as pictures; the final model."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,14 @@ from ..effects.language_picture import language_picture
 from ..effects.metrics import read
 from ..effects.plot import learning_curve
 from ..runs.arguments import check_whole
-from .evaluate import Standing, evaluated, read_standing, table
+from ..runs.kinds import recorded
+from .columns import LABEL, ON_THE_WAY, own_figures
+from .evaluate import ACCURACY, Standing, evaluated, read_standing, table
 from .parts import Parts, sampler
 from .prompting import asked, in_process
 
 BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
 DRAWN = "picture"  # in files of results: what a picture of the task's own evaluation needs
-ON_THE_WAY = "evaluation_"  # in front of figures of an evaluation on the way
 
 
 @frozen
@@ -184,9 +186,23 @@ def picture(run: Path, out: Path) -> Path:
     path = run / folder.METRICS
     rows = read(path) if path.exists() else []
     try:
-        return language_picture(rows, out, title="zorplex", start=accuracy_before(run))
+        start = accuracy_before(run)
+        return language_picture(rows, out, title=title_of(run), start=start, figures=own_figures(rows), labels=LABEL)
     except ChoiceError as nothing:
         raise ChoiceError(f"{run}: {nothing}") from nothing
+
+
+def title_of(run: Path) -> str:
+    """Return what a run trains: the name of its task, or of its recipe."""
+    held = recorded(run)
+    return str(held.get("reference", "")).rpartition(":")[2] or str(held.get("recipe", run.name))
+
+
+def measured(paths: Sequence[Path]) -> tuple[str, str]:
+    """Return the column that says how well runs do, and its label: accuracy, or the return where tasks have none."""
+    if any(math.isfinite(row.get(ACCURACY, math.nan)) for path in paths for row in read(path)):
+        return ACCURACY, "share of attempts that succeed"
+    return "episode_return", "mean reward of an attempt"
 
 
 def accuracy_before(run: Path) -> tuple[float, ...]:
@@ -238,12 +254,14 @@ def pictures(runs: Sequence[Path], out: Path) -> Path:
         if not (run / folder.METRICS).exists():
             where, remedy = str(run / folder.METRICS), "let the run report something first"
             raise ChoiceError(message(where, got="absent", wanted="the metrics of a run", remedy=remedy))
+    paths = [run / folder.METRICS for run in runs]
+    column, label = measured(paths)
     return learning_curve(
-        [run / folder.METRICS for run in runs],
+        paths,
         out,
-        y="accuracy",
-        title="zorplex",
+        y=column,
+        title=title_of(runs[0]),
         x_label="attempts sampled",
-        y_label="share of attempts that succeed",
+        y_label=label,
         smooth=5,
     )

@@ -27,6 +27,7 @@ from ..runs.recipe import Components, Context, Notice, Outcome
 from ..runs.registry import find
 from ..runs.training_machine import Loop
 from ..runs.trusting import NOTHING, Trust, check_trust
+from .columns import LABEL
 from .config import TextConfig, absolute
 from .evaluate import held_out
 from .parts import Parts, attempts_at, check_room, parts_of
@@ -34,6 +35,7 @@ from .preparing import STREAM
 from .report import evaluation, on_the_way, write_before
 from .serving import SERVED, check_server, source
 from .team import ALONE, Team
+from .validate_task import validate_task
 from .world import Held, LanguageWorld, Publish, held_at, learning_parts, phases
 from .world import policy_of as policy_of
 
@@ -75,6 +77,7 @@ def components(arguments: TextConfig, context: Context) -> Components:
     Raises: ChoiceError, StructureError; all that may be refused is, before anything of an older run is removed.
     """
     check_trust(context.run, context.trust, arguments.functions())
+    validate_task(arguments.task())
     torch.set_num_threads(arguments.machine.threads)
     team = context.store if isinstance(context.store, Team) else ALONE
     if not context.kept:
@@ -127,7 +130,7 @@ def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) ->
             raise CheckpointError(message(f"{where}: {arguments.model.model}", got=got, wanted=wanted, remedy=remedy))
         check_data(where, manifest.environment, parts)
 
-    shown = ("episode_return", *tuple(parts.task.figures)[:1], "log_prob_difference", "warm_loss")
+    shown = ("episode_return", *tuple(parts.task.figures)[:1], LABEL, "log_prob_difference", "warm_loss")
     return Components(
         loop=phases(arguments).loop(arguments.machine.save_every),
         begin=lambda: held_at(arguments, parts, algorithm, 0),

@@ -24,6 +24,7 @@ from ..effects.tensor_file import write_tensors
 from ..language_train import Trainer
 from ..runs.logging import DIVERGED
 from ..runs.training_machine import Loop, Train, Trained
+from .columns import FIGURES, LABEL, LENGTHS, SPEEDS, label_columns
 from .config import TextConfig, warm_steps
 from .evaluate import Standing, standing
 from .failures import Failures, errors_of
@@ -38,21 +39,6 @@ from .warm_start import Lessons, drawn, shown, taught, warm_optimizer
 
 UNIT = 20  # steps of the warm start that are one iteration of the machine
 TASKS, WARM, ORDER, UPDATE = 2, 3, 4, 5  # what is drawn from a run's key, beside `parts`
-FIGURES = (
-    "entropy",
-    "kl",
-    "approximate_kl",
-    "clip_fraction",
-    "log_prob_difference",
-    "gradient_norm",
-    "loss",
-    "zero_spread",
-    "truncated",
-    "failed",
-    "updates",
-)
-LENGTHS = ("turns", "tokens")  # of an attempt, means
-SPEEDS = ("tokens_per_second", "rollout_seconds", "update_seconds")
 Notice = Callable[[str], None]
 Asking = Callable[[LanguageState, Sequence[Request]], Attempts]  # samples with the weights of a state
 Completing = Callable[[LanguageState], Complete]  # completes begun attempts with them
@@ -257,11 +243,13 @@ def columns(arguments: TextConfig, task: TextTask) -> tuple[str, ...]:
     evaluates = arguments.episodes.eval_every_n_versions or not isinstance(task.evaluation, tuple)
     on_the_way = evaluation_names(task) if evaluates else ()
     prepared = prepared_columns(task.preparation)
-    return ("warm_loss", "episode_return", *task.figures, *LENGTHS, *FIGURES, *SPEEDS, *prepared, *on_the_way)
+    labels = (LABEL + name for name in task.labels)
+    return ("warm_loss", "episode_return", *task.figures, *labels, *LENGTHS, *FIGURES, *SPEEDS, *prepared, *on_the_way)
 
 
 def _row(task: TextTask, said: Standing, spent: float) -> dict[str, float]:
-    numbers = {name: said.figures[name] for name in task.figures} | {name: getattr(said, name) for name in LENGTHS}
+    numbers = {name: said.figures[name] for name in task.figures} | label_columns(said.modes)
+    numbers |= {name: getattr(said, name) for name in LENGTHS}
     rate = said.tokens * said.attempts / spent
     return {"episode_return": said.reward, **numbers, "rollout_seconds": spent, "tokens_per_second": rate}
 

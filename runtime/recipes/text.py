@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 
 from ...core.errors import ChoiceError, choose, message
 from ..deferred import deferred
+from ..effects.experiment_flags import ABOUT as CONFIG
 from ..effects.experiment_flags import with_config
 from ..effects.ranks.launched import launched, several, within_machine
 from ..language.config import CHANGES, TaskRun, TextConfig
@@ -138,6 +139,7 @@ def text_recipe(
         title=partial(_title, name),
         lead=lead,
         words=with_config,
+        notes=CONFIG,
         start=deferred(__package__, "text_run", "start"),
         resume=deferred(__package__, "text_run", "resume"),
         resuming=lambda: Moves(functions=functions()),

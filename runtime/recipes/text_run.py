@@ -210,15 +210,16 @@ def _success(runs: Sequence[Path], out: Path, over: str) -> Path:
     }
     kinds = {label: paths for label, paths in files.items() if paths}
     if not kinds:
-        wanted, remedy = "runs with one", f"go on with them: purestep resume {runs[0]}"
+        wanted, remedy = "runs with one", f"go on with them: {folder.resume_command(runs[0])}"
         raise ChoiceError(message("purestep plot: RUN", got="runs without an update", wanted=wanted, remedy=remedy))
+    column, label = report.measured([path for paths in kinds.values() for path in paths])
     return learning_curve(
         kinds,
         out,
         x="steps" if over == "samples" else "seconds",
-        y="accuracy",
-        title="in turns and at once",
+        y=column,
+        title=f"{report.title_of(runs[0])}, in turns and at once",
         x_label="attempts learned from" if over == "samples" else "seconds since the phase began",
-        y_label="share of attempts that succeed",
+        y_label=label,
         smooth=5,
     )

@@ -157,6 +157,7 @@ class Recipe:
     # runs a program on all ranks that a launcher has started; () allows one process alone
     lead: Lead | tuple[()] = ()
     words: Callable[[list[str]], list[str]] = list  # the words of `train`, a file of settings replaced by its flags
+    notes: str = ""  # a paragraph of the help of `train`
     start: Callable[..., Outcome] = START  # (run, recipe, arguments, *, options, overwrite, notice, store)
     resume: Callable[..., Outcome] = RESUME  # (run, *, options, notice, store)
     closing: Callable[[], Any] = Nothing  # options of `train` beside the arguments, for `report`

@@ -16,7 +16,7 @@ from ..effects.manifest import Manifest
 from ..effects.sharded.description import described as described_at
 from ..values import decode, encode
 from .arguments import changed, flatten, from_record
-from .kinds import recorded
+from .kinds import train_command
 from .loop_check import check_loop
 from .recipe import Components, Context, Notice, Outcome, Recipe
 from .registry import recipe_of
@@ -122,8 +122,7 @@ def of_newest(
     run: Path, use: Callable[[Path], T], *, store: Store = PROCESS, report: Notice = checkpoint.to_stderr
 ) -> T:
     """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and what `use` raises."""
-    again = f"train {recorded(run).get('recipe', 'RECIPE')} --run {run} --overwrite"
-    remedy = f"train it: purestep {f'resume {run}' if folder.unsaved(run) else again}"
+    remedy = f"train it: {folder.resume_command(run) if folder.unsaved(run) else train_command(run)}"
     return checkpoint.of_newest(run, use, find=store.newest, remedy=remedy, report=report)
 
 
