@@ -22,7 +22,10 @@ from purestep.core.envs import ENVS
 from purestep.core.errors import RecompileError
 from purestep.core.tree import all_finite, leaves
 from purestep.runtime.compile import Program, program
-from purestep.runtime.recipes import RECIPES, session
+from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
+from purestep.runtime.recipes.arguments import loop_of
+from purestep.runtime.recipes.classic import RECIPES
+from purestep.runtime.recipes.pipeline import lowered
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import train
 
@@ -66,10 +69,11 @@ def seen() -> Seen:
 
 def whole_run(steps: int) -> dict[str, Any]:
     """The recipe's own run of PPO on CartPole, with its defaults, settled after the first chunk."""
-    arguments = changed(RECIPES["ppo"].defaults("cartpole"), {"steps": steps})
-    plan = session.plan("ppo", arguments)
-    loop, trainer = plan.beginning(), plan.pipeline.trainer
-    run = compiled(session.lowered(plan, loop))
+    arguments = changed(RECIPES["ppo"].defaults(()), {"steps": steps})
+    pipeline, loop = actor_critic_pipeline(arguments), loop_of(arguments.experience, arguments.process)
+    trainer = pipeline.trainer
+    torch.set_num_threads(arguments.process.threads)
+    run = compiled(lowered("ppo", arguments, pipeline, loop))
     forget()
     began = time.perf_counter()
     state, metrics = run(trainer.init(keys.key(arguments.experience.seed)))
@@ -100,8 +104,8 @@ def compiled(run: object) -> Program[Any, Any]:
 
 def one_env(name: str) -> dict[str, Any]:
     """A small PPO of the recipe, an iteration a call; each call is compared with the same one uncompiled."""
-    plan = session.plan("ppo", changed(RECIPES["ppo"].defaults(name), {**SMALL, **UNLIKE.get(name, {})}))
-    trainer = plan.pipeline.trainer
+    arguments = changed(RECIPES["ppo"].defaults(["--env", name]), {**SMALL, **UNLIKE.get(name, {})})
+    trainer = actor_critic_pipeline(arguments).trainer
     eager = train(trainer, 1)
     run = program(train(trainer, 1), name=name)
     forget()

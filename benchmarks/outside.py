@@ -16,7 +16,7 @@ from torch import Tensor
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.manifest import TENSORS, describe
 from purestep.runtime.effects.step_folders import LATEST, PARTIAL
-from purestep.runtime.recipes import session
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.training_machine import Loop
 from purestep.runtime.values import decode
 
@@ -85,7 +85,7 @@ class Standing:
 
 def newest(run: Path) -> Standing:
     """Where the run stands. Raises: CheckpointError."""
-    found = describe(session.newest(run))
+    found = describe(runs.newest(run))
     loop = decode(found.machine, [Loop], "machine")
     return Standing(found.step, loop.iterations, loop.every)
 
@@ -218,7 +218,7 @@ def compared(run: Path, whole: Path) -> dict[str, Any]:
 
     The checkpoint before the last must differ, else the comparison sees nothing.
     """
-    mine, other = session.newest(run), session.newest(whole)
+    mine, other = runs.newest(run), runs.newest(whole)
     ours, theirs = tensors(mine), tensors(other)
     *_, earlier, _ = sorted(path for path in other.parent.iterdir() if path.name.startswith("step_"))
     differ = differing(ours, theirs)

@@ -32,10 +32,14 @@ from purestep.runtime.effects.plot import COLOURS, FAINT, GRID, INK, average, cu
 from purestep.runtime.effects.progress import progress
 from purestep.runtime.evaluate import Summary, summary
 from purestep.runtime.population import population
-from purestep.runtime.recipes import RECIPES
+from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
+from purestep.runtime.recipes.arguments import loop_of, run_steps
+from purestep.runtime.recipes.classic import RECIPES
+from purestep.runtime.recipes.pipeline import Pipeline
 from purestep.runtime.recipes.report import played
-from purestep.runtime.recipes.session import Plan, plan
-from purestep.runtime.runs.loop_state import RETURN, rows_of
+from purestep.runtime.runs import run as runs
+from purestep.runtime.runs.logging import RETURN
+from purestep.runtime.runs.loop_state import rows_of
 from purestep.runtime.train import RunState, train
 from purestep.runtime.values import encode
 
@@ -111,14 +115,14 @@ def standard_error(score: Summary) -> float:
     return score.return_deviation / math.sqrt(score.episodes - 1)
 
 
-def trained(name: str, plan: Plan, seeds: Sequence[int]) -> Trained:
-    """All seeds of a plan as one program. Raises: NonFiniteError."""
-    many, loop = population(plan.pipeline.trainer), plan.beginning()
-    run = program(train(many, loop.chunk), name=name, backend=plan.arguments.process.backend)
+def trained(name: str, arguments: Any, pipeline: Pipeline, seeds: Sequence[int]) -> Trained:
+    """All seeds of a pipeline as one program. Raises: NonFiniteError."""
+    many, loop = population(pipeline.trainer), loop_of(arguments.experience, arguments.process)
+    run = program(train(many, loop.chunk), name=name, backend=arguments.process.backend)
     state = many.init(torch.stack([keys.key(seed) for seed in seeds]))
     rows: tuple[list[dict[str, float]], ...] = tuple([] for _ in seeds)
     spent = 0.0
-    with progress(plan.steps() * len(seeds), show=(RETURN,)) as bar:
+    with progress(run_steps(arguments) * len(seeds), show=(RETURN,)) as bar:
         for done in range(0, loop.iterations, loop.chunk):
             began = time.perf_counter()
             state, metrics = run(state)
@@ -139,15 +143,20 @@ def trained(name: str, plan: Plan, seeds: Sequence[int]) -> Trained:
 def outcome(name: str, first_seed: int) -> Outcome:
     """Trains a case by its recipe's defaults and plays episodes with every seed's final policy."""
     case = CASES[name]
-    planned = plan(case.recipe, RECIPES[case.recipe].defaults(case.env))
+    recipe = RECIPES[case.recipe]
+    arguments = recipe.defaults(["--env", case.env])
+    torch.set_num_threads(arguments.process.threads)
+    pipeline = actor_critic_pipeline(arguments)
     seeds = range(first_seed, first_seed + case.seeds)
-    ready = trained(name, planned, seeds)
+    ready = trained(name, arguments, pipeline, seeds)
     began = time.perf_counter()
     scores = {
-        seed: summary(played(planned.pipeline, take(ready.state, member), EPISODES, 0, "mode"))
+        seed: summary(played(pipeline, take(ready.state, member), EPISODES, 0, "mode"))
         for member, seed in enumerate(seeds)
     }
-    return Outcome(case, planned.described(), planned.steps(), scores, ready, time.perf_counter() - began)
+    return Outcome(
+        case, runs.described(recipe, arguments), run_steps(arguments), scores, ready, time.perf_counter() - began
+    )
 
 
 def figures(result: Outcome) -> dict[str, Any]:

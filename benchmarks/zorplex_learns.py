@@ -19,9 +19,10 @@ from typing import Any
 import torch
 
 from purestep.core.transcript_scores import token_log_probs
-from purestep.runtime.language import session
 from purestep.runtime.language.evaluate import held_out
 from purestep.runtime.language.parts import attempts_at
+from purestep.runtime.language.session import policy_of
+from purestep.runtime.runs import run as runs
 
 from . import evidence
 
@@ -62,8 +63,9 @@ def trained(run: Path, seed: int, words: list[str]) -> dict[str, Any]:
 
 def apart(run: Path) -> float:
     """How far the logits of the saved folder, opened by transformers alone, are from those of the checkpoint."""
-    parts, held, _ = session.restored(run, session.newest(run))
-    params = parts.whole(session.policy_of(held))
+    found = runs.restored_at(run, runs.newest(run))
+    parts, held = found.components.opened, found.state
+    params = parts.whole(policy_of(held))
     prompts = [list(attempt.ids) for attempt in attempts_at(parts, held_out(TASKS, 0))]
     told = subprocess.run(
         [sys.executable, "-c", OTHERS, str(run / "model")],

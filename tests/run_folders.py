@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from purestep.runtime.effects import folder
+from purestep.runtime.runs import run as runs
+from purestep.runtime.runs.trusting import NOTHING, Trust
 
 
 def begun(run: Path, described: Mapping[str, Any]) -> Path:
@@ -13,3 +15,9 @@ def begun(run: Path, described: Mapping[str, Any]) -> Path:
     folder.mark(run, str(described["recipe"]))
     folder.write_json(run / folder.ARGUMENTS, described)
     return run
+
+
+def restored(run: Path, trust: Trust = NOTHING) -> tuple[Any, Any, Any]:
+    """The parts of a run of a language model, its state and its loop, as the newest checkpoint holds them and no older one."""
+    found = runs.restored_at(run, runs.newest(run), trust=trust)
+    return found.components.opened, found.state, found.loop

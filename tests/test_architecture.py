@@ -47,6 +47,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/identity.py": {"os", "attr"},  # whose code a function is, its path tells; attrs has two names
     "runtime/runs/arguments.py": {"os"},  # how many threads make sense, the number of processors tells
     "runtime/recipes": {"pathlib"},  # a run has a folder
+    "runtime/recipes/text.py": {"tyro", "pathlib"},  # and options of its own on the command line
     "runtime/runs": {"pathlib"},
     "runtime/language": {"pathlib"},  # so has a language model's
     "runtime/asynchronous/": {"pathlib"},  # and a phase of a run with generators
@@ -55,9 +56,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/asynchronous/metering.py": {"threading"},
     "runtime/cli.py": {"sys", "importlib", "os"},  # the command line
     "runtime/commands.py": {"tyro", "pathlib"},  # what its commands do
-    "runtime/language_commands.py": {"tyro", "pathlib"},
-    "runtime/asynchronous_commands.py": {"tyro", "pathlib"},
-    "runtime/evaluate_command.py": {"tyro", "pathlib"},
+    "runtime/replay_command.py": {"tyro", "pathlib"},
     "runtime/host_commands.py": {"tyro", "pathlib"},
     "runtime/chat_command.py": {"tyro", "sys", "pathlib"},  # and whom they ask
     "runtime/words.py": {"tyro", "sys", "pathlib"},

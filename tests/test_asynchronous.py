@@ -27,6 +27,7 @@ from purestep.runtime.language.parts import parts_of, sampler
 from purestep.runtime.language.world import asked, learning_parts
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
+from purestep.runtime.runs.recipe import Outcome
 from purestep.runtime.scheduler import begin
 from purestep.runtime.scheduling import messages as say
 
@@ -73,7 +74,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of both phases."""
     run = tmp_path_factory.mktemp("runs") / "both"
     outcome = session.start(run, tiny(), overwrite=False, notice=silent)
-    assert outcome.phases == ("sync", "async")
+    assert outcome.session == ("sync", "async")
     assert not outcome.interrupted
     return run
 
@@ -116,7 +117,7 @@ def test_each_update_has_a_row_and_everybody_a_place_in_the_timeline(both: Path)
 
 def test_a_run_that_is_over_has_nothing_left_and_is_not_begun_anew(both: Path) -> None:
     before = (both / "async" / "ledger.jsonl").read_bytes()
-    assert session.resume(both, notice=silent).phases == ("sync", "async")
+    assert session.resume(both, notice=silent).session == ("sync", "async")
     assert (both / "async" / "ledger.jsonl").read_bytes() == before
     with pytest.raises(
         CheckpointError, match=r"a run with checkpoints, wanted a new folder; go on with it: purestep resume"
@@ -149,7 +150,7 @@ def test_a_phase_that_was_cut_off_goes_on_and_neither_loses_nor_repeats(
     monkeypatch.setattr(phase.Phase, "save", save)
     with (run / "async" / "events.jsonl").open("a") as log:
         log.write('{"torn')
-    assert session.resume(run, notice=silent).phases == ("async",)
+    assert session.resume(run, notice=silent).session == ("async",)
     taken = learned_from(run, "async")
     assert len({one[1:4] for one in taken}) == len(taken) == 24
     assert [row["version"] for row in rows(run / "async" / "ledger.jsonl")] == [0, 1, 2, 3, 4, 5]
@@ -160,8 +161,8 @@ def test_a_phase_that_was_cut_off_goes_on_and_neither_loses_nor_repeats(
 def test_a_run_that_ended_in_its_beginning_has_its_tokenizer_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*given: Any) -> session.Outcome:
-        return session.Outcome((), True, {})
+    def stop(*given: Any) -> Outcome:
+        return session.outcome_of((), True, {})
 
     monkeypatch.setattr(session, "_go_on", stop)
     session.start(tmp_path, tiny(), overwrite=False, notice=silent)
@@ -343,4 +344,4 @@ def test_generators_that_die_again_and_again_are_given_up_and_the_run_can_go_on(
         session.start(run, arguments, overwrite=False, notice=said.append)
     assert any("is lost" in one for one in said)
     monkeypatch.undo()
-    assert session.resume(run, notice=silent).phases == ("async",)
+    assert session.resume(run, notice=silent).session == ("async",)

@@ -12,7 +12,7 @@ import torch
 from attrs import evolve, frozen
 
 from purestep.core.errors import CheckpointError, ChoiceError
-from purestep.runtime import language_commands
+from purestep.runtime import commands
 from purestep.runtime.asynchronous import placing, session
 from purestep.runtime.asynchronous.alike import packages
 from purestep.runtime.asynchronous.config import Asynchronous
@@ -143,10 +143,10 @@ def test_a_host_with_other_packages_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_only_where_it_works_may_be_another_where_a_run_is_resumed(tmp_path: Path) -> None:
     begun(tmp_path, {"recipe": "zorplex", "mode": "sync", "generators": -1})
     with pytest.raises(ChoiceError, match="--hosts is given, wanted a run with generators"):
-        language_commands.resume([str(tmp_path), "--hosts", "10.0.0.2:7000"])
+        commands.resume_command([str(tmp_path), "--hosts", "10.0.0.2:7000"])
     begun(tmp_path, {"recipe": "zorplex", "mode": "async", "generators": -1})
     with pytest.raises(ChoiceError, match="--server is given, wanted a run without generators"):
-        language_commands.resume([str(tmp_path), "--server", "http://127.0.0.1:8000/v1"])
+        commands.resume_command([str(tmp_path), "--server", "http://127.0.0.1:8000/v1"])
     with pytest.raises(ChoiceError, match="resume: argument is 'steps'"):
         session.resume(tmp_path, notice=silent, moved={"steps": 3})
     with pytest.raises(CheckpointError):

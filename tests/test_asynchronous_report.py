@@ -31,6 +31,7 @@ from purestep.runtime.language.evaluate import wilson
 from purestep.runtime.recipes.zorplex import zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.kinds import with_generators
+from purestep.runtime.runs.recipe import Outcome
 from purestep.runtime.scheduling.state import Schedule
 from purestep.runtime.values import encode, line
 
@@ -488,10 +489,10 @@ def test_a_run_with_generators_is_not_begun_over_another_unasked(trained: Path, 
 
 
 def test_ctrl_c_says_how_to_go_on(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
-    def ended(*given: Any, **named: Any) -> session.Outcome:
-        return session.Outcome(("sync",), True, {})
+    def ended(*given: Any, **named: Any) -> Outcome:
+        return session.outcome_of(("sync",), True, {})
 
-    def struck(*given: Any, **named: Any) -> session.Outcome:
+    def struck(*given: Any, **named: Any) -> Outcome:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session, "resume", ended)

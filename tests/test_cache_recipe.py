@@ -49,13 +49,14 @@ from purestep.runtime.language.parts import check_room, parts_of
 from purestep.runtime.language.prompting import asked, fits, in_process
 from purestep.runtime.language.report import evaluation
 from purestep.runtime.language.serving import source
-from purestep.runtime.language.world import LanguageWorld, demonstrated, held_at, learning_parts, phases
+from purestep.runtime.language.world import LanguageWorld, demonstrated, held_at, learning_parts, phases, policy_of
 from purestep.runtime.recipes.cache import Cache, cache_defaults, cache_with, check, lists_of, settings_of
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag, flatten
 from purestep.runtime.runs.training_machine import Train
 from purestep.runtime.runs.trusting import Trust
 
-from .run_folders import begun
+from .run_folders import begun, restored
 
 Said_ = pytest.CaptureFixture[str]
 TINY: dict[str, Any] = {
@@ -93,7 +94,7 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
     """What the newest checkpoint holds."""
     import safetensors.torch
 
-    return safetensors.torch.load_file(session.newest(run) / "state.safetensors")
+    return safetensors.torch.load_file(runs.newest(run) / "state.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +117,9 @@ def test_settings_are_those_of_the_rollouts_and_every_name_is_there() -> None:
     own = {*flatten(tiny()), "output_dir", "llm", "test_llm", "streams"}
     assert [name for name in plain if name not in own] == []
     held = {"recipe": "cache", **flatten(tiny())}
-    assert session.arguments_of(held) == tiny()
+    assert runs.arguments_of(held)[1] == tiny()
     with pytest.raises(CheckpointError, match="with other names"):
-        session.arguments_of({"recipe": "cache", "width": 1})
+        runs.arguments_of({"recipe": "cache", "width": 1})[1]
 
 
 @pytest.mark.parametrize("algorithm", CHANGES)
@@ -653,10 +654,10 @@ def test_a_model_from_a_folder_goes_on_learning(trained: Path, tmp_path: Path, r
     run = tmp_path / "run"
     session.start(run, arguments, overwrite=False, notice=silent)
     with pytest.raises(TrustError, match=f"--solution-rollout-policy {own_policies}.odd"):
-        session.restored_newest(run)
-    parts, held, loop = session.restored(run, session.newest(run), trust=Trust((f"{own_policies}.odd",)))
+        runs.restored(run)
+    parts, held, loop = restored(run, trust=Trust((f"{own_policies}.odd",)))
     assert loop.iteration == 1
-    before, after = parts.whole(parts.begin()), parts.whole(session.policy_of(held))
+    before, after = parts.whole(parts.begin()), parts.whole(policy_of(held))
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved
     assert rank == 0 or all("_proj" in name for name in moved)

@@ -18,8 +18,7 @@ ORDER = (
     ),
 )
 CLI = {
-    *("cli", "commands", "language_commands", "asynchronous_commands", "evaluate_command", "host_commands"),
-    *("chat_command", "words"),
+    *("cli", "commands", "chat_command", "host_commands", "replay_command", "words"),
 }
 EXCEPTIONS = {  # the file, and the package behind its own that it imports
     ("runtime/compile.py", "runtime.effects"),

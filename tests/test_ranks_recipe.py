@@ -22,7 +22,7 @@ pytest.importorskip("transformers")
 
 from purestep.core.errors import ChoiceError
 from purestep.core.tree import leaves
-from purestep.runtime import cli, language_commands
+from purestep.runtime import cli, commands
 from purestep.runtime.asynchronous import session as phases
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.causal_folder import open_model
@@ -35,14 +35,15 @@ from purestep.runtime.language import session
 from purestep.runtime.language.parts import parts_of
 from purestep.runtime.language.ranked import check_ranks, in_world, ranked_team
 from purestep.runtime.language.team import ALONE, Team, of_ranks
-from purestep.runtime.language.world import LanguageWorld
+from purestep.runtime.language.world import LanguageWorld, policy_of
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag
-from purestep.runtime.runs.training_machine import Train
+from purestep.runtime.runs.training_machine import Saved, Train
 
 from . import recipe_program
 from .programs import END, LONG, World, free_port, killed_after, purestep, until, well
-from .run_folders import begun
+from .run_folders import begun, restored
 from .stand_in_server import stood_in
 
 PROGRAM = Path(recipe_program.__file__)
@@ -101,8 +102,8 @@ def forms(run: Path) -> list[str]:
 
 
 def policy(run: Path) -> list[torch.Tensor]:
-    parts, held, _ = session.restored(run, session.newest(run))
-    return leaves(parts.whole(session.policy_of(held)))
+    parts, held, _ = restored(run)
+    return leaves(parts.whole(policy_of(held)))
 
 
 def apart(one: list[torch.Tensor], other: list[torch.Tensor]) -> float:
@@ -142,7 +143,7 @@ def test_ranks_learn_what_one_process_learns_and_keep_shards(plain: Path, ranked
         for row, other in zip(rows[1:], others[1:], strict=True):
             assert abs(row[name] - other[name]) <= 1e-4 * abs(row[name])
     assert apart(policy(plain), policy(ranked)) < 1e-4
-    assert session.arguments_in(ranked) == tiny()
+    assert runs.arguments_in(ranked)[1] == tiny()
 
 
 def test_a_run_of_ranks_is_asked_and_resumed_as_any(ranked: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,15 +175,13 @@ class Cut(BaseException):
 def cut_short(run: Path, arguments: Zorplex, at: int, team: Team) -> None:
     """A run that ends like a crash when it says that it has done so many iterations."""
     patch = pytest.MonkeyPatch()
-    inner = session._save
 
-    def save(*given: Any) -> Any:
-        saved = inner(*given)
-        if saved.iteration == at:
+    def saved(iteration: int) -> Saved:
+        if iteration == at:
             raise Cut
-        return saved
+        return Saved(iteration)
 
-    patch.setattr(session, "_save", save)
+    patch.setattr(runs, "Saved", saved)
     try:
         session.start(run, arguments, overwrite=False, notice=silent, team=team)
     except Cut:
@@ -202,7 +201,7 @@ def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> N
     else:
         within(lambda team: cut_short(run, tiny(), 2, team))
         assert forms(run) == ["full", "sharded"]
-        assert language_commands.resume([str(run)]) == 0
+        assert commands.resume_command([str(run)]) == 0
     assert forms(run)[1:] == ["sharded", "sharded"]
     assert apart(policy(run), policy(plain)) < 1e-4
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
@@ -213,7 +212,7 @@ def test_a_warm_start_of_ranks_stays_theirs(tmp_path: Path) -> None:
     run = tmp_path / "run"
     within(lambda team: cut_short(run, tiny(), 1, team))
     assert (forms(run), of_ranks(run)) == (["full"], True)
-    assert language_commands.resume([str(run)]) == 0
+    assert commands.resume_command([str(run)]) == 0
     assert forms(run) == ["sharded"] * 3
 
 
@@ -257,7 +256,7 @@ def test_a_run_without_a_checkpoint_is_begun_again_by_others(first: str, plain: 
         assert forms(run) == ["sharded"]
     else:
         within(lambda team: begun_alone(run, team))
-        assert language_commands.resume([str(run)]) == 0
+        assert commands.resume_command([str(run)]) == 0
         assert forms(run) == ["full"]
     assert apart(policy(run), policy(plain)) < 1e-4
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
@@ -266,7 +265,7 @@ def test_a_run_without_a_checkpoint_is_begun_again_by_others(first: str, plain: 
 def test_phases_keep_shards_and_read_segments(tmp_path: Path) -> None:
     run, arguments = tmp_path / "run", tiny(**THREADS, **DECOUPLED, samples=2, steps=2)
     outcome = within(lambda team: phases.start(run, arguments, overwrite=False, notice=silent, team=team))
-    assert outcome.phases == ("async",)
+    assert outcome.session == ("async",)
     assert set(forms(run / "async")) == {"sharded"}
     assert cli.main(["replay", str(run)]) == 0
     parts, found = phases.phase_policy(run, "async")

@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 
 import purestep
-from purestep.runtime import chat_command, cli
+from purestep.runtime import cli
 from purestep.runtime.asynchronous import session as at_once
 from purestep.runtime.language import session as zorplex_session
-from purestep.runtime.recipes import explain, pictures, report, session
+from purestep.runtime.recipes import explain, ranking, report, text_run
+from purestep.runtime.runs import curves
+from purestep.runtime.runs import run as runs
+
+from .run_folders import begun
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -42,7 +46,7 @@ def test_the_code_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
+def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, Path]]:
     """Commands are parsed and checked as ever, but do no work: what they would do is noted."""
     noted: list[tuple[str, Path]] = []
 
@@ -53,15 +57,19 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
 
         return work
 
-    monkeypatch.setattr(session, "start", note("train"))
-    monkeypatch.setattr(session, "resume", note("resume"))
+    monkeypatch.setattr(runs, "start", note("train"))
+    monkeypatch.setattr(runs, "resume", note("resume"))
     monkeypatch.setattr(report, "evaluated", note("evaluate"))
-    monkeypatch.setattr(pictures, "picture", note("plot"))
+    monkeypatch.setattr(ranking, "prover_of", note("evaluate"))
+    monkeypatch.setattr(curves, "picture", note("plot"))
     monkeypatch.setattr(explain, "explained", note("explain"))
     monkeypatch.setattr(zorplex_session, "start", note("teach"))
-    monkeypatch.setattr(chat_command, "is_language", note("chat"))
+    monkeypatch.setattr(text_run, "speaking", note("chat"))
     monkeypatch.setattr("purestep.runtime.commands.loading", lambda run: None)
     monkeypatch.setattr(at_once, "start", note("at once"))
+    monkeypatch.chdir(tmp_path)
+    for name, recipe in (("one", "ppo"), ("cartpole-ppo-0", "ppo"), ("family", "prove"), ("zorplex", "zorplex")):
+        begun(tmp_path / "runs" / name, {"recipe": recipe})
     return noted
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError, TrustError
 from purestep.runtime import cli
@@ -19,11 +18,11 @@ from purestep.runtime.effects.lines import objects
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.reading import UnreadableError, irregular, parse_json, read_bounded
 from purestep.runtime.effects.tokenizer import load_tokenizer
-from purestep.runtime.language import session as language_session
-from purestep.runtime.recipes import RECIPES, session
 from purestep.runtime.recipes.arguments import Process
 from purestep.runtime.recipes.cache import cache_defaults
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, check_threads, flatten, from_record, most_threads
+from purestep.runtime.runs.registry import OWN, find
 from purestep.runtime.runs.training_machine import Loop
 from purestep.runtime.values import encode
 
@@ -58,7 +57,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     arguments = changed(cache_defaults(), {"solution_rollout_policy": "their_policies.paid"})
     run = tmp_path / "run"
     loop = Loop(iterations=4, chunk=1, every=1, iteration=1, saved=1)
-    described = language_session.described(arguments)
+    described = runs.described(find("cache"), arguments)
     run.mkdir()
     checkpoint.save(run, 1, {}, machine=loop, metadata=described)
     folder.mark(run, "cache")
@@ -98,7 +97,7 @@ def test_a_run_without_a_checkpoint_is_not_begun_again_with_foreign_functions(fo
 
     shutil.rmtree(foreign / "checkpoints")
     with pytest.raises(TrustError, match=r"their_policies\.paid"):
-        language_session.resume(foreign, notice=lambda text: None)
+        runs.resume(foreign, notice=lambda text: None)
 
 
 AUTO = '{"auto_map": {"AutoConfig": "evil.Config", "AutoTokenizer": ["evil.T", null]}, "model_type": "evil"}'
@@ -220,7 +219,7 @@ def test_a_record_with_values_of_other_types_is_refused(changes: dict[str, Any])
 
 
 def test_every_recipes_own_record_is_taken() -> None:
-    for name, recipe in RECIPES.items():
-        arguments = recipe.defaults(recipe.usual)
-        assert session.arguments_of({"recipe": name, **flatten(arguments)}) == (name, arguments)
-    assert language_session.arguments_of(language_session.described(evolve(cache_defaults()))) == cache_defaults()
+    for name in OWN:
+        recipe = find(name)
+        arguments = recipe.defaults(())
+        assert runs.arguments_of(runs.described(recipe, arguments)) == (recipe, arguments)

@@ -18,8 +18,8 @@ from purestep.runtime import cli
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.language import serving
-from purestep.runtime.language import session as zorplex_session
 from purestep.runtime.language.world import LanguageWorld
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import flag
 from purestep.runtime.runs.logging import metrics_log
 from purestep.runtime.runs.training_machine import Log, Loop, Train
@@ -86,7 +86,7 @@ def tensors(run: Path, recipe: str = "zorplex") -> dict[str, torch.Tensor]:
     """What the newest checkpoint holds."""
     import safetensors.torch
 
-    return safetensors.torch.load_file(zorplex_session.newest(run) / "state.safetensors")
+    return safetensors.torch.load_file(runs.newest(run) / "state.safetensors")
 
 
 def contents(run: Path) -> dict[str, bytes]:
@@ -231,7 +231,7 @@ def test_a_server_that_was_not_there_may_be_somewhere_else(
     assert published == [(ELSEWHERE, 0), (ELSEWHERE, 1)]
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]
     assert json.loads((run / "arguments.json").read_text())["server"] == ELSEWHERE
-    assert zorplex_session.arguments_in(run).sampling.server == ELSEWHERE
+    assert runs.arguments_in(run)[1].sampling.server == ELSEWHERE
 
 
 @pytest.mark.slow

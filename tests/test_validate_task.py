@@ -15,8 +15,10 @@ from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.task import TextTask
 from purestep.core.language.world import Outcome, Raised, TextEnv
 from purestep.core.language.zorplex_task import zorplex_task
-from purestep.runtime.language.columns import TAKEN, columns
+from purestep.runtime.language.columns import TAKEN
+from purestep.runtime.language.config import TaskRun
 from purestep.runtime.language.validate_task import validate_task
+from purestep.runtime.language.world import columns
 
 from .example_tasks import MARKET, SAFE, example
 
@@ -263,4 +265,4 @@ def test_what_is_no_task_is_one_line() -> None:
 
 def test_names_that_a_figure_cannot_have_are_those_of_columns() -> None:
     least = evolve(MINIMAL, labels=("terminated",))
-    assert set(columns(least)) - {"label/terminated"} <= TAKEN
+    assert set(columns(TaskRun(), least)) - {"label/terminated"} <= TAKEN

@@ -33,7 +33,7 @@ from purestep.core.language.zorplex_corpus import zorplex_texts
 from purestep.core.language.zorplex_questions import typed
 from purestep.core.record import replace
 from purestep.core.transcript_scores import token_log_probs
-from purestep.runtime import cli, language_commands
+from purestep.runtime import cli, commands
 from purestep.runtime.effects.causal_folder import open_model, save_model
 from purestep.runtime.effects.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.generate import complete, generator
@@ -48,12 +48,15 @@ from purestep.runtime.language.evaluate import held_out, wilson
 from purestep.runtime.language.learning import algorithm_of, objective_of
 from purestep.runtime.language.parts import LEAST, attempts_at, parts_of, sampler
 from purestep.runtime.language.warm_start import label, shown
-from purestep.runtime.language.world import asked, lessons_of, phases
+from purestep.runtime.language.world import asked, lessons_of, phases, policy_of
+from purestep.runtime.recipes import text_run
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag, flatten
+from purestep.runtime.runs.recipe import Outcome
 from purestep.runtime.runs.training_machine import Train
 
-from .run_folders import begun
+from .run_folders import begun, restored
 
 transformers: Any = importlib.import_module("transformers")
 ROOT = Path(__file__).parent.parent
@@ -85,7 +88,7 @@ def silent(text: str) -> None:
     """Nobody listens."""
 
 
-def begin(run: Path, arguments: Zorplex) -> session.Outcome:
+def begin(run: Path, arguments: Zorplex) -> Outcome:
     return session.start(run, arguments, overwrite=False, notice=silent)
 
 
@@ -93,7 +96,7 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
     """What the newest checkpoint holds."""
     import safetensors.torch
 
-    return safetensors.torch.load_file(session.newest(run) / "state.safetensors")
+    return safetensors.torch.load_file(runs.newest(run) / "state.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +112,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_arguments_survive_flattening_and_make_phases() -> None:
     arguments = tiny("ppo", kind="recursive")
     flat = flatten(arguments)
-    assert session.arguments_of({"recipe": "zorplex", **flat}) == arguments
+    assert runs.arguments_of({"recipe": "zorplex", **flat})[1] == arguments
     assert phases(arguments) == language_world.Phases(warm=2, steps=3)
     assert phases(changed(arguments, {"warm_steps": 0})).warm == 0
     assert phases(changed(arguments, {"warm_steps": -1})).warm == 20
     assert phases(changed(arguments, {"warm_steps": -1, "model": "somewhere"})).warm == 0
     with pytest.raises(CheckpointError, match="with other names"):
-        session.arguments_of({"recipe": "zorplex", "width": 1})
+        runs.arguments_of({"recipe": "zorplex", "width": 1})[1]
 
 
 @pytest.mark.parametrize("algorithm", CHANGES)
@@ -263,8 +266,8 @@ def test_train_evaluates_draws_and_leaves_a_model(trained: Path, capsys: Said) -
 
 
 def test_the_saved_folder_opens_and_gives_the_same_logits(trained: Path) -> None:
-    parts, held, _ = session.restored(trained, session.newest(trained))
-    params = parts.whole(session.policy_of(held))
+    parts, held, _ = restored(trained)
+    params = parts.whole(policy_of(held))
     module = transformers.AutoModelForCausalLM.from_pretrained(str(trained / "model"), dtype=torch.float32)
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(trained / "model"))
     ids = tokenizer.apply_chat_template(
@@ -392,7 +395,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_batch(tmp_path: 
     batch = read_tensors(tmp_path / "diverged.safetensors")
     assert batch["token"].shape[0] == 6
     assert any("the batch is in" in text for text in said)
-    assert session.newest(tmp_path).name == "step_000003"
+    assert runs.newest(tmp_path).name == "step_000003"
 
 
 def test_an_evaluation_of_other_tasks_stands_alone(trained: Path, tmp_path: Path, capsys: Said) -> None:
@@ -407,8 +410,8 @@ def test_an_evaluation_of_other_tasks_stands_alone(trained: Path, tmp_path: Path
 
 
 def test_an_evaluation_samples_as_training_does(trained: Path) -> None:
-    parts, held, _ = session.restored(trained, session.newest(trained))
-    params = parts.whole(session.policy_of(held))
+    parts, held, _ = restored(trained)
+    params = parts.whole(policy_of(held))
 
     def found(**changes: float) -> report.Evaluation:
         sampling = evolve(parts.sampling, **changes)  # type: ignore[arg-type]
@@ -505,7 +508,7 @@ def test_a_run_is_not_overwritten_by_one_of_its_own_model(trained: Path, tmp_pat
 def test_a_run_in_place_of_another_has_a_tokenizer_of_its_own(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "perform", lambda *given: ((), ()))
+        patch.setattr(runs, "perform", lambda *given: ())
         session.start(tmp_path / "run", tiny(words="letters"), overwrite=True, notice=silent)
         session.start(tmp_path / "new", tiny(words="letters"), overwrite=False, notice=silent)
     kept = [(tmp_path / name / "tokenizer" / "tokenizer.json").read_bytes() for name in ("run", "new")]
@@ -531,7 +534,7 @@ def test_a_folder_s_model_is_trained_without_a_warm_start(own_model: str, tmp_pa
     arguments = tiny(model=own_model, warm_steps=-1, steps=1, capacity=400)
     assert phases(arguments).warm == 0
     begin(tmp_path / "run", arguments)
-    parts, _, loop = session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
+    parts, _, loop = restored(tmp_path / "run")
     assert loop.iteration == 1
     before = parts.begin()
     wanted = transformers.AutoModelForCausalLM.from_pretrained(own_model, dtype=torch.float32)
@@ -547,8 +550,8 @@ def test_a_folder_s_model_is_trained_without_a_warm_start(own_model: str, tmp_pa
 def test_adapters_alone_are_trained_and_merged_into_the_model(own_model: str, tmp_path: Path) -> None:
     arguments = tiny(model=own_model, lora=2, steps=1, capacity=400, warm_steps=4, demonstrations=4)
     begin(tmp_path, arguments)
-    parts, held, _ = session.restored(tmp_path, session.newest(tmp_path))
-    adapters = session.policy_of(held)
+    parts, held, _ = restored(tmp_path)
+    adapters = policy_of(held)
     assert all(".weight" in name and "_proj" in name for name in adapters)
     whole = parts.whole(adapters)
     assert any(bool(factors.b.any()) for factors in adapters.values())
@@ -567,20 +570,20 @@ def test_a_run_goes_on_with_the_model_it_began_with_and_no_other(
     arguments = tiny(model="base", lora=lora, steps=1, capacity=400, held_out=1)
     begin(tmp_path / "run", arguments)
     monkeypatch.chdir("/")
-    assert session.arguments_in(tmp_path / "run").model.model == str(tmp_path / "base")
-    session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
+    assert runs.arguments_in(tmp_path / "run")[1].model.model == str(tmp_path / "base")
+    restored(tmp_path / "run")
     opened, parts = open_model(own_model), parts_of(tiny(model=own_model))
     other = {name: leaf + 1 for name, leaf in opened.params.items()}
     save_model(tmp_path / "base", other, opened.config, parts.tokenizer)
     if lora:
         with pytest.raises(CheckpointError, match="another model or tokenizer than when the run began"):
-            session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
+            restored(tmp_path / "run")
         return
-    session.restored(tmp_path / "run", session.newest(tmp_path / "run"))  # whose own weights are in the checkpoint
+    restored(tmp_path / "run")  # whose own weights are in the checkpoint
     fewer = train_tokenizer(zorplex_texts(zorplex().params), vocabulary=300, least=LEAST)
     save_model(tmp_path / "base", other, opened.config, fewer)
     with pytest.raises(CheckpointError, match="another model or tokenizer than when the run began"):
-        session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
+        restored(tmp_path / "run")
 
 
 def test_a_model_without_a_system_role_is_told_of_the_tools_with_the_question(own_model: str, tmp_path: Path) -> None:
@@ -610,7 +613,7 @@ def test_a_model_without_a_system_role_is_told_of_the_tools_with_the_question(ow
 def test_a_run_goes_on_with_a_server_only_where_it_had_one(tmp_path: Path, own: str, given: str, why: str) -> None:
     begun(tmp_path, {"recipe": "zorplex", "server": own})
     with pytest.raises(ChoiceError, match=re.escape(why)):
-        language_commands.resume([str(tmp_path), "--server", given])
+        commands.resume_command([str(tmp_path), "--server", given])
 
 
 def test_samples_come_from_the_weights_that_a_server_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -647,8 +650,8 @@ def test_samples_come_from_the_weights_that_a_server_was_given(tmp_path: Path, m
     assert all(row["log_prob_difference"] < 1e-4 for row in learnt)
     assert published == sorted({sum(int(row["updates"]) for row in rows[:number]) for number in range(3)})
     assert any(f"samples come from {url}; let it serve" in text for text in said)
-    parts, held, _ = session.restored(tmp_path / "run", session.newest(tmp_path / "run"))
-    assert "lm_head.weight" in parts.whole(session.policy_of(held))
+    parts, held, _ = restored(tmp_path / "run")
+    assert "lm_head.weight" in parts.whole(policy_of(held))
 
 
 # --- talking ---
@@ -691,7 +694,7 @@ def test_one_task_is_shown_and_the_same_again(trained: Path, monkeypatch: pytest
 
 
 def test_a_question_of_ones_own_has_its_words_and_its_answer(trained: Path) -> None:
-    parts, _, _ = session.restored(trained, session.newest(trained))
+    parts, _, _ = restored(trained)
     words = parts.rules.env.params.vocabulary.words
     known: dict[str, Callable[[Callable[[str], int]], int]] = {
         "What is zorplex[kramun] + zorplex[blivit]?": lambda v: v("kramun") + v("blivit"),
@@ -733,10 +736,10 @@ def test_a_question_of_ones_own_allows_the_calls_it_needs(kind: str, calls: int)
 
 def test_tasks_are_those_that_the_run_held_out(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     shown_at: list[int] = []
-    own = session.arguments_in(trained)
-    found = session.restored_newest(trained)
+    own = runs.arguments_in(trained)[1]
+    found = runs.restored(trained)
     redrawn = evolve(found, arguments=changed(own, {"draw": 5}))
-    monkeypatch.setattr(session, "restored_newest", lambda run: redrawn)
+    monkeypatch.setattr(text_run, "restored", lambda run: redrawn)
 
     def noted(number: int, seed: int, *, first: int = 0) -> Any:
         shown_at.append(seed)

@@ -34,10 +34,11 @@ from ..effects.sharded.loading import latest, load
 from ..language_train import Learned, Trainer, language_reader
 from ..ranks.clipping import clip_by_whole_norm
 from ..ranks.dealing import by_parts
+from ..runs.store import load as load_full
 from .config import TextConfig
 from .learning import algorithm_of, objective_of, optimizer_of, trainer_of
 from .parts import Parts
-from .team import Reader, Report, Team, load_alone
+from .team import Reader, Team
 
 WAIT = 600.0  # seconds after which a rank that does not answer is taken for gone
 ALL = 1 << 40  # tokens: the trainer cuts nothing, the deal does
@@ -218,7 +219,7 @@ def _shelf(lead: Lead) -> dict[str, Any]:
         lead.settled()
         lead.tell("settle")
 
-    def newest(run: Path, *, report: Report = to_stderr, without: Collection[Path] = ()) -> Path | None:
+    def newest(run: Path, *, report: Callable[[str], None] = to_stderr, without: Collection[Path] = ()) -> Path | None:
         del report  # the first rank prints what is wrong
         lead.settled()
         found: Path | None = lead.tell("newest", run.absolute(), tuple(without)) if run.is_dir() else None
@@ -226,7 +227,7 @@ def _shelf(lead: Lead) -> dict[str, Any]:
 
     def loaded(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
         if not _divided(like):
-            return load_alone(where, like, classes=classes)
+            return load_full(where, like, classes=classes)
         lead.settled()
         step, tree, machine, manifest = lead.tell("load", where.absolute(), like, tuple(classes))
         return Checkpoint(step=step, tree=tree, machine=machine, manifest=manifest)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
@@ -10,10 +11,11 @@ from ...algorithms.language_batch import Reading
 from ...core.errors import CheckpointError
 from ...core.transcript import Transcript
 from ..effects import folder
+from ..effects.checkpoint import Checkpoint
 from ..effects.sharded.description import Description, described
 from ..effects.step_folders import steps
 from ..language_train import Trainer, language_reader
-from ..runs.store import PROCESS, Store
+from ..runs.store import PROCESS
 from .config import TextConfig
 from .learning import algorithm_of, objective_of, optimizer_of, trainer_of
 from .parts import Parts
@@ -22,15 +24,20 @@ Reader = Callable[[LanguageState, Transcript], Reading]
 
 
 @frozen(kw_only=True)
-class Team(Store):
-    """The learner of a run and its checkpoints. Each `init` of a learner gives a state that the others' functions take."""
+class Team:
+    """The learner of a run and its `Store`. Each `init` of a learner gives a state that the others' functions take."""
 
+    size: int  # ranks
     check: Callable[[TextConfig], None]  # raises ChoiceError for what so many cannot do
     parts: Callable[[Parts], Parts]  # the same parts, whose `whole` takes parameters wherever they are
     learner: Callable[
         [TextConfig, Parts], tuple[LanguageAlgorithm, Trainer]
     ]  # of the algorithm `init` alone may be called
     reader: Callable[[TextConfig, Parts], Reader]  # what a state says of samples
+    save: Callable[..., None]  # these are those of `Store`
+    settle: Callable[[], None]
+    newest: Callable[..., Path | None]
+    load: Callable[..., Checkpoint[Any]]
 
 
 def learner_alone(arguments: TextConfig, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
