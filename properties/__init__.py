@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     from .policy_laws import policy_laws as policy_laws
     from .precision_laws import precision_laws as precision_laws
     from .precision_mutants import Descending as Descending
+    from .preparation_laws import preparation_laws as preparation_laws
     from .probe_laws import probe_laws as probe_laws
     from .profiles import Profile as Profile
     from .profiles import named_profile as named_profile
@@ -180,6 +181,7 @@ if TYPE_CHECKING:
     from .spots_laws import spots_laws as spots_laws
     from .staleness_laws import staleness_laws as staleness_laws
     from .staleness_mutants import Aging as Aging
+    from .starts_laws import starts_laws as starts_laws
     from .step_laws import step_laws as step_laws
     from .strategies import dyadic as dyadic
     from .strategies import flags as flags
@@ -308,6 +310,7 @@ else:
         "policy_laws": ("policy_laws",),
         "precision_laws": ("precision_laws",),
         "precision_mutants": ("Descending",),
+        "preparation_laws": ("preparation_laws",),
         "probe_laws": ("probe_laws",),
         "profiles": ("Profile", "named_profile"),
         "proof_policy_laws": ("proof_policy_laws",),
@@ -351,6 +354,7 @@ else:
         "spots_laws": ("spots_laws",),
         "staleness_laws": ("staleness_laws",),
         "staleness_mutants": ("Aging",),
+        "starts_laws": ("starts_laws",),
         "step_laws": ("step_laws",),
         "strategies": (
             "dyadic",

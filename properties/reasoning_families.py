@@ -5,19 +5,25 @@ from typing import Any
 
 from ..core.language import (
     reasoning_cache,
+    reasoning_cache_task,
+    reasoning_conversations,
     reasoning_cycles,
     reasoning_demonstrations,
     reasoning_evaluation,
+    reasoning_lists,
     reasoning_report,
     reasoning_rollouts,
+    reasoning_settings,
     reasoning_tasks,
     reasoning_templates,
 )
 from ..core.language.reasoning_schedule import reasoning_machine
+from ..core.language.task import TextTask
 from . import cycling_mutants, reasoning_mutants, reasoning_schedule_mutants, reasoning_task_mutants
 from .cycling_laws import cycling_laws
 from .cycling_mutants import Cycling
 from .law import Subject, Suite
+from .preparation_laws import preparation_laws
 from .reasoning_laws import reasoning_laws
 from .reasoning_mutants import Thinking
 from .reasoning_schedule_laws import reasoning_schedule_laws
@@ -68,6 +74,18 @@ def own_cycling() -> Cycling:
     return Cycling(cycling=reasoning_cycles.cycling, standing=reasoning_evaluation.standing)
 
 
+def own_prepared() -> TextTask:
+    """Our own task whose episodes are prepared: lists of a few numbers, in two cycles."""
+    few = reasoning_lists.Lists(kind="maximum", shortest=2, longest=4, high=3)
+    cache = reasoning_cache.reasoning_cache(
+        reasoning_tasks.list_rollout, reasoning_rollouts.summarization_rollout, num_reasoning_steps=2
+    )
+    settings = reasoning_settings.Settings(output_dir="nowhere", num_reasoning_steps=2, num_samples_per_problem=2)
+    trained = reasoning_cache_task.Trained(states=2, cycles=3, summary_tokens=8)
+    shows = reasoning_conversations.Shows(numbers=2, summaries=0.5, summary_skill=1.0)
+    return reasoning_cache_task.list_cache_task(cache, settings, {"training": few, "evaluation": few}, trained, shows)
+
+
 def reasoning_families() -> list[tuple[Suite, Subject, Edits]]:
     """Suites, subjects and more edits."""
     return [
@@ -75,4 +93,5 @@ def reasoning_families() -> list[tuple[Suite, Subject, Edits]]:
         (reasoning_schedule_laws(), reasoning_machine, reasoning_schedule_mutants.MUTANTS),
         (reasoning_task_laws(), own_listing(), reasoning_task_mutants.MUTANTS),
         (cycling_laws(), own_cycling(), cycling_mutants.MUTANTS),
+        (preparation_laws("a0=0; b1=1;", "b 1", "[ANSWER] 3"), own_prepared(), {}),
     ]

@@ -37,8 +37,8 @@ from purestep.core.language.reasoning_tasks import read_list, right_reasoning, s
 from purestep.core.language.reasoning_templates import thought
 from purestep.core.language.task import TextTask
 from purestep.properties import check as check_laws
-from purestep.properties import cycling_laws
-from purestep.properties.reasoning_families import own_cycling
+from purestep.properties import cycling_laws, preparation_laws
+from purestep.properties.reasoning_families import own_cycling, own_prepared
 from purestep.runtime import cli
 from purestep.runtime.effects.curves_picture import banded, curves_picture, student
 from purestep.runtime.effects.metrics import read
@@ -187,6 +187,7 @@ def test_help_explains_every_flag(capsys: Said_) -> None:
 # --- cycles ---
 
 test_cycles = check_laws(cycling_laws(), own_cycling())
+test_preparation = check_laws(preparation_laws("a0=0; b1=1;", "b 1", "[ANSWER] 3"), own_prepared())
 
 
 class Scripted:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from purestep.properties import check, desk_laws, sample_laws, segment_laws, verify
+from purestep.properties import check, desk_laws, sample_laws, segment_laws, starts_laws, verify
 from purestep.properties.desk_schedules import own_desking
+from purestep.properties.generating_families import own_starts
 from purestep.properties.profiles import named_profile
 from purestep.properties.sample_talks import own_writing
 from purestep.runtime.asynchronous.learning import Learning
@@ -11,6 +12,7 @@ from purestep.runtime.asynchronous.learning import Learning
 test_desk = check(desk_laws(), own_desking())
 test_samples = check(sample_laws(), own_writing())
 test_segments = check(segment_laws(), Learning.anchored)
+test_starts = check(starts_laws(), own_starts)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ pytest.importorskip("transformers")
 
 from purestep.runtime import cli
 from purestep.runtime.language import report, session
+from purestep.runtime.recipes import text_run
 from purestep.runtime.recipes.cache import cache_defaults
 from purestep.runtime.runs.arguments import flatten
 
@@ -63,7 +64,7 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
         begun(tmp_path / "runs" / run, {"recipe": "cache"})
     monkeypatch.setattr(session, "start", note("train"))
     monkeypatch.setattr(session, "resume", note("resume"))
-    monkeypatch.setattr(session, "restored_newest", note("restore"))
+    monkeypatch.setattr(text_run, "restored", note("restore"))
     monkeypatch.setattr(report, "pictures", note("plot"))
     (block,) = blocks("bash")
     codes = [cli.main(shlex.split(line, comments=True)[1:]) for line in block.splitlines()]

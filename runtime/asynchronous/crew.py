@@ -7,12 +7,13 @@ means is the scheduler's.
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
+from ...core.language.preparation import Start
 from ...core.language.requests import Request
 from ...core.machine import Command, Event, Failed, tag_of
 from ..drive import DRIVER, Effects, Entry, Finished, Inbox, Session, Told
@@ -20,11 +21,17 @@ from ..effects import workers
 from ..effects.clock import seconds
 from ..scheduling import messages as say
 from .generating import GiveUp, Job, Made, Progress
+from .preparing import Held, Prepare, Ready, Starts
 from .samples import Sample
 
 NOTHING = -1  # the number of no task
 LOOK = 0.01  # seconds between two looks at what the trainer has done
 Name = say.Name
+
+
+def _unnoticed(starts: Starts, ready: Ready) -> None:
+    """Nobody is told of starts."""
+    del starts, ready
 
 
 @frozen(kw_only=True)
@@ -41,6 +48,8 @@ class Hands:
     failures: Callable[[int], None]  # so many more calls of tools have failed
     lost: Callable[[int, str], None]  # a generator is gone, and why
     notice: Callable[[str], None]
+    starts: Starts | tuple[()] = ()  # of groups, where the task's episodes are prepared
+    prepared: Callable[[Starts, Ready], None] = _unnoticed  # there are more of them
 
 
 @frozen
@@ -85,18 +94,20 @@ class Crew:
     sampled: dict[int, int] = field(factory=dict)  # tokens of each sample under way, by the worker's number for it
     there: set[int] = field(factory=set)  # generators that the scheduler counts on
     held: list[Entry] = field(factory=list)  # what the driver hears once somebody is there
+    starts: Starts | tuple[()] = field(default=Factory(lambda self: self.hands.starts, takes_self=True))
+    waiting: dict[int, say.Dispatch] = field(factory=dict)  # commands whose groups have no start yet, by number
+    preparing: dict[int, int] = field(factory=dict)  # preparations under way, by the worker's number for them
     following: Any = field(factory=itertools.count)
 
     def begin(self, number: int, command: Command) -> None:
         """Starts a command."""
         if isinstance(command, say.Dispatch):
-            request = self.hands.request(command.prompt, command.seat)
-            task = Task(number, command, (request.id, request.group))
-            self.give(command.worker, task, Job(request, command.version))
+            self.dispatch(number, command)
         elif isinstance(command, say.Abort):
             task = Task(number, command)
             given = self.numbers.pop(task.name, NOTHING)
             if given == NOTHING:
+                self.drop([one for one, held in self.waiting.items() if Task(one, held).name == task.name])
                 self.over(number, say.Abort.TAG)
             else:
                 self.give(command.worker, task, GiveUp(given))
@@ -109,6 +120,53 @@ class Crew:
         else:
             done = self.pool.submit(self.hands.trainer[type(command)], command)
             self.trained.append((number, command, done))
+
+    def dispatch(self, number: int, command: say.Dispatch) -> None:
+        """Has a sample made; where its group needs a start that is not there yet, that is prepared first."""
+        start: Start | tuple[()] = ()
+        if not isinstance(self.starts, tuple):
+            start = self.starts.ready.get(command.prompt, ())
+            if isinstance(start, tuple):
+                self.waiting[number] = command
+                held = Held(number, command.prompt, command.worker)
+                self.starts, first = self.starts.asked(held)
+                if first:
+                    self.prepare(held)
+                return
+        request = self.hands.request(command.prompt, command.seat)
+        task = Task(number, command, (request.id, request.group))
+        self.give(command.worker, task, Job(request, command.version, start))
+
+    def prepare(self, held: Held) -> None:
+        """Has the start of a command's group prepared by its generator."""
+        if isinstance(self.starts, tuple):
+            return
+        number, preparation = next(self.following), held.prompt // self.starts.groups
+        self.preparing[number] = preparation
+        self.hands.workers.send(held.worker, number, Prepare(preparation, self.waiting[held.number].version))
+
+    def prepared(self, worker: int, number: int, answer: Any) -> None:
+        """A preparation is done; one of another number counts as none, and is made anew."""
+        wanted = self.preparing.pop(number)
+        if isinstance(self.starts, tuple):
+            return
+        if not isinstance(answer, Ready) or answer.preparation != wanted:
+            again = [one for one in self.starts.waiting if one.prompt // self.starts.groups == wanted]
+            for held in again[:1]:
+                self.prepare(evolve(held, worker=worker))
+            return
+        self.starts, freed = self.starts.come(answer)
+        self.hands.prepared(self.starts, answer)
+        for one in freed:
+            self.dispatch(one, self.waiting.pop(one))
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Commands that wait for a start need none any more."""
+        for number in numbers:
+            del self.waiting[number]
+            if not isinstance(self.starts, tuple):
+                self.starts = self.starts.without(number)
+            self.over(number, say.Dispatch.TAG)
 
     def give(self, worker: int, task: Task, payload: Any) -> None:
         """Sends a task to a generator; where that is gone it comes back as lost."""
@@ -172,7 +230,10 @@ class Crew:
             if isinstance(report.payload, Progress):
                 self.progressed(report.worker, report.payload)
         elif isinstance(report, workers.Answer):
-            self.answered(report.task, report.payload)
+            if report.task in self.preparing:
+                self.prepared(report.worker, report.task, report.payload)
+            else:
+                self.answered(report.task, report.payload)
         else:
             self.left(report)
 
@@ -213,7 +274,14 @@ class Crew:
             self.there.remove(report.worker)
             self.hands.lost(report.worker, report.why)
             self.tell(DRIVER, "", say.Lost(report.worker))
-        for number, _ in report.work:
+        for number in [number for number, _ in report.work if number in self.preparing]:
+            del self.preparing[number]
+        if not isinstance(self.starts, tuple):
+            self.starts, again, gone = self.starts.lost(report.worker)
+            self.drop(gone)
+            for held in again:
+                self.prepare(held)
+        for number in [number for number, _ in report.work if number in self.tasks]:
             wanted, task = self.wanted(number), self.tasks.pop(number)
             self.sampled.pop(number, 0)
             if wanted:

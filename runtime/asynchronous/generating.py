@@ -1,16 +1,23 @@
 """A generator: the body of a worker that samples attempts side by side and takes new weights when there are some."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
 from typing import Any
 
 import torch
 from attrs import define, field, frozen
 
+from ...core import keys
+from ...core.errors import ChoiceError, message
+from ...core.keys import Key
+from ...core.language.preparation import Preparation, Start
+from ...core.language.prompting import Response
 from ...core.language.requests import Request
 from ...core.tree import tree_map
 from ..effects.clock import seconds
 from ..effects.generate import Generator, generator
+from ..effects.generate_turns import AnyAttempt
 from ..effects.task_reference import trust
 from ..effects.tokenizer import unfolded
 from ..effects.tools import Failed
@@ -18,8 +25,11 @@ from ..effects.transfer import Inlet, inlet, this_host
 from ..effects.workers_engines import Mailbox
 from ..language.config import TextConfig
 from ..language.parts import Parts, attempts_at, parts_of
+from ..language.preparing import attempt_from, usable
+from ..language.prompting import RULES, query_attempt, response_of
 from .alike import Packages, packages, refuse_others
 from .desk import Desk, added, chunks, given_up, taken
+from .preparing import Prepare, Ready, Work, begun, ready_fault, ready_of, replied
 from .samples import Sample, fault, samples_of
 from .tools import served_tools
 
@@ -34,6 +44,7 @@ class Job:
 
     request: Request
     version: int
+    start: Start | tuple[()] = ()  # of its group, where the task's episodes are prepared
 
 
 @frozen
@@ -83,6 +94,8 @@ def refusing(arguments: TextConfig, parts: Parts) -> Callable[[int, Any], str]:
         del task
         if isinstance(payload, GivenUp):
             return ""
+        if isinstance(payload, Ready):
+            return ready_fault(parts.task.preparation, payload)
         if not isinstance(payload, Made):
             return f"{type(payload).__name__}, which is no answer"
         return fault(parts.task, payload.sample, vocabulary=parts.speaker.vocabulary, **room)
@@ -102,11 +115,17 @@ class At:
     params: Any
     version: int
     desk: Desk
-    waiting: deque[tuple[int, Job]] = field(factory=deque)  # jobs for newer weights
+    prompts: "Prompts | tuple[()]" = ()  # of preparations, where the task has one
+    waiting: deque[tuple[int, Job | Prepare]] = field(factory=deque)  # tasks for newer weights
 
-    def message(self, task: int, payload: Job | GiveUp) -> None:
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return self.desk.idle and (isinstance(self.prompts, tuple) or self.prompts.desk.idle)
+
+    def message(self, task: int, payload: Job | Prepare | GiveUp) -> None:
         """A task has come."""
-        if isinstance(payload, Job):
+        if not isinstance(payload, GiveUp):
             self.waiting.append((task, payload))
             return
         waited = [one for one, _ in self.waiting if one == payload.task]
@@ -118,14 +137,14 @@ class At:
 
     def listen(self) -> None:
         """Takes all messages there are; waits for one where there is nothing to do. Raises: EOFError at the end."""
-        rest = (LOOK if self.waiting else REST) if self.desk.idle else 0.0
+        rest = (LOOK if self.waiting else REST) if self.idle else 0.0
         while found := self.mailbox.receive(rest):
             self.message(*found)
             rest = 0.0
 
     def fetch(self) -> tuple[tuple[str, float, float, int], ...]:
         """Takes newer weights, if there are some and it may: what is under way goes on with them, or is waited for."""
-        if not self.arguments.asynchronous.interruptible and not self.desk.idle:
+        if not self.arguments.asynchronous.interruptible and not self.idle:
             return ()
         start = seconds()
         found = self.reader.fetch(self.version)
@@ -135,33 +154,133 @@ class At:
         return (("sync", start, seconds(), self.version),)
 
     def seat(self) -> None:
-        """Begins the jobs whose weights are there."""
-        later = deque[tuple[int, Job]]()
+        """Begins the tasks whose weights are there."""
+        later = deque[tuple[int, Job | Prepare]]()
         for task, job in self.waiting:
             if job.version > self.version or later:
                 later.append((task, job))
+            elif isinstance(job, Prepare):
+                self.prepare(task, job.preparation)
             else:
-                self.desk = added(self.desk, task, attempts_at(self.parts, (job.request,))[0])
+                self.desk = added(self.desk, task, self.attempt(job))
         self.waiting = later
 
+    def attempt(self, job: Job) -> AnyAttempt:
+        """The attempt that a job asks for, before the model speaks."""
+        if isinstance(job.start, tuple):
+            return attempts_at(self.parts, (job.request,))[0]
+        return attempt_from(self.parts, job.start, job.request)
+
+    def prepare(self, task: int, preparation: int) -> None:
+        """Begins a preparation; one that needs no prompts is over at once."""
+        if isinstance(self.prompts, tuple):
+            where, remedy = f"generator: task {task}", "let the trainer and its generators have the same task"
+            raise ChoiceError(message(where, got="a preparation", wanted="none", remedy=remedy))
+        self.ready(self.prompts.begin(task, preparation))
+
+    def ready(self, answers: Iterable[tuple[int, Ready]]) -> None:
+        """Answers the preparations that are over."""
+        for task, answer in answers:
+            self.mailbox.answer(task, answer)
+
     def work(self) -> None:
-        """One chunk of tokens for all attempts under way; says what came of it."""
+        """One chunk of tokens for all attempts under way, those of prompts first; says what came of it."""
         spans = self.fetch()
         self.seat()
-        if self.desk.idle:
+        if self.idle:
             if spans:
                 self.mailbox.note(Progress(spans=spans))
             return
         start = seconds()
-        generation = self.generator.advance(self.params, self.version, self.desk.generation)
-        self.desk, more = chunks(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
-        self.desk, over = taken(self.desk)
+        if not isinstance(self.prompts, tuple) and not self.prompts.desk.idle:
+            self.ready(self.prompts.advance(self.params, self.version))
+        tokens, over = self._chunk()
         room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.episodes.max_turns}
         samples = samples_of(self.parts.task, [attempt for _, attempt in over], **room)
-        tokens = tuple((task, number, self.version) for task, number in more)
         self.mailbox.note(Progress(tokens, (*spans, ("generate", start, seconds(), self.version))))
         for (task, _), sample in zip(over, samples, strict=True):
             self.mailbox.answer(task, Made(sample))
+
+    def _chunk(self) -> tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, AnyAttempt], ...]]:
+        """One chunk of tokens for samples: what there is more of each, and those that have ended."""
+        if self.desk.idle:
+            return (), ()
+        generation = self.generator.advance(self.params, self.version, self.desk.generation)
+        self.desk, more = chunks(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
+        self.desk, over = taken(self.desk)
+        return tuple((task, number, self.version) for task, number in more), over
+
+
+@define
+class Prompts:
+    """The preparations of a generator: their queries are attempts of one turn, in slots of their own."""
+
+    parts: Parts
+    preparation: Preparation
+    key: Key
+    generator: Generator
+    desk: Desk
+    works: dict[int, Work] = field(factory=dict)  # by task
+    places: dict[int, tuple[int, int]] = field(factory=dict)  # of attempts in the desk: (task, place)
+    following: Iterator[int] = field(factory=count)
+
+    def begin(self, task: int, number: int) -> tuple[tuple[int, Ready], ...]:
+        """Begins a preparation; gives those that are over."""
+        return self._on(task, begun(self.preparation.prompting, self.key, number), NONE)
+
+    def advance(self, params: Any, version: int) -> tuple[tuple[int, Ready], ...]:
+        """One chunk of tokens; gives the preparations that are over."""
+        generation = self.generator.advance(params, version, self.desk.generation)
+        self.desk, over = taken(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
+        found = list[tuple[int, Ready]]()
+        for number, attempt in over:
+            task, place = self.places.pop(number)
+            found += self._heard(task, place, response_of(self.parts, attempt, version), version)
+        return tuple(found)
+
+    def _heard(self, task: int, place: int, response: Response, version: int) -> tuple[tuple[int, Ready], ...]:
+        work, moved = replied(self.preparation.prompting, self.works[task], place, response)
+        self.works[task] = work
+        return self._on(task, work, version) if moved else ()
+
+    def _on(self, task: int, work: Work, version: int) -> tuple[tuple[int, Ready], ...]:
+        """What follows where other queries are due: they are asked, or it is over. One without room has its response."""
+        self.works[task] = work
+        if work.over:
+            del self.works[task]
+            prepared = self.preparation.prompting.result(work.state)
+            return (
+                (task, ready_of(work.preparation, self.preparation.groups, usable(self.parts, prepared), prepared)),
+            )
+        found: tuple[tuple[int, Ready], ...] = ()
+        for place, query in enumerate(work.queries):
+            number = next(self.following)
+            attempt = query_attempt(self.parts, query, number)
+            if isinstance(attempt, tuple):
+                found += self._heard(task, place, response_of(self.parts, (), max(0, version)), version)
+            else:
+                self.places[number] = task, place
+                self.desk = added(self.desk, number, attempt)
+        return found
+
+
+def prompts_of(arguments: TextConfig, parts: Parts, like: Any) -> Prompts | tuple[()]:
+    """What prepares in a generator; () for a task whose episodes begin by themselves."""
+    preparation, sampling = parts.task.preparation, parts.sampling
+    if isinstance(preparation, tuple):
+        return ()
+    made = generator(
+        parts.speaker,
+        RULES,
+        parts.codec,
+        slots=arguments.asynchronous.generator_slots,
+        capacity=sampling.capacity,
+        max_new_tokens=preparation.max_new_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+    )
+    desk = Desk(generation=made.begin(like, NONE, ()))
+    return Prompts(parts, preparation, keys.key(arguments.episodes.seed), made, desk)
 
 
 def generate(mailbox: Mailbox, spec: Spec) -> None:
@@ -201,6 +320,7 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
         )
         desk = Desk(generation=made.begin(like, NONE, ()))
         at = At(mailbox, spec.arguments, parts, made, reader, params=like, version=NONE, desk=desk)
+        at.prompts = prompts_of(spec.arguments, parts, like)
         while True:
             at.listen()
             at.work()

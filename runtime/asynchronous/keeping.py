@@ -5,6 +5,7 @@ PHASE/events.jsonl     what the scheduler was told; each session begins with a l
 PHASE/ledger.jsonl     what each update learned from
 PHASE/timeline.jsonl   what everybody did
 PHASE/metrics.jsonl    a row for each update
+PHASE/rollouts.jsonl   where episodes are prepared: what preparations publish
 PHASE/totals.json      how it ended; evaluation.json: how its weights stand
 """
 
@@ -28,6 +29,7 @@ from ..scheduling.messages import Name
 from ..scheduling.numbered import entries, sound
 from ..scheduling.state import CLASSES, THERE, Schedule
 from .learning import Anchored
+from .preparing import KeptStart
 from .samples import Sample, stacked
 
 T = TypeVar("T")
@@ -66,6 +68,7 @@ class Kept:
     seconds: float = 0.0  # of all sessions so far
     lost: int = 0  # generators
     tool_failures: int = 0
+    starts: tuple[KeptStart, ...] = ()  # of groups, where the task's episodes are prepared
 
 
 @frozen(kw_only=True)
@@ -135,7 +138,7 @@ def newest(phase: Path, team: Team = ALONE) -> Path | tuple[()]:
 def kept_in(where: Path) -> tuple[Kept, Mapping[str, Any]]:
     """What a checkpoint holds beside tensors, and the arguments it was written with. Raises: CheckpointError."""
     manifest = described(where).manifest
-    kept = machine_of(where, manifest.machine, [*CLASSES, Kept, Waiting])
+    kept = machine_of(where, manifest.machine, [*CLASSES, Kept, KeptStart, Waiting])
     if not isinstance(kept, Kept):
         remedy = "name the folder of a phase, RUN/sync or RUN/async"
         raise CheckpointError(message(str(where), got="of another kind", wanted="a phase's", remedy=remedy))
@@ -172,7 +175,7 @@ def load(where: Path, arguments: TextConfig, begun: LanguageState, team: Team = 
         "rows": blank(arguments, len(kept.waiting)) if kept.waiting else (),
         "past": {str(version): begun.params.policy for version in kept.past},
     }
-    tree = team.load(where, like, classes=[*CLASSES, Kept, Waiting]).tree
+    tree = team.load(where, like, classes=[*CLASSES, Kept, KeptStart, Waiting]).tree
     check_finite(where, tree["learner"].params.policy, "learner.params.policy")
     samples = {one.name: _anchored(one, tree["rows"], place) for place, one in enumerate(kept.waiting)}
     past = {version: tree["past"][str(version)] for version in kept.past}

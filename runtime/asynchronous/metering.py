@@ -15,8 +15,11 @@ from ..effects.metrics import Row, jsonl, rewind, tensorboard
 from ..effects.progress import progress
 from ..language.columns import FIGURES, LABEL, LENGTHS, label_columns, shares
 from ..language.config import TextConfig
-from ..language.world import columns
+from ..language.preparing import STATES, THROUGHPUT
+from ..language.report import evaluation_names
+from ..language.world import columns, episodes_of
 from ..runs.logging import finite_part
+from .preparing import Ready
 from .samples import Sample, figures_of
 
 
@@ -30,6 +33,7 @@ class Meter:
     wasted: int = 0  # tokens so far
     _tokens: int = 0  # of samples that have arrived
     _anchoring: float = 0.0  # seconds
+    _prepared: list[Ready] = field(factory=list)  # preparations that were done
     _since: float = field(factory=seconds)  # the end of the last update
     _lock: threading.Lock = field(factory=threading.Lock)
 
@@ -37,6 +41,11 @@ class Meter:
         """A whole sample is there."""
         with self._lock:
             self._tokens += sample.tokens
+
+    def prepared(self, ready: Ready) -> None:
+        """A preparation is done."""
+        with self._lock:
+            self._prepared.append(ready)
 
     def anchored(self, spent: float) -> None:
         """Proximal log-probs took so long."""
@@ -49,19 +58,22 @@ class Meter:
         since, self._since = self._since, seconds()
         with self._lock:
             tokens, self._tokens = self._tokens, 0
+            prepared, self._prepared = self._prepared, []
         anchoring, self._anchoring = self._anchoring, 0.0
         elapsed = max(1e-9, self._since - since)
         means = figures_of(batch)
         heads, tails = [version - one.head for one in batch], [version - one.tail for one in batch]
+        known = {*FIGURES, *evaluation_names(self.task)}
         unknown = () if self.arguments.learning.kl else ("kl",)  # where nothing is compared with, it says 0
         row = {
             "iteration": float(version + 1),
-            "steps": float((version + 1) * len(batch)),
+            "steps": float((version + 1) * episodes_of(self.arguments, self.task)),
             **dict.fromkeys(columns(self.arguments, self.task), math.nan),
             "episode_return": means["reward"],
             **{name: means[name] for name in (*self.task.figures, *LENGTHS)},
             **label_columns(shares(self.task, [one.mode for one in batch])),
-            **{name: value for name, value in figures.items() if name in FIGURES and name not in unknown},
+            **{name: value for name, value in figures.items() if name in known and name not in unknown},
+            **prepared_figures(prepared, elapsed),
             "rollout_seconds": max(0.0, elapsed - spent - anchoring),
             "update_seconds": spent,
             "proximal_seconds": anchoring,
@@ -73,6 +85,21 @@ class Meter:
             "seconds": now,
         }
         self.out(row)
+
+
+def prepared_figures(prepared: Sequence[Ready], elapsed: float) -> dict[str, float]:
+    """The metrics of preparations that were done in so many seconds: the means of their figures that are known.
+
+    >>> prepared_figures([Ready(preparation=0, starts=(), figures={"depth": 2.0}, texts=6)], 2.0)
+    {'depth': 2.0, 'states': 0.0, 'throughput': 3.0}
+    """
+    if not prepared:
+        return {}
+    names = dict.fromkeys(name for one in prepared for name in one.figures)
+    each = {name: [value for one in prepared if math.isfinite(value := one.figures[name])] for name in names}
+    means = {name: sum(values) / len(values) for name, values in each.items() if values}
+    starts, texts = sum(len(one.starts) for one in prepared), sum(one.texts for one in prepared)
+    return {**means, STATES: float(starts), THROUGHPUT: texts / elapsed}
 
 
 @contextmanager

@@ -17,8 +17,9 @@ from ..effects.transfer import Outlet
 from ..language.config import TextConfig
 from ..language.failures import Failures
 from ..language.parts import Parts
+from ..language.report import on_the_way
 from ..language.team import ALONE, Team
-from ..language.world import Notice
+from ..language.world import Notice, Publish, evaluation_due
 from ..runs.logging import DIVERGED
 from ..scheduling import messages as say
 from ..scheduling.state import Schedule
@@ -28,6 +29,7 @@ from .keeping import Kept, Standing, live
 from .learning import Anchored, Learning, segment_wise
 from .metering import Meter
 from .placing import Place
+from .preparing import Ready, Starts, kept_starts, starts_from
 from .samples import Sample, stacked
 
 
@@ -58,9 +60,12 @@ class Phase:
     timeline: Lines
     kept: Kept
     samples: dict[say.Name, Anchored]
+    publish_record: Publish
+    starts: Starts | tuple[()] = ()  # of groups, where the task's episodes are prepared
     states: dict[int, tuple[LanguageState, dict[int, Any]]] = field(factory=dict)
     lock: threading.Lock = field(factory=threading.Lock)
     begun: float = field(factory=seconds)
+    known: bool = False  # whether states of starts have a JSON form
     failures: Failures = field(default=Factory(lambda self: Failures(self.setting.notice), takes_self=True))
 
     def now(self) -> float:
@@ -85,6 +90,16 @@ class Phase:
         """A whole sample is there."""
         self.samples[name] = Anchored(sample)
         self.meter.arrived(sample)
+
+    def prepared(self, starts: Starts, ready: Ready) -> None:
+        """There are more starts: what their preparation gives is published. Raises: StructureError for states without JSON."""
+        preparation = self.setting.parts.task.preparation
+        if not self.known and not isinstance(preparation, tuple):
+            starts_from(kept_starts({0: ready.starts[0]}), preparation, str(self.setting.folder))
+        self.starts, self.known = starts, True
+        for one in ready.records:
+            self.publish_record(one.number, one.rows)
+        self.meter.prepared(ready)
 
     def failed(self, calls: int) -> None:
         """So many more calls of tools have failed."""
@@ -124,8 +139,20 @@ class Phase:
             [*name, int(one.row.id[0]), one.head, one.tail, one.tokens] for name, one in zip(names, batch, strict=True)
         ]
         self.ledger.write(line({"version": command.version, "samples": written}) + "\n")
-        self.meter.trained(command.version, batch, learned.figures, spent, self.now())
+        self.meter.trained(command.version, batch, {**learned.figures, **self._evaluated()}, spent, self.now())
         return say.Consumed(command.version)
+
+    def _evaluated(self) -> dict[str, float]:
+        """The metrics of an evaluation on the way, where one is due for the weights that there are now."""
+        setting, version = self.setting, self.learning.version
+        tasks = setting.arguments.episodes
+        if not evaluation_due(tasks.eval_every_n_versions, before=version - 1, after=version):
+            return {}
+        start, held_out = seconds(), {"tasks": tasks.held_out, "draw": tasks.draw}
+        line_, figures = on_the_way(setting.parts, self.learning.whole(), **held_out, version=version)
+        setting.notice(f"version {version}: {line_}")
+        self.did("evaluate", start, version)
+        return figures
 
     def publish(self, command: say.Publish) -> Event:
         """Gives generators the weights there are now."""
@@ -146,7 +173,8 @@ class Phase:
             del self.samples[name]
         with self.lock:
             spans = self.timeline.sync()
-        kept = evolve(self.kept, schedule=schedule, events=events, spans=spans, seconds=self.now())
+        starts = () if isinstance(self.starts, tuple) else kept_starts(self.starts.needed(schedule))
+        kept = evolve(self.kept, schedule=schedule, events=events, spans=spans, seconds=self.now(), starts=starts)
         standing = Standing(kept=kept, learner=state, past=past, samples=dict(self.samples))
         about = {"facts": self.setting.facts, "metadata": self.setting.metadata}
         keeping.save(self.setting.folder, standing, **about, team=self.setting.team)

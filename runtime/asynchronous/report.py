@@ -14,12 +14,13 @@ from typing import Any
 from ...core.errors import CheckpointError, message
 from ...core.language.task import TextTask
 from ..effects import folder
+from ..effects.curves_picture import curves_picture
 from ..effects.language_picture import language_picture
 from ..effects.metrics import read
 from ..effects.timeline_picture import Lane, staleness_picture, timeline_picture
 from ..language.columns import LABEL, own_figures
 from ..language.evaluate import read_standing
-from ..language.report import BEFORE, DRAWN, Result, accuracy_before, read_before, read_result, title_of
+from ..language.report import BEFORE, DRAWN, Result, accuracy_before, drawn_in, read_before, read_result, title_of
 from . import recorded
 from .auditing import Audit, Bounds, audited, heard, taken_of
 from .comparing import Comparison
@@ -186,11 +187,20 @@ def write_staleness(run: Path, out: Path) -> Path:
     return staleness_picture(ages, bounds, out)
 
 
+def _results(run: Path) -> tuple[Path, ...]:
+    """The files of results of a run, before reinforcement and after each phase."""
+    return run / BEFORE, *(run / name / folder.EVALUATION for name in (SYNC, ASYNC))
+
+
 def write_curve(run: Path, out: Path) -> Path:
     """Draws the learning curve of the last phase that has begun. Raises: ChoiceError of one without updates."""
     begun = [name for name in (SYNC, ASYNC) if (run / name / folder.METRICS).exists()]
     last = begun[-1] if begun else phases_of(arguments_in(run))[-1]
     path, start = run / last / folder.METRICS, accuracy_before(run)
     rows = read(path) if path.exists() else []
+    found = [drawn for one in _results(run) if (drawn := drawn_in(one))]
+    if found:
+        curves = {name: [one] for _, held in found for name, one in held.items()}
+        return curves_picture([rows], curves, out, axis=found[0][0])
     title = f"{title_of(run)}, {last}"
     return language_picture(rows, out, title=title, start=start, figures=own_figures(rows), labels=LABEL)

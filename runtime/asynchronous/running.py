@@ -16,6 +16,7 @@ from ..effects.lines import Lines, lines
 from ..effects.tokenizer import tokenizer_files
 from ..effects.workers import Workers, working
 from ..language.config import TextConfig, generators
+from ..language.session import publishing
 from ..replay import to_lines
 from ..scheduler import begin, scheduler
 from ..scheduling import messages as say
@@ -29,6 +30,7 @@ from .keeping import EVENTS, LEDGER, TIMELINE, TOTALS, Kept, Standing
 from .learning import learning_of, segment_wise
 from .metering import metering
 from .phase import Phase, Setting
+from .preparing import Starts, starts_from
 from .prompts import remembered
 
 
@@ -126,11 +128,21 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
             timeline=stack.enter_context(lines(home / TIMELINE, kept.spans)),
             kept=evolve(kept, sessions=kept.sessions + 1),
             samples=dict(standing.samples),
+            publish_record=stack.enter_context(publishing(home, setting.parts)),
+            starts=_starts(setting, kept),
             states={version: (standing.learner, dict(standing.past))},
         )
         workers = stack.enter_context(_generators(setting, publisher.address))
         yield phase, logged(crew(_hands(phase, workers), told), log), log
         phase.failures.report()
+
+
+def _starts(setting: Setting, kept: Kept) -> Starts | tuple[()]:
+    """The starts of a phase's groups, those of its checkpoint; () for a task whose episodes begin by themselves."""
+    preparation = setting.parts.task.preparation
+    if isinstance(preparation, tuple):
+        return ()
+    return Starts(groups=preparation.groups, ready=starts_from(kept.starts, preparation, str(setting.folder)))
 
 
 def _generators(setting: Setting, weights: str) -> AbstractContextManager[Workers]:
@@ -167,6 +179,8 @@ def _hands(phase: Phase, workers: Workers) -> Hands:
         failures=phase.failed,
         lost=phase.lost,
         notice=phase.setting.notice,
+        starts=phase.starts,
+        prepared=phase.prepared,
     )
 
 

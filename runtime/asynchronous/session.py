@@ -91,9 +91,6 @@ def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, 
     if generators(arguments) < 1:
         where, remedy = "--generators", "give it some, or train without `--mode async`"
         raise ChoiceError(message(where, got=generators(arguments), wanted="at least 1", remedy=remedy))
-    if not isinstance(arguments.task().preparation, tuple):
-        where, remedy = "--mode and --generators", "train it in turns"
-        raise ChoiceError(message(where, got="given", wanted="none for a task that is prepared", remedy=remedy))
     arguments = absolute(arguments)
     with folder.starting(run, arguments.recipe, overwrite=overwrite, holds=_holds):
         torch.set_num_threads(arguments.machine.threads)

@@ -12,7 +12,7 @@ from attrs import frozen
 from ...core.errors import ChoiceError, message
 
 TRAINER, TRAIN = "trainer", "train"
-KINDS = ("generate", TRAIN, "sync", "recompute", "publish", "save")
+KINDS = ("generate", TRAIN, "sync", "recompute", "publish", "save", "evaluate")
 Interval = tuple[float, float]  # seconds, from and to
 
 

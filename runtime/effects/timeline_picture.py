@@ -15,7 +15,9 @@ from ..asynchronous.timeline import KINDS, Interval, Span, cut
 from .plot import COLOURS, FAINT, GRID, INK, short
 from .png import save_figure
 
-COLOUR = dict(zip(KINDS, (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[4], COLOURS[3], COLOURS[5]), strict=True))
+COLOUR = dict(
+    zip(KINDS, (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[4], COLOURS[3], COLOURS[5], COLOURS[6]), strict=True)
+)
 SAID = {
     "generate": "generate",
     "train": "train",
@@ -23,6 +25,7 @@ SAID = {
     "recompute": "recompute log-probs",
     "publish": "publish weights",
     "save": "save a checkpoint",
+    "evaluate": "evaluate",
 }
 TURNS = {"sync": "in turns", "async": "at once"}
 ROWS = 10  # actors that are drawn; the others are counted

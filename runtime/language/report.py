@@ -214,12 +214,17 @@ def accuracy_before(run: Path) -> tuple[float, ...]:
 
 
 def _drawn(run: Path) -> tuple[own.Axis, dict[str, own.Curve]] | tuple[()]:
-    """What there is to draw of a run's own evaluation: the last one, or that before reinforcement; () without one.
-
-    Raises: StructureError for a file that says something else.
-    """
+    """What there is to draw of a run's own evaluation: the last one, or that before reinforcement; () without one."""
     path = next((run / name for name in (folder.EVALUATION, BEFORE) if (run / name).exists()), None)
-    held = folder.read_json(path) if path else {}
+    return drawn_in(path) if path else ()
+
+
+def drawn_in(path: Path) -> tuple[own.Axis, dict[str, own.Curve]] | tuple[()]:
+    """The axis and curves in a file of results of a task's own evaluation; () of another, or where there is no file.
+
+    Raises: CheckpointError, StructureError for a file that says something else.
+    """
+    held = folder.read_json(path) if path.exists() else {}
     if DRAWN not in held:
         return ()
     try:
