@@ -61,7 +61,7 @@ class Task:
 
 TASKS = (
     Task("SAFE", "text_task.py", "--max-turns 4 --capacity 64", "--warm-steps 100 --steps 40"),
-    Task("MARKET", "text_market.py", "--max-turns 20 --capacity 240", "--warm-steps 100 --steps 25"),
+    Task("MARKET", "text_market.py", "--max-turns 20 --capacity 240", "--warm-steps 200 --steps 15"),
 )
 
 
