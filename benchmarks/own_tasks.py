@@ -61,7 +61,7 @@ class Task:
 
 TASKS = (
     Task("SAFE", "text_task.py", "--max-turns 4 --capacity 64", "--warm-steps 100 --steps 40"),
-    Task("MARKET", "text_market.py", "--max-turns 20 --capacity 240", "--warm-steps 100 --steps 25"),
+    Task("MARKET", "text_market.py", "--max-turns 20 --capacity 240", "--warm-steps 200 --steps 15"),
 )
 
 
@@ -110,10 +110,10 @@ def killed(rows: Rows, what: str, words: Sequence[str], home: Path, log: Path, *
     rows.add(what, code, time.perf_counter() - start)
 
 
-def last(log: Path) -> str:
-    """The last line that a command said."""
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1][:200] if lines else ""
+def last(log: Path, begins: str = "") -> str:
+    """The last line of a log that begins so."""
+    lines = [one.strip() for one in log.read_text(errors="replace").splitlines() if one.strip()]
+    return next((one for one in reversed(lines) if one.startswith(begins)), "")[:200]
 
 
 def learnt(run: Path, phase: str = "") -> dict[str, Any]:
@@ -183,7 +183,13 @@ def tried(task: Task, home: Path, python: Path) -> list[dict[str, Any]]:
     done(
         rows, "in turns", task.train(full, task.learn), log, lambda: {**learnt(full), **labels(full / "metrics.jsonl")}
     )
-    done(rows, "evaluate", ["evaluate", str(full), trust, "--tasks", "64"], log, lambda: {"said": last(log)})
+    done(
+        rows,
+        "evaluate",
+        ["evaluate", str(full), trust, "--tasks", "64"],
+        log,
+        lambda: {"said": last(log, "evaluation")},
+    )
     done(rows, "chat", ["chat", str(full), trust, "--task", "1"], log, lambda: {"said": last(log)})
     done(rows, "plot", ["plot", str(full)], log)
     generators = task.train(beside, f"{task.learn} {GENERATORS}")

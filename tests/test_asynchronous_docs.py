@@ -14,7 +14,7 @@ from purestep.core.machine import Started
 from purestep.runtime import cli
 from purestep.runtime.asynchronous import keeping, replaying, report, session
 from purestep.runtime.asynchronous.config import Asynchronous
-from purestep.runtime.effects import engine, folder, plot
+from purestep.runtime.effects import engine, folder
 from purestep.runtime.effects.layout import GENERATORS
 from purestep.runtime.language import session as zorplex_session
 from purestep.runtime.recipes import text_run

@@ -355,10 +355,34 @@ def test_a_task_that_has_been_broken_since_is_refused_by_resume(
     }
 
 
+LATE = """
+def late(attempt):
+    text = next(event.text for event in attempt.episode.events if hasattr(event, "finish_reason"))
+    return {}[text] if attempt.episode.world < 10 and text not in ("", "?", "0", "yes", "[ANSWER] 0") else 0.0
+
+def env(stream):
+    return TextEnv((), reset if stream == "training" else lambda params, key: (10, "0-9?"), step)
+
+TASK = TextTask(name="late", env=env, parser=lambda text: Parsed(text or "?"), figures={"found": late})
+"""
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["turns", "async"])
+def test_a_figure_that_raises_while_training_ends_the_run_in_one_line(
+    beside: bool, tmp_path: Path, capsys: Said
+) -> None:
+    (tmp_path / "late.py").write_text(LEAST + LATE)
+    more = (*BESIDE, "--generators", "1") if beside else ()
+    assert cli.main(words(f"{tmp_path / 'late.py'}:TASK", tmp_path / "run", *more, warm_steps=0, max_turns=2)) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(r"task late: figure 'found' is KeyError: .*, wanted a number for every attempt", last), last
+
+
 MODULES: dict[str, tuple[str, str]] = {
     "exits": ("raise SystemExit(3)", "SystemExit: 3, wanted a module that can be imported"),
     "leaves": ("import sys\nsys.exit()", "SystemExit, wanted a module that can be imported"),
     "a line": ("a = 1\nif a\n", "SyntaxError: expected ':' (tasks.py, line 2), wanted a module"),
+    "absent": ("import nowhere_at_all", "ModuleNotFoundError: No module named 'nowhere_at_all', wanted a module that"),
     "raises": ("1 / 0", "ZeroDivisionError: division by zero, wanted a module that can be imported"),
 }
 
@@ -371,6 +395,11 @@ def test_a_module_that_cannot_be_imported_is_one_line(case: str, tmp_path: Path,
     said = capsys.readouterr().err.splitlines()
     assert line in said[-1]
     assert not (tmp_path / "run").exists()
+
+
+def test_a_module_that_is_not_installed_says_how_else_to_name_it(tmp_path: Path, capsys: Said) -> None:
+    assert cli.main(words("nowhere_at_all.worlds:TASK", tmp_path / "run")) == 1
+    assert "install it, or name its file: FILE.py:NAME" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_the_flags_of_an_experiment_configuration_are_those_of_a_task(

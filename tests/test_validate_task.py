@@ -15,6 +15,7 @@ from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.task import TextTask
 from purestep.core.language.world import Outcome, Raised, TextEnv
 from purestep.core.language.zorplex_task import zorplex_task
+from purestep.properties import text_env_mutants as mutants
 from purestep.runtime.language.columns import TAKEN
 from purestep.runtime.language.config import TaskRun
 from purestep.runtime.language.validate_task import validate_task
@@ -261,6 +262,21 @@ def test_a_task_as_it_should_be_passes(name: str) -> None:
 def test_what_is_no_task_is_one_line() -> None:
     with pytest.raises(PurestepError, match="task is TextEnv, wanted a TextTask; make one: purestep"):
         validate_task(ENV)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        mutants.asks_by_chance,
+        mutants.knows_calls_alone,
+        mutants.remembers_beside_the_state,
+        mutants.pays_answers_with_nan,
+    ],
+)
+def test_worlds_that_break_a_law_are_refused(wrong: Callable[[Any], Any]) -> None:
+    own = zorplex_task("simple")
+    with pytest.raises(PurestepError, match=r"task zorplex: (reset|step)"):
+        validate_task(evolve(own, env=lambda stream: wrong(own.env(stream))))
 
 
 def test_names_that_a_figure_cannot_have_are_those_of_columns() -> None:

@@ -67,6 +67,8 @@ def _module(place: str) -> ModuleType:
         return _of_file(Path(place).absolute())
     except (Exception, SystemExit) as cause:
         remedy = "see that it can be imported on its own" if not isinstance(cause, OSError) else "check the path"
+        if isinstance(cause, ModuleNotFoundError) and cause.name == place.partition(".")[0]:
+            remedy = "install it, or name its file: FILE.py:NAME"
         wanted = "a module that can be imported"
         raise ChoiceError(message(f"{WHERE}: {place}", got=described(cause), wanted=wanted, remedy=remedy)) from cause
 

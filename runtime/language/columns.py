@@ -72,7 +72,8 @@ def label_of(task: TextTask, attempt: Attempt[Any]) -> str:
     label = called(where, "a label for every attempt, also one that an error ended", task.label, attempt)
     if not isinstance(label, str) or label not in task.labels:
         remedy = "add it to `labels`, or return one of these"
-        raise ChoiceError(message(where, got=repr(label), wanted=f"one of {list(task.labels)}", remedy=remedy))
+        got = repr(label) if isinstance(label, str) else shown(label)
+        raise ChoiceError(message(where, got=got, wanted=f"one of {list(task.labels)}", remedy=remedy))
     return label
 
 
@@ -89,14 +90,21 @@ def number(where: str, value: Any) -> float:
     1.0
     """
     if not isinstance(value, int | float):
-        remedy = "return a float"
-        raise StructureError(
-            message(where, got=f"{type(value).__name__} {value!r}"[:80], wanted="a number", remedy=remedy)
-        )
+        got, remedy = shown(value), "return a float"
+        raise StructureError(message(where, got=got, wanted="a number", remedy=remedy))
     if not math.isfinite(value):
         remedy = "return 0.0 where there is nothing to report"
         raise NonFiniteError(message(where, got=value, wanted="a finite number", remedy=remedy))
     return float(value)
+
+
+def shown(value: Any) -> str:
+    """Return the type of a value and the beginning of its text, in one line.
+
+    >>> shown("a\\nb"), shown(None)
+    ("str 'a\\\\nb'", 'NoneType None')
+    """
+    return " ".join(f"{type(value).__name__} {value!r}".split())[:80]
 
 
 def called(where: str, wanted: str, function: Any, *arguments: Any) -> Any:

@@ -16,7 +16,7 @@ from ...core.language.protocol import protocol
 from ...core.language.requests import Request, key_of, requests, rollouts, task_keys
 from ...core.language.task import EVALUATION, TRAINING, TextTask, World
 from ...core.language.world import MAX_STEPS, Outcome, TextEnv, Truncated
-from .columns import TAKEN, called, figure_of, label_of, number
+from .columns import TAKEN, called, figure_of, label_of, number, shown
 
 PROBES = ("", "?", "0", "yes", "[ANSWER] 0")  # completions that a parser may make something of, or nothing
 STEPS = 64  # completions of an attempt, at most
@@ -111,10 +111,10 @@ def _try(where: str, task: TextTask, stream: str) -> None:
     key = key_of(request.task)
     for texts in (*_demonstrated(where, task, env, key), PROBES):
         first, again = (_played(where, task, env, key, texts) for _ in range(2))
-        for place, (one, other) in enumerate(zip(first, again, strict=False)):
-            at = f"{where}: {'step' if place else 'reset'}"
+        for moves, (one, other) in enumerate(zip(first, again, strict=False)):
+            at = f"{where}: {'step' if moves else 'reset'}"
             _same(at, "state", one[0], other[0])
-            _same(at, "outcome" if place else "observation", one[1], other[1])
+            _same(at, "outcome" if moves else "observation", one[1], other[1])
         _same(f"{where}: parser", "number of actions", len(first), len(again))
         _report(where, task, env, request, texts)
 
@@ -205,7 +205,7 @@ def _moved(where: str, env: World, state: Any, action: Any, key: Key) -> tuple[A
     for name in ("terminated", "truncated"):
         flag = getattr(outcome, name)
         if type(flag) is not bool:
-            got, remedy = f"{type(flag).__name__} {flag!r}"[:80], "convert it with bool()"
+            got, remedy = shown(flag), "convert it with bool()"
             raise StructureError(message(f"{where}: {name}", got=got, wanted="a bool", remedy=remedy))
     return result
 
@@ -266,4 +266,4 @@ def _text(where: str, value: Any) -> None:
 
 
 def _kind(value: Any) -> str:
-    return "empty" if isinstance(value, list | tuple) and not value else f"{type(value).__name__} {value!r}"[:80]
+    return "empty" if isinstance(value, list | tuple) and not value else shown(value)
