@@ -1,4 +1,4 @@
-"""Lines and files of Python by package, at each commit that is named.
+"""Lines and files of Python by package, and how often the runtime does one thing, at each commit that is named.
 
 A package is a folder of the repository's root, of runtime or of runtime/effects; its figures are those of the files below it
 that no deeper package has. Needs the history of the repository. Prints a table and writes benchmarks/results/house.json.
@@ -6,6 +6,7 @@ that no deeper package has. Needs the history of the repository. Prints a table 
 
 import argparse
 import io
+import re
 import subprocess
 import sys
 import tarfile
@@ -14,6 +15,16 @@ from collections import Counter
 
 from . import evidence
 
+TWICE = {  # what one module of the runtime should do: a pattern of the modules that do it
+    "modules that start a run in a folder": r"\bfolder\.starting\(",
+    "modules that restore a run": r"\bcheck_loop\(",
+    "command lines of `purestep train`": r"prog=f?\"purestep train",
+    "training loops of language models": r"def _warm\(self",
+    "modules that write a run's evaluation": r"def write_after\(",
+}
+BELOW = r"from \.+recipes\b"  # imports of recipes, where neither a recipe nor a command has them
+COMMANDS = ("cli", "commands", "chat_command", "host_commands", "replay_command", "words")
+EXCEPTIONS = "tests/test_packages.py"
 DEEPER = {("runtime",): 2, ("runtime", "effects"): 3}  # packages that are divided further
 ALL = "all"
 
@@ -32,15 +43,41 @@ def package(path: str) -> str:
 def counted(commit: str) -> dict[str, dict[str, int]]:
     """Return files and lines of each package at a commit. Raises: CalledProcessError where there is no such commit."""
     files, lines = Counter[str](), Counter[str]()
+    for path, text in _sources(commit).items():
+        for name in (package(path), ALL):
+            files[name] += 1
+            lines[name] += text.count("\n")
+    return {name: {"files": files[name], "lines": lines[name]} for name in sorted(files)}
+
+
+def repeated(commit: str) -> dict[str, int]:
+    """Return how many modules of the runtime do the same thing, and how often packages look the wrong way."""
+    sources = {name: text for name, text in _sources(commit).items() if name.startswith("runtime/")}
+    found = {what: sum(bool(re.search(pattern, text)) for text in sources.values()) for what, pattern in TWICE.items()}
+    found["files outside recipes and commands that import recipes"] = sum(
+        bool(re.search(BELOW, text))
+        for name, text in sources.items()
+        if not name.startswith("runtime/recipes/") and not _is_command(name)
+    )
+    packages = _sources(commit).get(EXCEPTIONS, "")
+    listed = re.search(r"EXCEPTIONS = \{(.*?)\n\}", packages, re.DOTALL)
+    found["exceptions to the order of packages"] = listed.group(1).count('("') if listed else -1  # -1: no such test yet
+    return found
+
+
+def _is_command(name: str) -> bool:
+    stem = name.removeprefix("runtime/").removesuffix(".py")
+    return stem in COMMANDS or stem.endswith("_commands") or stem.endswith("_command")
+
+
+def _sources(commit: str) -> dict[str, str]:
     packed = subprocess.run(["git", "archive", commit], cwd=evidence.ROOT, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        for member in archive:
-            if member.isreg() and member.name.endswith(".py") and (file := archive.extractfile(member)):
-                size = file.read().count(b"\n")
-                for name in (package(member.name), ALL):
-                    files[name] += 1
-                    lines[name] += size
-    return {name: {"files": files[name], "lines": lines[name]} for name in sorted(files)}
+        return {
+            member.name: file.read().decode()
+            for member in archive
+            if member.isreg() and member.name.endswith(".py") and (file := archive.extractfile(member))
+        }
 
 
 def main() -> int:
@@ -54,7 +91,11 @@ def main() -> int:
     for each in sorted({key for tables in found.values() for key in tables}):
         cells = [tables.get(each, {"files": 0, "lines": 0}) for tables in found.values()]
         print(f"{each:32}" + "".join(f"{cell['lines']:>13,} ({cell['files']:>4})" for cell in cells))
-    path = evidence.write("house", seconds=time.perf_counter() - began, figures={"commits": found})
+    doubles = {name: repeated(name) for name in names}
+    for what in doubles[names[0]]:
+        print(f"{what:58}" + "".join(f"{table[what]:>12}" for table in doubles.values()))
+    figures = {"commits": found, "the same thing": doubles}
+    path = evidence.write("house", seconds=time.perf_counter() - began, figures=figures)
     print(f"written: {path.relative_to(evidence.ROOT)}")
     return 0
 

@@ -351,7 +351,7 @@ def diverging(plan: Plan, at: int) -> Plan:
         return replace(after, learner=learner), {**metrics, "finite": torch.where(bad, 0.0, metrics["finite"])}
 
     broken = evolve(pipeline, trainer=evolve(trainer, iterate=iterate))
-    build = lambda arguments, context: components_of(plan.recipe.name, arguments, broken, context.run)  # noqa: E731
+    build = lambda arguments, context: components_of(plan.recipe.name, arguments, broken)  # noqa: E731
     return evolve(plan, recipe=evolve(plan.recipe, build=build))
 
 

@@ -18,7 +18,7 @@ from ..effects import folder
 from ..effects.manifest import Manifest
 from ..normalizer import Normalizer, identity, running
 from ..runs.arguments import changed, flatten
-from ..runs.logging import RETURN, metrics_log
+from ..runs.logging import metrics_log
 from ..runs.loop_state import Run, World
 from ..runs.recipe import Components, Context, Notice
 from ..runs.training_machine import Loop
@@ -65,7 +65,7 @@ def normalizer(experience: Experience, learner: Learner) -> Normalizer:
     return running(observations=observations, rewards=rewards, gamma=learner.gamma)
 
 
-def components_of(recipe: str, arguments: Any, pipeline: Pipeline, run: Path) -> Components:
+def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components:
     """Return the run that a pipeline makes, compiled and with PyTorch set to its threads where it begins to train."""
     torch.set_num_threads(arguments.process.threads)
     seed, steps = keys.key(arguments.experience.seed), iteration_steps(arguments.experience)
@@ -88,8 +88,7 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline, run: Path) ->
         begin=lambda: pipeline.prepare(pipeline.trainer.init(seed)),
         like=lambda iteration: pipeline.trainer.init(seed),
         session=session,
-        log=lambda loop: metrics_log(run, loop, (RETURN,), steps=steps),
-        diverged=_divergence,
+        log=lambda run, loop: metrics_log(run, loop, steps=steps),
         params=lambda state: ("learner.params", state.learner.params),
         facts=facts,
         accept=accept,
@@ -100,7 +99,7 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline, run: Path) ->
 
 def built(pipeline: Callable[[Any], Pipeline], recipe: str, arguments: Any, context: Context) -> Components:
     """Return the run of a recipe's arguments, by the function that makes its pipeline."""
-    return components_of(recipe, arguments, pipeline(arguments), context.run)
+    return components_of(recipe, arguments, pipeline(arguments))
 
 
 def facts_of(recipe: str, arguments: Any, content: str) -> dict[str, str]:
@@ -121,10 +120,3 @@ def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop) -> Run:
     cache = folder.cache_directory() if backend == "inductor" else None
     artefact = cache / facts_of(recipe, arguments, pipeline.content)["program"] if cache else None
     return program(chunk, name=f"train {recipe}", artefact=artefact, backend=backend)
-
-
-def _divergence(loop: Loop) -> str:
-    kept = f"the checkpoint of iteration {loop.saved} stays" if loop.saved else "there is no checkpoint yet"
-    remedy = f"lower --learning-rate, or scale with --normalize; {kept}"
-    where, wanted = f"train: iteration {loop.diverged}", "finite numbers"
-    return message(where, got="NaN or infinite in parameters or rewards", wanted=wanted, remedy=remedy)

@@ -126,7 +126,8 @@ def text_recipe(
 
     def defaults(words: Sequence[str]) -> TextConfig:
         algorithm = option(words, "--algorithm", "grpo")
-        return changed(settings(), {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm, **changes})
+        usual: TextConfig = settings()
+        return changed(usual, {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm, **changes})
 
     return Recipe(
         name=name,
@@ -166,7 +167,8 @@ def task_recipe(reference: str) -> Recipe:
     name = reference.rpartition(":")[2].lower()
 
     def defaults(words: Sequence[str]) -> TextConfig:
-        return changed(TEXT.defaults(words), {"reference": reference})
+        usual: TextConfig = TEXT.defaults(words)
+        return changed(usual, {"reference": reference})
 
     folder = "".join(letter for letter in name if letter not in "{}/") + "-{algorithm}-{seed}"
     return evolve(TEXT, defaults=defaults, folder=folder, title=partial(_title, name))

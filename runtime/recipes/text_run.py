@@ -61,7 +61,12 @@ def resume(run: Path, *, options: Moves, notice: Notice, store: Team = ALONE) ->
         from ..language.ranked import in_world  # here: it takes torch a second to import
 
         found: list[Outcome] = []
-        in_world(lambda team: found.append(_resumed(run, moved, notice, team, trust_of(options))) or 0)
+
+        def program(team: Team) -> int:
+            found.append(_resumed(run, moved, notice, team, trust_of(options)))
+            return 0
+
+        in_world(program)
         return found[0]
     return _resumed(run, moved, notice, store, trust_of(options))
 

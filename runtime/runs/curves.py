@@ -13,6 +13,7 @@ from .recipe import Notice
 from .registry import recipe_of
 
 APART = ("seed", "threads", "checkpoints", "backend")  # what may differ between runs of one kind
+ITERATIONS = {"x": "iteration", "x_label": "iterations"}
 POINTS = 100  # that a curve keeps of a run's rows, each the mean of the last few
 
 
@@ -29,11 +30,13 @@ def picture(runs: Sequence[Path], out: Path) -> Path:
     first = recipe_of(arguments)
     envs = {_world(arguments) for arguments in described.values()}
     env = envs.pop() if len(envs) == 1 else ""
-    rows = min(len(read(path)) for paths in kinds.values() for path in paths)
-    smooth = max(1, rows // POINTS)
+    logs = [read(path) for paths in kinds.values() for path in paths]
+    smooth = max(1, min(map(len, logs)) // POINTS)
+    counted = {"x": "steps"} if all("steps" in row for rows in logs for row in rows) else ITERATIONS
     learning_curve(
         kinds if len(kinds) > 1 else next(iter(kinds.values())),
         out,
+        **counted,
         y=first.metric,
         title=_title(described, env),
         threshold=first.solved(arguments) if env else None,

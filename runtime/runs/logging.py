@@ -16,7 +16,9 @@ DIVERGED = "diverged.safetensors"  # the batch of a step whose loss was not fini
 
 
 @contextmanager
-def metrics_log(run: Path, loop: Loop, show: Sequence[str], *, steps: int = 0) -> Iterator[Callable[[Log], Logged]]:
+def metrics_log(
+    run: Path, loop: Loop, show: Sequence[str] = (RETURN,), *, steps: int = 0
+) -> Iterator[Callable[[Log], Logged]]:
     """The handler of `Log`: the metrics file, TensorBoard and the progress display, which has the columns `show`.
 
     All count iterations or, where an iteration takes so many `steps` of an environment, those. Rows of iterations after that of
@@ -54,6 +56,14 @@ def finite_part(sink: Sink) -> Sink:
     {'steps': 1.0}
     """
     return lambda row: sink({name: value for name, value in row.items() if math.isfinite(value)})
+
+
+def not_finite(loop: Loop) -> str:
+    """The error of a run whose numbers were not finite."""
+    kept = f"the checkpoint of iteration {loop.saved} stays" if loop.saved else "there is no checkpoint yet"
+    remedy = f"lower --learning-rate, or scale with --normalize; {kept}"
+    where, wanted = f"train: iteration {loop.diverged}", "finite numbers"
+    return message(where, got="NaN or infinite in parameters or rewards", wanted=wanted, remedy=remedy)
 
 
 def divergence(run: Path, loop: Loop, *, warm: int) -> str:

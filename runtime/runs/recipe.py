@@ -66,24 +66,31 @@ def _iterations(loop: Loop) -> str:
     return f"{loop.iteration} iterations"
 
 
+def _all(state: Any) -> tuple[str, Any]:
+    return "state", state
+
+
+METRICS = deferred(str(__package__), "logging", "metrics_log")
+DIVERGED = deferred(str(__package__), "logging", "not_finite")
+
+
 @frozen(kw_only=True)
 class Components:
     """A run, wired from its arguments.
 
-    A state is a tree of tensors. `log` returns the handler of `Log`; `diverged` the error where numbers are not finite.
+    A state is a tree of tensors. `loop`, `begin` and `session` are needed: see `training_machine.plan` and `run.stepped`.
     """
 
     loop: Loop  # where it begins: its length, and how often it is saved
     begin: Callable[[], Any]  # -> the state before the first iteration
-    like: Callable[[int], Any]  # (iteration) -> a state of the structure that its checkpoint has
     session: Callable[
         [Any, Loop, Notice], AbstractContextManager[Session]
     ]  # (state, loop, notice): trains from there on
-    log: Callable[[Loop], AbstractContextManager[Callable[[Log], Logged]]]
-    diverged: Callable[[Loop], str]
-    params: Callable[
-        [Any], tuple[str, Any]
-    ]  # (state) -> parameters that a checkpoint must hold finite, with their name
+    # (iteration) -> a state of the structure that its checkpoint has
+    like: Callable[[int], Any] = Factory(lambda self: lambda iteration: self.begin(), takes_self=True)
+    log: Callable[[Path, Loop], AbstractContextManager[Callable[[Log], Logged]]] = METRICS  # (run, loop): handles `Log`
+    diverged: Callable[[Loop], str] = DIVERGED  # the error where numbers are not finite
+    params: Callable[[Any], tuple[str, Any]] = _all  # (state) -> what a checkpoint must hold finite, with its name
     facts: Mapping[str, Any] = Factory(dict)  # what the bits depend on beside the arguments
     write: Callable[[Path], None] = _written  # files that a new run has beside its arguments
     accept: Callable[[Path, "Manifest"], None] = _alike  # raises CheckpointError for what these cannot go on from

@@ -20,21 +20,13 @@ OWN: Mapping[str, str] = {  # name -> place in the runtime of its `Recipe`, or o
 HIDDEN = ("text",)  # named by its task: FILE.py:TASK or MODULE:TASK
 
 
-def added() -> dict[str, EntryPoint]:
-    """Return the recipes of other packages, by name, none of them loaded. Raises: ChoiceError for a name given twice."""
-    found: dict[str, EntryPoint] = {}
+@cache
+def added() -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Return the recipes of other packages by name, none of them loaded; several of one name are a fault of that name."""
+    found: dict[str, dict[str, EntryPoint]] = {}
     for point in entry_points(group=GROUP):
-        other = found.get(point.name)
-        if point.name in OWN or (other and other.value != point.value):
-            first = (
-                f"purestep and {point.value}"
-                if point.name in OWN
-                else f"{other.value if other else ''} and {point.value}"
-            )
-            got, remedy = f"a recipe of {first}", "uninstall a package, or rename its recipe"
-            raise ChoiceError(message(f"recipe {point.name!r}", got=got, wanted="one recipe of a name", remedy=remedy))
-        found[point.name] = point
-    return found
+        found.setdefault(point.name, {})[point.value] = point
+    return {name: tuple(points.values()) for name, points in found.items()}
 
 
 def listed() -> dict[str, str]:
@@ -43,17 +35,23 @@ def listed() -> dict[str, str]:
     >>> listed()["ppo"]
     'proximal policy optimisation'
     """
-    own = {name: find(name).about for name in OWN if name not in HIDDEN}
-    return {**own, **{name: f"of {point.value.partition(':')[0]}" for name, point in added().items()}}
+    own = {name: _own(name).about for name in OWN if name not in HIDDEN}
+    packages = {name: " and ".join(point.module for point in points) for name, points in added().items()}
+    return {**{name: f"of {package}" for name, package in packages.items()}, **own}
 
 
 def find(name: str, where: str = "recipe") -> Recipe:
-    """Return the recipe of that name. Raises: ChoiceError, also for one that cannot be loaded.
+    """Return the recipe of that name. Raises: ChoiceError, also for one that cannot be loaded and for a name given twice.
 
     >>> find("ppo").chosen_by
     'env'
     """
-    return _own(name) if name in OWN else _load(choose(where, name, {**dict.fromkeys(OWN), **added()}))
+    points = choose(where, name, {**dict.fromkeys(OWN, ()), **added()})
+    packages = [*(["purestep"] if name in OWN else ()), *(point.value for point in points)]
+    if len(packages) > 1:
+        got, remedy = f"a recipe of {' and '.join(packages)}", "uninstall a package, or rename its recipe"
+        raise ChoiceError(message(f"recipe {name!r}", got=got, wanted="one recipe of a name", remedy=remedy))
+    return _own(name) if name in OWN else _load(points[0])
 
 
 @cache

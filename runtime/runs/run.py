@@ -4,14 +4,17 @@ The machine of `training_machine` decides when to train, log, save and stop. See
 """
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attrs import evolve, frozen
+import torch
+from attrs import define, evolve, frozen
 
 from ...core.errors import ChoiceError, NonFiniteError, message
+from ...core.tree import leaves
 from ..drive import Handlers, drive, serial
-from ..effects import checkpoint, folder
+from ..effects import checkpoint, clock, folder
 from ..effects.manifest import Manifest
 from ..effects.sharded.description import described as described_at
 from ..values import decode, encode
@@ -21,10 +24,11 @@ from .loop_check import check_loop
 from .recipe import Components, Context, Notice, Outcome, Recipe
 from .registry import recipe_of
 from .store import PROCESS, Store
-from .training_machine import Log, Loop, Save, Saved, Train, trainer_machine
+from .training_machine import Log, Loop, Save, Saved, Train, Trained, trainer_machine
 from .trusting import NOTHING, Trust
 
 T = TypeVar("T")
+Step = Callable[[Any], tuple[Any, Mapping[str, float]]]
 
 
 def silent(text: str) -> None:
@@ -181,10 +185,48 @@ def restored_at(
     return Restored(where, manifest, found, arguments, components, held.tree, held.machine)
 
 
+@define
+class Stepping:
+    """A run under way whose iterations are calls of a function."""
+
+    state: Any
+    step: Step
+    iteration: int
+    seconds: float = 0.0
+
+    def train(self, command: Train) -> Trained:
+        """Do so many iterations; return a row of metrics for each: of the function, with its number and `finite`."""
+        rows, begin = [], clock.seconds()
+        for _ in range(command.iterations):
+            self.state, row = self.step(self.state)
+            self.iteration += 1
+            rows.append({"iteration": float(self.iteration), "finite": float(_finite(self.state)), **row})
+        self.seconds += clock.seconds() - begin
+        return Trained(tuple(rows))
+
+    def spent(self) -> tuple[str, ...]:
+        """Return the seconds of the session; () where nothing was left to train."""
+        return (f"train {self.seconds:.1f} s",) if self.seconds else ()
+
+
+def _finite(state: Any) -> bool:
+    return all(bool(torch.isfinite(leaf).all()) for leaf in leaves(state) if leaf.is_floating_point())
+
+
+def stepped(step: Step) -> Callable[[Any, Loop, Notice], AbstractContextManager[Stepping]]:
+    """Return the session of a training step, (state) -> (state, row of metrics), for `Components`.
+
+    >>> with stepped(lambda state: (state + 1, {"loss": 0.5}))(torch.zeros(1), Loop(4, 2, 2), print) as session:
+    ...     session.train(Train(1)).rows, session.state
+    (({'iteration': 1.0, 'finite': 1.0, 'loss': 0.5},), tensor([1.]))
+    """
+    return lambda state, loop, notice: nullcontext(Stepping(state, step, loop.iteration))
+
+
 def perform(metadata: Mapping[str, Any], components: Components, state: Any, loop: Loop, context: Context) -> Outcome:
     """Train from `loop` on, where the run has that state. Raises: NonFiniteError."""
     run, store = context.run, context.store
-    with components.session(state, loop, context.notice) as session, components.log(loop) as log:
+    with components.session(state, loop, context.notice) as session, components.log(run, loop) as log:
 
         def save(command: Save) -> Saved:
             about: dict[str, Any] = {"facts": components.facts, "metadata": metadata}

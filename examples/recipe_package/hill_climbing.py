@@ -1,0 +1,103 @@
+"""Evolution strategies (Salimans et al. 2017, arXiv 1703.03864, algorithm 1) as a recipe of a package of its own."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from purestep.core.errors import check_within
+from purestep.runtime.runs.arguments import check_whole
+from purestep.runtime.runs.recipe import Components, Context, Notice, Recipe
+
+
+@frozen
+class Settings:
+    """Evolution strategies: a policy moves towards those of its perturbations that earn more."""
+
+    env: str = "cartpole"  # the environment
+    seed: int = 0  # every random number of the run follows from it
+    generations: int = 20  # updates
+    pairs: int = 8  # perturbations of one, each with its opposite
+    sigma: float = 0.5  # their size
+    learning_rate: float = 0.5  # of the update
+
+
+@frozen
+class Played:
+    """Play episodes with the newest checkpoint's policy."""
+
+    episodes: int = 20  # how many
+
+    def check(self) -> None:
+        check_whole("--episodes", self.episodes, 1)
+
+
+def check(settings: Settings) -> None:
+    check_whole("--generations", settings.generations, 1)
+    check_within("--sigma", settings.sigma, 1e-6)
+
+
+def build(settings: Settings, context: Context) -> Components:
+    import torch
+
+    from purestep.core import keys
+    from purestep.core.envs import make
+    from purestep.core.policy import actor_critic_mlp, flat
+    from purestep.runtime.evaluate import evaluate
+    from purestep.runtime.runs.run import stepped
+    from purestep.runtime.runs.training_machine import plan
+
+    env = make(settings.env)
+    model = flat(actor_critic_mlp(env.observation_space, env.action_space, (8,)))
+    play = evaluate(env, model, episodes=4, steps=500)
+
+    def worth(params: torch.Tensor, key: keys.Key) -> torch.Tensor:
+        return play(params, (), key).returns.mean()
+
+    def step(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
+        noise, games, key = keys.split(state["key"], 3)
+        each = keys.normal(noise, (settings.pairs, *state["params"].shape))
+        moved = torch.cat([each, -each])
+        returns = torch.stack([worth(state["params"] + settings.sigma * one, games) for one in moved])
+        ranks = returns.argsort().argsort().to(torch.float32) / (len(returns) - 1) - 0.5
+        gradient = (ranks[:, None] * moved).mean(0) / settings.sigma
+        params = state["params"] + settings.learning_rate * gradient
+        return {"params": params, "key": key}, {"episode_return": float(returns.mean())}
+
+    def begin() -> dict[str, Any]:
+        first, key = keys.split(keys.key(settings.seed), 2)
+        return {"params": model.init(first), "key": key}
+
+    return Components(loop=plan(settings.generations, 5), begin=begin, session=stepped(step), opened=(env, model))
+
+
+def evaluated(run: Path, options: Played, notice: Notice) -> Iterator[str]:
+    from purestep.core import keys
+    from purestep.runtime.evaluate import evaluate, summary
+    from purestep.runtime.runs.curves import curve
+    from purestep.runtime.runs.run import restored
+
+    found = restored(run)
+    env, model = found.components.opened
+    play = evaluate(env, model, episodes=options.episodes, steps=500)
+    yield f"evaluation: {summary(play(found.state['params'], (), keys.key(1))).line()}"
+    yield from curve(run, notice)
+
+
+def defaults(words: Sequence[str]) -> Settings:
+    return Settings()
+
+
+RECIPE = Recipe(
+    name="hill",
+    about="evolution strategies",
+    defaults=defaults,
+    build=build,
+    check=check,
+    evaluate=evaluated,
+    chosen_by="env",
+    closing=Played,
+    resuming=Played,
+    evaluating=Played,
+)
