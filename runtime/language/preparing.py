@@ -5,6 +5,7 @@ from typing import Any
 from attrs import Factory, define, evolve, field, frozen
 
 from ...core import keys
+from ...core.errors import ChoiceError, message
 from ...core.keys import Key
 from ...core.language.attempt import Attempt, begin_attempt
 from ...core.language.preparation import Preparation, Prepared, Start
@@ -39,9 +40,13 @@ def step_of(parts: Parts, prepared: Prepared, key: Key, number: int, *, samples:
 
 
 def usable(parts: Parts, prepared: Prepared) -> tuple[Start, ...]:
-    """Return the starts that leave room to answer, or those in their place where there is none."""
-    found = tuple(one for one in prepared.starts if fits(parts, behind(parts.preface, one.observation)))
-    return found or prepared.otherwise
+    """Return the starts that leave room to answer, or those in their place where there is none. Raises: ChoiceError."""
+    fitting = tuple(one for one in prepared.starts if fits(parts, behind(parts.preface, one.observation)))
+    found = fitting or prepared.otherwise
+    if not found:
+        got, remedy = f"{len(prepared.starts)} without room to answer", "raise --capacity, or prepare shorter ones"
+        raise ChoiceError(message("preparation: starts", got=got, wanted="at least one with room", remedy=remedy))
+    return found
 
 
 def start_requests(number: int, key: Key, *, attempts: int) -> tuple[Request, ...]:
