@@ -12,6 +12,7 @@ from ..core.errors import ChoiceError, PurestepError, message
 from . import asynchronous_commands as asynchronous
 from .runs.arguments import check_whole
 from .runs.kinds import is_language, with_generators
+from .runs.trusting import NOTHING, Trust
 from .words import check_text, loading, say, trusting
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def chat_command(words: list[str]) -> int:
         temperature: float = 0.0,
         trust: tyro.conf.FlagCreatePairsOff[bool] = False,
     ) -> int:
-        """Try tasks with the newest checkpoint of a run of `purestep train zorplex`.
+        """Try tasks with the newest checkpoint of a language model's run.
 
         Args:
             run: the run's folder
@@ -49,7 +50,7 @@ def chat_command(words: list[str]) -> int:
             question: one question of your own, such as "What is zorplex[kramun] + zorplex[blivit]?"
             seed: decides which tasks are held out, and how values and tokens are drawn; -1 means those of the run
             temperature: 0 takes the likeliest token
-            trust: import the task that the run's folder names
+            trust: import the task or the functions that the run's folder names
         """
         check_whole("--task", task, NONE, LAST)
         check_whole("--seed", seed, AS_TRAINED)
@@ -60,7 +61,8 @@ def chat_command(words: list[str]) -> int:
         trusting(trust)
         import torch
 
-        parts, params, arguments, version = speaking(run)
+        trusted = Trust((), trust, ("chat", *words), by_name=False)
+        parts, params, arguments, version = speaking(run, trusted)
         torch.set_num_threads(arguments.machine.threads)
         talk = _Talk(parts, params, arguments.episodes.draw if seed == AS_TRAINED else seed, temperature)
         if question or task != NONE:
@@ -76,18 +78,18 @@ def chat_command(words: list[str]) -> int:
     return tyro.cli(chat, args=words, prog="purestep chat")
 
 
-def speaking(run: Path) -> "tuple[Parts, dict[str, Tensor], TextConfig, str]":
+def speaking(run: Path, trust: Trust = NOTHING) -> "tuple[Parts, dict[str, Tensor], TextConfig, str]":
     """What speaks in a run: its parts, all parameters of its newest checkpoint, its arguments, and which checkpoint that is.
 
-    Raises: CheckpointError.
+    Raises: CheckpointError, TrustError.
     """
     from .asynchronous import session as phases
     from .language import session
 
     if with_generators(run):
-        parts, params, phase = asynchronous.speaker(run)
+        parts, params, phase = asynchronous.speaker(run, trust=trust)
         return parts, params, phases.arguments_in(run), phase
-    found = session.restored_newest(run)
+    found = session.restored_newest(run, trust)
     params = dict(found.parts.whole(session.policy_of(found.held)))
     return found.parts, params, found.arguments, f"iteration {found.loop.iteration}"
 

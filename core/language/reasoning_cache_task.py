@@ -57,6 +57,7 @@ def cache_task(
 ) -> TextTask:
     """Return the task of a cache on problems of a source; `digest` tells given problems from others. Raises: ChoiceError.
 
+    >>> from .. import keys
     >>> from .reasoning_cache import reasoning_cache
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> cache = reasoning_cache(solution_rollout, summarization_rollout, reasoning_prompt_template="{problem}|{curr_summary}")
@@ -97,6 +98,7 @@ def list_cache_task(
 
     Raises: ChoiceError.
 
+    >>> from .. import keys
     >>> from .reasoning_cache import reasoning_cache
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> wanted = Trained(states=2, cycles=4, summary_tokens=8)
