@@ -37,6 +37,7 @@ from purestep.runtime.language.config import TaskRun
 from purestep.runtime.language.parts import parts_of
 from purestep.runtime.language.preparing import step_of, usable
 from purestep.runtime.language.prompting import asked, in_process
+from purestep.runtime.language.session import check_groups
 from purestep.runtime.runs.arguments import changed, flag
 from purestep.runtime.scheduling import messages as say
 
@@ -90,6 +91,15 @@ def test_starts_without_room_are_left_out_or_replaced() -> None:
     assert (step.starts, [one.episode.world for one in step.begun]) == (2, [Board("1")] * 4)
     assert [one.rollout.request.group for one in step.begun] == [0, 0, 1, 1]
     assert len({one.rollout.sampling for one in step.begun}) == 4
+
+
+def test_steps_of_fewer_groups_than_are_prepared_are_refused() -> None:
+    parts, preparation = parts_of(tiny()), OPENINGS.preparation
+    assert not isinstance(preparation, tuple)
+    many = evolve(parts, task=evolve(parts.task, preparation=evolve(preparation, groups=4)))
+    with pytest.raises(ChoiceError, match="--groups is 3, wanted at least 4"):
+        check_groups(tiny(), many)
+    check_groups(tiny(groups=4), many)
 
 
 # --- in a generator ---
