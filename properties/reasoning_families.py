@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.language import (
+    preparation,
     reasoning_cache,
     reasoning_cache_task,
     reasoning_conversations,
@@ -42,7 +43,7 @@ def own_thinking() -> Thinking:
         at_turn=reasoning_rollouts.at_turn,
         starting_points=reasoning_rollouts.starting_points,
         trainable=reasoning_rollouts.trainable,
-        step_requests=reasoning_rollouts.step_requests,
+        start_requests=preparation.start_requests,
         call_request=reasoning_rollouts.call_request,
         step_world=reasoning_rollouts.step_world,
         accuracy_by_cycle=reasoning_rollouts.accuracy_by_cycle,

@@ -33,7 +33,7 @@ class Thinking:
     at_turn: Callable[[State, int], State]
     starting_points: Callable[..., tuple[State, ...]]
     trainable: Callable[[Sequence[State]], tuple[TrainingText, ...]]
-    step_requests: Callable[..., tuple[Request, ...]]
+    start_requests: Callable[..., tuple[Request, ...]]
     call_request: Callable[[Request, State, int], Request]
     step_world: Callable[[ReasoningCache, Sequence[State]], TextEnv[Any, Any]]
     accuracy_by_cycle: Callable[[Sequence[State]], tuple[float, ...]]
@@ -194,10 +194,10 @@ def keys_by_place(thinking: Thinking) -> Thinking:
 def one_group(thinking: Thinking) -> Thinking:
     """Compares attempts at different states with one another."""
 
-    def step_requests(points: int, key: Key, *, attempts: int) -> tuple[Request, ...]:
-        return tuple(evolve(request, group=0) for request in thinking.step_requests(points, key, attempts=attempts))
+    def start_requests(points: int, key: Key, *, attempts: int) -> tuple[Request, ...]:
+        return tuple(evolve(request, group=0) for request in thinking.start_requests(points, key, attempts=attempts))
 
-    return evolve(thinking, step_requests=step_requests)
+    return evolve(thinking, start_requests=start_requests)
 
 
 def pays_summaries(thinking: Thinking) -> Thinking:

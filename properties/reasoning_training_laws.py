@@ -137,7 +137,7 @@ def _trainable(play: Play) -> Law:
 def _groups(play: Play) -> Law:
     def check(thinking: Thinking, batch: Batch, seen: Seen) -> None:
         points, attempts, key = len(batch.runs), batch.number, keys.key(batch.seed)
-        found = thinking.step_requests(points, key, attempts=attempts)
+        found = thinking.start_requests(points, key, attempts=attempts)
         seen("groups of several", attempts > 1)
         same("states", [place(request.task) for request in found], [i for i in range(points) for _ in range(attempts)])
         same("groups", [request.group for request in found], [i for i in range(points) for _ in range(attempts)])

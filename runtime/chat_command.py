@@ -12,6 +12,7 @@ from ..core.errors import ChoiceError, PurestepError, message
 from .runs.arguments import check_whole
 from .runs.kinds import recorded
 from .runs.registry import find
+from .runs.trusting import Trust
 from .words import check_text, loading, say, trusting
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def chat_command(words: list[str]) -> int:
         temperature: float = 0.0,
         trust: tyro.conf.FlagCreatePairsOff[bool] = False,
     ) -> int:
-        """Try tasks with the newest checkpoint of a run of `purestep train zorplex`.
+        """Try tasks with the newest checkpoint of a language model's run.
 
         Args:
             run: the run's folder
@@ -48,7 +49,7 @@ def chat_command(words: list[str]) -> int:
             question: one question of your own, such as "What is zorplex[kramun] + zorplex[blivit]?"
             seed: decides which tasks are held out, and how values and tokens are drawn; -1 means those of the run
             temperature: 0 takes the likeliest token
-            trust: import the task that the run's folder names
+            trust: import the task or the functions that the run's folder names
         """
         check_whole("--task", task, NONE, LAST)
         check_whole("--seed", seed, AS_TRAINED)
@@ -61,7 +62,8 @@ def chat_command(words: list[str]) -> int:
         trusting(trust)
         import torch
 
-        parts, params, arguments, version = recipe.chat(run)
+        trusted = Trust((), trust, ("chat", *words), by_name=False)
+        parts, params, arguments, version = recipe.chat(run, trusted)
         torch.set_num_threads(arguments.machine.threads)
         talk = _Talk(parts, params, arguments.episodes.draw if seed == AS_TRAINED else seed, temperature)
         if question or task != NONE:

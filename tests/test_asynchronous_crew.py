@@ -41,6 +41,8 @@ class Scripted:
     told: deque[Event] = field(factory=deque)
     inbox: "SimpleQueue[Entry]" = field(factory=SimpleQueue)
     silent: int = 0
+    starts: Any = ()
+    prepared: list[Any] = field(factory=list)
 
     def send(self, worker: int, task: int, payload: Any) -> None:
         self.sent.append((worker, task, payload))
@@ -66,6 +68,8 @@ class Scripted:
             failures=self.failures.append,
             lost=lambda worker, why: self.lost.append((worker, why)),
             notice=self.notices.append,
+            starts=self.starts,
+            prepared=lambda starts, ready: self.prepared.append(ready),
         )
         return crew(hands, self.told)
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,7 +30,7 @@ from purestep.core.language.reasoning_cycles import Cycles, attempt_request, cyc
 from purestep.core.language.reasoning_evaluation import Standing, standing
 from purestep.core.language.reasoning_events import GroupResult
 from purestep.core.language.reasoning_lists import Lists
-from purestep.core.language.reasoning_problems import list_source
+from purestep.core.language.reasoning_problems import given_source, list_source
 from purestep.core.language.reasoning_rollouts import answered
 from purestep.core.language.reasoning_settings import Settings
 from purestep.core.language.reasoning_state import Problem
@@ -56,7 +57,9 @@ from purestep.runtime.runs.arguments import changed, flag, flatten
 from purestep.runtime.runs.training_machine import Train
 from purestep.runtime.runs.trusting import Trust
 
+from .programs import until
 from .run_folders import begun, restored
+from .stand_in_server import stood_in
 
 Said_ = pytest.CaptureFixture[str]
 TINY: dict[str, Any] = {
@@ -665,6 +668,138 @@ def test_a_model_from_a_folder_goes_on_learning(trained: Path, tmp_path: Path, r
     assert not (run / "tokenizer").exists()
     with pytest.raises(ChoiceError, match=r"--model is .* which this run would remove"):
         session.start(trained, changed(arguments, {"seed": 1}), overwrite=True, notice=silent)
+
+
+# --- problems of a file ---
+
+
+def written(path: Path, *lines: str) -> Path:
+    path.write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+def sums(path: Path, number: int = 20) -> Path:
+    return written(path, *(json.dumps({"problem": f"{n} + 1?", "answer": str(n + 1)}) for n in range(number)))
+
+
+def test_problems_of_a_file_are_trained_on_and_each_fifth_is_held_out(tmp_path: Path, capsys: Said_) -> None:
+    run, path = tmp_path / "run", sums(tmp_path / "sums.jsonl")
+    words = [word for name, value in TINY.items() if name != "warm_steps" for word in (flag(name), str(value))]
+    assert cli.main(["train", "cache", "--run", str(run), *words, "--problems-file", str(path)]) == 0
+    entries = read_stream(run / "rollouts.jsonl").entries
+    seen = {entry.rows[0]["problem_id"] for entry in entries}
+    held_out = {f"{n} + 1?" for n in range(4, 20, 5)}
+    assert len(seen) == 4
+    assert not seen & held_out
+    told_ = json.loads((run / "evaluation.json").read_text())
+    assert (told_["after"]["problems"], told_["after"]["carried"]) == (4, [])
+    capsys.readouterr()
+    assert cli.main(["evaluate", str(run), "--problems", "5"]) == 1
+    assert "held-out problems is 5, wanted at most 4, each fifth of" in capsys.readouterr().err
+    path.write_text(path.read_text() + json.dumps({"problem": "?", "answer": "1"}) + "\n")
+    for command in ("resume", "evaluate"):
+        assert cli.main([command, str(run)]) == 1
+        assert "the task's data is others than when the run began" in capsys.readouterr().err
+
+
+def test_given_problems_come_again_in_another_order() -> None:
+    given = given_source([Problem(problem_id=str(n), problem_text=str(n), answer="1") for n in range(10)], where="here")
+    drawn = [one.problem_id for one in given.drawn("training")(keys.key(0), 0, 16)]
+    assert sorted(drawn[:8]) == sorted(drawn[8:]) == ["0", "1", "2", "3", "5", "6", "7", "8"]
+    assert drawn[:8] != drawn[8:]
+    assert [one.problem_id for one in given.drawn("training")(keys.key(0), 5, 6)] == drawn[5:11]
+    assert {one.problem_id for one in given.drawn("evaluation")(keys.key(3), 0, 2)} == {"4", "9"}
+    with pytest.raises(ChoiceError, match="here is 2 held-out problems, wanted at least 3"):
+        given.drawn("evaluation")(keys.key(3), 0, 3)
+    with pytest.raises(ChoiceError, match="here is 4 problems, wanted at least 5"):
+        given_source([Problem(problem_id=str(n), problem_text=str(n), answer="1") for n in range(4)], where="here")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", r"line 3 is no JSON \(JSONDecodeError\)"),
+        ("[1]", "line 3 is list, no object"),
+        ('{"problem": "2?"}', "line 3 is without a text of 'answer'"),
+        ('{"problem": " ", "answer": "2"}', "line 3 is without a text of 'problem'"),
+        ('{"problem": "2?", "answer": 2}', "line 3 is without a text of 'answer'"),
+        ('{"problem": "0 + 1?", "answer": "7"}', "line 3 is the problem of line 1 again"),
+    ],
+)
+def test_a_wrong_line_is_named_by_its_number(line: str, said: str, tmp_path: Path, capsys: Said_) -> None:
+    first = '{"problem": "0 + 1?", "answer": "1"}'
+    path = written(tmp_path / "sums.jsonl", first, "", line)
+    assert cli.main(["train", "cache", "--run", str(tmp_path / "run"), "--problems-file", str(path)]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(rf"{re.escape(str(path))}: {said}, wanted", last), last
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--problems-file", "nowhere.jsonl"], r"--problems-file nowhere\.jsonl is unreadable"),
+        (["--problems-file", "."], r"--problems-file .* is unreadable \(a folder\)"),
+        (["--problems-file", "x", "--warm-steps", "4"], "--warm-steps is 4 with --problems-file, wanted 0"),
+        (["--mode", "async", "--server", "http://127.0.0.1:9/v1"], "--server is given with generators"),
+    ],
+)
+def test_what_does_not_go_together_is_a_line(words: list[str], said: str, tmp_path: Path, capsys: Said_) -> None:
+    assert cli.main(["train", "cache", "--run", str(tmp_path / "run"), *words]) == 1
+    assert re.search(said, capsys.readouterr().err.splitlines()[-1])
+
+
+# --- servers, generators, ranks ---
+
+
+def test_a_server_answers_prompts_and_next_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, where = tmp_path / "run", "http://127.0.0.1:9/v1"
+    published = stood_in(monkeypatch, run, capacity=128, max_new_tokens=20)
+    session.start(run, tiny(server=where, algorithm="reinforce"), overwrite=False, notice=silent)
+    assert published == [(where, 0), (where, 1)]
+    assert len(read_stream(run / "rollouts.jsonl").entries) == 8
+    assert all(math.isfinite(row["episode_return"]) for row in read(run / "metrics.jsonl")[2:])
+
+
+ASYNC = ["--mode", "async", "--no-compare", "--generators", "2", "--generator-slots", "6"]
+
+
+@pytest.mark.slow  # generators import torch
+def test_generators_prepare_a_run_that_is_killed_and_goes_on(tmp_path: Path, capsys: Said_) -> None:
+    run = tmp_path / "run"
+    told_ = ["train", "cache", "--run", str(run), *WORDS, "--steps", "6", *ASYNC]
+    words = [sys.executable, "-m", "purestep.runtime.cli", *told_]
+    going = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    third = run / "async" / "checkpoints" / "step_000003"
+    until(third.exists, "it has made three updates", alive=lambda: going.poll() is None, said=lambda: "it ended")
+    going.send_signal(signal.SIGKILL)
+    going.communicate(timeout=60)
+    assert cli.main(["resume", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "cycles  before" in out
+    assert "after async" in out
+    assert cli.main(["replay", str(run)]) == 0
+    assert "each once" in capsys.readouterr().out
+    entries = read_stream(run / "async" / "rollouts.jsonl").entries
+    assert len({entry.number for entry in entries}) == len(entries) >= 6 * 2
+    assert cli.main(["evaluate", str(run), "--cycles", "2", "--problems", "3"]) == 0
+    assert "of 3 problems" in capsys.readouterr().out
+    assert cli.main(["plot", str(run)]) == 0
+
+
+@pytest.mark.slow  # two processes import torch
+def test_two_ranks_learn_what_one_process_learns(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
+    words = [*WORDS, "--algorithm", "reinforce"]
+    subprocess.run(
+        [*launch, "purestep.runtime.cli", "train", "cache", "--run", str(run), *words], check=True, capture_output=True
+    )
+    assert cli.main(["train", "cache", "--run", str(tmp_path / "one"), *words]) == 0
+    import safetensors.torch
+
+    one, other = (safetensors.torch.load_file(path / "model" / "model.safetensors") for path in (tmp_path / "one", run))
+    assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
+    assert (run / "rollouts.jsonl").read_bytes()[:2000] == (tmp_path / "one" / "rollouts.jsonl").read_bytes()[:2000]
 
 
 def test_several_curves_become_a_mean_and_its_interval(tmp_path: Path) -> None:

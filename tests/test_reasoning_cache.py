@@ -16,6 +16,7 @@ from purestep.core.errors import ChoiceError
 from purestep.core.language.attempt import Said, begin_attempt, hear
 from purestep.core.language.codec import END, byte_codec
 from purestep.core.language.parsers import chain
+from purestep.core.language.preparation import start_requests, throughput
 from purestep.core.language.protocol import protocol
 from purestep.core.language.reasoning_cache import ReasoningCache, cache_of, due, reasoning_cache, step
 from purestep.core.language.reasoning_demonstrations import show_reasoning, summed_up
@@ -24,7 +25,7 @@ from purestep.core.language.reasoning_events import (
     GroupResult,
 )
 from purestep.core.language.reasoning_lists import Lists, check_lists
-from purestep.core.language.reasoning_report import published_rows, throughput, turn_figures
+from purestep.core.language.reasoning_report import published_rows, turn_figures
 from purestep.core.language.reasoning_rollouts import (
     Posed,
     accuracy_by_cycle,
@@ -34,7 +35,6 @@ from purestep.core.language.reasoning_rollouts import (
     rollout_policy,
     solution_rollout,
     starting_points,
-    step_requests,
     step_world,
     summarization_rollout,
 )
@@ -157,8 +157,8 @@ def test_what_is_thought_is_summed_up_and_prompts_hold_what_was_said() -> None:
         (lambda: at_turn(BEGUN, 2), "at_turn: turn_number is 2, wanted 1 to 1"),
         (lambda: step_world(CACHE, [BEGUN, WHOLE]), "step_world: a state is behind its 3 cycles"),
         (lambda: starting_points([BEGUN], keys.key(0), number=0), "starting_points: number is 0"),
-        (lambda: step_requests(2, keys.key(0), attempts=0), "expand: n is 0"),
-        (lambda: step_requests(2, keys.key(0), attempts=2, stream="test"), "step_requests: stream is 'test'"),
+        (lambda: start_requests(2, keys.key(0), attempts=0), "expand: n is 0"),
+        (lambda: start_requests(2, keys.key(0), attempts=2, stream="test"), "start_requests: stream is 'test'"),
         (lambda: reasoning_machine(CACHE, Settings(output_dir="x"), llms=0), "reasoning_machine: llms is 0"),
         (lambda: reasoning_machine(CACHE, Settings(output_dir="x"), max_returns=-1), "max_returns is -1"),
         (lambda: check_lists(Lists(kind="product")), "lists: kind is 'product'"),
@@ -266,7 +266,7 @@ def test_the_next_step_is_trained_in_groups_of_one_state() -> None:
     points = starting_points([worked(lister(2), listed(8))], keys.key(0), number=3)
     assert [point.curr_summary for point in points] == ["", "c 6", "f 21"]
     rules = protocol(step_world(cache, points), chain(), max_steps=1, incomplete="accept")
-    asked = step_requests(len(points), keys.key(1), attempts=2)
+    asked = start_requests(len(points), keys.key(1), attempts=2)
     texts = {0: ("a1=1; b2=3; c3=6;", "a1=1; b2=3;"), 1: ("d4=10; e5=15; f6=21;", "d4=9;"), 2: ("[ANSWER] 36", "g7=2")}
     texts[2] = ("g7=28; h8=36; [ANSWER] 36", "g7=28; h8=36;")
     ended = []

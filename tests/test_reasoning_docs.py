@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from purestep.runtime import cli
+from purestep.runtime.asynchronous import session as at_once
 from purestep.runtime.language import report, session
 from purestep.runtime.recipes import text_run
 from purestep.runtime.recipes.cache import cache_defaults
@@ -66,10 +67,11 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(session, "resume", note("resume"))
     monkeypatch.setattr(text_run, "restored", note("restore"))
     monkeypatch.setattr(report, "pictures", note("plot"))
+    monkeypatch.setattr(at_once, "start", note("at once"))
     (block,) = blocks("bash")
     codes = [cli.main(shlex.split(line, comments=True)[1:]) for line in block.splitlines()]
-    assert codes == [130, 130, 130, 130, 0]
-    assert noted == ["train", "resume", "restore", "plot"]
+    assert codes == [130, 130, 130, 130, 130, 130, 0]
+    assert noted == ["train", "resume", "restore", "plot", "at once", "train"]
 
 
 # --- the benchmark ---

@@ -80,6 +80,19 @@ def test_a_function_that_a_run_names_is_not_imported_and_the_line_says_how(
     assert not (foreign.parent / "code" / "imported").exists()
 
 
+def test_talking_to_a_run_calls_its_functions_only_if_it_is_trusted(
+    foreign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    monkeypatch.delitem(sys.modules, "their_policies", raising=False)
+    assert cli.main(["chat", str(foreign), "--task", "0"]) == 1
+    assert capsys.readouterr().err.rstrip().endswith(f"purestep chat {foreign} --task 0 --trust")
+    assert not (foreign.parent / "code" / "imported").exists()
+    assert cli.main(["chat", str(foreign), "--task", "0", "--trust"]) == 1  # its checkpoint holds no tensors
+    assert (foreign.parent / "code" / "imported").exists()
+
+
 @pytest.mark.parametrize("more", [["--trust"], ["--solution-rollout-policy", "their_policies.paid"]])
 def test_a_function_that_the_command_line_trusts_is_imported(
     more: list[str], foreign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -4,12 +4,15 @@ For tasks whose episodes do not begin where a key says, but where the present po
 summaries, openings of self-play, curricula from states that the model reaches now and then.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import Factory, frozen
 
+from ..errors import choose
+from ..keys import Key, split
 from .prompting import Prompting
+from .requests import STREAMS, Request, expand, requests
 
 
 @frozen(kw_only=True)
@@ -59,3 +62,28 @@ class Preparation:
     window: int = 10  # steps of which the rate of published texts is the mean
     most: int = 5_242_880  # bytes of a record
     classes: tuple[type, ...] = ()  # that states of starts are made of, as checkpoints have to know them
+
+
+def start_requests(starts: int, key: Key, *, attempts: int, stream: str = "training") -> tuple[Request, ...]:
+    """Requests for episodes from so many starts, a group of so many attempts for each.
+
+    The task key of a request has the number of its start, in the bits above that of the stream. Raises: ChoiceError.
+
+    >>> from .. import keys
+    >>> [(request.group, request.task[0] >> 1) for request in start_requests(2, keys.key(0), attempts=2)]
+    [(0, 0), (0, 0), (1, 1), (1, 1)]
+    """
+    bit = choose("start_requests: stream", stream, STREAMS)
+    samplers, groups = split(key)
+    asked = requests(tuple((2 * number + bit, 0) for number in range(starts)), samplers)
+    return tuple(attempt for request in asked for attempt in expand(request, attempts, groups))
+
+
+def throughput(times: Sequence[float], texts_of: Sequence[int], *, window: int) -> float:
+    """Texts a second over the last `window` published groups, published at those times; 0 before there were two.
+
+    >>> throughput([0.0, 1.0, 3.0], [9, 4, 2], window=2)
+    2.0
+    """
+    recent, counts = times[-window - 1 :], texts_of[-window:] if len(times) > window else texts_of[1:]
+    return sum(counts) / (recent[-1] - recent[0]) if len(recent) > 1 and recent[-1] > recent[0] else 0.0

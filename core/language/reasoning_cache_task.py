@@ -57,6 +57,7 @@ def cache_task(
 ) -> TextTask:
     """Return the task of a cache on problems of a source; `digest` tells given problems from others. Raises: ChoiceError.
 
+    >>> from .. import keys
     >>> from .reasoning_cache import reasoning_cache
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> cache = reasoning_cache(solution_rollout, summarization_rollout, reasoning_prompt_template="{problem}|{curr_summary}")
@@ -64,7 +65,7 @@ def cache_task(
     >>> wanted = Trained(states=1, cycles=4, summary_tokens=8)
     >>> world = cache_task(cache, Settings(output_dir="runs/rc"), source, wanted).env("training")
     >>> world.reset(world.params, keys.key(0))[1]
-    'Add: a0 b4|'
+    'Add: a4 b1|'
     """
     longer = evolve(cache, num_reasoning_steps=cache.num_reasoning_steps + 1)  # the last summary has a next step, too
     acting = step_world(longer, ())
@@ -96,6 +97,16 @@ def list_cache_task(
     """Return the task of a cache on lists of both streams, with demonstrations and the texts of its tokenizer.
 
     Raises: ChoiceError.
+
+    >>> from .. import keys
+    >>> from .reasoning_cache import reasoning_cache
+    >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
+    >>> wanted = Trained(states=2, cycles=4, summary_tokens=8)
+    >>> cache, settings = reasoning_cache(solution_rollout, summarization_rollout), Settings(output_dir="runs/rc")
+    >>> shows = Shows(numbers=2, summaries=0.3, summary_skill=1.0)
+    >>> task = list_cache_task(cache, settings, {"training": Lists(), "evaluation": Lists()}, wanted, shows)
+    >>> task.preparation.groups, len(task.conversations(keys.key(0), 3, 1.0))
+    (2, 3)
     """
     task = cache_task(cache, settings, list_source(lists[TRAINING], lists[EVALUATION]), trained)
 

@@ -32,7 +32,15 @@ class Shows:
 def show(
     cache: ReasoningCache, shows: Shows, task: ListTask, count: int, reasons: bool, key: Key, *, skill: float
 ) -> Conversation:
-    """A demonstration of either kind, behind the first `count` numbers of the list; of steps the share `skill` is right."""
+    """A demonstration of either kind, behind the first `count` numbers of the list; of steps the share `skill` is right.
+
+    >>> from .reasoning_cache import reasoning_cache
+    >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
+    >>> cache = reasoning_cache(solution_rollout, summarization_rollout)
+    >>> shows = Shows(numbers=1, summaries=0.5, summary_skill=1.0)
+    >>> show(cache, shows, ListTask(kind="sum", numbers=(3, 4)), 1, True, keys.key(0), skill=1.0)[1]
+    'b4=7; [ANSWER] 7'
+    """
     summary = right_summary(task, count)
     state = InferenceProblemState(problem=list_problem(task), curr_summary=summary)
     text = show_reasoning(task, count, key, skill=skill, numbers=shows.numbers)
@@ -45,7 +53,15 @@ def show(
 def conversations(
     cache: ReasoningCache, shows: Shows, lists: Lists, key: Key, number: int, *, skill: float
 ) -> tuple[Conversation, ...]:
-    """So many demonstrations, of lists of the training stream."""
+    """So many demonstrations, of lists of the training stream.
+
+    >>> from .reasoning_cache import reasoning_cache
+    >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
+    >>> cache = reasoning_cache(solution_rollout, summarization_rollout)
+    >>> shows = Shows(numbers=1, summaries=0.5, summary_skill=1.0)
+    >>> len(conversations(cache, shows, Lists(), keys.key(0), 3, skill=1.0))
+    3
+    """
     named, hands, _, places, finished, kinds = keys.split(key, 6)
     tasks = [list_task(lists, key_of(words)) for words in task_keys(named, "training", number)]
     lengths = torch.tensor([len(task.numbers) for task in tasks])

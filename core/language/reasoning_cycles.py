@@ -66,6 +66,22 @@ def cycling(
 
     `limits` are the tokens of a step of reasoning and of a summary, `folded(key, number)` gives the key of the calls, and
     `result(key, cycles)` what is made of the runs at the end. Raises: ChoiceError.
+
+    >>> from .. import keys
+    >>> from .prompting import prompted
+    >>> from .reasoning_cache import reasoning_cache
+    >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
+    >>> cache = reasoning_cache(solution_rollout, summarization_rollout, num_reasoning_steps=2)
+    >>> one = Problem(problem_id="0", problem_text="2 + 3?", answer="5")
+    >>> made = cycling(
+    ...     cache,
+    ...     Settings(output_dir="runs/rc"),
+    ...     lambda key, first, count: (one,),
+    ...     lambda key, cycles: cycles.found[0].attempts[0].state.overall_cycle_step,
+    ...     limits=(8, 4),
+    ... )
+    >>> prompted(made, keys.key(0), 0, 1, lambda queries: [Response(text="5") for _ in queries])
+    4
     """
     machine = reasoning_machine(cache, settings, llms=settings.rollout_workers)
 

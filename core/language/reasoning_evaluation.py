@@ -59,7 +59,13 @@ class Standing:
 
 
 def list_share(state: InferenceProblemState, turn: int) -> float:
-    """The share of a list that the summary of a turn rightly accounts for."""
+    """The share of a list that the summary of a turn rightly accounts for.
+
+    >>> from .reasoning_state import Problem
+    >>> problem = Problem(problem_id="0", problem_text="Add: a3 b4", answer="7")
+    >>> list_share(InferenceProblemState(problem=problem, summarization_string_store=("a 3",)), 0)
+    0.5
+    """
     task = read_list(state.problem.problem_text)
     return carried(task, state.summarization_string_store[turn]) / len(task.numbers)
 
@@ -67,7 +73,14 @@ def list_share(state: InferenceProblemState, turn: int) -> float:
 def standing(
     states: Sequence[InferenceProblemState], *, correct: Reward = answered, share: Share | tuple[()] = list_share
 ) -> Standing:
-    """How runs that made all their cycles went; without `share` nothing is known of what summaries carry."""
+    """How runs that made all their cycles went; without `share` nothing is known of what summaries carry.
+
+    >>> from .reasoning_state import Problem
+    >>> problem = Problem(problem_id="0", problem_text="2 + 3?", answer="5")
+    >>> run = InferenceProblemState(problem=problem, reasoning_string_complete_store=("hm", "[ANSWER] 5"))
+    >>> standing([run], share=()).accuracy
+    (0.0, 1.0)
+    """
     accuracy = accuracy_by_cycle(states, correct)
     bounds = [wilson(round(value * len(states)), len(states)) for value in accuracy]
     turns = range(len(accuracy))
@@ -94,7 +107,12 @@ def _tokens(state: InferenceProblemState, turn: int) -> float:
 
 
 def ended(cycles: Cycles) -> tuple[InferenceProblemState, ...]:
-    """The runs of an evaluation. Raises: PurestepError where calls failed for good: the others alone are no sample."""
+    """The runs of an evaluation. Raises: PurestepError where calls failed for good: the others alone are no sample.
+
+    >>> from .reasoning_events import Schedule
+    >>> ended(Cycles(number=0, count=0, key=(0, 0), problems=(), schedule=Schedule()))
+    ()
+    """
     every = [one for result in cycles.found for one in result.attempts]
     failed = [one.failed for one in every if one.failed]
     if failed:

@@ -76,13 +76,3 @@ def turn_figures(results: Sequence[GroupResult]) -> dict[str, float]:
             ("texts", float(len(each))),
         )
     }
-
-
-def throughput(times: Sequence[float], texts_of: Sequence[int], *, window: int) -> float:
-    """Texts a second over the last `window` published groups, published at those times; 0 before there were two.
-
-    >>> throughput([0.0, 1.0, 3.0], [9, 4, 2], window=2)
-    2.0
-    """
-    recent, counts = times[-window - 1 :], texts_of[-window:] if len(times) > window else texts_of[1:]
-    return sum(counts) / (recent[-1] - recent[0]) if len(recent) > 1 and recent[-1] > recent[0] else 0.0

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from attrs import evolve, frozen
 
 from .. import keys
-from ..errors import ChoiceError, choose, message
+from ..errors import ChoiceError, message
 from ..keys import Key
 from .parsers import strict_answer
 from .reasoning_cache import ReasoningCache, due
 from .reasoning_state import REASONING, Ask, InferenceProblemState, Reply, RolloutResult, TrainingText
-from .requests import STREAMS, Request, expand, key_of, requests, stream_of, words_of
+from .requests import STREAMS, Request, key_of, stream_of, words_of
 from .world import Outcome, TextEnv
 
 Reward = Callable[[InferenceProblemState, str], float]  # what a text of reasoning in that state is worth
@@ -145,20 +145,6 @@ def trainable(states: Sequence[InferenceProblemState]) -> tuple[TrainingText, ..
     ()
     """
     return tuple(text for state in states for result in state.reasoning_rollout_store for text in result.training_texts)
-
-
-def step_requests(points: int, key: Key, *, attempts: int, stream: str = "training") -> tuple[Request, ...]:
-    """Requests for the steps that are due in so many states, a group of so many attempts for each.
-
-    The task key of a request names its state for `step_world`. Raises: ChoiceError.
-
-    >>> [(request.group, place(request.task)) for request in step_requests(2, keys.key(0), attempts=2)]
-    [(0, 0), (0, 0), (1, 1), (1, 1)]
-    """
-    bit = choose("step_requests: stream", stream, STREAMS)
-    samplers, groups = keys.split(key)
-    asked = requests(tuple((2 * number + bit, 0) for number in range(points)), samplers)
-    return tuple(attempt for request in asked for attempt in expand(request, attempts, groups))
 
 
 def call_request(attempt: Request, state: InferenceProblemState, place: int) -> Request:

@@ -16,6 +16,7 @@ from ...core.errors import CheckpointError, ChoiceError, choose, message
 from ..effects import folder
 from ..effects.checkpoint import check_finite
 from ..effects.clock import seconds
+from ..effects.sharded.description import described
 from ..effects.tokenizer import save_tokenizer
 from ..effects.weights_layout import layout
 from ..language import session as turns
@@ -130,6 +131,7 @@ def resume(
         torch.set_num_threads(arguments.machine.threads)
         begun = folder.begun(run)  # else its tokenizer may be half there, and is made again as it was
         parts = team.parts(parts_of(arguments, run / turns.TOKENIZER if begun else ()))
+        _check_data(run, parts)
         if not begun and not arguments.model.model:
             save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
         left = [phase for phase in phases_of(arguments) if not (run / phase / TOTALS).exists()]
@@ -138,6 +140,13 @@ def resume(
             if moved:
                 folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
             return _go_on(run, arguments, parts, place, notice, team)
+
+
+def _check_data(run: Path, parts: Parts) -> None:
+    """Refuse a task whose data are others than when the run began. Raises: CheckpointError."""
+    for name in folder.PHASES:
+        recorded = keeping.of_newest(run / name, lambda where: described(where).manifest.environment)
+        turns.check_data(run, dict(recorded), parts)
 
 
 def weights_of(parts: Parts) -> int:
@@ -150,6 +159,7 @@ def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[Parts, 
     arguments = arguments_in(run)
     check_trust(run, trust, arguments.functions())
     parts = parts_of(arguments, run / turns.TOKENIZER)
+    _check_data(run, parts)
     algorithm, _ = learning_parts(arguments, parts)
     begun = algorithm.init(parts.begin())
     found = keeping.of_newest(run / phase, lambda where: keeping.load(where, arguments, begun).learner.params.policy)

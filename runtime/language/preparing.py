@@ -5,12 +5,12 @@ from typing import Any
 from attrs import Factory, define, evolve, field, frozen
 
 from ...core import keys
+from ...core.errors import ChoiceError, message
 from ...core.keys import Key
 from ...core.language.attempt import Attempt, begin_attempt
-from ...core.language.preparation import Preparation, Prepared, Start
+from ...core.language.preparation import Preparation, Prepared, Start, start_requests, throughput
 from ...core.language.protocol import Protocol
-from ...core.language.reasoning_report import throughput
-from ...core.language.requests import Request, expand, requests, rollouts
+from ...core.language.requests import Request, rollouts
 from ..effects.clock import seconds
 from .parts import Attempts, Parts, behind
 from .prompting import fits
@@ -39,20 +39,13 @@ def step_of(parts: Parts, prepared: Prepared, key: Key, number: int, *, samples:
 
 
 def usable(parts: Parts, prepared: Prepared) -> tuple[Start, ...]:
-    """Return the starts that leave room to answer, or those in their place where there is none."""
-    found = tuple(one for one in prepared.starts if fits(parts, behind(parts.preface, one.observation)))
-    return found or prepared.otherwise
-
-
-def start_requests(number: int, key: Key, *, attempts: int) -> tuple[Request, ...]:
-    """Return requests for so many starts, a group of so many attempts for each.
-
-    >>> [(one.id, one.group) for one in start_requests(2, keys.key(0), attempts=2)]
-    [(0, 0), (1, 0), (2, 1), (3, 1)]
-    """
-    samplers, groups = keys.split(key)
-    asked = requests(tuple((2 * place, 0) for place in range(number)), samplers)
-    return tuple(attempt for request in asked for attempt in expand(request, attempts, groups))
+    """Return the starts that leave room to answer, or those in their place where there is none. Raises: ChoiceError."""
+    fitting = tuple(one for one in prepared.starts if fits(parts, behind(parts.preface, one.observation)))
+    found = fitting or prepared.otherwise
+    if not found:
+        got, remedy = f"{len(prepared.starts)} without room to answer", "raise --capacity, or prepare shorter ones"
+        raise ChoiceError(message("preparation: starts", got=got, wanted="at least one with room", remedy=remedy))
+    return found
 
 
 def attempt_from(parts: Parts, start: Start, request: Request) -> Attempt[Any]:

@@ -160,9 +160,18 @@ def parts_for(run: Path, arguments: TextConfig) -> Parts:
     check_server(arguments)
     parts = parts_of(arguments)
     check_room(parts)
+    check_groups(arguments, parts)
     attempts_at(parts, held_out(1, arguments.episodes.draw))
     learning_parts(arguments, parts)
     return parts
+
+
+def check_groups(arguments: TextConfig, parts: Parts) -> None:
+    """Refuse steps of fewer groups than a task's preparation begins. Raises: ChoiceError."""
+    preparation, groups = parts.task.preparation, arguments.episodes.groups
+    if not isinstance(preparation, tuple) and groups < preparation.groups:
+        wanted, remedy = f"at least {preparation.groups}", "so many groups begin where one task was prepared"
+        raise ChoiceError(message("--groups", got=groups, wanted=wanted, remedy=remedy))
 
 
 def check_data(run: Path, recorded: Mapping[str, Any], parts: Parts) -> None:

@@ -283,9 +283,9 @@ def task_of(arguments: Cache) -> "TextTask":
         given = read_problems(Path(path))
         source = given_source(given.problems, where=f"--problems-file {path}")
         if run.held_out > source.held_out:
-            got, remedy = run.held_out, "lower it, or give more problems"
-            wanted = f"at most {source.held_out}, the held-out problems of {path}"
-            raise ChoiceError(message("--held-out", got=got, wanted=wanted, remedy=remedy))
+            got, remedy = run.held_out, "ask for fewer (--held-out; evaluate --problems), or give more problems"
+            wanted = f"at most {source.held_out}, each fifth of {path}"
+            raise ChoiceError(message("held-out problems", got=got, wanted=wanted, remedy=remedy))
         return cache_task(cache, settings, source, trained, digest=given.digest)
     shown = arguments.shown
     shows = Shows(numbers=arguments.problems.numbers, summaries=shown.summaries, summary_skill=shown.summary_skill)

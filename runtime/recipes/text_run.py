@@ -159,15 +159,15 @@ def speaker(run: Path, phase: str = "", trust: Trust = NOTHING) -> tuple[Parts, 
     return parts, dict(parts.whole(policy)), named
 
 
-def speaking(run: Path) -> tuple[Parts, dict[str, torch.Tensor], TextConfig, str]:
+def speaking(run: Path, trusted: Trust = NOTHING) -> tuple[Parts, dict[str, torch.Tensor], TextConfig, str]:
     """What speaks in a run: its parts, all parameters of its newest checkpoint, its arguments, and which checkpoint that is.
 
-    Raises: CheckpointError.
+    Raises: CheckpointError, TrustError.
     """
     if with_generators(run):
-        parts, params, phase = speaker(run)
+        parts, params, phase = speaker(run, trust=trusted)
         return parts, params, phases.arguments_in(run), phase
-    found = restored(run)
+    found = restored(run, trust=trusted)
     params = dict(found.components.opened.whole(policy_of(found.state)))
     return found.components.opened, params, found.arguments, f"iteration {found.loop.iteration}"
 

@@ -177,5 +177,5 @@ class Recipe:
     solved: Callable[[Mapping[str, Any]], float | None] = (
         _unknown  # (flat arguments) -> value of it that solves the task
     )
-    # (run) -> parts, parameters, arguments and version of what speaks in a run of a language model
-    chat: Callable[[Path], Any] | tuple[()] = ()
+    # (run, trust) -> parts, parameters, arguments and version of what speaks in a run of a language model
+    chat: Callable[[Path, Trust], Any] | tuple[()] = ()

@@ -19,6 +19,7 @@ class Trust:
     names: Collection[str] = ()
     every: bool = False  # whatever the run's record names
     typed: Sequence[str] = ("resume", "RUN")  # the words of the command, for the line that refuses
+    by_name: bool = True  # whether the command has flags that name functions
 
 
 NOTHING = Trust()
@@ -38,6 +39,7 @@ if you trust it: purestep resume run --policy os.abort
     foreign = {flag(setting): name for setting, name in named.items() if name not in trust.names}
     if trust.every or not foreign:
         return
-    again = shlex.join(["purestep", *trust.typed, *(word for pair in foreign.items() for word in pair)])
+    flags = [word for pair in foreign.items() for word in pair] if trust.by_name else [FLAG]
+    again = shlex.join(["purestep", *trust.typed, *flags])
     got, wanted = f"a run that calls {' and '.join(foreign.values())}", "a function that this command names"
     raise TrustError(message(str(run), got=got, wanted=wanted, remedy=f"if you trust it: {again}"))
