@@ -9,6 +9,7 @@ formatted lines, and accuracy after the runs in turns is above the interval befo
 
 import argparse
 import json
+import math
 import os
 import re
 import signal
@@ -23,7 +24,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from purestep.runtime.effects.metrics import read
+from purestep.runtime.effects.metrics import Row, read
 from purestep.runtime.effects.vllm_process import running
 from purestep.runtime.language.columns import LABEL
 
@@ -33,7 +34,7 @@ from .ranks_recipe import world
 EXAMPLES = evidence.ROOT / "examples"
 MOST_LINES = 80  # of a task's file, formatted
 SIZE = "--width 64 --layers 2 --heads 2 --groups 16 --samples 8 --held-out 128 --max-new-tokens 4"
-FEW = "--warm-steps 40 --steps 6 --groups 4 --held-out 16"  # of runs that show no more than that they go
+FEW = "--warm-steps 40 --steps 4 --groups 2 --held-out 16"  # of runs that show no more than that they go
 GENERATORS = "--mode async --no-compare --generators 2 --generator-slots 32"
 KILL_AT = 3  # checkpoints
 LONGEST = 600.0  # seconds of a command
@@ -164,7 +165,7 @@ def served(rows: Rows, task: Task, home: Path, python: Path) -> None:
         return
     run, log, port = home / "served", home / "served.log", free_port()
     start = time.perf_counter()
-    words = task.train(run, f"{FEW} --server http://127.0.0.1:{port}/v1")
+    words = task.train(run, f"{FEW} --steps 2 --server http://127.0.0.1:{port}/v1")
     with world(1, log, "purestep.runtime.cli", *words) as process:
         link = run / "served" / "served"
         while not link.exists() and process.each[0].poll() is None:
@@ -172,7 +173,17 @@ def served(rows: Rows, task: Task, home: Path, python: Path) -> None:
         window = int(task.words.split()[-1])
         with running(python, link, name="current", log=home / "vllm.log", port=port, window=window):
             code = process.each[0].wait(LONGEST)
-    rows.add("server", code, time.perf_counter() - start, **({"said": last(log)} if code else learnt(run)))
+    rows.add("server", code, time.perf_counter() - start, **({"said": last(log)} if code else apart(run)))
+
+
+def apart(run: Path) -> dict[str, float]:
+    """The largest |trainer - server| log-prob of a run's samples."""
+    return {"log-probs apart": max(row.get("log_prob_difference", 0.0) for row in reinforced(run / "metrics.jsonl"))}
+
+
+def reinforced(metrics: Path) -> list[Row]:
+    """The rows of the steps of reinforcement."""
+    return [row for row in read(metrics) if math.isfinite(row["episode_return"])]
 
 
 def tried(task: Task, home: Path, python: Path) -> list[dict[str, Any]]:
@@ -224,7 +235,7 @@ def wrong(row: Mapping[str, Any]) -> bool:
     """Whether a row is not as it should be."""
     expected = -signal.SIGKILL if row["what"].endswith("killed") else 0
     better = row["what"] != "in turns" or bound(row["after, sampled"], 0) > bound(row["before, sampled"], 1)
-    return row["exit"] not in (expected, None) or False in row.values() or not better
+    return row["exit"] not in (expected, None) or any(value is False for value in row.values()) or not better
 
 
 def bound(text: str, which: int) -> float:

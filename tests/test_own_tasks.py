@@ -27,11 +27,12 @@ from purestep.runtime.language.config import TaskRun
 from purestep.runtime.language.ranked import in_world
 from purestep.runtime.language.team import Team
 from purestep.runtime.language.world import LanguageWorld
-from purestep.runtime.runs.arguments import changed
+from purestep.runtime.runs.arguments import changed, flatten
 from purestep.runtime.runs.training_machine import Train
 
 from .example_tasks import MARKET, SAFE
 from .programs import free_port, killed_after, purestep, until, well
+from .run_folders import begun
 from .stand_in_server import stood_in
 
 Said = pytest.CaptureFixture[str]
@@ -286,6 +287,22 @@ def test_a_run_with_generators_that_was_killed_goes_on(size: int, reference: str
 
 
 @pytest.mark.slow
+def test_what_is_refused_is_one_line_of_the_first_rank(tmp_path: Path) -> None:
+    file, run = tmp_path / "least.py", tmp_path / "run"
+    file.write_text(broken(LEAST, *BROKEN["reward"][:2]))
+    begun(run, {"recipe": "text", **flatten(tiny(SAFE))})
+    refused = (
+        (words(f"{file}:TASK", tmp_path / "new"), "wanted a number"),
+        (["resume", run], "repeat the command with"),
+    )
+    for given, line in refused:
+        (first, told), other = purestep(2, *given).ended()
+        assert (first, *other) == (1, 1, "")
+        assert line in told.splitlines()[-1], told
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not PYTHON.exists(), reason=f"no vLLM at {PYTHON}: see benchmarks/server_zorplex.py")
 @both
 def test_a_vllm_server_samples(reference: str, tmp_path: Path) -> None:
@@ -344,12 +361,17 @@ def test_a_task_that_has_been_broken_since_is_refused_by_resume(
     file.write_text(LEAST)
     reference = f"{file}:TASK"
     begin, go_on = (phases.start, phases.resume) if beside else (session.start, session.resume)
-    begin(run, tiny(reference, warm_steps=0, **(THREADS if beside else {})), overwrite=False, notice=silent)
+    own = THREADS if beside else {}
+    begin(run, tiny(reference, warm_steps=0, **own), overwrite=False, notice=silent)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     file.write_text(broken(LEAST, *BROKEN["reward"][:2]))
     monkeypatch.delitem(sys.modules, "purestep_task_least")
-    with pytest.raises(PurestepError, match="reward is NoneType None, wanted a number"):
-        go_on(run, notice=silent)
+    for work in (
+        lambda: go_on(run, notice=silent),
+        lambda: begin(run, tiny(reference, warm_steps=0, **own), overwrite=True, notice=silent),
+    ):
+        with pytest.raises(PurestepError, match="reward is NoneType None, wanted a number"):
+            work()
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"} == {
         path: content for path, content in before.items() if path.name != ".lock"
     }
