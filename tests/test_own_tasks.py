@@ -366,12 +366,10 @@ def test_a_task_that_has_been_broken_since_is_refused_by_resume(
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     file.write_text(broken(LEAST, *BROKEN["reward"][:2]))
     monkeypatch.delitem(sys.modules, "purestep_task_least")
-    for work in (
-        lambda: go_on(run, notice=silent),
-        lambda: begin(run, tiny(reference, warm_steps=0, **own), overwrite=True, notice=silent),
-    ):
-        with pytest.raises(PurestepError, match="reward is NoneType None, wanted a number"):
-            work()
+    with pytest.raises(PurestepError, match="reward is NoneType None, wanted a number"):
+        go_on(run, notice=silent)
+    with pytest.raises(PurestepError, match="reward is NoneType None, wanted a number"):
+        begin(run, tiny(reference, warm_steps=0, **own), overwrite=True, notice=silent)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"} == {
         path: content for path, content in before.items() if path.name != ".lock"
     }
