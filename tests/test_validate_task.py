@@ -223,6 +223,20 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         {"demonstrations": lambda params, state, key, skill: ["3"] if skill else raising()},
         f"task sums: demonstrations is {ERROR}",
     ),
+    "conversations raise": ({"conversations": raising}, f"task sums: conversations is {ERROR}, wanted a list of conv"),
+    "conversations, texts": (
+        {"conversations": lambda key, number, skill: ["1 + 2?", "3"]},
+        "task sums: conversations is str '1 + 2?', wanted a list of texts",
+    ),
+    "conversations by chance": (
+        {"conversations": lambda key, number, skill: [("1 + 2?", str(next(COUNT)))]},
+        f"task sums: conversations is another list of conversations {AGAIN}",
+    ),
+    "preparation": (
+        {"preparation": reset},
+        "task sums: preparation is function, wanted a value of purestep.core.language.preparation.Preparation",
+    ),
+    "evaluation": ({"evaluation": right}, "task sums: evaluation is function, wanted a value of"),
     "solution": ({"solution": lambda state: state.answer}, "task sums: solution is int"),
     "corpus": ({"corpus": lambda: "1 + 2?"}, "task sums: corpus is str '1 + 2?', wanted a list of texts"),
     "instructions": ({"instructions": 3}, "task sums: instructions is int, wanted a text"),

@@ -1,6 +1,6 @@
 """A look at a text task before anything is built for it: short attempts in the worlds of both streams."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -11,12 +11,14 @@ from ...core.errors import ChoiceError, StructureError, WorldError, described, m
 from ...core.keys import Key
 from ...core.language.attempt import Attempt, Said, begin_attempt, hear
 from ...core.language.codec import END, byte_codec
+from ...core.language.evaluation import Evaluation
 from ...core.language.parsers import Call, Parsed, Parser
+from ...core.language.preparation import Preparation
 from ...core.language.protocol import protocol
 from ...core.language.requests import Request, key_of, requests, rollouts, task_keys
 from ...core.language.task import EVALUATION, TRAINING, TextTask, World
 from ...core.language.world import MAX_STEPS, Outcome, TextEnv, Truncated
-from .columns import TAKEN, called, figure_of, label_of, number, shown
+from .columns import ON_THE_WAY, TAKEN, called, figure_of, label_of, number, shown
 
 PROBES = ("", "?", "0", "yes", "[ANSWER] 0")  # completions that a parser may make something of, or nothing
 STEPS = 64  # completions of an attempt, at most
@@ -43,6 +45,9 @@ def validate_task(task: TextTask) -> TextTask:
     _check_fields(where, task)
     for stream in (TRAINING, EVALUATION):
         _try(where, task, stream)
+    if not isinstance(task.conversations, tuple):
+        for skill in (1.0, 0.0):
+            _check_conversations(f"{where}: conversations", task.conversations, skill)
     if not isinstance(task.corpus, tuple):
         _texts(f"{where}: corpus", called(f"{where}: corpus", "texts", task.corpus))
     return task
@@ -60,12 +65,19 @@ def _name(task: Any) -> str:
 def _check_fields(where: str, task: TextTask) -> None:
     for name in ("env", "parser", "label", "ask"):
         _callable(f"{where}: {name}", getattr(task, name), "a function")
-    for name in ("corpus", "demonstrations", "solution"):
+    for name in ("corpus", "demonstrations", "conversations", "rooms", "solution"):
         if getattr(task, name) != ():
             _callable(f"{where}: {name}", getattr(task, name), "a function, or () for none")
     if not isinstance(task.instructions, str):
         got, remedy = type(task.instructions).__name__, "write it as one text"
         raise StructureError(message(f"{where}: instructions", got=got, wanted="a text", remedy=remedy))
+    kinds = {"preparation": Preparation, "evaluation": Evaluation}
+    for name, kind in kinds.items():
+        if getattr(task, name) != () and not isinstance(getattr(task, name), kind):
+            got, wanted = type(getattr(task, name)).__name__, f"a value of {kind.__module__}.{kind.__name__}"
+            raise StructureError(
+                message(f"{where}: {name}", got=got, wanted=wanted, remedy="leave it out, or make one")
+            )
     if type(task.tool_budget) is not int or task.tool_budget < 0:
         got, remedy = repr(task.tool_budget), "0 allows no auxiliary calls"
         raise ChoiceError(message(f"{where}: tool_budget", got=got, wanted="a whole number, 0 or more", remedy=remedy))
@@ -93,8 +105,9 @@ def _check_figures(where: str, figures: Any) -> None:
         wanted, remedy = "a mapping of names to functions", "e.g. {'accuracy': right}"
         raise StructureError(message(where, got=type(figures).__name__, wanted=wanted, remedy=remedy))
     for name, figure in figures.items():
-        if not isinstance(name, str) or not name or not name.isprintable() or "/" in name or name in TAKEN:
-            got = f"{name!r}, which metrics have a column for" if name in TAKEN else repr(name)
+        taken = isinstance(name, str) and (name in TAKEN or name.startswith(ON_THE_WAY))
+        if not isinstance(name, str) or not name or not name.isprintable() or "/" in name or taken:
+            got = f"{name!r}, which metrics have a column for" if taken else repr(name)
             wanted = "a name of its own, without a slash"
             raise ChoiceError(message(f"{where}: name", got=got, wanted=wanted, remedy="choose another one"))
         _callable(f"{where}: {name}", figure, "a function of an attempt")
@@ -131,6 +144,16 @@ def _demonstrated(where: str, task: TextTask, env: World, key: Key) -> tuple[tup
         _same(where, "list of texts", one, other)
         found.append(one[:STEPS])
     return tuple(found)
+
+
+def _check_conversations(where: str, make: Callable[[Key, int, float], Any], skill: float) -> None:
+    wanted = "a list of conversations"
+    one, other = (called(where, wanted, make, keys.key(DRAWN), 2, skill) for _ in range(2))
+    if not isinstance(one, Sequence) or not one:
+        raise StructureError(message(where, got=_kind(one), wanted=wanted, remedy="return tuples of texts"))
+    for spoken in one:
+        _texts(where, spoken)
+    _same(where, "list of conversations", one, other)
 
 
 def _reset(where: str, env: World, key: Key) -> tuple[Any, str]:
@@ -223,7 +246,8 @@ def _report(where: str, task: TextTask, env: World, request: Request, texts: Seq
 
 
 def _attempt(task: TextTask, env: World, request: Request, texts: Sequence[str], parser: Parser) -> Attempt[Any]:
-    rules = protocol(env, parser, max_steps=len(texts), tool_budget=task.tool_budget)
+    how: dict[str, Any] = {"tool_budget": task.tool_budget, "incomplete": task.incomplete}
+    rules = protocol(env, parser, max_steps=len(texts), **how)
     codec, room = byte_codec(), {"capacity": ROOM, "max_new_tokens": ROOM}
     attempt: Attempt[Any] = begin_attempt(rules, codec, rollouts(request)[0], **room)
     for text in texts:
