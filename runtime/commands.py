@@ -17,7 +17,6 @@ from .effects import folder
 from .effects.png import check_picture
 from .effects.ranks.launched import on_one_rank
 from .recipes.prove_settings import USUAL
-from .recipes.text import task_recipe
 from .runs.arguments import flag, flatten, option
 from .runs.kinds import recorded
 from .runs.recipe import Nothing, Recipe
@@ -64,7 +63,7 @@ def train_command(words: list[str]) -> int:
         print(f"usage: purestep train RECIPE [OPTIONS]\n\nrecipes:\n{rows}\n\nOptions: purestep train RECIPE --help")
         return 0
     name, *words = words
-    recipe = task_recipe(name) if ":" in name else find(name, "purestep train")
+    recipe = find(name, "purestep train")
     return _led(recipe, f"purestep train {name}", words, lambda store: _train(recipe, name, words, store))
 
 

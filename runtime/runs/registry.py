@@ -18,6 +18,7 @@ OWN: Mapping[str, str] = {  # name -> place in the runtime of its `Recipe`, or o
     "text": "recipes.text:TEXT",
 }
 HIDDEN = ("text",)  # named by its task: FILE.py:TASK or MODULE:TASK
+TASK = "recipes.text:task_recipe"
 
 
 @cache
@@ -41,11 +42,16 @@ def listed() -> dict[str, str]:
 
 
 def find(name: str, where: str = "recipe") -> Recipe:
-    """Return the recipe of that name. Raises: ChoiceError, also for one that cannot be loaded and for a name given twice.
+    """Return the recipe of that name, or that of the task FILE.py:TASK or MODULE:TASK.
 
-    >>> find("ppo").chosen_by
-    'env'
+    Raises: ChoiceError, also for one that cannot be loaded and for a name given twice.
+
+    >>> find("ppo").chosen_by, find("examples/text_task.py:SAFE").folder
+    ('env', 'safe-{algorithm}-{seed}')
     """
+    if ":" in name:
+        by_task: Recipe = _there(TASK)(name)
+        return by_task
     points = choose(where, name, {**dict.fromkeys(OWN, ()), **added()})
     packages = [*(["purestep"] if name in OWN else ()), *(point.value for point in points)]
     if len(packages) > 1:
@@ -56,10 +62,14 @@ def find(name: str, where: str = "recipe") -> Recipe:
 
 @cache
 def _own(name: str) -> Recipe:
-    module, _, attribute = OWN[name].partition(":")
-    found = getattr(import_module(f"..{module}", __package__), attribute)
+    found = _there(OWN[name])
     recipe: Recipe = found[name] if isinstance(found, Mapping) else found
     return recipe
+
+
+def _there(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(f"..{module}", __package__), attribute)
 
 
 def _load(point: EntryPoint) -> Recipe:

@@ -18,11 +18,11 @@ from ..effects import checkpoint, clock, folder
 from ..effects.manifest import Manifest
 from ..effects.sharded.description import described as described_at
 from ..values import decode, encode
-from .arguments import changed, flatten, from_record
+from .arguments import changed, flag, flatten, from_record
 from .kinds import train_command
 from .loop_check import check_loop
 from .recipe import Components, Context, Notice, Outcome, Recipe
-from .registry import recipe_of
+from .registry import find, recipe_of
 from .store import PROCESS, Store
 from .training_machine import Log, Loop, Save, Saved, Train, Trained, trainer_machine
 from .trusting import NOTHING, Trust
@@ -52,6 +52,26 @@ def arguments_in(run: Path) -> tuple[Recipe, Any]:
     Raises: CheckpointError.
     """
     return of_newest(run, lambda where: arguments_of(described_at(where).manifest.metadata), report=silent)
+
+
+def train(
+    recipe: str | Recipe, run: Path | str, *, overwrite: bool = False, notice: Notice = print, **settings: Any
+) -> Outcome:
+    """Train by a recipe in a new folder: "ppo", a `Recipe`, or the task "FILE.py:TASK"; `settings` replace its defaults.
+
+    It is saved as it goes and can be resumed, evaluated and drawn by the commands. Raises: as `start`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> small = {"steps": 8, "envs": 2, "horizon": 4, "hidden": (4,), "backend": "none"}
+    >>> with TemporaryDirectory() as folder:
+    ...     train("reinforce", folder, **small).loop.iteration
+    1
+    """
+    chosen = find(recipe) if isinstance(recipe, str) else recipe
+    by = chosen.chosen_by
+    defaults = chosen.defaults([flag(by), str(settings[by])] if by in settings else [])
+    arguments = changed(defaults, settings)
+    return chosen.start(Path(run), chosen, arguments, overwrite=overwrite, notice=notice)
 
 
 def start(
