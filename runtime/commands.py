@@ -19,7 +19,7 @@ from .effects.ranks.launched import on_one_rank
 from .recipes.prove_settings import USUAL
 from .runs.arguments import flag, flatten, option
 from .runs.kinds import recorded
-from .runs.recipe import Nothing, Recipe
+from .runs.recipe import Nothing, Program, Recipe
 from .runs.registry import HIDDEN, OWN, find, listed
 from .words import FLAGS, check_runs, loading, say
 
@@ -67,7 +67,7 @@ def train_command(words: list[str]) -> int:
     return _led(recipe, f"purestep train {name}", words, lambda store: _train(recipe, name, words, store))
 
 
-def _led(recipe: Recipe, what: str, words: Sequence[str], program: Callable[[Callable[[], Any]], int]) -> int:
+def _led(recipe: Recipe, what: str, words: Sequence[str], program: Program) -> int:
     """Return the exit code of a program, which is given a function that returns the store of checkpoints.
 
     It runs on all ranks that a launcher has started, where the recipe can use them. The function may import torch.

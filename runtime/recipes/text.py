@@ -17,7 +17,7 @@ from ..effects.experiment_flags import with_config
 from ..effects.ranks.launched import launched, several, within_machine
 from ..language.config import CHANGES, TaskRun, TextConfig
 from ..runs.arguments import changed, flatten, option
-from ..runs.recipe import Recipe
+from ..runs.recipe import Program, Recipe
 from ..runs.trusting import Trust
 from . import cache
 from .zorplex import ABOUT, Zorplex
@@ -90,7 +90,7 @@ class Over:
         """Accept them."""
 
 
-def lead(words: Sequence[str], program: Callable[[Callable[[], Any]], int]) -> int:
+def lead(words: Sequence[str], program: Program) -> int:
     """Return the exit code of a program, on this process or on the first of several ranks, which do as it says.
 
     The program is given a function that returns the learner; that of one process imports torch when it is called.

@@ -83,9 +83,7 @@ class Components:
 
     loop: Loop  # where it begins: its length, and how often it is saved
     begin: Callable[[], Any]  # -> the state before the first iteration
-    session: Callable[
-        [Any, Loop, Notice], AbstractContextManager[Session]
-    ]  # (state, loop, notice): trains from there on
+    session: Callable[[Any, Loop, Notice], AbstractContextManager[Session]]  # (state, loop, notice): trains on
     # (iteration) -> a state of the structure that its checkpoint has
     like: Callable[[int], Any] = Factory(lambda self: lambda iteration: self.begin(), takes_self=True)
     log: Callable[[Path, Loop], AbstractContextManager[Callable[[Log], Logged]]] = METRICS  # (run, loop): handles `Log`
@@ -126,9 +124,8 @@ def _suitable(arguments: Any, options: Any) -> None:
 
 
 Lines = Iterator[str]
-Lead = Callable[
-    [Sequence[str], Callable[[Callable[[], Any]], int]], int
-]  # (words, program of () -> store) -> exit code
+Program = Callable[[Callable[[], Any]], int]  # (function that returns the store of checkpoints) -> exit code
+Lead = Callable[[Sequence[str], Program], int]  # (words, program) -> exit code
 
 
 def _unknown(arguments: Mapping[str, Any]) -> float | None:
@@ -174,8 +171,6 @@ class Recipe:
     report: Callable[[Path, Any, Notice], Lines] = Factory(lambda self: self.evaluate, takes_self=True)
     plot: Callable[[Sequence[Path], Path | tuple[()], Any], Lines] = CURVES  # (runs, picture or (), options)
     metric: str = "episode_return"  # the column of metrics that the learning curve shows
-    solved: Callable[[Mapping[str, Any]], float | None] = (
-        _unknown  # (flat arguments) -> value of it that solves the task
-    )
+    solved: Callable[[Mapping[str, Any]], float | None] = _unknown  # (flat arguments) -> its value that solves the task
     # (run, trust) -> parts, parameters, arguments and version of what speaks in a run of a language model
     chat: Callable[[Path, Trust], Any] | tuple[()] = ()
