@@ -139,7 +139,7 @@ def test_answers_that_cannot_be_true_are_refused() -> None:
     good = Ready(preparation=0, starts=(one,), figures={"length": 1.0})
     assert refuse(0, good) == ""
     assert ready_fault(preparation, evolve(good, starts=())) == "no 1 starts"
-    assert ready_fault(preparation, evolve(good, starts=("1",))) == "no 1 starts"
+    assert ready_fault(preparation, evolve(good, starts=("1",))) == "no 1 starts"  # type: ignore[arg-type]
     assert ready_fault(preparation, evolve(good, figures={})) == "figures of other names"
     assert ready_fault((), good) == "starts of a task that is not prepared"
     assert len(ready_of(4, 3, (one,), Prepared(starts=(one,))).starts) == 3

@@ -301,7 +301,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
 def test_other_recipes_are_refused_on_ranks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    for words in (["train", "ppo"], ["train", "cache"], ["resume", str(tmp_path)]):
+    for words in (["train", "ppo"], ["train", "prove"], ["resume", str(tmp_path)]):
         launched(monkeypatch, 0)
         assert cli.main(words) == 1
         said = capsys.readouterr().err
