@@ -16,6 +16,7 @@ from purestep.runtime.asynchronous import keeping, replaying, report, session
 from purestep.runtime.asynchronous.config import Asynchronous
 from purestep.runtime.effects import engine, folder
 from purestep.runtime.effects.layout import GENERATORS
+from purestep.runtime.language import report as turns_report
 from purestep.runtime.language import session as zorplex_session
 from purestep.runtime.recipes import text_run
 from purestep.runtime.runs.arguments import flag
@@ -66,7 +67,7 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(session, "arguments_in", note("evaluate"))
     monkeypatch.setattr(replaying, "replayed", note("replay"))
     monkeypatch.setattr(text_run, "learning_curve", note("plot"))
-    monkeypatch.setattr(text_run.report, "measured", lambda paths: ("accuracy", "accuracy"))
+    monkeypatch.setattr(turns_report, "measured", lambda paths: ("accuracy", "accuracy"))
     words = [shlex.split(line, comments=True)[1:] for block in blocks("bash") for line in block.splitlines()]
     assert {cli.main(one) for one in words} == {130}
     assert noted == ["train", "train", "train", "resume", "replay", "evaluate", "plot", "host", "train", "resume"]

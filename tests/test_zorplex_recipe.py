@@ -414,7 +414,7 @@ def test_an_evaluation_samples_as_training_does(trained: Path) -> None:
     params = parts.whole(policy_of(held))
 
     def found(**changes: float) -> report.Evaluation:
-        sampling = evolve(parts.sampling, **changes)  # type: ignore[arg-type]
+        sampling = evolve(parts.sampling, **changes)
         given = report.evaluation(evolve(parts, sampling=sampling), params, tasks=12, draw=0)
         assert isinstance(given, report.Evaluation)
         return given

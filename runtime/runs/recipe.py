@@ -103,8 +103,8 @@ class Outcome:
     interrupted: bool
     progress: str  # how far it is, where it was interrupted
     spent: tuple[str, ...]  # seconds of this session, part by part
-    loop: Loop | tuple[()] = ()
-    session: Any = ()
+    loop: Any = ()  # the machine's, where it has ended; () of a run of several phases
+    session: Any = ()  # that of the recipe, or the phases that are over
 
 
 @frozen
