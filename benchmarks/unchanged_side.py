@@ -32,7 +32,7 @@ from purestep.runtime.effects.checkpoint import save
 from purestep.runtime.effects.tensor_file import read_tensors, write_tensors
 from purestep.runtime.language.parts import parts_of
 from purestep.runtime.language.world import learning_parts
-from purestep.runtime.recipes.arguments import changed
+from purestep.runtime.runs.arguments import changed
 
 from .ranks_agree_side import READ, batches_of, compact
 

@@ -23,13 +23,20 @@ Values = dict[
 ]  # of one run: {"leaves": ..., "metrics": ..., "samples": ..., "figures": ..., "evaluation": ...}
 
 RENAMED: Mapping[str, str] = {}  # names of columns and figures: as they are now -> as they were recorded
-TAGS: Mapping[str, str] = {}  # tags of classes: as they were recorded -> as they are now
+TAGS: Mapping[
+    str, str
+] = {}  # classes as they were recorded -> their tags now, where that is not their name in small letters
 FIELDS: Mapping[str, str] = {}  # fields of tagged values, "Tag.field": as they were recorded -> the field as it is now
+SETTINGS: Mapping[str, Any] = {"eval_every_n_versions": 0, "zero_spread": "keep"}  # that there were not yet
 WRITTEN: Mapping[
     str, Mapping[str, Any]
-] = {}  # top-level fields of a recorded file, by the file's name, as they are written now
+] = {  # top-level fields of a recorded file, by its name, as they are written now
+    "arguments.json": SETTINGS,
+    "manifest.json": {"schema": "purestep-checkpoint-2"},
+}
+ADDED: Mapping[str, Mapping[str, Any]] = {"Kept": {"starts": []}}  # fields that a recorded class had not yet
 
-CLASS, SUM, MANIFEST, STATE = "$class", "checksum", "manifest.json", "state.safetensors"
+CLASS, TAG, SUM, MANIFEST, STATE = "$class", "$tag", "checksum", "manifest.json", "state.safetensors"
 STEP = re.compile(r"step_(\d+)(-\d+)?$")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 TIMES = re.compile(r"seconds|per_second|throughput|^time$")  # names whose values are those of a clock
@@ -219,6 +226,8 @@ def translate(folder: Path) -> None:
         for value in made:
             if path.name in WRITTEN:
                 value.update(WRITTEN[path.name])
+            if isinstance(value, dict) and "metadata" in value:
+                value["metadata"].update(SETTINGS)
             if path.name == MANIFEST and SUM in value:
                 body = {name: part for name, part in value.items() if name != SUM}
                 text = json.dumps(body, allow_nan=False, separators=(",", ":"))
@@ -230,14 +239,13 @@ def renamed(value: Any) -> Any:
     """A JSON value whose tags and fields have their names of now.
 
     >>> renamed({"$class": "Loop", "saved": [1]})
-    {'$class': 'Loop', 'saved': [1]}
+    {'$tag': 'loop', 'saved': [1]}
     """
     if isinstance(value, list):
         return [renamed(one) for one in value]
     if not isinstance(value, dict):
         return value
-    tag = value.get(CLASS)
-    return {
-        FIELDS.get(f"{tag}.{key}", key): TAGS.get(inner, inner) if key == CLASS else renamed(inner)
-        for key, inner in value.items()
-    }
+    name = value.get(CLASS, "")
+    fields = {FIELDS.get(f"{name}.{key}", key): renamed(inner) for key, inner in value.items() if key != CLASS}
+    tag = {TAG: TAGS.get(name, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())} if name else {}
+    return {**tag, **ADDED.get(name, {}), **fields}

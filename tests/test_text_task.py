@@ -48,7 +48,15 @@ def test_a_task_in_a_file_is_trained_and_its_run_is_trusted_only_where_a_command
 
 @pytest.mark.slow  # two generators import torch
 def test_one_call_trains_it(tmp_path: Path) -> None:
-    tiny: dict[str, Any] = {"groups": 2, "samples": 2, "held_out": 4, "width": 16, "layers": 1, "heads": 2, "warm_steps": 2}
+    tiny: dict[str, Any] = {
+        "groups": 2,
+        "samples": 2,
+        "held_out": 4,
+        "width": 16,
+        "layers": 1,
+        "heads": 2,
+        "warm_steps": 2,
+    }
     room: dict[str, Any] = {"capacity": 160, "max_turns": 4, "max_new_tokens": 4, "demonstrations": 8, "warm_batch": 2}
     outcome = train(f"{EXAMPLE}:SAFE", tmp_path / "run", notice=lambda text: None, steps=1, **tiny, **room)
     assert (outcome.interrupted, outcome.loop.iteration) == (False, 2)
