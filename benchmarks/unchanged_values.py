@@ -226,7 +226,7 @@ def translate(folder: Path) -> None:
         for value in made:
             if path.name in WRITTEN:
                 value.update(WRITTEN[path.name])
-            if isinstance(value, dict) and "metadata" in value:
+            if isinstance(value, dict) and "recipe" in value.get("metadata", {}):
                 value["metadata"].update(SETTINGS)
             if path.name == MANIFEST and SUM in value:
                 body = {name: part for name, part in value.items() if name != SUM}

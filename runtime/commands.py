@@ -168,6 +168,7 @@ def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], ab
     """Do what is asked of a run, with the options of its recipe; without a run, show help for the runs of all recipes."""
     recipe = _recipe_among(words)
     if recipe is None:
+        on_one_rank(f"purestep {command}: a folder without a run")
         return _without_run(words, command, options, about)
 
     def program(store: Callable[[], Any]) -> int:

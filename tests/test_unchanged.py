@@ -82,11 +82,12 @@ def test_recorded_files_get_the_names_of_now_and_stay_whole(
     log = tmp_path / "events.jsonl"
     log.write_text('{"event":{"$class":"Old","number":3}}\n')
     values.translate(tmp_path)
-    assert log.read_text() == '{"event":{"$class":"Old","number":3}}\n'
+    assert log.read_text() == '{"event":{"$tag":"old","number":3}}\n'
+    log.write_text('{"event":{"$class":"Old","number":3}}\n')
     monkeypatch.setattr(values, "TAGS", {"Old": "New"})
     monkeypatch.setattr(values, "FIELDS", {"Old.number": "count"})
     monkeypatch.setattr(values, "WRITTEN", {"manifest.json": {"metadata": {"a": {}}}})
     values.translate(tmp_path)
-    assert log.read_text() == '{"event":{"$class":"New","count":3}}\n'
+    assert log.read_text() == '{"event":{"$tag":"New","count":3}}\n'
     assert latest(tmp_path) == where
     assert describe(where).metadata == {"a": {}}

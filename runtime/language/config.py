@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from attrs import field, frozen
 
@@ -167,7 +167,7 @@ class TextConfig(Protocol):
         """Return the functions `module.function` that the task calls, by the names of their settings."""
         ...
 
-    def evaluated(self, trial: Any) -> Self:
+    def evaluated(self, trial: Any) -> "TextConfig":
         """Return the settings for an evaluation with these options. Raises: ChoiceError."""
         ...
 

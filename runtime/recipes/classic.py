@@ -73,7 +73,7 @@ def _recipe(
         about=about,
         defaults=defaults,
         build=partial(_build, name),
-        evaluate=deferred(__package__, "report", "evaluation_lines"),
+        evaluate=deferred(str(__package__), "report", "evaluation_lines"),
         check=check,
         chosen_by="env",
         solved=lambda arguments: SOLVED.get(str(arguments.get("env"))),
@@ -82,7 +82,7 @@ def _recipe(
         closing=Playing,
         resuming=Playing,
         evaluating=PlayedEpisodes,
-        report=deferred(__package__, "report", "closing_lines"),
+        report=deferred(str(__package__), "report", "closing_lines"),
     )
 
 

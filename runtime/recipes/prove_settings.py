@@ -153,7 +153,7 @@ RECIPE = Recipe(
     about="proofs on a knowledge graph, learnt with PPO",
     defaults=defaults,
     build=_build,
-    evaluate=deferred(__package__, "ranking", "evaluation_lines"),
+    evaluate=deferred(str(__package__), "ranking", "evaluation_lines"),
     check=check_prove,
     ready=check_ranking,
     chosen_by="data",
@@ -162,5 +162,5 @@ RECIPE = Recipe(
     closing=Ranking,
     resuming=Ranking,
     evaluating=Ranking,
-    report=deferred(__package__, "ranking", "closing_lines"),
+    report=deferred(str(__package__), "ranking", "closing_lines"),
 )

@@ -52,7 +52,8 @@ def find(name: str, where: str = "recipe") -> Recipe:
     if ":" in name:
         by_task: Recipe = _there(TASK)(name)
         return by_task
-    points = choose(where, name, {**dict.fromkeys(OWN, ()), **added()})
+    none: tuple[EntryPoint, ...] = ()
+    points = choose(where, name, {**dict.fromkeys(OWN, none), **added()})
     packages = [*(["purestep"] if name in OWN else ()), *(point.value for point in points)]
     if len(packages) > 1:
         got, remedy = f"a recipe of {' and '.join(packages)}", "uninstall a package, or rename its recipe"
