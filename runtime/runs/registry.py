@@ -52,13 +52,12 @@ def find(name: str, where: str = "recipe") -> Recipe:
     if ":" in name:
         by_task: Recipe = _there(TASK)(name)
         return by_task
-    none: tuple[EntryPoint, ...] = ()
-    points = choose(where, name, {**dict.fromkeys(OWN, none), **added()})
+    points = choose(where, name, {**dict.fromkeys(OWN, ()), **added()})
     packages = [*(["purestep"] if name in OWN else ()), *(point.value for point in points)]
     if len(packages) > 1:
         got, remedy = f"a recipe of {' and '.join(packages)}", "uninstall a package, or rename its recipe"
         raise ChoiceError(message(f"recipe {name!r}", got=got, wanted="one recipe of a name", remedy=remedy))
-    return _own(name) if name in OWN else _load(points[0])
+    return _own(name) if name in OWN else _load(next(iter(points)))
 
 
 @cache
