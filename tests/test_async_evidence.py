@@ -226,7 +226,7 @@ def parent(outside: Any, tmp_path: Path) -> "Iterator[subprocess.Popen[str]]":
     text = """
 import subprocess, sys
 sleep = "import time; time.sleep(60)"
-children = [subprocess.Popen([sys.executable, "-c", sleep, *words]) for words in ([sys.argv[1]], ["another"])]
+children = [subprocess.Popen([sys.executable, "-c", sleep, *words]) for words in ([sys.argv[1], "worker-0"], ["another"])]
 print(*(child.pid for child in children), flush=True)
 children[1].wait()
 """
