@@ -16,7 +16,6 @@ from ..core.errors import CheckpointError, message
 from .effects import folder
 from .effects.png import check_picture
 from .effects.ranks.launched import on_one_rank
-from .recipes.prove_settings import USUAL
 from .runs.arguments import flag, flatten, option
 from .runs.kinds import recorded
 from .runs.recipe import Nothing, Program, Recipe
@@ -58,7 +57,7 @@ class Drawing:
 def train_command(words: list[str]) -> int:
     """`purestep train RECIPE`: trains, evaluates and draws."""
     if not words or words[0] in ("-h", "--help"):
-        named = {**listed(), "FILE.py:TASK": "a language model learns a task of yours; or MODULE:TASK"}
+        named = {**listed(), "FILE.py:TASK": find("text").about}
         rows = "\n".join(f"  {name:12} {about}" for name, about in named.items())
         print(f"usage: purestep train RECIPE [OPTIONS]\n\nrecipes:\n{rows}\n\nOptions: purestep train RECIPE --help")
         return 0
@@ -108,9 +107,10 @@ def _train(recipe: Recipe, name: str, words: list[str], store: Callable[[], Any]
 def _usual_folder(recipe: Recipe, defaults: Any, words: Sequence[str]) -> Path:
     """Return the folder of a run that is given none: by the arguments that its name takes up."""
     values = flatten(defaults)
-    named = [name for _, name, _, _ in Formatter().parse(recipe.folder) if name]
+    pattern = recipe.folder or recipe.name + ("-{seed}" if "seed" in values else "")
+    named = [name for _, name, _, _ in Formatter().parse(pattern) if name]
     chosen = {name: Path(option(words, flag(name), str(values[name]))).name for name in named}
-    return Path("runs") / recipe.folder.format(**chosen)
+    return Path("runs") / pattern.format(**chosen)
 
 
 def _through(run: Path, recipe: Recipe, options: Any, work: "Callable[[], Outcome]") -> int:
@@ -252,7 +252,8 @@ def plot_command(words: list[str]) -> int:
 def explain_command(words: list[str]) -> int:
     """`purestep explain QUERY`: shows how the policy proves something."""
 
-    usual, picture = Path("runs", f"{USUAL}-prove-0"), Path(folder.PROOF)
+    prove = find("prove")
+    usual, picture = _usual_folder(prove, prove.defaults(()), ()), Path(folder.PROOF)
 
     def ask(query: tyro.conf.Positional[str], /, *, run: Path = usual, out: Path = picture) -> int:
         """Try a query with the newest checkpoint's policy: each goal, what settled it, how likely that was.

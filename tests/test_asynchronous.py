@@ -27,6 +27,7 @@ from purestep.runtime.language.parts import parts_of, sampler
 from purestep.runtime.language.world import asked, learning_parts
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
+from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.runs.recipe import Outcome
 from purestep.runtime.scheduler import begin
 from purestep.runtime.scheduling import messages as say
@@ -125,7 +126,7 @@ def test_a_run_that_is_over_has_nothing_left_and_is_not_begun_anew(both: Path) -
         session.start(both, tiny(), overwrite=False, notice=silent)
     parts, policy = session.phase_policy(both, "async")
     assert all(bool(leaf.isfinite().all()) for leaf in leaves(parts.whole(policy)))
-    assert session.is_asynchronous(both)
+    assert with_generators(both)
 
 
 class Cut(BaseException):

@@ -5,13 +5,21 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from attrs import frozen
 
 from purestep.core.errors import ChoiceError
+from purestep.runtime import cli
 from purestep.runtime.runs import registry
+from purestep.runtime.runs.recipe import Components, Context, Notice, Recipe
+from purestep.runtime.runs.run import restored, stepped, train
+from purestep.runtime.runs.training_machine import plan
 
 PACKAGE = Path(__file__).parent.parent / "examples" / "recipe_package"
 SHORT = ("--generations", "6", "--pairs", "2", "--episodes", "3")
@@ -82,6 +90,42 @@ def test_a_run_that_was_cut_short_goes_on_with_the_same_bits(installed: Path, tm
 
 def points(*values: tuple[str, str]) -> list[EntryPoint]:
     return [EntryPoint(name=name, value=value, group=registry.GROUP) for name, value in values]
+
+
+@frozen
+class Steps:
+    """Count, and nothing else."""
+
+    iterations: int = 3  # to be counted
+
+
+def counting(settings: Steps, context: Context) -> Components:
+    count = lambda state: (state + 1.0, {"episode_return": float(state)})  # noqa: E731
+    return Components(loop=plan(settings.iterations, 3), begin=lambda: torch.zeros(()), session=stepped(count))
+
+
+def counted(run: Path, options: Any, notice: Notice) -> Iterator[str]:
+    yield f"evaluation: counted to {float(restored(run).state):.0f}"
+
+
+LEAST = Recipe(name="least", about="count", defaults=lambda words: Steps(), build=counting, evaluate=counted)
+
+
+def test_a_recipe_of_what_is_needed_alone_goes_through_all_commands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(registry, "added", lambda: grouped(points(("least", f"{__name__}:LEAST"))))
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "least"]) == 0  # into runs/least: it has no seed
+    assert cli.main(["resume", "runs/least"]) == 0
+    assert cli.main(["evaluate", "runs/least"]) == 0
+    assert capsys.readouterr().out.count("evaluation: counted to 3\n") == 3
+    assert cli.main(["plot", "runs/least"]) == 0
+    assert (tmp_path / "runs" / "least" / "learning_curve.png").exists()
+    assert train("least", "other", iterations=5, notice=lambda text: None).loop.iteration == 5
+    for command in ("chat", "replay"):
+        assert cli.main([command, "runs/least"]) == 1
+        assert capsys.readouterr().err.count("purestep: ") == 1
 
 
 def grouped(found: list[EntryPoint]) -> dict[str, tuple[EntryPoint, ...]]:

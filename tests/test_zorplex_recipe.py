@@ -739,7 +739,7 @@ def test_tasks_are_those_that_the_run_held_out(trained: Path, monkeypatch: pytes
     own = runs.arguments_in(trained)[1]
     found = runs.restored(trained)
     redrawn = evolve(found, arguments=changed(own, {"draw": 5}))
-    monkeypatch.setattr(text_run, "restored", lambda run: redrawn)
+    monkeypatch.setattr(text_run, "restored", lambda run, trust: redrawn)
 
     def noted(number: int, seed: int, *, first: int = 0) -> Any:
         shown_at.append(seed)

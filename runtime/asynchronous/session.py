@@ -27,7 +27,6 @@ from ..language.team import ALONE, Team
 from ..language.validate_task import validate_task
 from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
 from ..runs.arguments import changed
-from ..runs.kinds import with_generators
 from ..runs.loop_check import check_loop
 from ..runs.recipe import Context, Outcome
 from ..runs.run import arguments_of, perform
@@ -68,11 +67,6 @@ def phases_of(arguments: TextConfig) -> tuple[str, ...]:
     if given.mode == "sync":
         return (SYNC,)
     return (SYNC, ASYNC) if given.compare else (ASYNC,)
-
-
-def is_asynchronous(run: Path) -> bool:
-    """Whether the folder is that of a run with generators."""
-    return with_generators(run) and generators(arguments_in(run)) > 0
 
 
 def arguments_in(run: Path) -> TextConfig:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from attrs import field, frozen
 
-from ...core.errors import ChoiceError, check_within, message
+from ...core.errors import ChoiceError, check_within, choose, message
 from ..asynchronous.config import Asynchronous, check_asynchronous
 from ..runs.arguments import SEEDS, changed, check_threads, check_whole, flag, flatten
 
@@ -273,6 +273,15 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "cispo": {"clip_high": 5.0},
     "ppo": {"learning_rate": 5e-4},  # its critic lags behind: a policy at 1e-3 may fall apart after it was right
 }
+
+
+def text_defaults(settings: A, algorithm: str, **changes: Any) -> A:
+    """Return the settings that a run of an algorithm starts from, with changes of the recipe's own. Raises: ChoiceError.
+
+    >>> text_defaults(TaskRun(), "cispo").learning.clip_high
+    5.0
+    """
+    return changed(settings, {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm, **changes})
 
 
 def check_text(arguments: TextConfig) -> None:

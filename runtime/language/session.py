@@ -54,8 +54,6 @@ def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, 
 
     Raises: CheckpointError, ChoiceError, StructureError.
     """
-    arguments.check()
-    team.check(arguments)
     recipe = find(arguments.recipe)
     return runs.start(run, recipe, absolute(arguments), overwrite=overwrite, notice=notice, store=team)
 

@@ -16,7 +16,7 @@ from ...core.errors import ChoiceError, check_within, choose, message
 from ...core.language.reasoning_lists import Lists, check_lists
 from ...core.language.reasoning_settings import Sampling, Settings, Streams, check_settings
 from ..asynchronous.config import Asynchronous
-from ..language.config import CHANGES, Episodes, Fault, Hardware, Learning, Model, WarmStart, check_text
+from ..language.config import Episodes, Fault, Hardware, Learning, Model, WarmStart, check_text, text_defaults
 from ..language.config import Sampling as Calls
 from ..runs.arguments import SEEDS, changed, check_whole, flag, flatten
 
@@ -207,8 +207,7 @@ class Cache:
 
 def cache_defaults(algorithm: str = "grpo") -> Cache:
     """What a run of an algorithm starts from. Raises: ChoiceError."""
-    changes = {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm, "learning_rate": LEARNING_RATE}
-    return changed(Cache(), {**changes, "zero_spread": "drop"})
+    return text_defaults(Cache(), algorithm, learning_rate=LEARNING_RATE, zero_spread="drop")
 
 
 def lists_of(problems: Problems, stream: str = "training") -> Lists:

@@ -3,24 +3,26 @@
 Any settings class that follows `TextConfig` makes such a recipe: see `text_recipe`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
 import tyro
 from attrs import evolve, frozen
 
-from ...core.errors import ChoiceError, choose, message
+from ...core.errors import ChoiceError, message
 from ..deferred import deferred
 from ..effects.experiment_flags import ABOUT as CONFIG
 from ..effects.experiment_flags import with_config
 from ..effects.ranks.launched import launched, several, within_machine
-from ..language.config import CHANGES, TaskRun, TextConfig
+from ..language.config import TaskRun, TextConfig, text_defaults
 from ..runs.arguments import changed, flatten, option
 from ..runs.recipe import Program, Recipe
 from ..runs.trusting import Trust
 from . import cache
-from .zorplex import ABOUT, Zorplex
+from .zorplex import ABOUT, Zorplex, zorplex_defaults
+
+TASK = "a language model learns a task of yours; or MODULE:TASK"
 
 
 @frozen
@@ -114,25 +116,19 @@ def text_recipe(
     about: str,
     settings: Any,
     folder: str,
-    *,
-    changes: Mapping[str, Any] = {},
+    usual: Callable[[str], TextConfig],
     functions: Callable[[], Any] = NoPolicies,
 ) -> Recipe:
     """Return the recipe of a settings class; `folder` names its runs by its arguments, in braces.
 
-    `changes` replace defaults of an algorithm; `functions` are options that name functions of the user.
+    `usual(algorithm)` are the settings that a run starts from; `functions` are options that name functions of the user.
     """
     name = settings.recipe
-
-    def defaults(words: Sequence[str]) -> TextConfig:
-        algorithm = option(words, "--algorithm", "grpo")
-        usual: TextConfig = settings()
-        return changed(usual, {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm, **changes})
 
     return Recipe(
         name=name,
         about=about,
-        defaults=defaults,
+        defaults=lambda words: usual(option(words, "--algorithm", "grpo")),
         build=deferred(str(__package__), "text_run", "components"),
         check=lambda arguments: arguments.check(),
         chosen_by="algorithm",
@@ -174,12 +170,6 @@ def task_recipe(reference: str) -> Recipe:
     return evolve(TEXT, defaults=defaults, folder=folder, title=partial(_title, name))
 
 
-ZORPLEX = text_recipe(ABOUT, Zorplex, "zorplex-{kind}-{algorithm}-{seed}")
-CACHE = text_recipe(
-    cache.ABOUT,
-    cache.Cache,
-    "{kind}-cache-{algorithm}-{seed}",
-    changes={"learning_rate": cache.LEARNING_RATE, "zero_spread": "drop"},
-    functions=Policies,
-)
-TEXT = text_recipe("a language model learns a task of yours; or MODULE:TASK", TaskRun, "text-{algorithm}-{seed}")
+ZORPLEX = text_recipe(ABOUT, Zorplex, "zorplex-{kind}-{algorithm}-{seed}", zorplex_defaults)
+CACHE = text_recipe(cache.ABOUT, cache.Cache, "{kind}-cache-{algorithm}-{seed}", cache.cache_defaults, Policies)
+TEXT = text_recipe(TASK, TaskRun, "text-{algorithm}-{seed}", partial(text_defaults, TaskRun()))

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attrs import asdict, field, frozen
 
-from ...core.errors import ChoiceError, choose, message
+from ...core.errors import ChoiceError, message
 from ..asynchronous.config import Asynchronous
 from ..language.config import (
-    CHANGES,
     WARM_STEPS,
     Episodes,
     Hardware,
@@ -20,8 +19,8 @@ from ..language.config import (
     check_text,
     evaluated_tasks,
     examined_tasks,
+    text_defaults,
 )
-from ..runs.arguments import changed
 
 if TYPE_CHECKING:
     from ...core.language.task import TextTask
@@ -91,8 +90,7 @@ class Zorplex:
 
 def zorplex_defaults(algorithm: str = "grpo") -> Zorplex:
     """Return the settings that a run of an algorithm starts from. Raises: ChoiceError."""
-    changes = choose("--algorithm", algorithm, CHANGES)
-    return changed(Zorplex(), {**changes, "algorithm": algorithm})
+    return text_defaults(Zorplex(), algorithm)
 
 
 def check(arguments: Zorplex) -> None:

@@ -155,8 +155,8 @@ class Recipe:
     check: Callable[[Any], None] = _accepted  # raises ChoiceError, by the name of the flag
     ready: Callable[[Any, Any], None] = _suitable  # (arguments, closing or resuming options): raises ChoiceError
     chosen_by: str = ""  # the argument by whose value the other defaults are chosen
-    # the folder in runs/ of a run that is given none; arguments stand in braces
-    folder: str = Factory(lambda self: f"{self.name}-{{seed}}", takes_self=True)
+    # the folder in runs/ of a run that is given none, arguments in braces; by default the name, and the seed if there is one
+    folder: str = ""
     title: Callable[[Any], str] = Factory(lambda self: lambda arguments: self.name, takes_self=True)
     # runs a program on all ranks that a launcher has started; () allows one process alone
     lead: Lead | tuple[()] = ()

@@ -171,24 +171,20 @@ def restored(
     notice: Notice = silent,
     changes: Mapping[str, Any] = {},
     trust: Trust = NOTHING,
+    where: Path | tuple[()] = (),
 ) -> Restored:
-    """Return a run as its newest good checkpoint holds it; a damaged one is named on standard error.
+    """Return a run as its newest good checkpoint holds it, or that `where`; a damaged one is named on standard error.
 
     Raises: CheckpointError; ChoiceError where it is not one of `recipe`, if that is named, and what building it raises.
     """
-    return of_newest(run, lambda where: restored_at(run, where, recipe, store, notice, changes, trust), store=store)
+    context = Context(run, True, store, notice, trust)
+    if not isinstance(where, tuple):
+        return _restored(where, context, recipe, changes)
+    return of_newest(run, lambda newest: _restored(newest, context, recipe, changes), store=store)
 
 
-def restored_at(
-    run: Path,
-    where: Path,
-    recipe: str = "",
-    store: Store = PROCESS,
-    notice: Notice = silent,
-    changes: Mapping[str, Any] = {},
-    trust: Trust = NOTHING,
-) -> Restored:
-    """Return a run as that checkpoint holds it. Raises: as `restored`."""
+def _restored(where: Path, context: Context, recipe: str, changes: Mapping[str, Any]) -> Restored:
+    run = context.run
     manifest = described_at(where).manifest
     found, arguments = arguments_of(manifest.metadata)
     if recipe not in ("", found.name):
@@ -196,9 +192,9 @@ def restored_at(
         raise ChoiceError(message(str(run), got=got, wanted=f"one of {recipe!r}", remedy=remedy))
     arguments = changed(arguments, changes)
     found.check(arguments)
-    components = found.build(arguments, Context(run, True, store, notice, trust))
+    components = found.build(arguments, context)
     components.accept(run, manifest)
-    held = store.load(where, components.like(manifest.step), classes=[Loop])
+    held = context.store.load(where, components.like(manifest.step), classes=[Loop])
     check_loop(where, held.machine, held.step)
     name, params = components.params(held.tree)
     checkpoint.check_finite(where, params, name)
