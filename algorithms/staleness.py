@@ -7,7 +7,7 @@ v the version that is trained now, over the tokens of a sample that count and ha
 
 Whatever stands elsewhere, versions of the padding included, changes nothing. `capacity` is about numbers of samples and
 bounds their age on average only, since a long one may be begun early and end late; the bound of each sample is
-`runtime.scheduler`'s. Staleness belongs to the update that is about to be made: measure it before the version rises.
+`runtime.scheduling.scheduler`'s. Staleness belongs to the update that is about to be made: measure it before the version rises.
 
 Sources: Fu et al. 2025, arXiv:2505.24298 (AReaL), sections 4 and 5; its segment-wise decoupled PPO for `segment_wise`.
 """

@@ -13,8 +13,8 @@ from attrs import Factory, define, frozen
 from purestep.core import keys
 from purestep.core.machine import Command, Event, Started, Stop
 from purestep.runtime.drive import Told
-from purestep.runtime.scheduler import begin, scheduler
 from purestep.runtime.scheduling import messages as say
+from purestep.runtime.scheduling.scheduler import begin, scheduler
 from purestep.runtime.scheduling.state import Rules, Schedule
 from purestep.runtime.scheduling.twin_world import begun, happened
 from purestep.runtime.scheduling.twins import INTERRUPT, Name, Twins, World

@@ -17,7 +17,7 @@ from . import evidence
 
 TWICE = {  # what one module of the runtime should do: a pattern of the modules that do it
     "modules that start a run in a folder": r"\bfolder\.starting\(",
-    "modules that restore a run": r"\bcheck_loop\(",
+    "modules that restore a run": r"    _?check_loop\(",
     "command lines of `purestep train`": r"prog=f?\"purestep train",
     "training loops of language models": r"def _warm\(self",
     "modules that write a run's evaluation": r"def write_after\(",
@@ -61,7 +61,8 @@ def repeated(commit: str) -> dict[str, int]:
     )
     packages = _sources(commit).get(EXCEPTIONS, "")
     listed = re.search(r"EXCEPTIONS = \{(.*?)\n\}", packages, re.DOTALL)
-    found["exceptions to the order of packages"] = listed.group(1).count('("') if listed else -1  # -1: no such test yet
+    number = listed.group(1).count('("') if listed else 0
+    found["exceptions to the order of packages"] = number if packages else -1  # -1: no such test yet
     return found
 
 

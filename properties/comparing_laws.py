@@ -14,8 +14,8 @@ from hypothesis.strategies import DrawFn
 from ..runtime.asynchronous import comparing, figures
 from ..runtime.asynchronous.comparing import Comparison, Difference
 from ..runtime.asynchronous.figures import LESS, MORE, Figure, Phase
-from ..runtime.asynchronous.timeline import TRAINER, Shift
 from ..runtime.language.evaluate import ACCURACY, HIGH, LOW, Standing, wilson
+from ..runtime.scheduling.timeline import TRAINER, Shift
 from .compare import require, same
 from .law import Law, Mutant, Seen, Suite, always
 

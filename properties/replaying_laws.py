@@ -17,8 +17,8 @@ from ..core.machine import Event
 from ..runtime.asynchronous.folding import Course, differing
 from ..runtime.drive import Handlers, drive
 from ..runtime.replay import Log, recorded, simulated, to_lines
-from ..runtime.scheduler import begin, scheduler
 from ..runtime.scheduling import messages as say
+from ..runtime.scheduling.scheduler import begin, scheduler
 from ..runtime.scheduling.state import KEEP, RECOMPUTE, Rules, Schedule, with_workers
 from .compare import require, same
 from .law import Law, Mutant, Seen, Suite, always

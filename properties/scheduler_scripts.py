@@ -15,7 +15,7 @@ from .scheduler_moves import MOVES, Move, play
 from .scheduler_mutants import Edit
 from .scheduler_world import Name, Scheduling, Script, Told, World
 
-SOURCE = "runtime.scheduler: three bounds, whole groups, one version after the other"
+SOURCE = "runtime.scheduling.scheduler: three bounds, whole groups, one version after the other"
 CAPACITY = "AReaL, staleness_manager.py; SkyRL, fully_async: submitted = accepted + filtered + running"
 BITS = 2  # bytes of a move
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from attrs import Factory, define, frozen
 
 from ..core.machine import Command, Event, Machine, Stop
-from ..runtime.scheduler import begin, scheduler
 from ..runtime.scheduling import messages as say
+from ..runtime.scheduling.scheduler import begin, scheduler
 from ..runtime.scheduling.state import CLASSES, Rules, Schedule
 from ..runtime.values import decode, encode
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from ..core.machine import Event, Failed, Started
-from ..runtime.scheduler import begin, scheduler
 from ..runtime.scheduling import messages as say
+from ..runtime.scheduling.scheduler import begin, scheduler
 from ..runtime.scheduling.state import PUBLISH, Rules, Schedule
 from .compare import same
 from .segment_wise_world import Script, SegmentWise, world

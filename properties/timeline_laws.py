@@ -1,6 +1,6 @@
 """Laws of a timeline's numbers: seconds at work are those that some span covers, whatever overlaps, touches or lies outside.
 
-The subject is a `Timing`: the functions of `runtime.asynchronous.timeline`. Times are quarters of a second, so that seconds
+The subject is a `Timing`: the functions of `runtime.scheduling.timeline`. Times are quarters of a second, so that seconds
 can be counted cell by cell.
 """
 
@@ -11,12 +11,12 @@ from typing import Any
 from attrs import evolve, frozen
 from hypothesis import strategies as st
 
-from ..runtime.asynchronous import timeline
-from ..runtime.asynchronous.timeline import TRAIN, TRAINER, Interval, Shift, Span
+from ..runtime.scheduling import timeline
+from ..runtime.scheduling.timeline import TRAIN, TRAINER, Interval, Shift, Span
 from .compare import require, same
 from .law import Law, Mutant, Seen, Suite, always
 
-SOURCE = "runtime.asynchronous.timeline: an actor is at work in a second if any of its spans covers it"
+SOURCE = "runtime.scheduling.timeline: an actor is at work in a second if any of its spans covers it"
 CELL = 0.25
 Spans = tuple[Span, ...]
 

@@ -28,15 +28,15 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 from ..core.errors import RecompileError, message
 from ..core.tree import leaf_names
 from .diverged import AFTERWARDS
-from .effects.folder import cache_directory
-from .effects.reading import read_bounded
-from .effects.reading import reason as why
-from .effects.secret import NAME as SECRET
-from .effects.secret import private_folder, secret_in
-from .effects.toolchain import hurried
-from .effects.untraceable import quiet, untraceable
+from .files.cache import cache_directory
+from .files.reading import read_bounded
+from .files.reading import reason as why
+from .files.secret import NAME as SECRET
+from .files.secret import private_folder, secret_in
 from .identity import UnknownError, identity
-from .loops import borrowing_loops
+from .inductor.loops import borrowing_loops
+from .inductor.toolchain import hurried
+from .inductor.untraceable import quiet, untraceable
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -17,7 +17,7 @@ import torch
 ROOT = Path(__file__).parent.parent
 LAYERS = ("core", "algorithms", "runtime", "properties")  # each may import itself and those before it
 PURE = ("core", "algorithms")
-EFFECTS = "runtime/effects"
+EFFECTS = ("runtime/effects", "runtime/files")  # what touches files, processes and the network
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -44,6 +44,9 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/drive.py": {"threading", "queue", "concurrent", "signal"},  # the one loop that performs effects
     # says how long a compilation took, keeps what came of it, and has the compiler build in a folder of the user's own
     "runtime/compile.py": {"time", "pathlib", "warnings", "os", "io"},
+    # and these look into the compiler's own files and threads
+    "runtime/inductor/toolchain.py": {"threading", "concurrent", "pathlib"},
+    "runtime/inductor/untraceable.py": {"logging", "pathlib"},
     "runtime/identity.py": {"os", "attr"},  # whose code a function is, its path tells; attrs has two names
     "runtime/runs/arguments.py": {"os"},  # how many threads make sense, the number of processors tells
     "runtime/recipes": {"pathlib"},  # a run has a folder
@@ -298,7 +301,7 @@ def test_pure_code_can_be_imported_without_what_it_does_not_need() -> None:
 
 
 def test_the_runtime_can_be_imported_without_what_only_effects_need() -> None:
-    assert loaded_after(names("runtime", but=(EFFECTS, "runtime/recipes", "runtime/cli.py")), NEVER) == []
+    assert loaded_after(names("runtime", but=(*EFFECTS, "runtime/recipes", "runtime/cli.py")), NEVER) == []
 
 
 # --- the house itself ---

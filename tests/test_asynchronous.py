@@ -16,21 +16,23 @@ from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError
 from purestep.core.record import replace
 from purestep.core.tree import leaves
-from purestep.runtime.asynchronous import keeping, learning, phase, running, session
+from purestep.runtime.asynchronous import keeping, learning, phase, running
+from purestep.runtime.asynchronous import session as phases
 from purestep.runtime.asynchronous.learning import Anchored, learning_of
 from purestep.runtime.asynchronous.prompts import prompt_requests
 from purestep.runtime.asynchronous.samples import Sample, sample_of, stacked
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.tokenizer import tokenizer_files
 from purestep.runtime.effects.workers_engines import WorkersError
+from purestep.runtime.language import session
 from purestep.runtime.language.parts import parts_of, sampler
 from purestep.runtime.language.world import asked, learning_parts
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.runs.recipe import Outcome
-from purestep.runtime.scheduler import begin
 from purestep.runtime.scheduling import messages as say
+from purestep.runtime.scheduling.scheduler import begin
 
 TINY: dict[str, Any] = {
     "width": 16,
@@ -124,7 +126,7 @@ def test_a_run_that_is_over_has_nothing_left_and_is_not_begun_anew(both: Path) -
         CheckpointError, match=r"a run with checkpoints, wanted a new folder; go on with it: purestep resume"
     ):
         session.start(both, tiny(), overwrite=False, notice=silent)
-    parts, policy = session.phase_policy(both, "async")
+    parts, policy = phases.phase_policy(both, "async")
     assert all(bool(leaf.isfinite().all()) for leaf in leaves(parts.whole(policy)))
     assert with_generators(both)
 
@@ -163,9 +165,9 @@ def test_a_run_that_ended_in_its_beginning_has_its_tokenizer_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*given: Any) -> Outcome:
-        return session.outcome_of((), True, {})
+        return phases.outcome_of((), True, {})
 
-    monkeypatch.setattr(session, "_go_on", stop)
+    monkeypatch.setattr(phases, "_go_on", stop)
     session.start(tmp_path, tiny(), overwrite=False, notice=silent)
     whole = tokenizer_files(tmp_path / "tokenizer")
     (tmp_path / "tokenizer" / "tokenizer.json").write_text("{")

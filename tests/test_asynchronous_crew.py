@@ -19,8 +19,8 @@ from purestep.runtime.asynchronous.generating import GivenUp, GiveUp, Job, Made,
 from purestep.runtime.asynchronous.samples import OWN, Sample
 from purestep.runtime.drive import DRIVER, Entry, Finished, Told, drive
 from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Report, Workers
-from purestep.runtime.scheduler import begin, scheduler
 from purestep.runtime.scheduling import messages as say
+from purestep.runtime.scheduling.scheduler import begin, scheduler
 from purestep.runtime.scheduling.state import Rules, Schedule
 
 PATIENCE = 2000  # reports that do not come before a test is over

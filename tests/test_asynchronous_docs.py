@@ -13,11 +13,11 @@ pytest.importorskip("transformers")
 from purestep.core.machine import Started
 from purestep.runtime import cli
 from purestep.runtime.asynchronous import keeping, replaying, report, session
-from purestep.runtime.asynchronous.config import Asynchronous
 from purestep.runtime.effects import engine, folder
 from purestep.runtime.effects.layout import GENERATORS
 from purestep.runtime.language import report as turns_report
 from purestep.runtime.language import session as zorplex_session
+from purestep.runtime.language.asynchronous_config import Asynchronous
 from purestep.runtime.recipes import text_run
 from purestep.runtime.runs.arguments import flag
 
@@ -62,8 +62,8 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
         (Path("runs") / run / "sync").mkdir()
         (Path("runs") / run / "sync" / folder.METRICS).write_text("")
     monkeypatch.setattr(engine, "served", note("host"))
-    monkeypatch.setattr(session, "start", note("train"))
-    monkeypatch.setattr(session, "resume", note("resume"))
+    monkeypatch.setattr(zorplex_session, "start", note("train"))
+    monkeypatch.setattr(zorplex_session, "resume", note("resume"))
     monkeypatch.setattr(session, "arguments_in", note("evaluate"))
     monkeypatch.setattr(replaying, "replayed", note("replay"))
     monkeypatch.setattr(text_run, "learning_curve", note("plot"))

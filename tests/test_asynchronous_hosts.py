@@ -13,9 +13,8 @@ from attrs import evolve, frozen
 
 from purestep.core.errors import CheckpointError, ChoiceError
 from purestep.runtime import commands
-from purestep.runtime.asynchronous import placing, session
+from purestep.runtime.asynchronous import placing
 from purestep.runtime.asynchronous.alike import packages
-from purestep.runtime.asynchronous.config import Asynchronous
 from purestep.runtime.asynchronous.generating import Spec, generate
 from purestep.runtime.asynchronous.placing import on_devices, placed, seen
 from purestep.runtime.effects.engine import opened
@@ -24,6 +23,8 @@ from purestep.runtime.effects.engine.rejoining import rejoining
 from purestep.runtime.effects.transfer import inlet, this_host
 from purestep.runtime.effects.workers import Lost, Note, working
 from purestep.runtime.effects.workers_engines import Mailbox, in_thread
+from purestep.runtime.language import session
+from purestep.runtime.language.asynchronous_config import Asynchronous
 from purestep.runtime.recipes.zorplex import check, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 
@@ -147,8 +148,6 @@ def test_only_where_it_works_may_be_another_where_a_run_is_resumed(tmp_path: Pat
     begun(tmp_path, {"recipe": "zorplex", "mode": "async", "generators": -1})
     with pytest.raises(ChoiceError, match="--server is given, wanted a run without generators"):
         commands.resume_command([str(tmp_path), "--server", "http://127.0.0.1:8000/v1"])
-    with pytest.raises(ChoiceError, match="resume: argument is 'steps'"):
-        session.resume(tmp_path, notice=silent, moved={"steps": 3})
     with pytest.raises(CheckpointError):
         session.resume(tmp_path / "absent", notice=silent, moved={"hosts": ""})
 

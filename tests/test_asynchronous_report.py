@@ -23,7 +23,6 @@ from purestep.runtime.asynchronous.auditing import audited
 from purestep.runtime.asynchronous.folding import folded
 from purestep.runtime.asynchronous.phase import Phase
 from purestep.runtime.asynchronous.replaying import replayed
-from purestep.runtime.asynchronous.timeline import Span, merged, shifts
 from purestep.runtime.effects import folder, plot, timeline_picture
 from purestep.runtime.effects.lines import objects
 from purestep.runtime.language import session as turns
@@ -33,6 +32,7 @@ from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.runs.recipe import Outcome
 from purestep.runtime.scheduling.state import Schedule
+from purestep.runtime.scheduling.timeline import Span, merged, shifts
 from purestep.runtime.values import encode, line
 
 from .run_folders import begun
@@ -495,13 +495,13 @@ def test_ctrl_c_says_how_to_go_on(trained: Path, tmp_path: Path, monkeypatch: py
     def struck(*given: Any, **named: Any) -> Outcome:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "resume", ended)
+    monkeypatch.setattr(turns, "resume", ended)
     assert cli.main(["resume", str(trained)]) == 130
     assert f"interrupted and saved; sync is over; go on with: purestep resume {trained}" in capsys.readouterr().err
-    monkeypatch.setattr(session, "resume", struck)
+    monkeypatch.setattr(turns, "resume", struck)
     assert cli.main(["resume", str(trained)]) == 130
     assert f"stopped at once; purestep resume {trained} goes on from the last checkpoint" in capsys.readouterr().err
-    monkeypatch.setattr(session, "start", struck)
+    monkeypatch.setattr(turns, "start", struck)
     assert cli.main(["train", "zorplex", "--run", str(tmp_path / "none"), *TINY]) == 130
     assert "nothing was saved yet" in capsys.readouterr().err
 

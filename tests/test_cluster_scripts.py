@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ import yaml  # type: ignore[import-untyped]
 pytest.importorskip("transformers", reason="the extra llm is not installed")
 
 from purestep.runtime import cli
-from purestep.runtime.asynchronous import session as at_once
 from purestep.runtime.effects import engine
-from purestep.runtime.language import session as in_turns
+from purestep.runtime.language import session
+from purestep.runtime.language.config import generators
+from purestep.runtime.runs.kinds import with_generators
 
 from . import run_folders
 from .programs import END, free_port, until
@@ -142,17 +144,17 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The real command line, which reads and checks and then does no work: gives what it would have done."""
     noted: list[str] = []
 
-    def note(name: str) -> Any:
+    def note(name: str, beside: Callable[..., Any] | tuple[()] = ()) -> Any:
         def work(*given: Any, **named: Any) -> Any:
-            noted.append(name)
+            how = () if isinstance(beside, tuple) else ("at once" if beside(*given) else "in turns",)
+            noted.append(" ".join((name, *how)))
             raise KeyboardInterrupt
 
         return work
 
     monkeypatch.setattr(engine, "served", note("host"))
-    for name, session in (("at once", at_once), ("in turns", in_turns)):
-        monkeypatch.setattr(session, "start", note(f"train {name}"))
-        monkeypatch.setattr(session, "resume", note(f"resume {name}"))
+    monkeypatch.setattr(session, "start", note("train", lambda run, arguments: generators(arguments)))
+    monkeypatch.setattr(session, "resume", note("resume", with_generators))
 
     def line(words: Words) -> str:
         noted.clear()

@@ -35,10 +35,9 @@ from purestep.core.machine import Started
 from purestep.core.record import take
 from purestep.core.transcript import FAILED, Transcript
 from purestep.core.transcript_scores import loss_mask
-from purestep.runtime.asynchronous import session as async_session
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.language import parts as language_parts
-from purestep.runtime.language import session as turns_session
+from purestep.runtime.language import session
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 
@@ -217,7 +216,7 @@ SOME: dict[str, Breaks] = {
 def test_a_run_in_turns_goes_on_and_reports(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     breaking(monkeypatch, way, SOME[way])
     notices: list[str] = []
-    turns_session.start(tmp_path / "run", tiny(), overwrite=False, notice=notices.append)
+    session.start(tmp_path / "run", tiny(), overwrite=False, notice=notices.append)
     rows = read(tmp_path / "run" / "metrics.jsonl")[-2:]
     failed = [row["failed"] for row in rows]
     assert all(0.0 <= share < 1.0 for share in failed)
@@ -240,7 +239,7 @@ def test_a_run_with_generators_goes_on_and_reports(
     breaking(monkeypatch, way, SOME[way])
     notices: list[str] = []
     arguments = tiny(**BESIDE, **changes)
-    async_session.start(tmp_path / "run", arguments, overwrite=False, notice=notices.append)
+    session.start(tmp_path / "run", arguments, overwrite=False, notice=notices.append)
     failed = [row["failed"] for phase in ("sync", "async") for row in read(tmp_path / "run" / phase / "metrics.jsonl")]
     assert len(failed) == 4
     assert 0.0 < sum(failed) < 4.0
@@ -253,9 +252,9 @@ def test_a_batch_of_which_all_fail_ends_the_run_in_one_line(
     beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaking(monkeypatch, "step", lambda text, key: True)
-    start, more = (async_session.start, BESIDE) if beside else (turns_session.start, {})
+    more = BESIDE if beside else {}
     with pytest.raises(PurestepError) as caught:
-        start(tmp_path / "run", tiny(**more), overwrite=False, notice=lambda text: None)
+        session.start(tmp_path / "run", tiny(**more), overwrite=False, notice=lambda text: None)
     said = str(caught.value)
     assert f"each of 8 episodes is failed, the first with {ERROR}, wanted at least one without an error" in said
     assert "\n" not in said

@@ -16,7 +16,6 @@ pytest.importorskip("transformers")
 
 from purestep.core.errors import PurestepError
 from purestep.runtime import cli
-from purestep.runtime.asynchronous import session as phases
 from purestep.runtime.effects import task_reference
 from purestep.runtime.effects.metrics import Row, read
 from purestep.runtime.effects.task_reference import EVERY, trust
@@ -148,7 +147,7 @@ def test_a_run_in_turns_reports_labels_and_is_evaluated_drawn_and_talked_to(
 @both
 def test_generators_report_labels_too(reference: str, tmp_path: Path) -> None:
     run, arguments = tmp_path / "run", tiny(reference, **THREADS)
-    phases.start(run, arguments, overwrite=False, notice=silent)
+    session.start(run, arguments, overwrite=False, notice=silent)
     rows = read(run / "async" / "metrics.jsonl")
     check_labels(rows, arguments.task().labels)
     names = {name for name in rows[0] if not name.startswith(LABEL)}
@@ -347,9 +346,9 @@ def test_a_task_that_breaks_a_law_is_refused_before_anything_is_built_or_removed
     reference = f"{file}:TASK"
     assert cli.main(words(reference, run)) == 1
     assert re.fullmatch(rf"purestep: task least: .*{re.escape(line)}.*", capsys.readouterr().err.splitlines()[-1])
-    for start, changes in ((session.start, {}), (phases.start, THREADS)):
+    for changes in ({}, THREADS):
         with pytest.raises(PurestepError, match=re.escape(line)):
-            start(run, tiny(reference, warm_steps=0, **changes), overwrite=True, notice=silent)
+            session.start(run, tiny(reference, warm_steps=0, **changes), overwrite=True, notice=silent)
     assert not run.exists()
 
 
@@ -360,16 +359,15 @@ def test_a_task_that_has_been_broken_since_is_refused_by_resume(
     file, run = tmp_path / "least.py", tmp_path / "run"
     file.write_text(LEAST)
     reference = f"{file}:TASK"
-    begin, go_on = (phases.start, phases.resume) if beside else (session.start, session.resume)
     own = THREADS if beside else {}
-    begin(run, tiny(reference, warm_steps=0, **own), overwrite=False, notice=silent)
+    session.start(run, tiny(reference, warm_steps=0, **own), overwrite=False, notice=silent)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     file.write_text(broken(LEAST, *BROKEN["reward"][:2]))
     monkeypatch.delitem(sys.modules, "purestep_task_least")
     with pytest.raises(PurestepError, match="reward is NoneType None, wanted a number"):
-        go_on(run, notice=silent)
+        session.resume(run, notice=silent)
     with pytest.raises(PurestepError, match="reward is NoneType None, wanted a number"):
-        begin(run, tiny(reference, warm_steps=0, **own), overwrite=True, notice=silent)
+        session.start(run, tiny(reference, warm_steps=0, **own), overwrite=True, notice=silent)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"} == {
         path: content for path, content in before.items() if path.name != ".lock"
     }
@@ -431,7 +429,7 @@ def test_the_flags_of_an_experiment_configuration_are_those_of_a_task(
         held.append(arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(phases, "start", begun)
+    monkeypatch.setattr(session, "start", begun)
     (tmp_path / "one.yaml").write_text(
         "rollout: {consumer_batch_size: 6, max_head_offpolicyness: 3}\nactor: {eps_clip: 0.1}\n"
     )
@@ -469,6 +467,6 @@ def test_what_goes_on_is_told_with_trust(tmp_path: Path, monkeypatch: pytest.Mon
         assert cli.main(words(SAFE, run, "--overwrite", *BESIDE)) == 130
     assert f"interrupted and saved; go on with: {hint}\n" in capsys.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr(phases, "resume", pressed_twice)
+        patch.setattr(session, "resume", pressed_twice)
         assert cli.main(["resume", str(run), "--trust"]) == 130
     assert f"stopped at once; {hint} goes on from the last checkpoint" in capsys.readouterr().err

@@ -264,7 +264,7 @@ def test_a_run_without_a_checkpoint_is_begun_again_by_others(first: str, plain: 
 
 def test_phases_keep_shards_and_read_segments(tmp_path: Path) -> None:
     run, arguments = tmp_path / "run", tiny(**THREADS, **DECOUPLED, samples=2, steps=2)
-    outcome = within(lambda team: phases.start(run, arguments, overwrite=False, notice=silent, team=team))
+    outcome = within(lambda team: session.start(run, arguments, overwrite=False, notice=silent, team=team))
     assert outcome.session == ("async",)
     assert set(forms(run / "async")) == {"sharded"}
     assert cli.main(["replay", str(run)]) == 0
@@ -326,9 +326,8 @@ def test_the_commands_of_the_page_are_ones_we_have(monkeypatch: pytest.MonkeyPat
     for run in ("ranks", "both"):
         mode = "async" if run == "both" else "sync"
         begun(Path("runs") / run, {"recipe": "zorplex", "mode": mode, "generators": -1})
-    for module in (session, phases):
-        monkeypatch.setattr(module, "start", note)
-        monkeypatch.setattr(module, "resume", note)
+    monkeypatch.setattr(session, "start", note)
+    monkeypatch.setattr(session, "resume", note)
     (block,) = [one for one in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) if "torchrun" in one]
     for line in block.splitlines():
         first, *rest = shlex.split(line, comments=True)

@@ -13,8 +13,8 @@ import pytest
 
 import purestep
 from purestep.runtime import cli
-from purestep.runtime.asynchronous import session as at_once
 from purestep.runtime.language import session as zorplex_session
+from purestep.runtime.language.config import generators
 from purestep.runtime.recipes import explain, ranking, report, text_run
 from purestep.runtime.runs import curves
 from purestep.runtime.runs import run as runs
@@ -63,10 +63,11 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, P
     monkeypatch.setattr(ranking, "prover_of", note("evaluate"))
     monkeypatch.setattr(curves, "picture", note("plot"))
     monkeypatch.setattr(explain, "explained", note("explain"))
-    monkeypatch.setattr(zorplex_session, "start", note("teach"))
+    teach, at_once = note("teach"), note("at once")
+    begin = lambda run, given, **named: (at_once if generators(given) else teach)(run, given, **named)  # noqa: E731
+    monkeypatch.setattr(zorplex_session, "start", begin)
     monkeypatch.setattr(text_run, "speaking", note("chat"))
     monkeypatch.setattr("purestep.runtime.commands.loading", lambda run: None)
-    monkeypatch.setattr(at_once, "start", note("at once"))
     monkeypatch.chdir(tmp_path)
     for name, recipe in (("one", "ppo"), ("cartpole-ppo-0", "ppo"), ("family", "prove"), ("zorplex", "zorplex")):
         begun(tmp_path / "runs" / name, {"recipe": recipe})

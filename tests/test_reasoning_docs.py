@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("transformers")
 
 from purestep.runtime import cli
-from purestep.runtime.asynchronous import session as at_once
 from purestep.runtime.language import report, session
+from purestep.runtime.language.config import generators
 from purestep.runtime.recipes import text_run
 from purestep.runtime.recipes.cache import cache_defaults
 from purestep.runtime.runs.arguments import flatten
@@ -63,11 +63,12 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.chdir(tmp_path)
     for run in ("cache", "other"):
         begun(tmp_path / "runs" / run, {"recipe": "cache"})
-    monkeypatch.setattr(session, "start", note("train"))
+    in_turns, at_once = note("train"), note("at once")
+    begin = lambda run, given, **named: (at_once if generators(given) else in_turns)(run, given, **named)  # noqa: E731
+    monkeypatch.setattr(session, "start", begin)
     monkeypatch.setattr(session, "resume", note("resume"))
     monkeypatch.setattr(text_run, "restored", note("restore"))
     monkeypatch.setattr(report, "pictures", note("plot"))
-    monkeypatch.setattr(at_once, "start", note("at once"))
     (block,) = blocks("bash")
     codes = [cli.main(shlex.split(line, comments=True)[1:]) for line in block.splitlines()]
     assert codes == [130, 130, 130, 130, 130, 130, 0]

@@ -21,7 +21,6 @@ from purestep.properties.scheduler_mutants import forgets_filtered
 from purestep.properties.scheduler_world import Script, own_scheduling
 from purestep.runtime.drive import drive
 from purestep.runtime.replay import Log, from_lines, recorded, replayed, simulated, to_lines
-from purestep.runtime.scheduler import begin, scheduler
 from purestep.runtime.scheduling.messages import (
     COMMANDS,
     EVENTS,
@@ -45,6 +44,7 @@ from purestep.runtime.scheduling.messages import (
     TokenChunk,
     Train,
 )
+from purestep.runtime.scheduling.scheduler import begin, scheduler
 from purestep.runtime.scheduling.state import CLASSES, Rules, Schedule
 from purestep.runtime.values import decode, encode
 

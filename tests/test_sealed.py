@@ -15,7 +15,7 @@ from torch._inductor import codecache
 from purestep.properties import check, identity_laws
 from purestep.runtime import compile as module
 from purestep.runtime.compile import keep_to_oneself, program
-from purestep.runtime.effects.secret import NAME, is_private, private_folder, secret_in
+from purestep.runtime.files.secret import NAME, is_private, private_folder, secret_in
 from purestep.runtime.identity import UnknownError, identity
 
 test_identity = check(identity_laws(), identity)

@@ -36,7 +36,7 @@ from purestep.runtime.effects.sharded.forms import FULL, SHARDED, Form
 from purestep.runtime.effects.sharded.group import ALONE, Group, joined, locked, lost
 from purestep.runtime.effects.sharded.later import saving as saving_later
 from purestep.runtime.effects.sharded.modules import ModuleState, restore, state_of
-from purestep.runtime.scheduler import begin, scheduler
+from purestep.runtime.scheduling.scheduler import begin, scheduler
 from purestep.runtime.scheduling.state import CLASSES, Rules
 
 

@@ -14,8 +14,8 @@ from purestep.properties.simulated_laws import own_simulating
 from purestep.properties.twin_plays import own_twinning
 from purestep.runtime.drive import drive
 from purestep.runtime.replay import Log, from_lines, recorded, replayed, to_lines
-from purestep.runtime.scheduler import begin, scheduler
 from purestep.runtime.scheduling import messages as say
+from purestep.runtime.scheduling.scheduler import begin, scheduler
 from purestep.runtime.scheduling.state import Rules, Schedule
 from purestep.runtime.scheduling.twin_world import begun, generators, happened
 from purestep.runtime.scheduling.twins import Twins, World

@@ -16,8 +16,8 @@ from purestep.runtime.effects.datasets import folder as dataset_folder
 from purestep.runtime.effects.experiment_config import load_expr_config
 from purestep.runtime.effects.lines import objects
 from purestep.runtime.effects.metrics import read
-from purestep.runtime.effects.reading import UnreadableError, irregular, parse_json, read_bounded
 from purestep.runtime.effects.tokenizer import load_tokenizer
+from purestep.runtime.files.reading import UnreadableError, irregular, parse_json, read_bounded
 from purestep.runtime.recipes.arguments import Process
 from purestep.runtime.recipes.cache import cache_defaults
 from purestep.runtime.runs import run as runs

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from attrs import frozen
 
 from ..language.evaluate import Standing
-from .timeline import TRAINER, Shift
+from ..scheduling.timeline import TRAINER, Shift
 
 Evaluation = Mapping[str, Standing]  # by how tokens are taken: "sampled", "greedy"
 LESS, MORE, NEITHER = "less", "more", ""  # what is better

@@ -10,8 +10,8 @@ from attrs import evolve, fields, frozen
 
 from ...core.errors import StructureError, message
 from ...core.machine import Failed, Interrupted, Started
-from ..scheduler import begin, scheduler
 from ..scheduling import messages as say
+from ..scheduling.scheduler import begin, scheduler
 from ..scheduling.state import Rules, Schedule, with_workers
 from ..values import decode
 

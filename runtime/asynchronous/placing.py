@@ -19,9 +19,9 @@ from ..effects.transfer import Host, Outlet, chosen, outlet, this_host
 from ..effects.transfer.ray import store_for
 from ..effects.workers_engines import Body, Engine, Hand, in_process, in_thread
 from ..effects.workers_engines import Inbox as Box
+from ..language.asynchronous_config import Asynchronous
 from ..language.world import Notice
 from .alike import Packages, packages, refuse_others
-from .config import Asynchronous
 
 HERE = {"process": in_process, "thread": in_thread}
 HOME = ("",)  # this machine, where it is the only host

@@ -12,7 +12,7 @@ from ...core.errors import PurestepError, StructureError, message
 from ...core.keys import Key
 from ...core.language.preparation import Preparation, Prepared, Record, Start
 from ...core.language.prompting import Prompting, Query, Response
-from ..effects.reading import parse_json
+from ..files.reading import parse_json
 from ..scheduling.numbered import entries
 from ..scheduling.state import Schedule
 from ..values import decode, encode, line

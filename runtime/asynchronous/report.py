@@ -21,13 +21,13 @@ from ..effects.timeline_picture import Lane, staleness_picture, timeline_picture
 from ..language.columns import LABEL, own_figures
 from ..language.evaluate import read_standing
 from ..language.report import BEFORE, DRAWN, Result, accuracy_before, drawn_in, read_before, read_result, title_of
+from ..scheduling.timeline import TRAINER, Span, actors, merged, middle, shifts, spans_of
 from . import recorded
 from .auditing import Audit, Bounds, audited, heard, taken_of
 from .comparing import Comparison
 from .figures import Evaluation, Phase
 from .keeping import LEDGER, TIMELINE, TOTALS
 from .session import ASYNC, SYNC, arguments_in, phases_of
-from .timeline import TRAINER, Span, actors, merged, middle, shifts, spans_of
 
 COMPARISON, TABLE = "comparison.json", "comparison.txt"
 TIMES, AGES = "timeline.png", "staleness.png"

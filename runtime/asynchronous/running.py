@@ -18,8 +18,8 @@ from ..effects.workers import Workers, working
 from ..language.config import TextConfig, generators
 from ..language.session import publishing
 from ..replay import to_lines
-from ..scheduler import begin, scheduler
 from ..scheduling import messages as say
+from ..scheduling.scheduler import begin, scheduler
 from ..scheduling.state import KEEP, PUBLISH, RECOMPUTE, Rules, Schedule, with_workers
 from ..values import line
 from . import keeping

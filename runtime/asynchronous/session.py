@@ -5,44 +5,37 @@ RUN/sync/      in turns: generators wait for weights, the trainer for samples
 RUN/async/     at once
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ...algorithms.language import LanguageState
-from ...core.errors import CheckpointError, ChoiceError, choose, message
+from ...core.errors import CheckpointError, message
 from ..effects import folder
-from ..effects.checkpoint import check_finite
 from ..effects.clock import seconds
 from ..effects.sharded.description import described
-from ..effects.tokenizer import save_tokenizer
 from ..effects.weights_layout import layout
 from ..language import session as turns
-from ..language.config import TextConfig, absolute, generators
+from ..language.asynchronous_config import Asynchronous
+from ..language.config import TextConfig, generators
 from ..language.parts import Parts, parts_of
 from ..language.report import BEFORE, evaluation, with_curves, write_before
-from ..language.team import ALONE, Team
-from ..language.validate_task import validate_task
-from ..language.world import Held, Notice, held_at, learning_parts, phases, policy_of
+from ..language.team import Team
+from ..language.world import Notice, learning_parts, phases, policy_of
 from ..runs.arguments import changed
-from ..runs.loop_check import check_loop
-from ..runs.recipe import Context, Outcome
-from ..runs.run import arguments_of, perform
+from ..runs.recipe import Context, Outcome, Phases
+from ..runs.run import arguments_of, loaded, perform
 from ..runs.training_machine import Loop
 from ..runs.trusting import NOTHING, Trust, check_trust
-from ..values import decode, encode
+from ..values import decode
 from . import keeping
-from .config import Asynchronous
 from .keeping import TOTALS
 from .phase import Setting
 from .placing import Place, placed
 from .running import run_phase
 
 WARM, SYNC, ASYNC = "warm", "sync", "async"
-MOVABLE = ("engine", "hosts", "transfer", "devices", "trust_network")  # arguments that say where generators work
-ALONE_HERE = {"engine": "processes", "transfer": "auto"}  # theirs on this machine
 
 
 def outcome_of(phases: Sequence[str], interrupted: bool, seconds: Mapping[str, float]) -> Outcome:
@@ -75,65 +68,25 @@ def arguments_in(run: Path) -> TextConfig:
     return arguments
 
 
-def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
-    """A new run in the folder, which must hold none unless it may be overwritten; what is refused removes none.
-
-    Raises: CheckpointError, ChoiceError, StructureError, EngineError for hosts that cannot be had.
-    """
-    arguments.check()
-    team.check(arguments)
-    validate_task(arguments.task())
-    if generators(arguments) < 1:
-        where, remedy = "--generators", "give it some, or train without `--mode async`"
-        raise ChoiceError(message(where, got=generators(arguments), wanted="at least 1", remedy=remedy))
-    arguments = absolute(arguments)
-    with folder.starting(run, arguments.recipe, overwrite=overwrite, holds=_holds):
-        torch.set_num_threads(arguments.machine.threads)
-        parts = turns.parts_for(run, arguments)
-        with placed(arguments.asynchronous, notice, lambda: weights_of(parts)) as place:
-            folder.clear(run, arguments.recipe)
-            folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
-            if not arguments.model.model:
-                save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
-            return _go_on(run, arguments, team.parts(parts), place, notice, team)
-
-
-def _holds(run: Path) -> bool:
-    return folder.begun(run) or (run / folder.ARGUMENTS).exists()
-
-
-def resume(
-    run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Team = ALONE, trust: Trust = NOTHING
-) -> Outcome:
-    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments.
-
-    `moved` are arguments that say where its generators work, in place of its own from now on: see `MOVABLE`. No hosts are this
-    machine, which needs no engine and no transport of weights unless they are given as well.
-    Functions that its record names are called where `trust` says so.
-    Raises: CheckpointError, ChoiceError, EngineError, TrustError.
-    """
-    with folder.resuming(run):
-        for name in moved:
-            choose("resume: argument", name, dict.fromkeys(MOVABLE))
-        arguments = arguments_in(run)
-        check_trust(run, trust, arguments.functions())
-        if moved:
-            alone = ALONE_HERE if moved.get("hosts") == "" else {}
-            arguments = absolute(changed(arguments, {**alone, **moved}))
-            arguments.check()
-        validate_task(arguments.task())
-        torch.set_num_threads(arguments.machine.threads)
-        begun = folder.begun(run)  # else its tokenizer may be half there, and is made again as it was
-        parts = team.parts(parts_of(arguments, run / turns.TOKENIZER if begun else ()))
+def components(arguments: TextConfig, context: Context) -> Phases:
+    """The run of these arguments, with generators. Raises: as `turns.parts_in`; CheckpointError for a task with other data."""
+    run, team, notice = context.run, turns.team_of(context), context.notice
+    parts = turns.parts_in(arguments, context)
+    if context.kept:
         _check_data(run, parts)
-        if not begun and not arguments.model.model:
-            save_tokenizer(parts.tokenizer, run / turns.TOKENIZER)
-        left = [phase for phase in phases_of(arguments) if not (run / phase / TOTALS).exists()]
-        given = arguments.asynchronous if left else Asynchronous()
+
+    @contextmanager
+    def opened() -> Iterator[Place]:
+        over = context.kept and all((run / phase / TOTALS).exists() for phase in phases_of(arguments))
+        given = Asynchronous() if over else arguments.asynchronous
         with placed(given, notice, lambda: weights_of(parts)) as place:
-            if moved:
-                folder.write_json(run / folder.ARGUMENTS, encode(turns.described(arguments)))
-            return _go_on(run, arguments, parts, place, notice, team)
+            yield place
+
+    return Phases(
+        opened=opened,
+        perform=lambda place: _go_on(run, arguments, parts, place, notice, team),
+        write=lambda run: turns.write_tokenizer(run, arguments, parts),
+    )
 
 
 def _check_data(run: Path, parts: Parts) -> None:
@@ -220,20 +173,10 @@ def _warmed(run: Path, arguments: TextConfig, parts: Parts, notice: Notice, team
     if not many:
         return algorithm.init(parts.begin())
     home = run / WARM
-    held: Held = held_at(arguments, parts, algorithm, 0)
-    loop = Loop(iterations=many, chunk=1, every=arguments.machine.save_every)
-
-    def load(where: Path) -> tuple[Held, Loop]:
-        kept: Any = team.load(where, held, classes=[Loop])
-        check_loop(where, kept.machine, kept.step)
-        check_finite(where, policy_of(kept.tree), "policy")
-        return kept.tree, kept.machine
-
-    found = keeping.of_newest(home, load, team)
-    if found:
-        held, loop = found
+    made = turns.components_of(home, arguments, parts, team)
+    found = keeping.of_newest(home, lambda where: loaded(where, made, team), team)
+    held, loop = found or (made.begin(), Loop(iterations=many, chunk=1, every=arguments.machine.save_every))
     if loop.iteration < many:
-        made = turns.components_of(home, arguments, parts, team)
         outcome = perform(turns.described(arguments), made, held, loop, Context(home, True, team, notice))
         if outcome.interrupted:
             return ()

@@ -12,8 +12,8 @@ from ...core.language.world import Outcome, TextEnv
 from ..effects.service import ServiceError, serving
 from ..effects.tool_calls import DIED, Failure, Perform, Returned
 from ..effects.tools import Failed, guarded, ignore, in_processes, in_threads
+from ..language.asynchronous_config import Asynchronous
 from ..language.parts import Parts
-from .config import Asynchronous
 
 
 @contextmanager

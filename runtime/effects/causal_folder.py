@@ -13,11 +13,11 @@ from attrs import frozen
 
 from ...core.causal import CausalModel
 from ...core.errors import PurestepError, StructureError, message
+from ..files.reading import irregular
 from .causal_lm import Params, causal_model
 from .checkpoint import to_stderr
 from .files import plain_folder
 from .library import library
-from .reading import irregular
 from .sharded.stored import stored
 from .sharded.weight_rules import could_hold, some
 from .tokenizer import save_tokenizer

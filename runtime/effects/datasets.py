@@ -9,10 +9,10 @@ from typing import Any
 from ...core.errors import ChoiceError, message
 from ...core.logic.parse import DomainLines, parse_domains, parse_facts, parse_rules
 from ...core.logic.terms import Names
+from ..files.reading import read_text, reason
 from ..logic.dataset import Dataset, check_dataset, with_rules
 from ..logic.family import family
 from ..logic.mine import mine
-from .reading import read_text, reason
 
 TRAIN, VALID, TEST, RULES, DOMAINS = "train.txt", "valid.txt", "test.txt", "rules.txt", "domain2constants.txt"
 FORMS = "family:PEOPLE, family:PEOPLE:SEED, pykeen:NAME or a folder with train.txt and test.txt"

@@ -13,7 +13,7 @@ import attrs
 import yaml  # type: ignore[import-untyped]
 
 from ...core.errors import ChoiceError, StructureError, choose, message
-from .reading import MOST_CONFIG, read_text
+from ..files.reading import MOST_CONFIG, read_text
 
 C = TypeVar("C")
 SWITCH = "enable_segment_wise_ppo"

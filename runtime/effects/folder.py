@@ -1,4 +1,4 @@
-"""A run's folder, and the folder where compiled programs are kept between runs.
+"""A run's folder.
 
 A folder is a run's where its marker says so, RUN/.purestep.json: {"purestep": version, "recipe": name, "marker": 1, "names":
 [...]}, the names being those at its top that purestep wrote or may write. The marker is there before anything else is, and goes
@@ -9,7 +9,7 @@ becomes one. What is in which file: see `layout`.
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 from attrs import frozen
 
 from ...core.errors import CheckpointError, message
+from ..files.reading import MOST_JSON, parse_json, read_bounded, reason
 from .files import ABSENT, DISK, FILE, LOCK, Files, beside, check_lock, kind, lock, opened, write_whole
 from .layout import ARGUMENTS as ARGUMENTS
 from .layout import CHECKPOINTS as CHECKPOINTS
@@ -29,7 +30,6 @@ from .layout import PICTURE as PICTURE
 from .layout import PROOF as PROOF
 from .layout import TENSORBOARD as TENSORBOARD
 from .layout import names_of, removals
-from .reading import MOST_JSON, parse_json, read_bounded, reason
 from .step_folders import LATEST, steps, sweep
 
 MARKER = ".purestep.json"
@@ -136,19 +136,19 @@ def _older(run: Path) -> str:
 
 
 @contextmanager
-def starting(run: Path, recipe: str, *, overwrite: bool, holds: Callable[[Path], bool] | None = None) -> Iterator[None]:
+def starting(run: Path, recipe: str, *, overwrite: bool) -> Iterator[None]:
     """Holds a folder for a new run, which must hold none unless it may be overwritten; nothing is removed yet.
 
-    `holds` says whether there is one, by its checkpoints unless given. A folder that was not there and in which nothing was
-    written is gone again where the block raises. Raises: CheckpointError, before anything is written.
+    A run is there where checkpoints are. A folder that was not there and in which nothing was written is gone again where the
+    block raises. Raises: CheckpointError, before anything is written.
     """
 
     def check() -> None:
         check_free(run, recipe)
-        if not overwrite and (holds or begun)(run):
+        if not overwrite and begun(run):
             whole = (run / ARGUMENTS).is_file()
             first = f"go on with it: {resume_command(run)}; or " if whole else ""
-            got = ("a run with checkpoints" if begun(run) else "with a run") if whole else "what is left of a run"
+            got = "a run with checkpoints" if whole else "what is left of a run"
             remedy = f"{first}pass --overwrite, or another --run"
             raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))
 
@@ -194,7 +194,12 @@ def clear(run: Path, recipe: str, *, keep: Collection[str] = (), files: Files = 
 
 def begun(run: Path) -> bool:
     """Whether the folder, or a phase in it, holds checkpoints, good or not."""
-    return any(steps(home / CHECKPOINTS) for home in (run, *(run / name for name in PHASES)))
+    return bool(steps(run / CHECKPOINTS)) or in_phases(run)
+
+
+def in_phases(run: Path) -> bool:
+    """Whether a phase in the folder holds checkpoints, good or not."""
+    return any(steps(run / name / CHECKPOINTS) for name in PHASES)
 
 
 def unsaved(run: Path) -> bool:
@@ -263,17 +268,6 @@ def read_json(path: Path) -> dict[str, Any]:
         remedy = "name the folder of a run"
         raise CheckpointError(message(str(path), got=f"unreadable ({value})", wanted="a JSON object", remedy=remedy))
     return value
-
-
-def cache_directory() -> Path | None:
-    """Where compiled programs are kept: purestep in XDG_CACHE_HOME, or in ~/.cache; None where nothing can be written."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(base) / "purestep"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return folder if os.access(folder, os.W_OK) else None
 
 
 def install_seconds() -> float | None:

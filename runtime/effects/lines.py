@@ -10,9 +10,9 @@ from typing import Any
 from attrs import frozen
 
 from ...core.errors import CheckpointError, StructureError, message
+from ..files.reading import parse_json
 from ..values import short
 from .files import ABSENT, kind, opened, read_bytes
-from .reading import parse_json
 
 
 @frozen

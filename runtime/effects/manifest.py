@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ...core.errors import CheckpointError, PurestepError, message
 from ...core.tree import leaf_names, leaves
+from ..files.reading import MOST_JSON, parse_json, read_bounded, reason
 from ..values import Json, decode, encode, line, short
-from .reading import MOST_JSON, parse_json, read_bounded, reason
 
 SCHEMA = "purestep-checkpoint-2"
 TENSORS, MANIFEST = "state.safetensors", "manifest.json"

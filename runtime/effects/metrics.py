@@ -25,9 +25,9 @@ from attrs import frozen
 from torch import Tensor
 
 from ...core.errors import ChoiceError, ShapeError, StructureError, message
+from ..files.reading import parse_json
 from ..values import line
 from .files import ABSENT, kind, made_folder, opened, read_bytes, write_whole
-from .reading import parse_json
 
 Row = dict[str, float]
 Sink = Callable[[Row], None]

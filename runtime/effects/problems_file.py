@@ -8,7 +8,7 @@ from attrs import frozen
 
 from ...core.errors import ChoiceError, message
 from ...core.language.reasoning_state import Problem
-from .reading import parse_json, read_bounded, reason
+from ..files.reading import parse_json, read_bounded, reason
 
 MOST = 1 << 30  # bytes
 NAMES = ("problem", "answer")

@@ -18,9 +18,9 @@ from typing import Any
 from attrs import frozen
 
 from ...core.errors import ChoiceError, StructureError, message
+from ..files.reading import parse_json
 from ..values import encode, line
 from .files import ABSENT, DISK, Files, check_file, kind, opened, read_bytes
-from .reading import parse_json
 
 MOST = 5_242_880  # bytes of one entry
 ENTRY, LAST = "entry", "last"  # in each line: its entry's number, and whether it is the entry's last one

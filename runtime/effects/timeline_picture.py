@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ..asynchronous.timeline import KINDS, Interval, Span, cut
+from ..scheduling.timeline import KINDS, Interval, Span, cut
 from .plot import COLOURS, FAINT, GRID, INK, short
 from .png import save_figure
 

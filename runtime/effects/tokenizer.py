@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...core.errors import CheckpointError, ChoiceError, message
+from ..files.reading import irregular, read_bounded
 from .files import plain_folder
 from .library import library
-from .reading import irregular, read_bounded
 
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("system", "user", "tool", "assistant")

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import CheckpointError, ChoiceError, message
+from ..files.reading import MOST_CONFIG, parse_json, read_bounded
 from .chat_client import Server, ServerError, answered, awaited, finished, refused
 from .files import ABSENT, DISK, kind, made_folder
 from .library import library
-from .reading import MOST_CONFIG, parse_json, read_bounded
 
 SERVED, WEIGHTS, PARTIAL = "served", "weights", ".partial"
 HEAD = "lm_head.weight"

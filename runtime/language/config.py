@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, check_within, choose, message
-from ..asynchronous.config import Asynchronous, check_asynchronous
 from ..runs.arguments import SEEDS, changed, check_threads, check_whole, flag, flatten
+from .asynchronous_config import Asynchronous, check_asynchronous
 
 if TYPE_CHECKING:
     from ...core.language.task import TextTask

@@ -52,37 +52,53 @@ def described(arguments: TextConfig) -> dict[str, Any]:
 def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
     """A new run in the folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
 
-    Raises: CheckpointError, ChoiceError, StructureError.
+    Raises: CheckpointError, ChoiceError, StructureError, EngineError for hosts that cannot be had.
     """
     recipe = find(arguments.recipe)
     return runs.start(run, recipe, absolute(arguments), overwrite=overwrite, notice=notice, store=team)
 
 
-def resume(run: Path, *, notice: Notice, server: str = "", team: Team = ALONE, trust: Trust = NOTHING) -> Outcome:
+def resume(
+    run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Team = ALONE, trust: Trust = NOTHING
+) -> Outcome:
     """Goes on with the run in the folder, from its newest checkpoint, with its own arguments; begins it where it has none yet.
 
-    `server` is the address of one that samples from now on, in place of its own; what it may be starting on stays. Functions
-    that its record names are called where `trust` says so. Raises: CheckpointError, ChoiceError, StructureError; TrustError.
+    `moved` are arguments that say where samples come from, in place of its own from now on; what the server that it names may
+    be starting on stays. Functions that its record names are called where `trust` says so. Raises: CheckpointError,
+    ChoiceError, StructureError, EngineError; TrustError.
     """
-    changes = {"server": server} if server else {}
     keep = (folder.ARGUMENTS, SERVED)
-    return runs.resume(run, notice=notice, store=team, changes=changes, keep=keep, trust=trust)
+    return runs.resume(run, notice=notice, store=team, changes=moved, keep=keep, trust=trust)
 
 
-def components(arguments: TextConfig, context: Context) -> Components:
-    """The run of these arguments, with PyTorch set to its threads.
+def team_of(context: Context) -> Team:
+    """Return what learns, and keeps what is learnt: this process, or all ranks."""
+    return context.store if isinstance(context.store, Team) else ALONE
 
-    Raises: ChoiceError, StructureError; all that may be refused is, before anything of an older run is removed.
+
+def parts_in(arguments: TextConfig, context: Context) -> Parts:
+    """The parts of a run, with PyTorch set to its threads.
+
+    Raises: ChoiceError, StructureError, TrustError; all that may be refused is, before anything of an older run is removed.
     """
     check_trust(context.run, context.trust, arguments.functions())
     validate_task(arguments.task())
     torch.set_num_threads(arguments.machine.threads)
-    team = context.store if isinstance(context.store, Team) else ALONE
+    run, team = context.run, team_of(context)
     if not context.kept:
         team.check(arguments)
-    run = context.run
-    parts = team.parts(parts_of(arguments, run / TOKENIZER) if context.kept else parts_for(run, arguments))
-    return components_of(run, arguments, parts, team)
+    return team.parts(parts_of(arguments, run / TOKENIZER) if context.kept else parts_for(run, arguments))
+
+
+def components(arguments: TextConfig, context: Context) -> Components:
+    """The run of these arguments, in turns and without generators. Raises: as `parts_in`."""
+    return components_of(context.run, arguments, parts_in(arguments, context), team_of(context))
+
+
+def write_tokenizer(run: Path, arguments: TextConfig, parts: Parts) -> None:
+    """Write the tokenizer of a run that has made its own."""
+    if not arguments.model.model:
+        save_tokenizer(parts.tokenizer, run / TOKENIZER)
 
 
 def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) -> Components:
@@ -138,7 +154,7 @@ def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) ->
         diverged=lambda loop: divergence(run, loop, warm=phases(arguments).warm),
         params=lambda held: ("policy", policy_of(held)),
         facts=facts(parts),
-        write=lambda run: None if arguments.model.model else save_tokenizer(parts.tokenizer, run / TOKENIZER),
+        write=lambda run: write_tokenizer(run, arguments, parts),
         accept=accept,
         opened=parts,
     )

@@ -15,7 +15,7 @@ from attrs import field, fields, frozen
 from ...core.errors import ChoiceError, check_within, choose, message
 from ...core.language.reasoning_lists import Lists, check_lists
 from ...core.language.reasoning_settings import Sampling, Settings, Streams, check_settings
-from ..asynchronous.config import Asynchronous
+from ..language.asynchronous_config import Asynchronous
 from ..language.config import Episodes, Fault, Hardware, Learning, Model, WarmStart, check_text, text_defaults
 from ..language.config import Sampling as Calls
 from ..runs.arguments import SEEDS, changed, check_whole, flag, flatten

@@ -14,8 +14,8 @@ from ...core.errors import CheckpointError, message
 from ...core.optim import Optimizer, adam, chain, clip_by_global_norm, linear, scale_by_schedule
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
 from ..compile import fingerprint, program
-from ..effects import folder
 from ..effects.manifest import Manifest
+from ..files.cache import cache_directory
 from ..normalizer import Normalizer, identity, running
 from ..runs.arguments import changed, flatten
 from ..runs.logging import metrics_log
@@ -117,6 +117,6 @@ def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop) -> Run:
     chunk, backend = folded(pipeline.trainer, loop.chunk), arguments.process.backend
     if backend == "none":
         return chunk
-    cache = folder.cache_directory() if backend == "inductor" else None
+    cache = cache_directory() if backend == "inductor" else None
     artefact = cache / facts_of(recipe, arguments, pipeline.content)["program"] if cache else None
     return program(chunk, name=f"train {recipe}", artefact=artefact, backend=backend)

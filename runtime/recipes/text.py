@@ -129,7 +129,7 @@ def text_recipe(
         name=name,
         about=about,
         defaults=lambda words: usual(option(words, "--algorithm", "grpo")),
-        build=deferred(str(__package__), "text_run", "components"),
+        build=deferred(str(__package__), "text_run", "build"),
         check=lambda arguments: arguments.check(),
         chosen_by="algorithm",
         folder=folder,

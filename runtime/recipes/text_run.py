@@ -18,16 +18,17 @@ from ..effects.task_reference import EVERY, absolute, trust
 from ..language import report, session
 from ..language.config import TextConfig, generators
 from ..language.parts import Parts
-from ..language.session import components as components
 from ..language.session import policy_of
 from ..language.team import ALONE, Team, of_ranks
 from ..runs.arguments import changed, flag
 from ..runs.curves import picture_of
 from ..runs.kinds import with_generators
-from ..runs.recipe import Notice, Outcome, Recipe
+from ..runs.recipe import Components, Context, Notice, Outcome, Phases, Recipe
 from ..runs.run import restored
 from ..runs.trusting import NOTHING, Trust
 from .text import HeldOut, Moves, Over, trust_of
+
+ALONE_HERE = {"engine": "processes", "transfer": "auto"}  # where no hosts are named, unless these are given as well
 
 
 def start(
@@ -48,8 +49,14 @@ def start(
         task = arguments.task()
         if task.demonstrations == () and task.conversations == () and arguments.warm.warm_steps < 0:
             arguments = changed(arguments, {"warm_steps": 0})
-    begin = phases.start if generators(arguments) > 0 else session.start
-    return begin(run, arguments, overwrite=overwrite, notice=notice, team=store)
+    return session.start(run, arguments, overwrite=overwrite, notice=notice, team=store)
+
+
+def build(arguments: TextConfig, context: Context) -> Components | Phases:
+    """The run of these arguments, with generators or without. Raises: CheckpointError, ChoiceError, StructureError."""
+    if generators(arguments) > 0:
+        return phases.components(arguments, context)
+    return session.components(arguments, context)
 
 
 def resume(run: Path, *, options: Moves, notice: Notice, store: Team = ALONE) -> Outcome:
@@ -63,12 +70,12 @@ def resume(run: Path, *, options: Moves, notice: Notice, store: Team = ALONE) ->
         found: list[Outcome] = []
 
         def program(team: Team) -> int:
-            found.append(_resumed(run, moved, notice, team, trust_of(options)))
+            found.append(session.resume(run, notice=notice, moved=moved, team=team, trust=trust_of(options)))
             return 0
 
         in_world(program)
         return found[0]
-    return _resumed(run, moved, notice, store, trust_of(options))
+    return session.resume(run, notice=notice, moved=moved, team=store, trust=trust_of(options))
 
 
 def _moved(run: Path, options: Moves) -> Mapping[str, Any]:
@@ -85,13 +92,7 @@ def _moved(run: Path, options: Moves) -> Mapping[str, Any]:
     held = folder.read_json(path) if path.is_file() else {}
     if "server" in moved and held.get("server") == "":
         raise ChoiceError(message("--server", got="given", wanted="a run that a server samples for", remedy=remedy))
-    return moved
-
-
-def _resumed(run: Path, moved: Mapping[str, Any], notice: Notice, team: Team, trust: Trust) -> Outcome:
-    if with_generators(run):
-        return phases.resume(run, notice=notice, moved=moved, team=team, trust=trust)
-    return session.resume(run, notice=notice, team=team, trust=trust, **moved)
+    return {**(ALONE_HERE if moved.get("hosts") == "" else {}), **moved}
 
 
 def report_lines(run: Path, options: Any, notice: Notice) -> Iterator[str]:

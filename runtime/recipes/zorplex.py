@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from attrs import asdict, field, frozen
 
 from ...core.errors import ChoiceError, message
-from ..asynchronous.config import Asynchronous
+from ..language.asynchronous_config import Asynchronous
 from ..language.config import (
     WARM_STEPS,
     Episodes,

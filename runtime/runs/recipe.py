@@ -97,6 +97,15 @@ class Components:
 
 
 @frozen(kw_only=True)
+class Phases:
+    """A run of several phases, each with checkpoints in a folder of its own, wired from its arguments."""
+
+    opened: Callable[[], AbstractContextManager[Any]]  # what it works with: had before an older run is removed
+    perform: Callable[[Any], "Outcome"]  # (what is opened): does what is left of the phases
+    write: Callable[[Path], None] = _written  # files that a new run has beside its arguments
+
+
+@frozen(kw_only=True)
 class Outcome:
     """The end of a session."""
 
@@ -150,7 +159,7 @@ class Recipe:
     name: str
     about: str  # a line of `purestep train --help`
     defaults: Callable[[Sequence[str]], Any]
-    build: Callable[[Any, Context], Components]
+    build: Callable[[Any, Context], Components | Phases]
     evaluate: Callable[[Path, Any, Notice], Lines]  # (run, options, notice)
     check: Callable[[Any], None] = _accepted  # raises ChoiceError, by the name of the flag
     ready: Callable[[Any, Any], None] = _suitable  # (arguments, closing or resuming options): raises ChoiceError

@@ -11,17 +11,16 @@ from typing import Any, TypeVar
 import torch
 from attrs import define, evolve, frozen
 
-from ...core.errors import ChoiceError, NonFiniteError, message
+from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ...core.tree import leaves
 from ..drive import Handlers, drive, serial
 from ..effects import checkpoint, clock, folder
-from ..effects.manifest import Manifest
+from ..effects.manifest import LARGEST, MANIFEST, DamagedError, Manifest, damaged
 from ..effects.sharded.description import described as described_at
-from ..values import decode, encode
+from ..values import decode, encode, short
 from .arguments import changed, flag, flatten, from_record
 from .kinds import train_command
-from .loop_check import check_loop
-from .recipe import Components, Context, Notice, Outcome, Recipe
+from .recipe import Components, Context, Notice, Outcome, Phases, Recipe
 from .registry import find, recipe_of
 from .store import PROCESS, Store
 from .training_machine import Log, Loop, Save, Saved, Train, Trained, trainer_machine
@@ -97,12 +96,20 @@ def start(
 
 def _begin(recipe: Recipe, arguments: Any, context: Context, keep: Collection[str] = ()) -> Outcome:
     """Train from the beginning, in a folder from which all else that a run has left is removed but what `keep` names."""
-    run, components = context.run, recipe.build(arguments, context)
-    state = components.begin()
-    folder.clear(run, recipe.name, keep=keep)
-    folder.write_json(run / folder.ARGUMENTS, encode(described(recipe, arguments)))
-    components.write(run)
-    return perform(described(recipe, arguments), components, state, components.loop, context)
+    run, made, metadata = context.run, recipe.build(arguments, context), described(recipe, arguments)
+
+    def clear() -> None:
+        folder.clear(run, recipe.name, keep=keep)
+        folder.write_json(run / folder.ARGUMENTS, encode(metadata))
+        made.write(run)
+
+    if isinstance(made, Phases):
+        with made.opened() as opened:
+            clear()
+            return made.perform(opened)
+    state = made.begin()
+    clear()
+    return perform(metadata, made, state, made.loop, context)
 
 
 def resume(
@@ -122,11 +129,13 @@ def resume(
     """
     context = Context(run, True, store, notice, trust)
     with folder.resuming(run):
-        if folder.unsaved(run):
+        if folder.in_phases(run) or folder.unsaved(run):
             recipe, arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
             arguments = changed(arguments, changes)
             recipe.check(arguments)
             recipe.ready(arguments, options)
+            if folder.in_phases(run):
+                return _go_on(recipe, arguments, context)
             notice(f"no checkpoint yet: {run} begins again, with its own arguments")
             return _begin(recipe, arguments, evolve(context, kept=False), keep)
         found = restored(run, store=store, notice=notice, changes=changes, trust=trust)
@@ -135,6 +144,17 @@ def resume(
         for difference in checkpoint.differences({"ranks": 1, **found.manifest.environment}, now):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
         return perform(described(found.recipe, found.arguments), found.components, found.state, found.loop, context)
+
+
+def _go_on(recipe: Recipe, arguments: Any, context: Context) -> Outcome:
+    """Do what is left of a run of several phases."""
+    made = recipe.build(arguments, context)
+    if not isinstance(made, Phases):
+        remedy = "name the folder of the run, or train anew"
+        raise CheckpointError(message(str(context.run), got="checkpoints of phases", wanted="its own", remedy=remedy))
+    with made.opened() as opened:
+        folder.write_json(context.run / folder.ARGUMENTS, encode(described(recipe, arguments)))
+        return made.perform(opened)
 
 
 def newest(run: Path, store: Store = PROCESS) -> Path:
@@ -193,12 +213,39 @@ def _restored(where: Path, context: Context, recipe: str, changes: Mapping[str, 
     arguments = changed(arguments, changes)
     found.check(arguments)
     components = found.build(arguments, context)
+    if isinstance(components, Phases):
+        remedy = "name the folder of the run, or train anew"
+        raise CheckpointError(message(str(run), got="a checkpoint beside its phases", wanted="none", remedy=remedy))
     components.accept(run, manifest)
-    held = context.store.load(where, components.like(manifest.step), classes=[Loop])
-    check_loop(where, held.machine, held.step)
+    state, loop = loaded(where, components, context.store)
+    return Restored(where, manifest, found, arguments, components, state, loop)
+
+
+def loaded(where: Path, components: Components, store: Store) -> tuple[Any, Loop]:
+    """Return the state and the loop of a run as that checkpoint holds them. Raises: CheckpointError."""
+    held = store.load(where, components.like(described_at(where).manifest.step), classes=[Loop])
+    _check_loop(where, held.machine, held.step)
     name, params = components.params(held.tree)
     checkpoint.check_finite(where, params, name)
-    return Restored(where, manifest, found, arguments, components, held.tree, held.machine)
+    return held.tree, held.machine
+
+
+def _check_loop(where: Path, loop: Any, step: int) -> None:
+    """Refuse a state that no run has saved at this step. Raises: DamagedError.
+
+    >>> _check_loop(Path("step_000002"), Loop(iterations=4, chunk=1, every=2, iteration=2, saved=2), 2)
+    """
+    fits = (
+        isinstance(loop, Loop)
+        and loop.saved == loop.iteration == step
+        and 0 <= loop.iteration <= loop.iterations <= LARGEST
+        and 1 <= loop.chunk <= LARGEST
+        and 1 <= loop.every <= LARGEST
+        and loop.diverged == 0
+        and not loop.interrupted
+    )
+    if not fits:
+        raise DamagedError(damaged(where / MANIFEST, f"with the state {short(loop)}", f"one saved at iteration {step}"))
 
 
 @define

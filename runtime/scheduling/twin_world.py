@@ -179,7 +179,7 @@ def generators(twins: Twins) -> Effects:
 
     >>> from purestep.core import keys
     >>> from purestep.runtime.drive import drive
-    >>> from purestep.runtime.scheduler import begin, scheduler
+    >>> from purestep.runtime.scheduling.scheduler import begin, scheduler
     >>> from purestep.runtime.scheduling.state import Rules
     >>> from purestep.runtime.simulated import log_normal
     >>> rules = Rules(batch=4, concurrency=8, staleness=1, updates=5)

@@ -16,6 +16,7 @@ import attrs
 from attrs import frozen
 
 from ....core.errors import CheckpointError
+from ...files.reading import opened, reason
 from ...values import short
 from ..manifest import (
     MANIFEST,
@@ -31,7 +32,6 @@ from ..manifest import (
     whole,
     written,
 )
-from ..reading import opened, reason
 from ..step_folders import steps
 from .placing import FORMATS, FULL, MODEL, SHARDS, STATE, File
 

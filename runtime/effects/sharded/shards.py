@@ -13,8 +13,8 @@ import torch
 from torch.distributed.checkpoint import filesystem, metadata
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 
+from ...files.reading import MOST_JSON, read_bounded
 from ..manifest import DamagedError, damaged
-from ..reading import MOST_JSON, read_bounded
 
 NAME = ".metadata"
 MADE = {

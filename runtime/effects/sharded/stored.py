@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ....core.errors import CheckpointError, message
-from ..reading import MOST_JSON, parse_json, read_bounded
-from ..reading import opened as opened_file
+from ...files.reading import MOST_JSON, parse_json, read_bounded
+from ...files.reading import opened as opened_file
 from .weight_rules import INDEX, OLD_INDEX, PICKLED, chosen, files_of
 
 

@@ -39,7 +39,7 @@ def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     >>> with opened(Path("/dev/null")) as file:
     ...     file.read()
     Traceback (most recent call last):
-    purestep.runtime.effects.reading.UnreadableError: [Errno 22] a device: '/dev/null'
+    purestep.runtime.files.reading.UnreadableError: [Errno 22] a device: '/dev/null'
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:

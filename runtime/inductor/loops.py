@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from .effects.toolchain import VERSIONS, replaced
 from .hoist import hoisted
+from .toolchain import VERSIONS, replaced
 
 BORROWED = """
 struct Borrowed {

@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ..core.errors import choose
-from ..core.machine import Command, Event, Failed, Interrupted, Machine, Started, Stop
-from .scheduling import messages as say
-from .scheduling.numbered import entries, find, push, put, remove
-from .scheduling.samples import chunk, finished, go_on, ignored, place, rested, timed_out
-from .scheduling.seats import Answer, fill, leave, retry
-from .scheduling.state import (
+from ...core.errors import choose
+from ...core.machine import Command, Event, Failed, Interrupted, Machine, Started, Stop
+from . import messages as say
+from .numbered import entries, find, push, put, remove
+from .samples import chunk, finished, go_on, ignored, place, rested, timed_out
+from .seats import Answer, fill, leave, retry
+from .state import (
     IDLE,
     NOBODY,
     PUBLISH,
@@ -35,8 +35,8 @@ from .scheduling.state import (
     changed,
     with_workers,
 )
-from .scheduling.state import begin as begin
-from .scheduling.updates import PHASES, consumed, published, recomputed, task, train_next, try_again, under_way, work
+from .state import begin as begin
+from .updates import PHASES, consumed, published, recomputed, task, train_next, try_again, under_way, work
 
 Handle = Callable[[Rules, Schedule, Any], Answer]
 
