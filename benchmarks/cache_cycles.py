@@ -3,7 +3,8 @@
 Trains as a user would, with seeds 1 2 3, each with held-out problems of its own (draw = seed), in folders of their own, one
 after the other. "Untrained" is the same model before reinforcement, behind its warm start. Says what the figures say, by
 paired differences over the seeds and their 95 % intervals: whether trained is above untrained, whether accuracy rises beyond
-the cycles of training, whether it falls again. Writes results/cache_cycles.json and a picture; with other seeds or options
+the cycles of training, whether it falls again. Writes results/cache_cycles.json and a picture; with generators, by the
+options `--mode async --no-compare`, cache_cycles_async.json and its picture; with other seeds or options
 cache_cycles_small.json, and no picture. Ends with 1 where a seed took too long.
 """
 
@@ -26,6 +27,7 @@ from purestep.runtime.effects.metrics import read
 from . import evidence
 
 NAME, SEEDS, MINUTES = "cache_cycles", [1, 2, 3], 10.0
+ASYNC = ["--mode", "async", "--no-compare"]
 PARTS = {"mean": "accuracy", "low": "accuracy_low", "high": "accuracy_high"}
 WHEN = {"untrained": "before", "trained": "after"}  # names here, and in a run's evaluation
 
@@ -39,7 +41,11 @@ def trained(run: Path, seed: int, words: Sequence[str]) -> dict[str, Any]:
     )
     seconds, after = time.perf_counter() - begin, os.times()
     print(done.stdout, end="", flush=True)
-    found = json.loads((run / "evaluation.json").read_text())
+    home = phase(run)
+    found = {
+        "before": json.loads((run / "before.json").read_text()),
+        "after": json.loads((home / "evaluation.json").read_text())["after"],
+    }
     return {
         "seconds": round(seconds, 1),
         "cpu_seconds": round(
@@ -47,10 +53,15 @@ def trained(run: Path, seed: int, words: Sequence[str]) -> dict[str, Any]:
         ),
         "parts": next(line for line in done.stdout.splitlines() if line.startswith("time: ")),
         "groups published": sum(
-            1 for line in (run / "rollouts.jsonl").read_text().splitlines() if json.loads(line)["last"]
+            1 for line in (home / "rollouts.jsonl").read_text().splitlines() if json.loads(line)["last"]
         ),
         **{name: found[when] for name, when in WHEN.items()},
     }
+
+
+def phase(run: Path) -> Path:
+    """Return the folder that holds a run's metrics and evaluation: of a run with generators, that of its phase."""
+    return run / "async" if (run / "async").is_dir() else run
 
 
 def interval(values: Sequence[float]) -> dict[str, float]:
@@ -135,7 +146,7 @@ def picture(runs: Sequence[Path], rows: Sequence[dict[str, Any]], out: Path, tra
         mark=trained_on,
         marked="cycles in training",
     )
-    return curves_picture([read(run / "metrics.jsonl") for run in runs], curves, out, axis=axis)
+    return curves_picture([read(phase(run) / "metrics.jsonl") for run in runs], curves, out, axis=axis)
 
 
 def main() -> int:
@@ -144,7 +155,8 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, help="(default: 1 2 3)")
     given, words = parser.parse_known_args()
     begin, load = time.perf_counter(), [round(x, 2) for x in os.getloadavg()]
-    whole = given.seeds == SEEDS and not words
+    whole = given.seeds == SEEDS and words in ([], ASYNC)
+    name = NAME if whole and not words else f"{NAME}_async" if whole else f"{NAME}_small"
     rows = dict[str, Any]()
     with tempfile.TemporaryDirectory() as place:
         runs = [Path(place) / f"seed-{seed}" for seed in given.seeds]
@@ -164,7 +176,7 @@ def main() -> int:
             **found,
             "seeds": rows,
         }
-        path = evidence.write(NAME if whole else f"{NAME}_small", seconds=time.perf_counter() - begin, figures=figures)
+        path = evidence.write(name, seconds=time.perf_counter() - begin, figures=figures)
         if whole:
             print(f"picture: {picture(runs, list(rows.values()), path.with_suffix('.png'), trained_on).name}")
     print(table(found))
