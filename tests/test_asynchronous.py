@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -129,6 +130,19 @@ def test_a_run_that_is_over_has_nothing_left_and_is_not_begun_anew(both: Path) -
     parts, policy = phases.phase_policy(both, "async")
     assert all(bool(leaf.isfinite().all()) for leaf in leaves(parts.whole(policy)))
     assert with_generators(both)
+
+
+def test_a_run_whose_checkpoints_were_taken_away_is_neither_removed_nor_begun_again(both: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(both, run)
+    for name in ("warm", "sync", "async"):
+        shutil.rmtree(run / name / "checkpoints", ignore_errors=True)
+    left = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"}
+    with pytest.raises(CheckpointError, match="what is left of a run, wanted a new folder; pass --overwrite"):
+        session.start(run, tiny(), overwrite=False, notice=silent)
+    with pytest.raises(CheckpointError, match="train it: purestep train zorplex"):
+        session.resume(run, notice=silent)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"} == left
 
 
 class Cut(BaseException):

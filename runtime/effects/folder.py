@@ -139,14 +139,14 @@ def _older(run: Path) -> str:
 def starting(run: Path, recipe: str, *, overwrite: bool) -> Iterator[None]:
     """Holds a folder for a new run, which must hold none unless it may be overwritten; nothing is removed yet.
 
-    A run is there where checkpoints are. A folder that was not there and in which nothing was written is gone again where the
-    block raises. Raises: CheckpointError, before anything is written.
+    A folder that was not there and in which nothing was written is gone again where the block raises. Raises: CheckpointError,
+    before anything is written.
     """
 
     def check() -> None:
         check_free(run, recipe)
-        if not overwrite and begun(run):
-            whole = (run / ARGUMENTS).is_file()
+        if not overwrite and saved(run):
+            whole = (run / ARGUMENTS).is_file() and begun(run)
             first = f"go on with it: {resume_command(run)}; or " if whole else ""
             got = "a run with checkpoints" if whole else "what is left of a run"
             remedy = f"{first}pass --overwrite, or another --run"
@@ -202,13 +202,19 @@ def in_phases(run: Path) -> bool:
     return any(steps(run / name / CHECKPOINTS) for name in PHASES)
 
 
-def unsaved(run: Path) -> bool:
-    """Whether a run was begun in the folder and has never finished a checkpoint: it may be begun again, and nothing is lost.
+def saved(run: Path) -> bool:
+    """Return whether the folder, or a phase in it, holds checkpoints or what is left of a run that had some.
 
-    One whose checkpoints were taken away is none of these, as far as `latest` or an evaluation is left to tell.
+    `latest` and an evaluation are left where checkpoints were taken away.
     """
-    saved = begun(run) or (run / CHECKPOINTS / LATEST).exists() or (run / EVALUATION).exists()
-    return (run / ARGUMENTS).is_file() and not saved
+    homes = (run, *(run / name for name in PHASES))
+    left = [path for home in homes for path in (home / CHECKPOINTS / LATEST, home / EVALUATION)]
+    return begun(run) or any(path.exists() for path in left)
+
+
+def unsaved(run: Path) -> bool:
+    """Return whether a run was begun in the folder and nothing of it was saved: it may be begun again, and nothing is lost."""
+    return (run / ARGUMENTS).is_file() and not saved(run)
 
 
 def is_run(run: Path) -> bool:
