@@ -16,7 +16,7 @@ import torch
 
 from examples import embed, gymnasium_ppo, stranger_env, text_world
 from purestep.properties import env_laws, text_env_laws, verify
-from purestep.properties.law import Suite
+from purestep.properties.framework.law import Suite
 
 from . import evidence
 from .environments import environment

@@ -20,12 +20,14 @@ from multiprocessing import get_context
 from attrs import frozen
 
 from purestep.core.machine import Failed, Interrupted, Started, Stop
-from purestep.properties import Seen, scheduler_fault_laws, scheduler_laws
-from purestep.properties.scheduler_moves import fair, play
-from purestep.properties.scheduler_scripts import Played
-from purestep.properties.scheduler_world import Script, Told, World, own_scheduling, through_text
+from purestep.properties import Seen
 from purestep.runtime.scheduling.messages import COMMANDS, EVENTS
 from purestep.runtime.scheduling.state import Rules
+from tests.laws.scheduler.scheduler import scheduler_laws
+from tests.laws.scheduler.scheduler_fault import scheduler_fault_laws
+from tests.laws.scheduler.scheduler_moves import fair, play
+from tests.laws.scheduler.scheduler_scripts import Played
+from tests.laws.scheduler.scheduler_world import Script, Told, World, own_scheduling, through_text
 
 from . import evidence
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from purestep.properties.matrix import ORIGINAL, faults, matrix
+from purestep.properties.framework.matrix import ORIGINAL, faults, matrix
 
 from . import evidence
 from .engine_contracts import PASSED, Case, run

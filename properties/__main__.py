@@ -2,7 +2,7 @@
 
 import sys
 
-from .cli import verify_command
+from .framework.cli import verify_command
 
 if __name__ == "__main__":
     sys.exit(verify_command(sys.argv[1:]))

@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 
 pytest.importorskip("transformers")
 
+from laws.async_rl.auditing import auditing_laws
+from laws.async_rl.comparing import comparing_laws, own_comparing
+from laws.async_rl.replaying import replaying_laws
+from laws.async_rl.timeline import own_timing, timeline_laws
+
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError
 from purestep.properties import check
-from purestep.properties.auditing_laws import auditing_laws
-from purestep.properties.comparing_laws import comparing_laws, own_comparing
-from purestep.properties.replaying_laws import replaying_laws
-from purestep.properties.timeline_laws import own_timing, timeline_laws
 from purestep.runtime import cli
 from purestep.runtime.asynchronous import report, session
 from purestep.runtime.asynchronous.auditing import audited

@@ -7,6 +7,9 @@ import torch
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws.logic.game_strategies import Match, matches
+from laws.logic.logic_strategies import NAMES, WIDE
+from laws.logic.resolution import Atom, Program, State, shortest_proof, successors
 from torch import Tensor
 
 from purestep.core.logic.borders import borders
@@ -14,9 +17,6 @@ from purestep.core.logic.derive import Successors, Widths
 from purestep.core.logic.knowledge import Knowledge, knowledge
 from purestep.core.logic.terms import encode
 from purestep.properties import EXACT, require, same
-from purestep.properties.game_strategies import Match, matches
-from purestep.properties.logic_strategies import NAMES, WIDE
-from purestep.properties.resolution import Atom, Program, State, shortest_proof, successors
 from purestep.runtime.logic.breadth import Breadth, deriver, shortest_proofs
 
 DEPTH = 4

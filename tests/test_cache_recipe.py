@@ -19,6 +19,9 @@ from attrs import asdict, evolve
 
 pytest.importorskip("transformers")
 
+from laws.reasoning_cache.families import own_cycling
+from laws.reasoning_cache.reasoning_rollout import cycling_laws
+
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, PurestepError, StructureError, TrustError
 from purestep.core.language.attempt import Heard, Said
@@ -38,8 +41,8 @@ from purestep.core.language.reasoning_tasks import read_list, right_reasoning, s
 from purestep.core.language.reasoning_templates import thought
 from purestep.core.language.task import TextTask
 from purestep.properties import check as check_laws
-from purestep.properties import cycling_laws, preparation_laws
-from purestep.properties.reasoning_families import own_cycling, own_prepared
+from purestep.properties import preparation_laws
+from purestep.properties.framework.families import own_prepared
 from purestep.runtime import cli
 from purestep.runtime.effects.curves_picture import banded, curves_picture, student
 from purestep.runtime.effects.metrics import read

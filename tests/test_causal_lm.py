@@ -23,8 +23,9 @@ from purestep.core.bigram import bigram
 from purestep.core.causal import CausalModel
 from purestep.core.errors import CheckpointError, ChoiceError, PurestepError, ShapeError, StructureError
 from purestep.core.tree import tree_map
-from purestep.properties import Tolerance, causal_laws, check, same, table_causal
-from purestep.properties.law import Suite
+from purestep.properties import Tolerance, causal_laws, check, same
+from purestep.properties.framework.law import Suite
+from purestep.properties.strategies.table_causal import table_causal
 from purestep.runtime.effects.causal_folder import open_model, save_model
 from purestep.runtime.effects.causal_lm import causal_model, from_config, tiny_llama
 from purestep.runtime.effects.library import library

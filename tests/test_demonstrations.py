@@ -3,6 +3,9 @@
 import pytest
 import torch
 from hypothesis import strategies as st
+from laws.algorithms.supervised import supervised_laws
+from laws.language.demonstration import demonstration_laws
+from laws.language.families import own_showing
 
 from purestep.algorithms.supervised import cross_entropy, supervised
 from purestep.core import keys
@@ -18,9 +21,8 @@ from purestep.core.language.zorplex import KINDS, zorplex, zorplex_parser
 from purestep.core.optim import adam
 from purestep.core.transcript import Transcript
 from purestep.core.transcript_scores import loss_mask
-from purestep.properties import ROUNDING, check, demonstration_laws, step_laws, supervised_laws
-from purestep.properties.optimizer_families import own_showing
-from purestep.properties.strategies import dyadic, flags, integers
+from purestep.properties import ROUNDING, check, step_laws
+from purestep.properties.strategies.values import dyadic, flags, integers
 
 test_demonstrations = check(demonstration_laws(), own_showing())
 test_cross_entropy = check(supervised_laws(), cross_entropy)

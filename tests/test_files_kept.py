@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import CheckpointError, ChoiceError, PurestepError
-from purestep.properties.crash import Crash, CrashingFiles
+from purestep.properties.framework.crash import Crash, CrashingFiles
 from purestep.runtime import cli
 from purestep.runtime.effects import checkpoint, folder, layout, metrics
 from purestep.runtime.effects.files import DISK, lock, write_whole

@@ -5,6 +5,9 @@ from typing import Any, Literal
 import pytest
 import torch
 from attrs import evolve
+from laws.logic.game import game_laws
+from laws.logic.game_mutants import Moves
+from laws.logic.table_policy import table_policy
 from torch import Tensor
 
 import purestep.core.logic.game as game_module
@@ -18,8 +21,8 @@ from purestep.core.logic.game import advance, look
 from purestep.core.logic.terms import decode
 from purestep.core.record import take
 from purestep.core.steps import TimeStep
-from purestep.properties import Moves, check, env_suite, game_laws, table_policy
-from purestep.properties.compare import EXACT, same
+from purestep.properties import check, env_suite
+from purestep.properties.framework.compare import EXACT, same
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.world import proofs
 from purestep.runtime.rollout import Worlds, rollout

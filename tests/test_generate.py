@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 import torch
 from attrs import evolve
+from laws.core.decode import decode_laws
+from laws.core.families import own_sampling, own_slots
+from laws.core.sampling import sampling_laws
 from torch import Tensor
 
 from purestep.core import keys
@@ -22,7 +25,7 @@ from purestep.core.language.transcribe import transcripts
 from purestep.core.language.world import Outcome, TextEnv, Truncated
 from purestep.core.sampling import drawing
 from purestep.core.tree import leaves
-from purestep.properties import check, decode_laws, own_sampling, own_slots, sampling_laws
+from purestep.properties import check
 from purestep.runtime.effects import generate
 from purestep.runtime.effects.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.generate import complete, generator

@@ -35,7 +35,7 @@ from purestep.core.transcript import (
 from purestep.core.transcript_calls import begin_call, end_call, ended, next_turn
 from purestep.core.transcript_scores import with_proximal
 from purestep.core.tree import leaves
-from purestep.properties import tiny_causal
+from purestep.properties.strategies.tiny_causal import tiny_causal
 from purestep.runtime.language_layout import listed_parts
 from purestep.runtime.language_train import NOTHING, language_trainer
 

@@ -4,6 +4,11 @@ from functools import partial
 
 import torch
 from hypothesis import strategies as st
+from laws.algorithms.families import own_packer
+from laws.algorithms.micro_batch import micro_batch_laws
+from laws.algorithms.micro_batch_mutants import Batching
+from laws.algorithms.packing import packing_laws
+from laws.core.transcript_cut import transcript_cut_laws
 from torch import Tensor
 
 from purestep.algorithms import credit
@@ -15,21 +20,16 @@ from purestep.core.transcript import Transcript
 from purestep.core.transcript_cuts import Cut, cut_to
 from purestep.properties import (
     ROUNDING,
-    Batching,
     check,
     credit_laws,
     dyadic,
     flags,
     from_record,
     integers,
-    micro_batch_laws,
-    own_crediting,
-    own_packer,
-    packing_laws,
     step_laws,
     token_gae_laws,
-    transcript_cut_laws,
 )
+from purestep.properties.framework.families import own_crediting
 
 test_credit = check(credit_laws(), own_crediting())
 test_token_gae = check(token_gae_laws(), token_gae)

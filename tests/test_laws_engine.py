@@ -1,17 +1,13 @@
 """Engines obey their laws: the ledger of a cluster, letters through calls, and who works where."""
 
 import pytest
+from laws.effects.device_assignment import spots_laws
+from laws.effects.engine import engine_laws
+from laws.effects.engine_world import own_clustering
+from laws.effects.worker_adapter import hands_laws, own_posting
 
-from purestep.properties import (
-    check,
-    engine_laws,
-    hands_laws,
-    own_clustering,
-    own_posting,
-    spots_laws,
-    verify,
-)
-from purestep.properties.profiles import named_profile
+from purestep.properties import check, verify
+from purestep.properties.framework.profiles import named_profile
 from purestep.runtime.effects.engine.spots import next_spot
 
 test_engine = check(engine_laws(), own_clustering())

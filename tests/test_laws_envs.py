@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from laws.core.kernel import kernel_laws
 
 from purestep.core.env import Env, auto_reset, episode_statistics, time_limit
 from purestep.core.envs import (
@@ -17,8 +18,8 @@ from purestep.core.envs import (
     tabular,
     tabular_mdp,
 )
-from purestep.properties import auto_reset_laws, check, env_laws, env_suite, kernel_laws, memory_laws, time_limit_laws
-from purestep.properties.compare import EXACT
+from purestep.properties import auto_reset_laws, check, env_laws, env_suite, memory_laws, time_limit_laws
+from purestep.properties.framework.compare import EXACT
 from purestep.runtime.rollout import rollout
 
 LIMIT = 4

@@ -1,12 +1,16 @@
 """Attempts that come and go, samples that are made of them, and what their segments are anchored at obey their laws."""
 
 import pytest
+from laws.async_rl.active_rollouts import desk_laws
+from laws.async_rl.conversations import own_writing
+from laws.async_rl.families import own_starts
+from laws.async_rl.rollout_schedules import own_desking
+from laws.async_rl.sample import sample_laws
+from laws.async_rl.segment import segment_laws
+from laws.async_rl.starts import starts_laws
 
-from purestep.properties import check, desk_laws, sample_laws, segment_laws, starts_laws, verify
-from purestep.properties.desk_schedules import own_desking
-from purestep.properties.generating_families import own_starts
-from purestep.properties.profiles import named_profile
-from purestep.properties.sample_talks import own_writing
+from purestep.properties import check, verify
+from purestep.properties.framework.profiles import named_profile
 from purestep.runtime.asynchronous.learning import Learning
 
 test_desk = check(desk_laws(), own_desking())

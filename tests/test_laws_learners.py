@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 import torch
 from hypothesis.strategies import SearchStrategy
+from laws.algorithms.column import column_laws
+from laws.algorithms.decoupled import decoupled_laws
+from laws.algorithms.families import own_anchoring, own_columns
+from laws.algorithms.scoring import scoring_laws
 from torch import Tensor
 
 from purestep.algorithms import language_objectives as objectives
@@ -17,22 +21,11 @@ from purestep.algorithms.token_policy import scored
 from purestep.core.optim import adamw
 from purestep.core.record import replace
 from purestep.core.transcript import Transcript
-from purestep.properties import (
-    ROUNDING,
-    Suite,
-    check,
-    column_laws,
-    decoupled_laws,
-    learner_laws,
-    learning,
-    own_anchoring,
-    own_columns,
-    scoring_laws,
-    step_laws,
-)
-from purestep.properties.aggregate_laws import WEIGHTS
-from purestep.properties.learner_steps import begun
-from purestep.properties.learner_strategies import MODEL, talks
+from purestep.properties import ROUNDING, Suite, check, learner_laws, step_laws
+from purestep.properties.strategies.learner import MODEL, talks
+from purestep.properties.suites.aggregate import WEIGHTS
+from purestep.properties.suites.learner import learning
+from purestep.properties.suites.learner_steps import begun
 
 test_decoupled = check(decoupled_laws(), own_anchoring())
 test_columns = check(column_laws(), own_columns())

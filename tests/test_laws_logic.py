@@ -1,11 +1,12 @@
 """Unification obeys its laws, eager and compiled."""
 
 import torch
+from laws.logic.unify import unify_laws
 
 from purestep.core.logic.terms import vocabulary
 from purestep.core.logic.unify import substitute, unify
-from purestep.properties import check, unify_laws
-from purestep.properties.compare import EXACT, same
+from purestep.properties import check
+from purestep.properties.framework.compare import EXACT, same
 
 from .conftest import Compiled
 

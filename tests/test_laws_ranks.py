@@ -1,15 +1,11 @@
 """Learning on several ranks obeys its laws, in one process that plays them all, and so do its parts."""
 
-from purestep.properties import (
-    check,
-    dealing_laws,
-    naming_laws,
-    own_dealing,
-    own_naming,
-    own_putting,
-    putting_laws,
-    ranks_laws,
-)
+from laws.distributed.handles import naming_laws, own_naming
+from laws.distributed.partition import dealing_laws, own_dealing
+from laws.distributed.ranks import ranks_laws
+from laws.distributed.reduce import own_putting, putting_laws
+
+from purestep.properties import check
 from purestep.runtime.ranks.simulated import simulated_ranks
 
 test_ranks = check(ranks_laws(), simulated_ranks)

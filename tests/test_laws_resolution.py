@@ -4,6 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from laws.logic.canonical import Renaming, canonical_laws
+from laws.logic.corrupt import corrupt_laws
+from laws.logic.corruptions import corruptions_laws
+from laws.logic.derive import derive_laws
 from torch import Tensor
 
 from purestep.core import keys
@@ -13,15 +17,8 @@ from purestep.core.logic.derive import Successors, Widths, derive
 from purestep.core.logic.knowledge import knowledge
 from purestep.core.logic.rules import Rule, encode_rules
 from purestep.core.logic.terms import encode, vocabulary
-from purestep.properties import (
-    Renaming,
-    canonical_laws,
-    check,
-    corrupt_laws,
-    corruptions_laws,
-    derive_laws,
-)
-from purestep.properties.compare import EXACT, same
+from purestep.properties import check
+from purestep.properties.framework.compare import EXACT, same
 
 from .conftest import Compiled
 

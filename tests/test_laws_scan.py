@@ -7,8 +7,8 @@ import pytest
 
 from purestep.core.scan import scan
 from purestep.properties import check, scan_laws, verify
-from purestep.properties.compiling import Compiled
-from purestep.properties.scan_laws import Scan
+from purestep.properties.framework.compiling import Compiled
+from purestep.properties.suites.scan import Scan
 
 LENGTHS = (4,)
 

@@ -32,9 +32,7 @@ from purestep.algorithms.policy_losses import ppo_clip
 from purestep.algorithms.token_losses import cispo, dual_clip, gspo, token_clip
 from purestep.properties import (
     ROUNDING,
-    Reduction,
     aggregate_laws,
-    as_token_loss,
     check,
     dyadic,
     flags,
@@ -48,8 +46,10 @@ from purestep.properties import (
     step_laws,
     token_loss_laws,
 )
-from purestep.properties.aggregate_laws import WEIGHTS
-from purestep.properties.token_loss_mutants import cispo_step, dual_step
+from purestep.properties.suites.aggregate import WEIGHTS
+from purestep.properties.suites.aggregate_mutants import Reduction
+from purestep.properties.suites.token_loss import as_token_loss
+from purestep.properties.suites.token_loss_mutants import cispo_step, dual_step
 
 LENGTH = 5
 

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from laws.algorithms.decoupled_update import decoupled_update_laws
+from laws.runtime.stale_actor import lagging_laws, own_lagging
 
 from purestep.algorithms.a2c import a2c
 from purestep.algorithms.algorithm import Algorithm
@@ -13,19 +15,9 @@ from purestep.algorithms.ppo import order, ppo
 from purestep.algorithms.reinforce import reinforce
 from purestep.core.optim import adam, sgd
 from purestep.core.policy import ActorCritic
-from purestep.properties import (
-    check,
-    decoupled_update_laws,
-    lagging_laws,
-    named_profile,
-    order_laws,
-    own_lagging,
-    probe_laws,
-    update_laws,
-    verify,
-)
-from purestep.properties.crash import CrashingFiles
-from purestep.properties.update_laws import Factory
+from purestep.properties import check, named_profile, order_laws, probe_laws, update_laws, verify
+from purestep.properties.framework.crash import CrashingFiles
+from purestep.properties.suites.update import Factory
 from purestep.runtime.effects import checkpoint
 
 

@@ -1,6 +1,7 @@
 """Learning links obeys its laws, and makes what is true more plausible than what is not."""
 
 import torch
+from laws.logic.link_prediction import link_prediction_laws
 
 from purestep.algorithms.link_prediction import (
     LinkPrediction,
@@ -12,7 +13,7 @@ from purestep.core import keys
 from purestep.core.logic.corrupt import TAIL
 from purestep.core.logic.embedding import Embedding
 from purestep.core.optim import adam
-from purestep.properties import check, link_prediction_laws
+from purestep.properties import check
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.rank import asked
 from purestep.runtime.logic.world import proofs

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from laws.logic.knowledge import knowledge_laws, matching_laws
 
 from purestep.core.errors import ShapeError
 from purestep.core.logic.knowledge import contains, knowledge, matching, rows_of
 from purestep.core.logic.terms import vocabulary
-from purestep.properties import check, knowledge_laws, matching_laws
-from purestep.properties.compare import EXACT, same
+from purestep.properties import check
+from purestep.properties.framework.compare import EXACT, same
 
 from .conftest import Compiled
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 import torch
+from laws.core.families import own_muon
+from laws.core.muon import muon_laws
 from torch import Tensor
 
 from purestep.core import keys, optim
@@ -11,8 +13,7 @@ from purestep.core.errors import ChoiceError, ShapeError, StructureError
 from purestep.core.muon import divided, match_rms_adamw, muon, original, orthogonal
 from purestep.core.optim import Optimizer, apply_updates
 from purestep.core.tree import leaves, tree_map
-from purestep.properties import check, muon_laws
-from purestep.properties.optimizer_families import own_muon
+from purestep.properties import check
 
 test_muon = check(muon_laws(), own_muon())
 

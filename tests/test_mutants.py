@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from purestep.properties.law import Law, Mutant
-from purestep.properties.matrix import Row, Table, commit, faults, figures, laws_here, main, matrix
-from purestep.properties.mutants import Family, families
-from purestep.properties.profiles import Profile, named_profile
-from purestep.properties.report import BROKEN, PASSED
-from purestep.properties.run import run
+from purestep.properties.framework.families import Family, families
+from purestep.properties.framework.law import Law, Mutant
+from purestep.properties.framework.matrix import Row, Table, commit, faults, figures, laws_here, main, matrix
+from purestep.properties.framework.profiles import Profile, named_profile
+from purestep.properties.framework.report import BROKEN, PASSED
+from purestep.properties.framework.run import run
 
 QUICK = named_profile("quick")
 ALL = [laws_here(family, QUICK) for family in families() if not family.night]

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 import torch
+from laws.logic.logic_strategies import NAMES
+from laws.logic.proof_policy import proof_policy_laws
 
 from purestep.algorithms.ppo import prepare
 from purestep.core import keys
@@ -15,8 +17,7 @@ from purestep.core.logic.policy import proof_policy
 from purestep.core.logic.terms import vocabulary
 from purestep.core.policy import flat
 from purestep.core.tree import leaves
-from purestep.properties import check, proof_policy_laws
-from purestep.properties.logic_strategies import NAMES
+from purestep.properties import check
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.world import proofs
 from purestep.runtime.rollout import begin, rollout

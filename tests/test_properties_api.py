@@ -31,31 +31,28 @@ from purestep.properties import (
     Walk,
     auto_reset_laws,
     check,
-    cli,
     dyadic,
     env_laws,
     env_suite,
     estimator_laws,
     from_record,
     keys,
-    like,
     masks,
     named_profile,
     probabilities,
-    profiles,
-    raw,
     register,
-    render,
     require,
     run,
     same,
-    seeds,
     step_laws,
     verify,
 )
-from purestep.properties.cli import verify_command
-from purestep.properties.estimator_mutants import reference, truncation_terminates
-from purestep.properties.profiles import current, includes, using
+from purestep.properties.framework import cli, profiles
+from purestep.properties.framework.cli import verify_command
+from purestep.properties.framework.compare import render
+from purestep.properties.framework.profiles import current, includes, using
+from purestep.properties.strategies.values import like, raw, seeds
+from purestep.properties.suites.estimator_mutants import reference, truncation_terminates
 
 AnyEnv = Env[Any, Any]
 pytest_plugins = ("pytester",)

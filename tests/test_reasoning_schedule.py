@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from laws.reasoning_cache.reasoning_schedule import reasoning_schedule_laws
 
 from purestep.core.errors import ChoiceError
 from purestep.core.language.attempt import Said
@@ -29,7 +30,7 @@ from purestep.core.language.reasoning_schedule import reasoning_machine
 from purestep.core.language.reasoning_settings import Settings
 from purestep.core.language.reasoning_state import InferenceProblemState, Problem, Reply
 from purestep.core.machine import Interrupted, Machine, Stop
-from purestep.properties import Play, check, machine_laws, reasoning_schedule_laws
+from purestep.properties import Play, check, machine_laws
 from purestep.runtime.drive import drive, serial
 from purestep.runtime.effects.stream import read, writer
 

@@ -3,14 +3,17 @@
 from typing import Any
 
 import torch
+from laws.logic.recycle import recycle_laws
+from laws.logic.recycle_mutants import Recycling
+from laws.logic.table_policy import table_policy
 
 from purestep.core import keys
 from purestep.core.logic.borders import borders
 from purestep.core.logic.policy import proof_policy
 from purestep.core.logic.terms import encode
 from purestep.core.tree import leaves
-from purestep.properties import Recycling, check, recycle_laws, table_policy
-from purestep.properties.compare import EXACT, bits, same
+from purestep.properties import check
+from purestep.properties.framework.compare import EXACT, bits, same
 from purestep.runtime.compile import program
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.recycle import IDLE, idle, play, proven_all

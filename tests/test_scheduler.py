@@ -10,15 +10,17 @@ from typing import Any
 import attrs
 import pytest
 from attrs import evolve
+from laws.scheduler.numbered import numbered_laws, own_filing
+from laws.scheduler.scheduler import scheduler_laws
+from laws.scheduler.scheduler_fault import scheduler_fault_laws
+from laws.scheduler.scheduler_moves import fair, play
+from laws.scheduler.scheduler_mutants import forgets_filtered
+from laws.scheduler.scheduler_world import Script, own_scheduling
 
 from purestep.core.errors import ChoiceError
 from purestep.core.machine import Command, Failed, Interrupted, Started, Stop, run
-from purestep.properties import Law, check, named_profile, numbered_laws, scheduler_fault_laws, scheduler_laws
+from purestep.properties import Law, check, named_profile
 from purestep.properties import run as run_law
-from purestep.properties.numbered_laws import own_filing
-from purestep.properties.scheduler_moves import fair, play
-from purestep.properties.scheduler_mutants import forgets_filtered
-from purestep.properties.scheduler_world import Script, own_scheduling
 from purestep.runtime.drive import drive
 from purestep.runtime.replay import Log, from_lines, recorded, replayed, simulated, to_lines
 from purestep.runtime.scheduling.messages import (

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from laws.runtime.identity import identity_laws
 from torch import Tensor
 from torch._inductor import codecache
 
-from purestep.properties import check, identity_laws
+from purestep.properties import check
 from purestep.runtime import compile as module
 from purestep.runtime.compile import keep_to_oneself, program
 from purestep.runtime.files.secret import NAME, is_private, private_folder, secret_in

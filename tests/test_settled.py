@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
 from purestep.properties import Law, Mutant, Seen, named_profile, run
-from purestep.properties.law import always
-from purestep.properties.settled import NAMES, settled
+from purestep.properties.framework.law import always
+from purestep.properties.framework.settled import NAMES, settled
 
 PROFILE = evolve(named_profile("ci"), examples=200)
 known = pytest.mark.skipif(not all(hasattr(providers, name) for name in NAMES), reason="another version of Hypothesis")

@@ -14,6 +14,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from attrs import frozen
+from laws.effects.async_save import later_laws
+from laws.effects.checkpoint_layout import filing_laws, own_filing
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
@@ -24,9 +26,8 @@ from purestep.core.machine import Started
 from purestep.core.optim import adamw
 from purestep.core.transcript import SYSTEM, append_context, empty
 from purestep.core.tree import leaves, tree_map
-from purestep.properties import check, checkpoint_laws, filing_laws, later_laws
-from purestep.properties.checkpoint_laws import Store
-from purestep.properties.filing_laws import own_filing
+from purestep.properties import check, checkpoint_laws
+from purestep.properties.suites.checkpoint import Store
 from purestep.runtime.effects import checkpoint
 from purestep.runtime.effects.files import DISK, Files
 from purestep.runtime.effects.manifest import MANIFEST, TENSORS, DamagedError, checksum_of

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from laws.simulation.simulated import own_simulating, simulated_laws
+from laws.simulation.simulation import twin_laws
+from laws.simulation.simulation_plays import own_twinning
 
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, DtypeError
 from purestep.core.machine import Command, Event, Machine
-from purestep.properties import check, simulated_laws, twin_laws
-from purestep.properties.simulated_laws import own_simulating
-from purestep.properties.twin_plays import own_twinning
+from purestep.properties import check
 from purestep.runtime.drive import drive
 from purestep.runtime.replay import Log, from_lines, recorded, replayed, to_lines
 from purestep.runtime.scheduling import messages as say

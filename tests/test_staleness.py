@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import strategies as st
+from laws.algorithms.staleness import own_aging, staleness_laws
 
 from purestep.algorithms import staleness
 from purestep.algorithms.staleness import (
@@ -21,8 +22,7 @@ from purestep.algorithms.staleness import (
 )
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 from purestep.core.transcript import ABSENT
-from purestep.properties import check, flags, integers, staleness_laws, step_laws
-from purestep.properties.staleness_laws import own_aging
+from purestep.properties import check, flags, integers, step_laws
 
 test_laws = check(staleness_laws(), own_aging())
 

@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from purestep.core.errors import ChoiceError, StructureError
-from purestep.properties.crash import Crash, CrashingFiles
+from purestep.properties.framework.crash import Crash, CrashingFiles
 from purestep.runtime.effects.files import DISK
 from purestep.runtime.effects.stream import Entry, Reading, read, writer
 

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import strategies as st
+from laws.core.transcript import transcript_laws as laws_of_writing
+from laws.core.transcript_fork import transcript_fork_laws
 from torch import Tensor
 
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
@@ -34,10 +36,10 @@ from purestep.core.transcript import (
 from purestep.core.transcript_calls import begin_call, end_call, ended, next_turn, per_token
 from purestep.core.transcript_forks import fork, prefix_of
 from purestep.core.transcript_scores import loss_mask, token_log_probs, with_proximal
-from purestep.properties import check, own_transcripts, step_laws, token_log_prob_laws, transcript_fork_laws
-from purestep.properties import transcript_laws as laws_of_writing
-from purestep.properties.compare import EXACT, ROUNDING, same
-from purestep.properties.strategies import dyadic, from_record, integers
+from purestep.properties import check, step_laws, token_log_prob_laws
+from purestep.properties.framework.compare import EXACT, ROUNDING, same
+from purestep.properties.strategies.transcripts import own_transcripts
+from purestep.properties.strategies.values import dyadic, from_record, integers
 
 from .conftest import Compiled
 

@@ -1,0 +1,138 @@
+"""Equality that can say where it fails, and values printed so that they can be pasted back."""
+
+from typing import Any
+
+import attrs
+import torch
+import torch.utils._pytree as pytree
+from attrs import frozen
+from torch import Tensor
+
+from ...core.record import is_record
+from ...core.tree import leaf_names, leaves
+from .law import Broken
+
+
+@frozen
+class Tolerance:
+    """How far two floats may differ: |got - wanted| <= absolute + relative |wanted|. Other dtypes never may."""
+
+    name: str
+    relative: float = 0.0
+    absolute: float = 0.0
+
+
+PLAIN = (int, str, bool)
+EXACT = Tolerance("exact")
+ROUNDING = Tolerance("rounding", 1e-5, 1e-6)  # float32, another order of sums or another kernel's exp, sin, tanh
+DOUBLE = Tolerance("double", 1e-9, 1e-10)  # float64 expectations and linear solves
+CURVATURE = Tolerance("curvature", 1e-3, 1e-5)  # finite differences in float64
+
+
+def bits(tensor: Tensor) -> Tensor:
+    """The tensor as integers, so that NaN equals itself and -0.0 is not 0.0.
+
+    >>> bits(torch.tensor([1.0, -0.0]))
+    tensor([ 1065353216, -2147483648], dtype=torch.int32)
+    """
+    sizes = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor
+    tensor = tensor.detach().contiguous()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    return tensor.view(sizes[tensor.element_size()])
+
+
+def unequal(got: Tensor, wanted: Tensor, tolerance: Tolerance = EXACT) -> Tensor:
+    """Where two tensors of one shape and dtype differ: bool [*]. Zeros of either sign are one number."""
+    if not got.is_floating_point():
+        return got != wanted
+    same = (got == wanted) | (got.isnan() & wanted.isnan())
+    if tolerance.relative or tolerance.absolute:
+        same = same | ((got - wanted).abs() <= tolerance.absolute + tolerance.relative * wanted.abs())
+    return ~same
+
+
+def same(claim: str, got: Any, wanted: Any, tolerance: Tolerance = EXACT) -> None:
+    """Raises Broken at the first leaf in which two trees differ: structure, shape, dtype, then values.
+
+    >>> same("the sum", torch.tensor([1, 2]), torch.tensor([1, 3]))
+    Traceback (most recent call last):
+    purestep.properties.law.Broken: the sum: got 2, wanted 3 at [1] (got [1, 2], wanted [1, 3])
+    """
+    if _plainly_same(got, wanted):
+        return
+    if pytree.tree_structure(got) != pytree.tree_structure(wanted):
+        raise Broken(f"{claim}: got the structure {leaf_names(got)}, wanted {leaf_names(wanted)}")
+    for name, a, b in zip(leaf_names(got), leaves(got), leaves(wanted), strict=True):
+        _same_leaf(f"{claim}{name and f' at {name}'}", a, b, tolerance)
+
+
+def _plainly_same(got: Any, wanted: Any) -> bool:
+    """Whether both are the same number or text, or the same row of them: no trees need be made of what laws ask most."""
+    kind = type(got)
+    if kind is not type(wanted):
+        return False
+    if kind in PLAIN:
+        return bool(got == wanted)
+    rows = kind in (list, tuple) and len(got) == len(wanted)
+    return rows and all(type(a) is type(b) and type(a) in PLAIN and a == b for a, b in zip(got, wanted, strict=True))
+
+
+def _same_leaf(where: str, got: Any, wanted: Any, tolerance: Tolerance) -> None:
+    if not (isinstance(got, Tensor) and isinstance(wanted, Tensor)):
+        if type(got) is not type(wanted) or got != wanted:
+            raise Broken(f"{where}: got {got!r}, wanted {wanted!r}")
+        return
+    if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
+        raise Broken(f"{where}: got {list(got.shape)} {got.dtype}, wanted {list(wanted.shape)} {wanted.dtype}")
+    got, wanted = got.detach(), wanted.detach()
+    different = unequal(got, wanted, tolerance)
+    if not bool(different.any()):
+        return
+    index = tuple(int(i) for i in different.nonzero()[0])
+    text = f"{where}: got {_number(got[index])}, wanted {_number(wanted[index])}"
+    if index:
+        text += f" at {list(index)}"
+        if got.numel() <= 8:
+            text += f" (got {_numbers(got)}, wanted {_numbers(wanted)})"
+    raise Broken(text)
+
+
+def require(condition: Any, claim: str) -> None:
+    """Raises Broken unless the condition (a bool, or a bool tensor in all its entries) holds."""
+    if not (bool(condition.all()) if isinstance(condition, Tensor) else condition):
+        raise Broken(claim)
+
+
+def _number(value: Tensor) -> str:
+    return repr(value.item())
+
+
+def _numbers(value: Tensor) -> str:
+    return repr(value.tolist())
+
+
+def render(value: Any) -> str:
+    """Python source of a value, tensors and records included.
+
+    >>> render({"a": torch.tensor([0.5])})
+    "{'a': torch.tensor([0.5])}"
+    """
+    if isinstance(value, Tensor):
+        plain = value.dtype in (torch.float32, torch.bool, torch.int64) and value.numel() > 0
+        text = _numbers(value).replace("nan", "float('nan')").replace("inf", "float('inf')")
+        return f"torch.tensor({text}{'' if plain else f', dtype={value.dtype}'})"
+    if is_record(value) or attrs.has(type(value)):
+        fields = attrs.fields(type(value))
+        inside = ", ".join(f"{f.name}={render(getattr(value, f.name))}" for f in fields)
+        return f"{type(value).__name__}({inside})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {render(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        inside = ", ".join(render(item) for item in value)
+        if isinstance(value, list):
+            return f"[{inside}]"
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    return getattr(value, "__qualname__", None) or repr(value)

@@ -1,0 +1,306 @@
+"""Families: each suite beside a subject that obeys it and the edits of that subject which the suite is there to catch."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from attrs import frozen
+from hypothesis import strategies as st
+
+from ...algorithms import credit
+from ...algorithms import language_objectives as objectives
+from ...algorithms.a2c import a2c
+from ...algorithms.advantages import gae
+from ...algorithms.aggregate import sequence_count, sequence_mean, token_count, token_mean
+from ...algorithms.algorithm import Algorithm
+from ...algorithms.group_advantages import grpo_advantages, rloo_advantages
+from ...algorithms.importance import masked_weights, truncated_weights
+from ...algorithms.kl import k2, k3
+from ...algorithms.policy_losses import ppo_clip
+from ...algorithms.ppo import order, ppo
+from ...algorithms.returns import lambda_returns
+from ...algorithms.token_gae import token_gae
+from ...algorithms.token_losses import cispo, dual_clip, gspo
+from ...algorithms.value_losses import squared
+from ...algorithms.vtrace import vtrace
+from ...core import optim
+from ...core.distributions import Categorical
+from ...core.env import auto_reset, time_limit
+from ...core.envs.cartpole import cartpole
+from ...core.language import (
+    parsers,
+    reasoning_cache,
+    reasoning_cache_task,
+    reasoning_conversations,
+    reasoning_lists,
+    reasoning_rollouts,
+    reasoning_settings,
+    reasoning_tasks,
+)
+from ...core.language.codec import byte_codec
+from ...core.language.task import TextTask
+from ...core.networks import functional
+from ...core.policy import ActorCritic, actor_critic_mlp
+from ...core.scan import scan
+from ...core.spaces import Box, Discrete
+from ...core.transcript_scores import token_log_probs
+from ...runtime.rollout import rollout
+from ..strategies.language import MOVES, Ledger, ledger, ledger_parser
+from ..strategies.table_causal import table_causal
+from ..strategies.values import dyadic, smooth
+from ..suites import (
+    aggregate_mutants,
+    causal_mutants,
+    checkpoint_mutants,
+    credit_mutants,
+    estimator_mutants,
+    group_mutants,
+    importance_mutants,
+    kl_mutants,
+    learner_mutants,
+    loss_mutants,
+    memory_mutants,
+    precision_mutants,
+    returns_mutants,
+    scan_mutants,
+    step_mutants,
+    text_env_mutants,
+    token_gae_mutants,
+    token_log_prob_mutants,
+    token_loss_mutants,
+    update_mutants,
+    wrapper_mutants,
+)
+from ..suites.aggregate import WEIGHTS, aggregate_laws
+from ..suites.aggregate_mutants import Reduction
+from ..suites.categorical import categorical_laws
+from ..suites.causal import causal_laws
+from ..suites.checkpoint import checkpoint_laws, own_store
+from ..suites.codec import codec_laws
+from ..suites.credit import credit_laws
+from ..suites.credit_mutants import Crediting
+from ..suites.env import env_laws
+from ..suites.estimator import estimator_laws
+from ..suites.gradient import gradient_laws
+from ..suites.group import group_laws
+from ..suites.importance import importance_laws
+from ..suites.kl import kl_laws
+from ..suites.learner import learner_laws, learning
+from ..suites.loss import loss_laws
+from ..suites.machine import machine_laws
+from ..suites.machine_mutants import fetcher
+from ..suites.masked_loss import masked_loss_laws
+from ..suites.memory import memory_laws
+from ..suites.module import module_laws
+from ..suites.order import order_laws
+from ..suites.parser import parser_laws
+from ..suites.parser_mutants import Reading
+from ..suites.policy import policy_laws
+from ..suites.precision import precision_laws
+from ..suites.precision_mutants import Descending
+from ..suites.preparation import preparation_laws
+from ..suites.probe import probe_laws
+from ..suites.returns import lambda_return_laws, vtrace_laws
+from ..suites.scan import scan_laws
+from ..suites.step import step_laws
+from ..suites.step_mutants import running_total, totals
+from ..suites.text_env import text_env_laws
+from ..suites.token_gae import token_gae_laws
+from ..suites.token_log_prob import token_log_prob_laws
+from ..suites.token_loss import as_token_loss, token_loss_laws
+from ..suites.update import update_laws
+from ..suites.wrapper import auto_reset_laws, time_limit_laws
+from .law import Mutant, Subject, Suite
+
+LIMIT = 4  # steps of an episode in the families of wrappers
+
+
+@frozen
+class Family:
+    """A suite, a right subject, and edits beyond those the laws name themselves."""
+
+    suite: Suite
+    subject: Subject
+    more: tuple[Mutant, ...] = ()
+    night: bool = False  # too slow for the matrix of every day
+
+    @property
+    def mutants(self) -> tuple[Mutant, ...]:
+        """The laws' own mutants, then the others; each edit once."""
+        own = [law.mutant for law in self.suite]
+        return tuple({mutant.edit: mutant for mutant in (*own, *self.more)}.values())
+
+
+def edits(table: Mapping[str, Callable[[Subject], Subject]]) -> tuple[Mutant, ...]:
+    """Edits of the subject as mutants."""
+    return tuple(Mutant(edit, make) for edit, make in table.items())
+
+
+def constant(table: dict[str, Any]) -> tuple[Mutant, ...]:
+    """Edits that are functions of their own, whatever the subject."""
+    return tuple(Mutant(edit, _instead(wrong)) for edit, wrong in table.items())
+
+
+def _instead(wrong: Any) -> Callable[[Subject], Subject]:
+    return lambda subject: wrong
+
+
+def own_crediting() -> Crediting:
+    """Our own."""
+    return Crediting(credit.per_step, credit.episode, credit.monte_carlo, credit.group, credit.token_credit)
+
+
+def own_reading() -> Reading:
+    """Our own parsers."""
+    return Reading(
+        parsers.find_calls,
+        parsers.strict_answer,
+        parsers.lenient_answer,
+        parsers.stop,
+        parsers.tagged,
+        parsers.after,
+        parsers.chain,
+    )
+
+
+def own_world_laws() -> Suite:
+    """The laws of worlds of text, for the ledger."""
+    return text_env_laws(ledger_parser(), *MOVES.values(), classes=(Ledger,), tools=("sum", ""))
+
+
+def own_descending() -> Descending:
+    """Our own AdamW, its gradients clipped and its rate changed on the way."""
+
+    def make(rate: float) -> optim.Optimizer:
+        schedule = optim.scale_by_schedule(optim.linear(1.0, 0.5, 10))
+        return optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(rate), schedule)
+
+    return Descending(make, optim.apply_updates)
+
+
+def own_prepared() -> TextTask:
+    """Our own task whose episodes are prepared: lists of a few numbers, in two cycles."""
+    few = reasoning_lists.Lists(kind="maximum", shortest=2, longest=4, high=3)
+    cache = reasoning_cache.reasoning_cache(
+        reasoning_tasks.list_rollout, reasoning_rollouts.summarization_rollout, num_reasoning_steps=2
+    )
+    settings = reasoning_settings.Settings(output_dir="nowhere", num_reasoning_steps=2, num_samples_per_problem=2)
+    trained = reasoning_cache_task.Trained(states=2, cycles=3, summary_tokens=8)
+    shows = reasoning_conversations.Shows(numbers=2, summaries=0.5, summary_skill=1.0)
+    return reasoning_cache_task.list_cache_task(cache, settings, {"training": few, "evaluation": few}, trained, shows)
+
+
+def _steps_and_folds() -> list[Family]:
+    pairs = st.tuples(smooth((2,)), smooth((2,)))
+    return [
+        Family(step_laws(totals(), carry=0), running_total, edits(step_mutants.MUTANTS)),
+        Family(scan_laws(), scan, edits(scan_mutants.MUTANTS)),
+        Family(gradient_laws(pairs, constant=(1,)), squared),
+    ]
+
+
+def _worlds() -> list[Family]:
+    limited = time_limit(cartpole(), LIMIT)
+    return [
+        Family(env_laws, cartpole()),
+        Family(auto_reset_laws(limited), auto_reset(limited), edits(wrapper_mutants.AUTO_RESET)),
+        Family(time_limit_laws(cartpole(), LIMIT), limited, edits(wrapper_mutants.TIME_LIMIT)),
+        Family(memory_laws(), rollout, edits(memory_mutants.MUTANTS)),
+    ]
+
+
+def _objectives() -> list[Family]:
+    return [
+        Family(estimator_laws(), gae, constant(estimator_mutants.MUTANTS)),
+        Family(lambda_return_laws(), lambda_returns, constant(returns_mutants.LAMBDA_RETURNS)),
+        Family(vtrace_laws(), vtrace, constant(returns_mutants.VTRACE)),
+        Family(loss_laws(clipped=True), ppo_clip, constant(loss_mutants.MUTANTS)),
+        Family(masked_loss_laws(), loss_mutants.masked_reference, constant(loss_mutants.MASKED)),
+        Family(kl_laws(), k3, constant(kl_mutants.MUTANTS)),
+        Family(kl_laws(unbiased=False), k2),
+    ]
+
+
+def _tokens() -> list[Family]:
+    """One subject for each way a suite can be asked for that changes its laws."""
+    truncated = partial(truncated_weights, low=0.5, high=2.0)
+    geometric = partial(masked_weights, low=0.5, high=2.0, level="geometric")
+    reductions = {
+        "token_mean": Reduction(token_mean, token_count),
+        "sequence_mean": Reduction(sequence_mean, sequence_count),
+    }
+    losses = [
+        (token_loss_laws(token_loss_mutants.dual_step), as_token_loss(dual_clip, clip=0.25, c=2.0)),
+        (token_loss_laws(token_loss_mutants.cispo_step), as_token_loss(cispo, low=0.5, high=2.0)),
+        (token_loss_laws(partial(ppo_clip, clip=0.25), level="sequence"), as_token_loss(gspo, clip=0.25)),
+    ]
+    weights = [
+        (importance_laws(low=0.5, high=2.0), truncated),
+        (importance_laws(low=0.5, high=2.0, level="geometric", outside="zero"), geometric),
+    ]
+    return [
+        Family(group_laws(), grpo_advantages, edits(group_mutants.MUTANTS)),
+        Family(group_laws(centre="leave_one_out", scaled=False), rloo_advantages, edits(group_mutants.MUTANTS)),
+        *[
+            Family(aggregate_laws(WEIGHTS[name]), one, edits(aggregate_mutants.MUTANTS))
+            for name, one in reductions.items()
+        ],
+        *[Family(suite, loss, edits(token_loss_mutants.MUTANTS)) for suite, loss in losses],
+        *[Family(suite, weighting, edits(importance_mutants.MUTANTS)) for suite, weighting in weights],
+        Family(token_log_prob_laws(), token_log_probs, edits(token_log_prob_mutants.MUTANTS)),
+        Family(credit_laws(), own_crediting(), edits(credit_mutants.MUTANTS)),
+        Family(token_gae_laws(), token_gae, edits(token_gae_mutants.MUTANTS)),
+        Family(causal_laws(), table_causal(), edits(causal_mutants.MUTANTS)),
+    ]
+
+
+def _learner(model: ActorCritic) -> Algorithm:
+    return a2c(model, optim.adam(0.01), entropy_coefficient=0.0)
+
+
+def _prober(model: ActorCritic) -> Algorithm:
+    return ppo(model, optim.adam(0.02), gamma=0.5, epochs=2, minibatches=2)
+
+
+def _learners() -> list[Family]:
+    """The learner of tokens is one of groups with everything that needs a reading."""
+    observation, action = Box(-1.0, 1.0, (3,)), Discrete(2)
+    module = torch.nn.Linear(3, 2)
+    torch.nn.init.constant_(module.weight, 0.5)
+    torch.nn.init.constant_(module.bias, 0.25)
+    weights = partial(truncated_weights, high=2.0)
+    full = {"kl_in_loss": 0.5, "proximal": "recomputed", "correction": weights}
+    grpo = learning(objectives.grpo(clip=0.25), **full)
+    return [
+        Family(policy_laws(observation, action), actor_critic_mlp(observation, action, hidden=(8,))),
+        Family(categorical_laws(), lambda logits: Categorical(logits=logits)),
+        Family(module_laws(dyadic((2, 3))), (module, functional(module))),
+        Family(update_laws(), _learner),
+        Family(order_laws(), order, edits(update_mutants.ORDERS)),
+        Family(learner_laws(WEIGHTS["sequence_mean"]), grpo, edits(learner_mutants.MUTANTS)),
+        Family(precision_laws(), own_descending(), edits(precision_mutants.MUTANTS)),
+        Family(probe_laws(gamma=0.5), _prober, night=True),
+    ]
+
+
+def _texts() -> list[Family]:
+    return [
+        Family(parser_laws(), own_reading()),
+        Family(codec_laws(), byte_codec()),
+        Family(own_world_laws(), ledger(), edits(text_env_mutants.MUTANTS)),
+        Family(preparation_laws("a0=0; b1=1;", "b 1", "[ANSWER] 3"), own_prepared()),
+    ]
+
+
+def _effects() -> list[Family]:
+    return [
+        Family(checkpoint_laws(), own_store(), edits(checkpoint_mutants.MUTANTS)),
+        Family(machine_laws(), fetcher()),
+    ]
+
+
+def families() -> tuple[Family, ...]:
+    """Every suite of this package with a subject and its mutants."""
+    agents = _steps_and_folds() + _worlds() + _objectives() + _tokens() + _learners()
+    return tuple(agents + _texts() + _effects())

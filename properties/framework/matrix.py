@@ -1,0 +1,193 @@
+"""Which law catches which mistake: every mutant against every law of its suite.
+
+python -m purestep.properties.matrix [--jobs 2] [--night] [--suite estimator_laws] [--out results.json]
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import evolve, frozen
+
+from .families import Family, families
+from .law import Mutant
+from .profiles import Profile, named_profile
+from .report import BROKEN, PASSED, SKIPPED, VACUOUS
+from .run import absent, run
+
+MARKS = {BROKEN: "KILL", PASSED: ".", VACUOUS: "vacuous", SKIPPED: "skipped"}
+ORIGINAL = "(the original)"
+
+
+@frozen
+class Row:
+    """One subject against the laws of its suite: the outcome for each law."""
+
+    edit: str
+    owners: tuple[str, ...]  # the laws whose own mutant it is
+    outcomes: dict[str, str]
+
+    @property
+    def killers(self) -> tuple[str, ...]:
+        """The laws it breaks."""
+        return tuple(law for law, outcome in self.outcomes.items() if outcome == BROKEN)
+
+
+@frozen
+class Table:
+    """One suite's part of the matrix; the first row is the right subject."""
+
+    suite: str
+    rows: tuple[Row, ...]
+    seconds: float
+
+    def markdown(self) -> str:
+        """The table as markdown: mistakes down, laws across, a law's own mutant in capitals and bold."""
+        laws = list(self.rows[0].outcomes)
+        head = [f"### {self.suite}", "", f"| edit | {' | '.join(laws)} |", f"|---|{'---|' * len(laws)}"]
+        return "\n".join([*head, *(self._row(row, laws) for row in self.rows)])
+
+    def _row(self, row: Row, laws: Sequence[str]) -> str:
+        cells = [MARKS[row.outcomes[law]] for law in laws]
+        cells = [f"**{c}**" if law in row.owners else c for law, c in zip(laws, cells, strict=True)]
+        return f"| {row.edit} | {' | '.join(cells)} |"
+
+
+def row(family: Family, mutant: Mutant | None, profile: Profile) -> Row:
+    """One mutant, or the original, against all laws of the family's suite."""
+    outcomes = {}
+    for law in family.suite:
+        # A subject of its own for each law: what a mutant remembers of one must not show in the next.
+        subject = mutant.make(family.subject) if mutant else family.subject
+        outcomes[law.name] = run(law, subject, profile=profile, shrink=False).outcome
+    owners = tuple(law.name for law in family.suite if mutant and law.mutant.edit == mutant.edit)
+    return Row(mutant.edit if mutant else ORIGINAL, owners, outcomes)
+
+
+def laws_here(family: Family, profile: Profile) -> Family:
+    """The family with the laws that the profile and this machine can run."""
+    away = {law.name for law in family.suite if absent(law, family.subject, profile)}
+    return evolve(family, suite=family.suite - away)
+
+
+def _task(place: tuple[int, int, str]) -> tuple[Row, float]:
+    """One row, by the numbers of its family and its mutant (-1: the original), so that another process can make it."""
+    start, profile = time.perf_counter(), named_profile(place[2])
+    family = laws_here(families()[place[0]], profile)
+    mutant = None if place[1] < 0 else family.mutants[place[1]]
+    return row(family, mutant, profile), time.perf_counter() - start
+
+
+def matrix(suites: Container[str] = (), *, night: bool = False, jobs: int = 1) -> Iterator[Table]:
+    """The matrix of the suites named, or of all; families that need the night only if asked for. `jobs` are processes."""
+    tasks: list[list[tuple[int, int, str]]] = []
+    for i, family in enumerate(families()):
+        if (family.suite.name in suites) if suites else (night or not family.night):
+            profile = "night" if family.night else "quick"
+            count = len(laws_here(family, named_profile(profile)).mutants)
+            tasks.append([(i, j, profile) for j in range(-1, count)])
+    with _workers(jobs) as work:
+        waiting = [work(_task, places) for places in tasks]
+        for places, rows in zip(tasks, waiting, strict=True):
+            done = list(rows)
+            name = families()[places[0][0]].suite.name
+            yield Table(name, tuple(entry for entry, _ in done), sum(seconds for _, seconds in done))
+
+
+@contextmanager
+def _workers(jobs: int) -> Iterator[Callable[..., Iterable[tuple[Row, float]]]]:
+    if jobs == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        yield pool.map
+
+
+def faults(tables: Iterable[Table]) -> list[str]:
+    """What is wrong with a matrix: an original broken, a mutant nobody kills, a law that spares its own, one all kill."""
+    found = []
+    for part in tables:
+        for entry in part.rows:
+            where = f"{part.suite}: {entry.edit}"
+            wrong = [law for law, outcome in entry.outcomes.items() if outcome != PASSED]
+            if entry.edit == ORIGINAL:
+                found += [f"{where}: does not pass {wrong}"] if wrong else []
+                continue
+            spared = [law for law in entry.owners if law not in entry.killers]
+            if spared:
+                found.append(f"{where}: spared by the law it belongs to, {spared}")
+            if not entry.killers:
+                found.append(f"{where}: killed by no law")
+            if len(entry.outcomes) > 2 and len(entry.killers) == len(entry.outcomes):
+                found.append(f"{where}: killed by every law, too coarse to tell them apart")
+    return found
+
+
+def figures(tables: Sequence[Table]) -> dict[str, Any]:
+    """The matrix as JSON values."""
+    mutants = [entry for part in tables for entry in part.rows if entry.edit != ORIGINAL]
+    return {
+        "laws": sum(len(part.rows[0].outcomes) for part in tables),
+        "mutants": len(mutants),
+        "killed": sum(bool(entry.killers) for entry in mutants),
+        "faults": faults(tables),
+        "tables": {
+            part.suite: {
+                "seconds": round(part.seconds, 1),
+                "rows": [{"edit": r.edit, "own_laws": r.owners, "outcomes": r.outcomes} for r in part.rows],
+            }
+            for part in tables
+        },
+    }
+
+
+def commit() -> str:
+    """The checkout's commit, "unknown" outside of one; "+" behind it means uncommitted changes."""
+    folder = Path(__file__).parent
+
+    def ask(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        name, changes = ask("rev-parse", "HEAD"), ask("status", "--porcelain")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return name + ("+" if changes else "")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the matrix as markdown; 1 if something is wrong with it."""
+    parser = argparse.ArgumentParser(prog="python -m purestep.properties.matrix", description=main.__doc__)
+    parser.add_argument("--suite", action="append", help="only this suite; may be given more than once")
+    parser.add_argument("--night", action="store_true", help="the slow families as well")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--out", type=Path, help="a JSON file for commit, command, seconds and figures")
+    options = parser.parse_args(arguments)
+    start, tables = time.perf_counter(), []
+    for part in matrix(options.suite or (), night=options.night, jobs=options.jobs):
+        tables.append(part)
+        print(part.markdown(), end="\n\n", flush=True)
+    seconds, wrong = time.perf_counter() - start, faults(tables)
+    result = figures(tables)
+    print(f"{result['laws']} laws, {result['mutants']} mutants, {result['killed']} killed, {seconds:.0f} s")
+    print("\n".join(wrong) or "every law kills its own mutant and spares the original")
+    if options.out:
+        command = " ".join(
+            ["python", "-m", "purestep.properties.matrix", *(sys.argv[1:] if arguments is None else arguments)]
+        )
+        written = {"commit": commit(), "command": command, "seconds": round(seconds, 1), "figures": result}
+        options.out.write_text(json.dumps(written, indent=1) + "\n")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

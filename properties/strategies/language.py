@@ -1,0 +1,148 @@
+"""Texts, moves and a small world of text for the laws of language."""
+
+from typing import Any
+
+from attrs import frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from ...core import keys
+from ...core.keys import Key
+from ...core.language.parsers import Answer, Call, Parser, answer, either, tool_call
+from ...core.language.protocol import Protocol, protocol
+from ...core.language.world import Outcome, TextEnv
+
+NAMES = ("LOOKUP", "FETCH")
+FRAGMENTS = (
+    "[ANSWER] ",
+    "[ANSWER] 5",
+    "[ANSWER] -12",
+    "[ANSWER] 2.5",
+    "[answer] 5",
+    "[ANSWER]5",
+    "[Answer] 7.",
+    "the answer is 4",
+    "= 9",
+    "LOOKUP[kra]",
+    "lookup['kra']",
+    'FETCH["ZK_1"]',
+    "LOOKUP[kra",
+    "LOO\u212aUP[kra]",
+    "XLOOKUP[kra]",
+    "[[",
+    "]]",
+    "<think>",
+    "</think>",
+    "<answer>",
+    "</answer>",
+    "\n",
+    " ",
+    ".",
+    "-",
+    "7",
+    "9" * 19,
+    "1" * 5000,
+    "\u0663",
+)
+
+
+def texts(*more: str) -> SearchStrategy[str]:
+    """Any text whatever, most of them made of what parsers look for, whole or in pieces, and of these pieces."""
+    pieces = st.sampled_from((*FRAGMENTS, *more)) | st.text(max_size=3)
+    return st.lists(pieces, max_size=6).map("".join)
+
+
+@frozen
+class Ledger:
+    """The numbers that the ledger world has noted."""
+
+    numbers: tuple[int, ...]
+
+
+ADD, PEEK = "ADD", "PEEK"  # an env tool and an auxiliary one
+MOVES = {
+    "add": "ADD[3]",
+    "peek": "PEEK[sum]",
+    "end": "[ANSWER] 0",
+    "cut": "[ANSWER] 1",
+    "both": "[ANSWER] 2",
+    "quiet": "[ANSWER] 3",
+    "babble": "hm",
+}
+PAID, CALLED, PENALTY = 0.25, 0.125, 0.5  # by the parser: for an answer, for a call, for neither
+
+
+def _ledger_reset(start: int, key: Key) -> tuple[Ledger, str]:
+    return Ledger((start,)), f"The sum is {start}."
+
+
+def _ledger_step(start: int, ledger: Ledger, action: Any, key: Key) -> tuple[Ledger, Outcome]:
+    if isinstance(action, Call):
+        digits = action.argument if action.argument.isascii() and action.argument.isdigit() else "0"
+        numbers = (*ledger.numbers, int(digits[:9]))
+        return Ledger(numbers), Outcome(str(sum(numbers)), reward=0.5)
+    value = action.value if isinstance(action, Answer) else 3
+    return Ledger((*ledger.numbers, 0)), Outcome(
+        "" if value == 3 else "Over.", reward=1.0, terminated=value in (0, 2), truncated=value in (1, 2)
+    )
+
+
+def _peek(start: int, ledger: Ledger, argument: str) -> str:
+    return f"{argument} {sum(ledger.numbers)}"
+
+
+@frozen
+class Options:
+    """How turns are taken."""
+
+    max_steps: int
+    tool_budget: int
+    incomplete: str
+
+    def protocol(self) -> Protocol[int, Ledger]:
+        """The protocol of the ledger world with these options."""
+        return protocol(
+            ledger(),
+            ledger_parser(),
+            system="Add.",
+            max_steps=self.max_steps,
+            tool_budget=self.tool_budget,
+            incomplete=self.incomplete,
+            incomplete_reward=-1.0,
+        )
+
+
+Move = tuple[str, str]  # what is done (a key of MOVES), and why the model call ended
+Script = tuple[Options, list[Move]]
+
+
+def ledger() -> TextEnv[int, Ledger]:
+    """The ledger world: ADD notes a number, an answer ends the episode, PEEK tells the sum."""
+    return TextEnv(1, _ledger_reset, _ledger_step, {PEEK: _peek})
+
+
+def ledger_parser() -> Parser:
+    """What completions mean in the ledger world."""
+    return either(answer(reward=PAID), tool_call([ADD, PEEK], reward=CALLED, penalty=PENALTY))
+
+
+def options() -> SearchStrategy[Options]:
+    """Few steps and tools, so that scripts reach both limits."""
+    return st.builds(Options, st.integers(1, 4), st.integers(0, 2), st.sampled_from(("reject", "accept")))
+
+
+def moves() -> SearchStrategy[Move]:
+    """One move; endings of the world are rarer than what goes on."""
+    going = ("add", "add", "peek", "peek", "quiet", "babble")
+    finish = ("stop", "stop", "stop", "length", "tool_call", "abort")
+    return st.tuples(st.sampled_from((*going, *going, "end", "cut", "both")), st.sampled_from(finish))
+
+
+def scripts() -> SearchStrategy[Script]:
+    """Options, and what a model does in some episode."""
+    return st.tuples(options(), st.lists(moves(), min_size=1, max_size=8))
+
+
+def step_key(number: int) -> Key:
+    """The key for what a world draws after that many completions."""
+    return keys.key(number)

@@ -1,0 +1,1 @@
+"""Suites of laws for what a user can bring, one module for each kind."""

@@ -1,0 +1,81 @@
+"""Laws of a distribution over finitely many actions (L9); the subject makes one of logits [*, A]."""
+
+from collections.abc import Callable
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ...core.distributions import Distribution
+from ..framework.compare import ROUNDING, Tolerance, same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.values import dyadic, seeds
+from . import policy_mutants as mutants
+
+
+def categorical_laws() -> Suite:
+    """The laws of a distribution over finitely many actions; the subject makes one of logits [*, A]."""
+    return Suite("categorical_laws", (_normalised(), _entropy(), _mode(), _inverse()))
+
+
+Make = Callable[[Tensor], Distribution]
+
+
+def _over_logits(name: str, claim: str, mutant: Mutant, check: Callable[[Make, tuple[Tensor, int], Seen], None]) -> Law:
+    sizes = st.integers(1, 5)
+    inputs = st.tuples(sizes.flatmap(lambda n: dyadic((n,), limit=4)), seeds())
+    return Law(
+        name=name,
+        claim=claim,
+        source="definition of softmax, entropy and sampling by inversion",
+        inputs=always(inputs),
+        check=check,
+        mutant=mutant,
+    )
+
+
+def _probabilities(make: Make, logits: Tensor) -> Tensor:
+    actions = torch.arange(logits.shape[-1])
+    return torch.stack([make(logits).log_prob(action) for action in actions]).exp()
+
+
+def _normalised() -> Law:
+    def check(make: Make, drawn: tuple[Tensor, int], seen: Seen) -> None:
+        got = _probabilities(make, drawn[0])
+        same("probabilities", got, drawn[0].softmax(-1), ROUNDING)
+        same("their sum", got.sum(), torch.ones(()), ROUNDING)
+
+    mutant = Mutant("gives logits for log-probs", mutants.unnormalised)
+    return _over_logits("probabilities_sum_to_1", "exp(log_prob) is softmax(logits) and sums to 1.", mutant, check)
+
+
+def _entropy() -> Law:
+    def check(make: Make, drawn: tuple[Tensor, int], seen: Seen) -> None:
+        p = drawn[0].double().softmax(-1)
+        same("entropy", make(drawn[0]).entropy(), -(p * p.log()).sum().float(), ROUNDING)
+
+    mutant = Mutant("gives the mean of -log p, not its expectation", mutants.mean_entropy)
+    return _over_logits("entropy", "The entropy is -sum p log p.", mutant, check)
+
+
+def _mode() -> Law:
+    def check(make: Make, drawn: tuple[Tensor, int], seen: Seen) -> None:
+        mode = make(drawn[0]).mode()
+        same("the log-prob of the mode", make(drawn[0]).log_prob(mode), drawn[0].log_softmax(-1).max(), ROUNDING)
+
+    mutant = Mutant("gives the first action for the mode", mutants.first_mode)
+    return _over_logits("mode_is_most_probable", "No action is more probable than the mode.", mutant, check)
+
+
+def _inverse() -> Law:
+    def check(make: Make, drawn: tuple[Tensor, int], seen: Seen) -> None:
+        """Two keys in a thousand tell little; the grid of uniform numbers tells all."""
+        logits, cells = drawn[0], 512
+        grid = (torch.arange(cells, dtype=torch.float32) + 0.5) / cells
+        wide = make(logits.expand(cells, -1))
+        share = torch.bincount(wide.transform(grid), minlength=len(logits)) / cells
+        same("how often each action is chosen", share, logits.softmax(-1), Tolerance("grid", 0.0, 1.0 / cells + 1e-6))
+
+    mutant = Mutant("inverts with the probabilities in reversed order", mutants.reversed_inverse)
+    claim = "Uniform numbers on a grid choose each action as often as its probability says."
+    return _over_logits("sampling_is_inversion", claim, mutant, check)

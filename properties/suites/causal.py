@@ -1,0 +1,177 @@
+"""Laws of causal language models: both ways through the weights agree, and nobody sees what it may not (P2)."""
+
+from collections.abc import Callable
+
+import torch
+from attrs import frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from torch import Tensor
+
+from ...core import keys
+from ...core.causal import CausalModel
+from ...core.tree import leaves, tree_map
+from ..framework.compare import EXACT, Tolerance, require, same
+from ..framework.law import Law, Mutant, Seen, Suite
+from ..strategies.values import integers
+from . import causal_mutants as mutants
+
+SOURCE = "core.causal: what a CausalModel promises"
+Check = Callable[[CausalModel, "Text", Seen], None]
+
+
+@frozen
+class Text:
+    """Rows of tokens [B, L], a seed for weights, and numbers to cut the rows by."""
+
+    tokens: Tensor
+    seed: int
+    cuts: tuple[int, ...]
+
+
+@st.composite
+def texts(draw: DrawFn, vocabulary: int) -> Text:
+    """One shape, so that what is compiled for it is compiled once."""
+    tokens = draw(integers((3, 7), 0, min(vocabulary, 256)))
+    return Text(tokens, draw(st.integers(0, 99)), tuple(draw(st.lists(st.integers(0, 3), min_size=9, max_size=9))))
+
+
+def causal_laws(tolerance: Tolerance = EXACT) -> Suite:
+    """The laws of a `CausalModel`. `tolerance` is for numbers that another way, batch or mask may round differently."""
+    parts = (_two_ways, _causal, _documents, _behind, _rows, _stays, _init)
+    return Suite("causal_laws", tuple(part(tolerance) for part in parts))
+
+
+def _law(name: str, claim: str, mutant: tuple[str, mutants.Edit], check: Check, *needs: str) -> Law:
+    def inputs(model: CausalModel) -> SearchStrategy[Text]:
+        return texts(model.vocabulary)
+
+    return Law(
+        name=name,
+        claim=claim,
+        source=SOURCE,
+        inputs=inputs,
+        check=check,
+        mutant=Mutant(*mutant),
+        needs=needs,
+        most=200,
+    )
+
+
+def _two_ways(tolerance: Tolerance) -> Law:
+    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+        params, (rows, length) = model.init(keys.key(text.seed)), text.tokens.shape
+        whole = model.apply(params, text.tokens, (), ())
+        cache, position = model.begin(params, rows, length + 3), torch.zeros(rows, dtype=torch.int64)
+        for number, cut in enumerate(text.cuts):
+            width = 1 + cut
+            start = position.clamp(max=length - width)
+            place = start[:, None] + torch.arange(width)
+            hidden, cache = model.extend(params, cache, text.tokens.gather(1, place), start)
+            wanted = whole.gather(1, place[..., None].expand_as(hidden))
+            seen("rows at different places", (start != start[0]).any())
+            seen("tokens fed again", (start < position).any())
+            same(f"hidden states of piece {number}", hidden, wanted, tolerance)
+            ahead = torch.tensor([(number + row) % 3 for row in range(rows)]).clamp(max=width)
+            position = (start + ahead).clamp(max=length)
+
+    claim = "Fed piece by piece, each row at its own place, a cache gives the hidden states of one full pass."
+    mutant = ("takes the first row's position for everybody's", mutants.lock_step)
+    return _law("cached_is_full", claim, mutant, check, "rows at different places", "tokens fed again")
+
+
+def _causal(tolerance: Tolerance) -> Law:
+    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+        params, after = model.init(keys.key(text.seed)), 1 + text.cuts[0]
+        other = torch.where(torch.arange(7) < after, text.tokens, (text.tokens + 1) % model.vocabulary)
+        seen("several tokens before", after > 1)
+        got, wanted = (model.apply(params, tokens, (), ())[:, :after] for tokens in (other, text.tokens))
+        same("what comes before", got, wanted, tolerance)
+
+    claim = "Other tokens later change nothing before them."
+    return _law("causal", claim, ("sees one token ahead", mutants.sees_ahead), check, "several tokens before")
+
+
+def _documents(tolerance: Tolerance) -> Law:
+    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+        params, cut = model.init(keys.key(text.seed)), 2 + text.cuts[0]
+        place = torch.arange(7)
+        second = place >= cut
+        position = torch.where(second, place - cut, place).expand(3, -1)
+        mask = ((second[:, None] == second) & (place <= place[:, None])).expand(3, -1, -1)
+        packed = model.apply(params, text.tokens, position, mask)
+        for name, part in (("first", slice(cut)), ("second", slice(cut, 7))):
+            alone = model.apply(params, text.tokens[:, part], (), ())
+            same(f"the {name} document", packed[:, part], alone, tolerance)
+        seen("two documents", 0 < cut < 7)
+
+    claim = "Two documents in one row, with positions and a mask of their own, are what each of them is alone."
+    return _law("documents_apart", claim, ("ignores the mask", mutants.ignores_mask), check, "two documents")
+
+
+def _behind(tolerance: Tolerance) -> Law:
+    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+        params, at = model.init(keys.key(text.seed)), torch.tensor(text.cuts[:3])
+        full = model.begin(params, 3, 10)
+        _, full = model.extend(params, full, text.tokens, torch.zeros(3, dtype=torch.int64))
+        rows, place = torch.arange(3)[:, None], torch.arange(10) >= at[:, None]
+
+        def other(tensor: Tensor) -> Tensor:
+            mask = place.reshape(3, 10, *[1] * (tensor.ndim - 2))
+            return torch.where(mask, tensor + 1, tensor)
+
+        new = text.tokens[:, -2:]
+        got, after = model.extend(params, tree_map(other, full), new, at)
+        wanted, _ = model.extend(params, full, new, at)
+        seen("something before a row's position", (at > 0).any())
+        same("hidden states with other numbers behind", got, wanted, tolerance)
+        kept = [leaf[rows, torch.arange(10)][~place] for leaf in after]
+        same("the cache before", kept, [leaf[~place] for leaf in full])
+
+    claim = "What stands in the cache at or behind a row's position is not seen, and what stands before it stays."
+    mutant = ("sees what is left in the cache", mutants.sees_behind)
+    return _law("behind_is_nothing", claim, mutant, check, "something before a row's position")
+
+
+def _rows(tolerance: Tolerance) -> Law:
+    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+        params = model.init(keys.key(text.seed))
+        whole = model.apply(params, text.tokens, (), ())
+        seen("rows that differ", (text.tokens[0] != text.tokens[1]).any())
+        for row in range(3):
+            alone = model.apply(params, text.tokens[row : row + 1], (), ())
+            same(f"row {row} alone", alone, whole[row : row + 1], tolerance)
+
+    claim = "A row is what it is alone."
+    return _law("rows_alone", claim, ("centres over the batch", mutants.shares_rows), check, "rows that differ")
+
+
+def _stays(tolerance: Tolerance) -> Law:
+    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+        params = model.init(keys.key(text.seed))
+        cache = model.begin(params, 3, 10)
+        before = tree_map(torch.clone, (params, cache))
+        hidden, after = model.extend(params, cache, text.tokens, torch.tensor(text.cuts[:3]))
+        logits = model.head(params, hidden)
+        same("weights and cache after a call", (params, cache), before)
+        same("sizes", list(logits.shape), [3, 7, model.vocabulary])
+        same("the width", hidden.shape[-1], model.width)
+        shapes = [[(tuple(leaf.shape), leaf.dtype) for leaf in leaves(one)] for one in (cache, after)]
+        same("shapes and dtypes of the cache", shapes[1], shapes[0])
+        require(isinstance(after, tuple), "the cache is a tuple")
+        seen("a call", True)
+
+    claim = "A call writes to nothing it was given, and gives sizes as promised and a cache of the same kind."
+    return _law("inputs_stay", claim, ("writes into the cache", mutants.writes_cache), check, "a call")
+
+
+def _init(tolerance: Tolerance) -> Law:
+    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+        one, again, other = (model.init(keys.key(seed)) for seed in (text.seed, text.seed, text.seed + 1))
+        same("weights of one key", again, one)
+        pairs = zip(leaves(one), leaves(other), strict=True)
+        require(any(not torch.equal(a, b) for a, b in pairs), "two keys give the same weights")
+        seen("weights", leaves(one))
+
+    claim = "Weights are a function of the key."
+    return _law("init_of_key", claim, ("begins with the same weights always", mutants.any_key), check, "weights")

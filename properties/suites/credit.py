@@ -1,0 +1,199 @@
+"""Laws of credit: every sampled token gets exactly one, and it is what lists of rewards say."""
+
+from collections.abc import Callable
+
+import attrs
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from torch import Tensor
+
+from ...algorithms.group_advantages import rloo_advantages
+from ...core.record import take
+from ..framework.compare import ROUNDING, require, same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.transcripts import EACH, FORK, ROWS, SAMPLED, Program, own_transcripts, programs, states, steps
+from ..strategies.values import POISON, dyadic, integers
+from . import credit_mutants as mutants
+from .credit_mutants import Crediting
+
+GAMMA = 0.5
+SOURCE = "design: a reward belongs to the call that earned it, a credit to all its tokens"
+
+
+@attrs.frozen
+class Earned:
+    """What the calls of some episodes earned, and what stands beyond the calls made."""
+
+    reward: Tensor
+    calls: Tensor
+    group: Tensor
+    poison: float
+
+
+@st.composite
+def _earned(draw: DrawFn) -> Earned:
+    count, most = draw(st.sampled_from((2, 4))), draw(st.sampled_from((1, 3)))
+    calls, group = draw(integers((count,), 0, most + 1)), draw(integers((count,), 0, 2))
+    return Earned(draw(dyadic((count, most))), calls, group, draw(st.sampled_from(POISON)))
+
+
+def credit_laws() -> Suite:
+    """The laws of `Crediting(per_step, episode, monte_carlo, group, token_credit)`."""
+    tokens = (_one_each(), _own_call())
+    return Suite("credit_laws", (*tokens, _whole(), _to_come(), _relation(), _compared(), _unmade()))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Crediting], Crediting]],
+    check: Callable[[Crediting, Earned, Seen], None],
+    *needs: str,
+    source: str = SOURCE,
+) -> Law:
+    inputs = always(_earned())
+    return Law(name=name, claim=claim, source=source, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _written(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Crediting], Crediting]],
+    check: Callable[[Crediting, Program, Seen], None],
+    *needs: str,
+) -> Law:
+    inputs = always(programs())
+    return Law(
+        name=name, claim=claim, source=SOURCE, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs, most=200
+    )
+
+
+def _one_each() -> Law:
+    def check(subject: Crediting, program: Program, seen: Seen) -> None:
+        found = states(own_transcripts(), program)
+        final = [old for operation, old in zip(program.operations, found, strict=False) if operation.kind == FORK]
+        paid = torch.zeros(ROWS, dtype=torch.int64)
+        for transcript in [*final, found[-1]]:
+            seen("context behind a call", (~transcript.is_action & (transcript.call.cummax(-1).values >= 0)).any())
+            seen("a fork with sampled tokens", (transcript.is_action.any(-1) & (transcript.inherited > 0)).any())
+            ones = subject.token_credit(transcript, torch.ones_like(transcript.reward))
+            require(not bool(ones[~transcript.is_action].any()), "a token that no model sampled has credit")
+            paid = paid + ones.sum(-1).to(torch.int64)
+        made = torch.zeros(ROWS, dtype=torch.int64)
+        for operation, old, new in steps(own_transcripts(), program):
+            if operation.kind in (SAMPLED, EACH):
+                made = made + new.length - old.length
+        same("credits paid", paid, made)
+
+    claim = "Over a transcript and its forks every sampled token gets exactly one credit, and context gets none."
+    mutant = ("pays what a fork inherited once more", mutants.pays_twice)
+    needs = ("context behind a call", "a fork with sampled tokens")
+    return _written("one_credit_each", claim, mutant, check, *needs)
+
+
+def _own_call() -> Law:
+    def check(subject: Crediting, program: Program, seen: Seen) -> None:
+        transcript = states(own_transcripts(), program)[-1]
+        credit = torch.arange(transcript.reward.numel(), dtype=torch.float32).reshape(transcript.reward.shape) + 1.0
+        got = subject.token_credit(transcript, credit)
+        for row in range(ROWS):
+            one = take(transcript, row)
+            calls, inherited = one.call.tolist(), int(one.inherited)
+            seen("several calls", len({*calls[inherited:]} - {-1}) > 1)
+            wanted = [
+                float(credit[row, call]) if call >= 0 and place >= inherited else 0.0
+                for place, call in enumerate(calls)
+            ]
+            same(f"the credit of the tokens of row {row}", got[row], torch.tensor(wanted))
+
+    claim = "The credit of a token is that of the call which sampled it."
+    mutant = ("gives context the credit of the call before it", mutants.pays_context)
+    return _written("its_own_call", claim, mutant, check, "several calls")
+
+
+def _lists(drawn: Earned) -> list[list[float]]:
+    return [row[:calls] for row, calls in zip(drawn.reward.tolist(), drawn.calls.tolist(), strict=True)]
+
+
+def _columns(rows: list[list[float]], like: Tensor) -> Tensor:
+    return torch.tensor([row + [0.0] * (like.shape[-1] - len(row)) for row in rows])
+
+
+def _whole() -> Law:
+    def check(subject: Crediting, drawn: Earned, seen: Seen) -> None:
+        seen("several calls of one episode", (drawn.calls > 1).any())
+        wanted = [[sum(row)] * len(row) for row in _lists(drawn)]
+        same("episode", subject.episode(drawn.reward, drawn.calls), _columns(wanted, drawn.reward), ROUNDING)
+
+    mutant = ("divides the return among the calls", mutants.mean_return)
+    claim = "With `episode` every call made has the whole return, and every other 0."
+    return _law("whole_return", claim, mutant, check, "several calls of one episode")
+
+
+def _to_come() -> Law:
+    def check(subject: Crediting, drawn: Earned, seen: Seen) -> None:
+        rows = _lists(drawn)
+        seen("several calls of one episode", (drawn.calls > 1).any())
+        wanted = [[sum(GAMMA**k * r for k, r in enumerate(row[c:])) for c in range(len(row))] for row in rows]
+        got = subject.monte_carlo(drawn.reward, drawn.calls, gamma=GAMMA)
+        same("monte_carlo", got, _columns(wanted, drawn.reward), ROUNDING)
+
+    mutant = ("sums what came before a call", mutants.what_came_before)
+    source = "Sutton and Barto 2018, equation 3.9"
+    claim = "With `monte_carlo` a call has the discounted rewards from its own on."
+    return _law("rewards_to_come", claim, mutant, check, "several calls of one episode", source=source)
+
+
+def _relation() -> Law:
+    def check(subject: Crediting, drawn: Earned, seen: Seen) -> None:
+        given = drawn.reward, drawn.calls
+        seen("several calls of one episode", (drawn.calls > 1).any())
+        own = subject.per_step(*given)
+        same("monte_carlo with gamma 0", subject.monte_carlo(*given, gamma=0.0), own)
+        undiscounted = subject.monte_carlo(*given, gamma=1.0)
+        same("the first call's, with gamma 1", undiscounted[:, 0], subject.episode(*given)[:, 0], ROUNDING)
+        same("what each call adds", undiscounted[:, :-1] - undiscounted[:, 1:], own[:, :-1], ROUNDING)
+
+    def edit(subject: Crediting) -> Crediting:
+        def monte_carlo(reward: Tensor, calls: Tensor, *, gamma: float) -> Tensor:
+            return gamma * subject.monte_carlo(reward, calls, gamma=gamma)
+
+        return attrs.evolve(subject, monte_carlo=monte_carlo)
+
+    claim = "monte_carlo is per_step for gamma 0, and for gamma 1 the first call's is the episode's return."
+    return _law("relations", claim, ("discounts a call's own reward", edit), check, "several calls of one episode")
+
+
+def _compared() -> Law:
+    def estimator(value: Tensor, group: Tensor) -> Tensor:
+        return rloo_advantages(value, group, groups=2)
+
+    def check(subject: Crediting, drawn: Earned, seen: Seen) -> None:
+        episodes = torch.tensor([sum(row) for row in _lists(drawn)])
+        advantage = estimator(episodes, drawn.group).tolist()
+        seen("episodes of different lengths that differ", len(set(drawn.calls.tolist())) > 1 and any(advantage))
+        wanted = [[a] * calls for a, calls in zip(advantage, drawn.calls.tolist(), strict=True)]
+        got = subject.group(drawn.reward, drawn.calls, drawn.group, estimator=estimator)
+        same("group", got, _columns(wanted, drawn.reward), ROUNDING)
+
+    mutant = ("compares calls, not episodes", mutants.compares_calls)
+    source = "Shao et al. 2024, arXiv:2402.03300, section 4.1.2"
+    claim = "With `group` every call made has its episode's advantage over others of the group."
+    needs = "episodes of different lengths that differ"
+    return _law("episodes_compared", claim, mutant, check, needs, source=source)
+
+
+def _unmade() -> Law:
+    def check(subject: Crediting, drawn: Earned, seen: Seen) -> None:
+        beyond = torch.arange(drawn.reward.shape[-1]) >= drawn.calls[:, None]
+        seen("calls not made", beyond.any())
+        poisoned = torch.where(beyond, drawn.poison, drawn.reward)
+        for name in ("per_step", "episode"):
+            function = getattr(subject, name)
+            same(f"{name} beside {drawn.poison}", function(poisoned, drawn.calls), function(drawn.reward, drawn.calls))
+        got, wanted = (subject.monte_carlo(x, drawn.calls, gamma=GAMMA) for x in (poisoned, drawn.reward))
+        same(f"monte_carlo beside {drawn.poison}", got, wanted)
+
+    claim = "Whatever stands at calls that were not made, NaN and infinity included, no credit changes."
+    return _law("calls_not_made", claim, ("multiplies them by 0", mutants.counts_blanks), check, "calls not made")

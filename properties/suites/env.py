@@ -1,0 +1,204 @@
+"""Laws of environments (N1, N2, N5 of the catalogue, and the laws of every step on reset and step)."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from torch import Tensor
+
+from ...core import keys, spaces
+from ...core.env import halves
+from ...core.record import check as check_record
+from ...core.steps import TimeStep
+from ...core.tree import all_finite
+from ..framework.compare import ROUNDING, Tolerance, require, same
+from ..framework.law import Law, Mutant, Seen, Suite, always, lifted
+from ..strategies.walks import AnyEnv, Walk, action_of, end_of, is_over, key_of, trajectory, visits, walks
+from . import env_mutants as mutants
+from .step import step_laws
+
+CONTRACT = "core.env: what reset and step promise"
+STEP_MUTANTS = {
+    "same_twice": Mutant("counts steps in a Python list beside the state", mutants.counts_beside),
+    "global_state_stays": Mutant("draws its noise with torch.rand", mutants.global_noise),
+    "inputs_stay": Mutant("moves the caller's own state: position.add_(...)", mutants.moves_in_place),
+    "outputs_own_storage": Mutant("a reset hands out a view of the params", mutants.shares_params),
+    "batch_is_singles": Mutant("asks Python: if action == 1", mutants.asks_python),
+    "compiled_is_eager": Mutant("logs what it does: logger.debug(...)", mutants.logs),
+    "structure_is_fixed": Mutant("computes in double precision and leaves the state so", mutants.widens),
+    "device_follows_inputs": Mutant("makes a tensor without asking where: torch.zeros(1)", mutants.on_the_cpu),
+}
+
+
+def env_suite(
+    *, longest: int = 12, tolerance: Tolerance = ROUNDING, round_trip: Callable[[Any], Any] | None = None
+) -> Suite:
+    """The laws of one environment, of a single world.
+
+    Its states are reached by walks of up to `longest` steps. `tolerance` is for a batch against its singles and compiled
+    against eager; pass EXACT where the world computes in integers or dyadic numbers. `round_trip` saves a state and loads
+    it; torch.save is used if there is none.
+    """
+    several = walks(longest)
+    steps = (
+        lifted(law, _both_functions, _arguments, mutant=STEP_MUTANTS[law.name])
+        for law in step_laws(several, tolerance=tolerance, carry=1)
+    )
+    save = round_trip or through_bytes
+    own = (_members, _finite, _well_formed, _beginning, _no_history, _observation, _hoisted, _closed_loop)
+    return Suite("env_laws", (*steps, *(law(several) for law in own), _saved(several, save)))
+
+
+def _both_functions(env: AnyEnv) -> Callable[..., Any]:
+    """Step and reset as one function of (params, state, action, key), so that each law judges both."""
+
+    def step_and_reset(params: Any, state: Any, action: Tensor, key: keys.Key) -> tuple[Any, ...]:
+        return *env.step(params, state, action, key), *env.reset(params, key)
+
+    return step_and_reset
+
+
+def _arguments(env: AnyEnv, drawn: Any) -> Any:
+    if isinstance(drawn, tuple):
+        return tuple(_arguments(env, walk) for walk in drawn)
+    number = drawn.actions[-1] if drawn.actions else 0
+    state, action = end_of(env, drawn), action_of(env.action_space, number)
+    return env.params, state, action, key_of(drawn, len(drawn.actions))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: Mutant,
+    walk: SearchStrategy[Any],
+    check: Callable[[AnyEnv, Any, Seen], None],
+    *needs: str,
+) -> Law:
+    return Law(name=name, claim=claim, source=CONTRACT, inputs=always(walk), check=check, mutant=mutant, needs=needs)
+
+
+def _members(walk: SearchStrategy[Walk]) -> Law:
+    def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
+        sampled = spaces.sample(env.action_space, keys.key(drawn.seed))
+        require(spaces.contains(env.action_space, sampled), f"the sampled action {sampled} is not in the action space")
+        for t, (_, timestep) in enumerate(trajectory(env, drawn)):
+            for name in ("observation", "next_observation"):
+                value = getattr(timestep, name)
+                inside = spaces.contains(env.observation_space, value)
+                require(inside, f"{name} after {t} steps is {value}, not in {env.observation_space}")
+
+    mutant = Mutant("declares a narrower range than its observations have", mutants.narrow_space)
+    return _law("spaces_hold", "Observations and actions lie in the spaces the env declares.", mutant, walk, check)
+
+
+def _finite(walk: SearchStrategy[Walk]) -> Law:
+    def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
+        for t, (state, timestep) in enumerate(trajectory(env, drawn)):
+            require(all_finite(timestep), f"the timestep after {t} steps holds NaN or infinity")
+            require(all_finite(state), f"the state after {t} steps holds NaN or infinity")
+
+    mutant = Mutant("pays sqrt(x) for an x that may be negative", mutants.root_of_negative)
+    return _law("all_finite", "States, rewards and observations are finite.", mutant, walk, check)
+
+
+def _well_formed(walk: SearchStrategy[Walk]) -> Law:
+    def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
+        for _, timestep in trajectory(env, drawn):
+            require(isinstance(timestep, TimeStep), f"got {type(timestep).__name__}, wanted a TimeStep")
+            check_record(timestep, batch=())
+
+    mutant = Mutant("counts its reward in integers", mutants.counted_reward)
+    claim = "A timestep is a TimeStep: a float reward and two bool flags, one number each."
+    return _law("timestep_is_well_formed", claim, mutant, walk, check)
+
+
+def _beginning(walk: SearchStrategy[Walk]) -> Law:
+    def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
+        _, timestep = env.reset(env.params, key_of(drawn, -1))
+        same("the reward of a reset", timestep.reward, torch.zeros_like(timestep.reward))
+        require(not is_over(timestep), "a reset ends an episode")
+        same("next_observation of a reset", timestep.next_observation, timestep.observation)
+
+    mutant = Mutant("a reset pays the reward of a step", mutants.paid_reset)
+    claim = "A reset pays nothing, ends nothing, and its next_observation is its observation."
+    return _law("reset_is_a_beginning", claim, mutant, walk, check)
+
+
+def _no_history(walk: SearchStrategy[Walk]) -> Law:
+    def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
+        before = env.reset(env.params, key_of(drawn, -1))
+        for visit in visits(env, drawn):
+            seen("an ending", is_over(visit.timestep))
+        same("a reset after an episode", env.reset(env.params, key_of(drawn, -1)), before)
+
+    mutant = Mutant("a reset starts where the last step led", mutants.remembers_the_last_step)
+    claim = "A reset depends on params and key alone, whatever was played before."
+    return _law("reset_depends_on_the_key", claim, mutant, walk, check)
+
+
+def _observation(walk: SearchStrategy[Walk]) -> Law:
+    def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
+        for t, visit in enumerate(visits(env, drawn)):
+            timestep = visit.timestep
+            seen("a step inside an episode", not is_over(timestep))
+            if not is_over(timestep):
+                same(f"observation after {t + 1} steps", timestep.observation, timestep.next_observation)
+
+    mutant = Mutant("shows the observation of a reset at every step", mutants.fresh_observation)
+    claim = "Inside an episode, what the policy sees next is what followed: observation = next_observation."
+    return _law("observation_is_next", claim, mutant, walk, check, "a step inside an episode")
+
+
+def _hoisted(walk: SearchStrategy[Walk]) -> Law:
+    def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
+        params, state, action, key = _arguments(env, drawn)
+        whole, parts = env.step(params, state, action, key), halves(env)
+        same("step from drawn noise", parts.step(params, state, action, parts.draw(params, key)), whole)
+
+    mutant = Mutant("the hoisted half forgets the action", mutants.hoisted_forgets)
+    claim = "A hoisted step, fed what its other half drew, is the whole step."
+    return _law("hoisted_is_whole", claim, mutant, walk, check)
+
+
+def _closed_loop(walk: SearchStrategy[Walk]) -> Law:
+    def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
+        first = trajectory(env, drawn)
+        seen("a walk of two steps or more", len(first) > 2)
+        same("the same walk again", trajectory(env, drawn), first)
+
+    mutant = Mutant("tires: every tenth call of step does nothing", mutants.tires)
+    claim = "Recorded actions and keys, played again, give the recorded trajectory."
+    return _law("replay_is_the_run", claim, mutant, walk, check, "a walk of two steps or more")
+
+
+def _saved(walk: SearchStrategy[Walk], round_trip: Callable[[Any], Any]) -> Law:
+    def check(env: AnyEnv, drawn: tuple[Walk, Walk], seen: Seen) -> None:
+        state = live = end_of(env, drawn[0])
+        stored = round_trip(state)
+        seen("a step after loading", drawn[1].actions)
+        for t, number in enumerate(drawn[1].actions):
+            action, key = action_of(env.action_space, number), key_of(drawn[1], t)
+            live, wanted = env.step(env.params, live, action, key)
+            stored, got = env.step(env.params, stored, action, key)
+            same(f"{t + 1} steps after loading", (stored, got), (live, wanted))
+
+    mutant = Mutant("keeps the age of an episode as an attribute of a tensor", mutants.hides_age)
+    claim = "A state that was saved and loaded goes on with the same bits."
+    pair = st.tuples(walk, walks(4))
+    return _law("saved_state_goes_on", claim, mutant, pair, check, "a step after loading")
+
+
+def through_bytes(tree: Any) -> Any:
+    """The tree after its leaves went through torch.save and torch.load."""
+    leaves, structure = pytree.tree_flatten(tree)
+    file = io.BytesIO()
+    torch.save([leaf.detach().clone() for leaf in leaves], file)
+    file.seek(0)
+    return pytree.tree_unflatten(torch.load(file, weights_only=True), structure)
+
+
+env_laws = env_suite()

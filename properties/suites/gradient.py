@@ -1,0 +1,85 @@
+"""Laws of gradients (S7): for a function of float64 tensors whose points `inputs` draws away from kinks."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from hypothesis.strategies import SearchStrategy
+from torch import Tensor
+
+from ...core.tree import leaves
+from ..framework.compare import CURVATURE, require, same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from . import gradient_mutants as mutants
+
+Function = Callable[..., Tensor]
+SOURCE = "properties: autograd's gradient is the slope, and what is declared constant has none"
+
+
+def gradient_laws(inputs: SearchStrategy[tuple[Tensor, ...]], *, constant: Sequence[int] = ()) -> Suite:
+    """The laws of a function f(*tensors) -> tensor; `constant` are the places of arguments that get no gradient."""
+    laws = [_slope(inputs, constant)]
+    if constant:
+        laws.append(_constant(inputs, constant))
+    return Suite("gradient_laws", tuple(laws))
+
+
+def _gradients(function: Function, arguments: Sequence[Tensor]) -> list[Tensor]:
+    leaves = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in arguments]
+    value = function(*leaves).sum()
+    live = [leaf for leaf in leaves if leaf.requires_grad]
+    if not value.requires_grad:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    found = iter(torch.autograd.grad(value, live, allow_unused=True, materialize_grads=True))
+    return [next(found) if leaf.requires_grad else torch.zeros_like(leaf) for leaf in leaves]
+
+
+def _slope(inputs: SearchStrategy[tuple[Tensor, ...]], constant: Sequence[int]) -> Law:
+    def check(function: Function, arguments: tuple[Tensor, ...], seen: Seen) -> None:
+        got, step = _gradients(function, arguments), 1e-6
+        for place, x in enumerate(arguments):
+            if place in constant or not x.is_floating_point():
+                continue
+            for index in range(x.numel()):
+                nudge = torch.zeros_like(x).flatten().index_fill(0, torch.tensor(index), step).reshape(x.shape)
+                up, down = (
+                    function(*arguments[:place], x + sign * nudge, *arguments[place + 1 :]).sum() for sign in (1, -1)
+                )
+                where = f"the gradient of argument {place}, entry {index}"
+                same(where, got[place].flatten()[index], (up - down) / (2 * step), CURVATURE)
+
+    return Law(
+        name="gradient_is_the_slope",
+        claim="The gradient autograd gives is the slope, by central differences in float64.",
+        source=SOURCE,
+        inputs=always(inputs),
+        check=check,
+        mutant=Mutant("detaches what it scales by", mutants.scaled_by_detached),
+    )
+
+
+def _constant(inputs: SearchStrategy[tuple[Tensor, ...]], constant: Sequence[int]) -> Law:
+    def check(function: Function, arguments: tuple[Tensor, ...], seen: Seen) -> None:
+        got = _gradients(function, arguments)
+        for place in constant:
+            require(not bool(got[place].any()), f"argument {place} has the gradient {got[place].tolist()}, wanted 0")
+
+    return Law(
+        name="constants_have_no_gradient",
+        claim="No gradient flows into the arguments declared constant.",
+        source=SOURCE,
+        inputs=always(inputs),
+        check=check,
+        mutant=Mutant("forgets a detach", lambda function: mutants.leaks_into(function, tuple(constant))),
+    )
+
+
+def slopes_of(function: Any) -> Function:
+    """The function of tensors in a function that gives a record or tuple: the sum of its floating-point leaves."""
+
+    def total(*arguments: Tensor) -> Tensor:
+        parts = [leaf.sum() for leaf in leaves(function(*arguments)) if leaf.is_floating_point()]
+        result: Tensor = torch.stack(parts).sum()
+        return result
+
+    return total

@@ -1,0 +1,228 @@
+"""Laws of advantages within groups (L8): f(reward [N], group [N], *, groups) -> [N], rows in any order, groups of any size."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from torch import Tensor
+
+from ..framework.compare import EXACT, ROUNDING, Tolerance, require, same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.values import dyadic, integers
+from . import group_mutants as mutants
+from .group_mutants import Estimator
+
+DAMPED = Tolerance("damped", 5e-3, 1e-4)  # an eps of up to 1e-4 beside the least standard deviation that is drawn
+SOURCE = "Shao et al. 2024, arXiv:2402.03300; Ahmadian et al. 2024, arXiv:2402.14740"
+
+
+@attrs.frozen
+class Groups:
+    """Rewards of rows, the group of each (-1: none), a number no id reaches."""
+
+    reward: Tensor
+    group: Tensor
+    groups: int
+
+
+@st.composite
+def grouped(draw: DrawFn, rewards: SearchStrategy[Tensor] | None = None) -> Groups:
+    """Up to 7 rows of up to 3 groups, some empty, some of one row; dyadic rewards."""
+    groups = draw(st.sampled_from((1, 2, 3)))
+    rows = draw(st.sampled_from((1, 4, 7)))
+    reward = draw(dyadic((rows,)) if rewards is None else rewards)
+    return Groups(reward, draw(integers((rows,), -1, groups)), groups)
+
+
+def group_laws(*, centre: str = "mean", scaled: bool = True, singleton: str = "zero") -> Suite:
+    """The laws of an estimator; the arguments say what it promises, in the words of `group_advantages`.
+
+    `scaled`: whether it divides by the standard deviation of each group.
+    """
+    laws = (
+        _sums_to_zero(),
+        _shift(singleton),
+        _scale(scaled),
+        _equal_rewards(),
+        _alone(singleton),
+        _rows_permute(),
+        _names(),
+        _own_group(),
+        _no_group(),
+        _definition(centre, scaled),
+    )
+    return Suite("group_laws", laws)
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Estimator], Estimator]],
+    check: Callable[[Estimator, Groups, Seen], None],
+    *needs: str,
+    inputs: SearchStrategy[Groups] | None = None,
+) -> Law:
+    drawn = always(grouped() if inputs is None else inputs)
+    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _ask(estimator: Estimator, drawn: Groups, **changes: Any) -> Tensor:
+    asked = attrs.evolve(drawn, **changes)
+    return estimator(asked.reward, asked.group, groups=asked.groups)
+
+
+def _sizes(drawn: Groups) -> Tensor:
+    return (drawn.group[:, None] == drawn.group).sum(-1) * (drawn.group >= 0)
+
+
+def _sums_to_zero() -> Law:
+    def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
+        got, sizes = _ask(estimator, drawn), _sizes(drawn)
+        names = sorted(set(drawn.group[sizes > 1].tolist()))
+        seen("two groups of several", len(names) > 1)
+        for name in names:
+            total = got[drawn.group == name].sum()
+            require(total.abs() <= 1e-4, f"the advantages of group {name} sum to {float(total)}")
+
+    claim = "The advantages of a group of several sum to 0."
+    mutant = ("takes the mean over all groups", mutants.batch_mean)
+    return _law("sums_to_zero", claim, mutant, check, "two groups of several")
+
+
+def _shift(singleton: str) -> Law:
+    def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
+        among = _sizes(drawn) > (1 if singleton == "raw" else 0)
+        seen("a group", among.any())
+        wanted = _ask(estimator, drawn)
+        for shift in (4.0, -16.0):
+            got = _ask(estimator, drawn, reward=drawn.reward + shift)
+            same(f"the advantages of rewards plus {shift}", got[among], wanted[among], EXACT)
+
+    claim = "Adding one number to all rewards changes no bit."
+    return _law("shift", claim, ("leaves part of the reward in", mutants.uncentred), check, "a group")
+
+
+def _scale(scaled: bool) -> Law:
+    def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
+        several = _sizes(drawn) > 1
+        wanted = _ask(estimator, drawn)
+        seen("an advantage", wanted[several].any())
+        got = _ask(estimator, drawn, reward=2.0 * drawn.reward)[several]
+        if scaled:
+            same("the advantages of doubled rewards", got, wanted[several], DAMPED)
+        else:
+            same("the advantages of doubled rewards", got, 2.0 * wanted[several], EXACT)
+
+    if scaled:
+        claim, mutant = "Rewards in other units give the same advantages.", mutants.reward_units
+        return _law("scale", claim, ("gives advantages in the units of rewards", mutant), check, "an advantage")
+    claim, wrong = "Twice the rewards give twice the advantages.", mutants.divides_by_range
+    return _law("scale", claim, ("normalises the batch to the size of 1", wrong), check, "an advantage")
+
+
+@st.composite
+def _level(draw: DrawFn) -> Groups:
+    """Groups whose rewards are all the same, by numbers that are no dyadic ones."""
+    drawn = draw(grouped())
+    levels = torch.tensor(draw(st.lists(st.integers(-20, 20), min_size=4, max_size=4))) / 10
+    return attrs.evolve(drawn, reward=levels[drawn.group])
+
+
+def _equal_rewards() -> Law:
+    def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
+        several = _sizes(drawn) > 1
+        seen("a group of several", several.any())
+        got = _ask(estimator, drawn)[several]
+        same("the advantages of equal rewards", got, torch.zeros_like(got), EXACT)
+
+    claim = "Where all rewards of a group are equal, its advantages are exactly 0, never NaN."
+    mutant = ("divides by a spread of 0", mutants.unguarded)
+    return _law("equal_rewards", claim, mutant, check, "a group of several", inputs=_level())
+
+
+def _alone(singleton: str) -> Law:
+    def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
+        alone = _sizes(drawn) == 1
+        seen("a group of one", alone.any())
+        wanted = drawn.reward if singleton == "raw" else torch.zeros_like(drawn.reward)
+        same("the advantage of a group of one", _ask(estimator, drawn)[alone], wanted[alone], DAMPED)
+
+    said = "its reward" if singleton == "raw" else "0"
+    mutant = ("divides by n - 1 in a group of one", mutants.unbiased_of_one)
+    return _law("group_of_one", f"A group of one has the advantage {said}.", mutant, check, "a group of one")
+
+
+def _rows_permute() -> Law:
+    def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
+        seen("rows not in the order of groups", (drawn.group.diff() < 0).any())
+        turned = _ask(estimator, drawn, reward=drawn.reward.flip(0), group=drawn.group.flip(0))
+        same("the advantages of rows in another order", turned, _ask(estimator, drawn).flip(0), ROUNDING)
+        ordered = drawn.group.argsort(stable=True)
+        got = _ask(estimator, drawn, reward=drawn.reward[ordered], group=drawn.group[ordered])
+        same("the advantages of rows sorted by group", got, _ask(estimator, drawn)[ordered], ROUNDING)
+
+    claim = "Another order of rows gives the same advantages in that order: groups need not stand together."
+    mutant = ("takes neighbours for a group", mutants.blocks)
+    return _law("rows_permute", claim, mutant, check, "rows not in the order of groups")
+
+
+def _names() -> Law:
+    def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
+        seen("several groups", drawn.groups > 1 and (drawn.group >= 0).any())
+        renamed = torch.where(drawn.group < 0, -1, drawn.groups - 1 - drawn.group)
+        same("the advantages of renamed groups", _ask(estimator, drawn, group=renamed), _ask(estimator, drawn), EXACT)
+
+    claim = "What a group is called does not matter."
+    return _law("names", claim, ("takes the id 0 for no group", mutants.first_is_padding), check, "several groups")
+
+
+def _own_group() -> Law:
+    def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
+        own = drawn.group == drawn.group[0]
+        seen("another group", (~own & (drawn.group >= 0)).any())
+        wanted = _ask(estimator, drawn)
+        for other in (torch.nan, torch.inf, 100.0):
+            got = _ask(estimator, drawn, reward=torch.where(own, drawn.reward, other))
+            same(f"the advantages beside rewards of {other}", got[own], wanted[own], EXACT)
+
+    claim = "Advantages depend on rewards of their own group alone, even beside NaN and infinity."
+    mutant = ("sums groups by a matrix product", mutants.matrix_product)
+    return _law("own_group", claim, mutant, check, "another group")
+
+
+def _no_group() -> Law:
+    def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
+        none = drawn.group < 0
+        seen("a row of no group beside others", none.any() & (~none).any())
+        got = _ask(estimator, drawn, reward=torch.where(none, torch.nan, drawn.reward))
+        same("the advantage of a row of no group", got[none], torch.zeros_like(got[none]), EXACT)
+        kept = attrs.evolve(drawn, reward=drawn.reward[~none], group=drawn.group[~none])
+        if len(kept.group):
+            same("the advantages without such rows", got[~none], _ask(estimator, kept), ROUNDING)
+
+    claim = "A row with the id -1 has the advantage 0, whatever its reward, and changes nobody else's."
+    mutant = ("counts a row of no group to the last one", mutants.counts_the_ungrouped)
+    return _law("no_group", claim, mutant, check, "a row of no group beside others")
+
+
+def _definition(centre: str, scaled: bool) -> Law:
+    def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
+        got = _ask(estimator, drawn)
+        for i, name in enumerate(drawn.group.tolist()):
+            own = [r for r, g in zip(drawn.reward.tolist(), drawn.group.tolist(), strict=True) if g == name]
+            if name < 0 or len(own) < 2:
+                continue
+            others = sum(own) - float(drawn.reward[i])
+            mean = others / (len(own) - 1) if centre == "leave_one_out" else sum(own) / len(own)
+            spread = torch.tensor(own, dtype=torch.float64).std() if scaled else torch.ones(())
+            wanted = (float(drawn.reward[i]) - mean) / spread if len(set(own)) > 1 else torch.zeros(())
+            seen("an advantage", wanted != 0)
+            same(f"advantage {i} of {own}", got[i], wanted.to(got.dtype), DAMPED)
+
+    means = "the mean of the others" if centre == "leave_one_out" else "the mean of its group"
+    claim = f"An advantage is the reward less {means}{', over the standard deviation of the group' if scaled else ''}."
+    mutant = ("mixes up the mean of all and that of the others", mutants.other_centre)
+    return _law("definition", claim, mutant, check, "an advantage")

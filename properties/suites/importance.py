@@ -1,0 +1,145 @@
+"""Laws of importance weights between trainer and sampler: f(log_prob, sampler_log_prob, mask), [N, L] each, gives [N, L]."""
+
+import math
+from collections.abc import Callable
+
+import attrs
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from torch import Tensor
+
+from ..framework.compare import ROUNDING, require, same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.values import POISON, log_prob_pairs, masks
+from . import importance_mutants as mutants
+from .importance_mutants import Edit, Weighting
+from .loss_steps import PADDING
+
+SOURCE = "Yao et al. 2025, truncated importance sampling; Ling Team 2025, arXiv:2510.18855"
+
+
+@attrs.frozen
+class Sampled:
+    """Log-probs of tokens by the trainer and by the sampler, which of them count, what stands elsewhere."""
+
+    log_prob: Tensor
+    sampler_log_prob: Tensor
+    mask: Tensor
+    poison: float
+
+
+@st.composite
+def sampled(draw: DrawFn) -> Sampled:
+    """Sequences of different lengths, ratios from exp(-2) to exp(2)."""
+    rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 2, 4)))
+    log_prob, sampler = draw(log_prob_pairs((rows, length)))
+    return Sampled(log_prob, sampler, draw(masks(rows, length)), draw(st.sampled_from(POISON)))
+
+
+def importance_laws(*, high: float, low: float = 0.0, level: str = "token", outside: str = "clamp") -> Suite:
+    """The laws of weights; the arguments say what they promise.
+
+    `level` is "token", "sequence" (a product) or "geometric" (its mean); what is not in [low, high], which holds 1, is
+    brought there for `outside` "clamp" and becomes 0 for "zero".
+    """
+    bounds = (low, high)
+    laws = (_on_policy(), _constant(), _unknown(level), _padding(), _bounds(bounds, outside))
+    return Suite("importance_laws", (*laws, _definition(bounds, outside, level)))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Edit],
+    check: Callable[[Weighting, Sampled, Seen], None],
+    *needs: str,
+    source: str = SOURCE,
+) -> Law:
+    drawn = always(sampled())
+    return Law(name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _on_policy() -> Law:
+    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+        seen("a token", drawn.mask.any())
+        got = weighting(drawn.log_prob, drawn.log_prob.clone(), drawn.mask)
+        same("the weights of equal log-probs", got, drawn.mask.to(got.dtype))
+
+    claim = "Where trainer and sampler agree every token that counts has the weight 1, all others 0."
+    return _law("agreement", claim, ("forgets the sampler", mutants.probability), check, "a token")
+
+
+def _constant() -> Law:
+    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+        leaf = drawn.log_prob.clone().requires_grad_()
+        got = weighting(leaf, drawn.sampler_log_prob.clone().requires_grad_(), drawn.mask)
+        require(not got.requires_grad, "a weight has a gradient")
+
+    claim = "Weights are constants: no gradient flows through them."
+    return _law("constant", claim, ("forgets to detach", mutants.live), check)
+
+
+def _unknown(level: str) -> Law:
+    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+        first = drawn.mask & (torch.arange(drawn.mask.shape[1]) == 0)
+        seen("an unknown log-prob", first.any())
+        broken = torch.where(first, -math.inf, drawn.sampler_log_prob)
+        believed = torch.where(first, drawn.log_prob, drawn.sampler_log_prob)
+        wanted = weighting(drawn.log_prob, believed, drawn.mask)
+        for unknown in (broken, torch.where(first, math.nan, broken)):
+            same("the weights", weighting(drawn.log_prob, unknown, drawn.mask), wanted)
+        require(not bool((wanted[first] != 1).any()) or level != "token", "an unknown ratio is not 1")
+
+    claim = "A log-ratio that is not finite counts as 0, and changes no other token's."
+    mutant = ("believes what the sampler says", mutants.believes_the_sampler)
+    source = "objectives: a missing rollout log-prob must not poison the batch (TRL 6166)"
+    return _law("unknown", claim, mutant, check, "an unknown log-prob", source=source)
+
+
+def _padding() -> Law:
+    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+        seen("padding beside tokens", (~drawn.mask).any() & drawn.mask.any())
+        wanted = weighting(drawn.log_prob, drawn.sampler_log_prob, drawn.mask)
+        log_prob, sampler = (torch.where(drawn.mask, x, drawn.poison) for x in (drawn.log_prob, drawn.sampler_log_prob))
+        same(f"the weights with padding of {drawn.poison}", weighting(log_prob, sampler, drawn.mask), wanted)
+        require(not bool(wanted[~drawn.mask].any()), "a padded token has a weight")
+
+    claim = "Whatever stands in the padding, the weights keep their bits, and those of the padding are 0."
+    mutant = ("multiplies by the mask", mutants.multiplies_by_mask)
+    return _law("padding_is_nothing", claim, mutant, check, "padding beside tokens", source=PADDING)
+
+
+def _bounds(bounds: tuple[float, float], outside: str) -> Law:
+    low, high = bounds
+
+    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+        got = weighting(drawn.log_prob, drawn.sampler_log_prob, drawn.mask)[drawn.mask]
+        seen("a bound", ((got == low) | (got == high) | (got == 0)).any())
+        inside = (got >= low) & (got <= high)
+        require(inside | (got == 0) if outside == "zero" else inside, f"weights {got.tolist()} outside {bounds}")
+
+    said = "or 0" if outside == "zero" else "and reach the bounds"
+    mutant = ("lets large weights through", mutants.unbounded)
+    return _law("bounds", f"Weights lie between the bounds, {said}.", mutant, check, "a bound")
+
+
+def _definition(bounds: tuple[float, float], outside: str, level: str) -> Law:
+    def one(log_ratios: list[float], own: float) -> float:
+        mean = sum(log_ratios) / len(log_ratios)
+        weight = math.exp({"token": own, "sequence": sum(log_ratios), "geometric": mean}[level])
+        if outside == "zero":
+            return weight if bounds[0] <= weight <= bounds[1] else 0.0
+        return min(max(weight, bounds[0]), bounds[1])
+
+    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+        got = weighting(drawn.log_prob, drawn.sampler_log_prob, drawn.mask)
+        for i, row in enumerate(drawn.mask):
+            ratios = (drawn.log_prob[i] - drawn.sampler_log_prob[i])[row].tolist()
+            wanted = torch.tensor([one(ratios, own) for own in ratios])
+            seen("a weight that is not 1", (wanted != 1).any())
+            same(f"the weights of sequence {i}", got[i][row], wanted, ROUNDING)
+
+    claim = f"A weight is the ratio of trainer to sampler at the level of {level}, kept to its bounds."
+    mutant = ("turns the ratio round", mutants.turned_round)
+    return _law("definition", claim, mutant, check, "a weight that is not 1")

@@ -1,0 +1,146 @@
+"""Laws of reduced policy losses over padded sequences (L5, L6).
+
+The subject: f(log_prob, behaviour_log_prob, advantage, mask), each [B, L], gives one number.
+"""
+
+from collections.abc import Callable
+
+import attrs
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from torch import Tensor
+
+from ..framework.compare import ROUNDING, require, same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.values import POISON, dyadic, log_prob_pairs, masks
+from . import loss_mutants as mutants
+from .loss_mutants import Batch, Masked
+from .loss_steps import PADDING, mapped
+
+
+@attrs.frozen
+class Padded:
+    """A batch [B, L] of which each row counts up to its own length."""
+
+    batch: Batch
+    mask: Tensor
+    poison: float
+    more: int  # columns of padding to add
+
+
+@st.composite
+def padded_batches(draw: DrawFn) -> Padded:
+    """Rows of different lengths, some of them empty."""
+    rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 2, 4)))
+    log_prob, behaviour = draw(log_prob_pairs((rows, length)))
+    batch = Batch(log_prob, behaviour, draw(dyadic((rows, length))), 0.25)
+    return Padded(batch, draw(masks(rows, length)), draw(st.sampled_from(POISON)), draw(st.sampled_from((0, 1, 3))))
+
+
+def masked_loss_laws() -> Suite:
+    """The laws of a loss that reduces over the real steps of padded sequences."""
+    return Suite("masked_loss_laws", (_padding_is_nothing(), _more_padding(), _nothing_counts(), _rows_permute()))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Masked],
+    check: Callable[[Masked, Padded, Seen], None],
+    *needs: str,
+    source: str = PADDING,
+) -> Law:
+    edit, wrong = mutant
+    return Law(
+        name=name,
+        claim=claim,
+        source=source,
+        inputs=always(padded_batches()),
+        check=check,
+        mutant=Mutant(edit, lambda subject: wrong),
+        needs=needs,
+    )
+
+
+def _value_and_gradient(loss: Masked, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
+    leaf = batch.log_prob.detach().clone().requires_grad_()
+    value = loss(leaf, batch.behaviour_log_prob, batch.advantage, mask)
+    return value.detach(), torch.autograd.grad(value, leaf)[0]
+
+
+def _refilled(batch: Batch, mask: Tensor, fill: float) -> Batch:
+    return mapped(batch, lambda x: torch.where(mask, x, fill))
+
+
+def _padding_is_nothing() -> Law:
+    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
+        seen("padding beside real steps", (~drawn.mask).any() & drawn.mask.any())
+        wanted = _value_and_gradient(loss, _refilled(drawn.batch, drawn.mask, 0.0), drawn.mask)
+        got = _value_and_gradient(loss, _refilled(drawn.batch, drawn.mask, drawn.poison), drawn.mask)
+        same(f"(loss, gradient) with padding of {drawn.poison}", got, wanted)
+        require(not bool(wanted[1][~drawn.mask].any()), "a padded step has a gradient")
+
+    return _law(
+        "padding_is_nothing",
+        "Whatever stands in the padding, NaN and infinity included, value and gradient keep their bits.",
+        ("multiplies the losses by the mask, which leaves NaN where it was", mutants.multiplies_by_mask),
+        check,
+        "padding beside real steps",
+    )
+
+
+def _more_padding() -> Law:
+    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
+        seen("more padding", drawn.more > 0)
+
+        def pad(x: Tensor) -> Tensor:
+            return torch.nn.functional.pad(x, (0, drawn.more))
+
+        longer = mapped(drawn.batch, pad)
+        wanted = _value_and_gradient(loss, drawn.batch, drawn.mask)
+        got = _value_and_gradient(loss, longer, pad(drawn.mask))
+        same("the loss of a longer batch", got[0], wanted[0], ROUNDING)
+        same("the gradient of a longer batch", got[1], pad(wanted[1]), ROUNDING)
+
+    return _law(
+        "length_of_padding",
+        "More columns of padding change neither value nor gradient.",
+        ("divides by the size of the batch, padding included", mutants.mean_over_all),
+        check,
+        "more padding",
+    )
+
+
+def _nothing_counts() -> Law:
+    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
+        value, slope = _value_and_gradient(loss, drawn.batch, torch.zeros_like(drawn.mask))
+        same("the loss of nothing", value, torch.zeros_like(value))
+        same("its gradient", slope, torch.zeros_like(slope))
+
+    return _law(
+        "nothing_counts_for_nothing",
+        "A batch without a single real step has loss 0 and gradient 0, never NaN.",
+        ("divides by the number of real steps, which may be 0", mutants.divides_by_count),
+        check,
+        source="verl 785, prime-rl 1961: NaN on a micro-batch that is all masked",
+    )
+
+
+def _rows_permute() -> Law:
+    def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
+        seen("several rows", len(drawn.mask) > 1)
+        turned = mapped(drawn.batch, lambda x: x.flip(0))
+        wanted = _value_and_gradient(loss, drawn.batch, drawn.mask)
+        got = _value_and_gradient(loss, turned, drawn.mask.flip(0))
+        same("the loss in another order", got[0], wanted[0], ROUNDING)
+        same("the gradient in another order", got[1], wanted[1].flip(0), ROUNDING)
+
+    return _law(
+        "rows_permute",
+        "The order of the rows does not matter to the reduced loss.",
+        ("weighs the first row as if it were alone", mutants.first_row_denominator),
+        check,
+        "several rows",
+        source="derived: a sum over sequences has no order",
+    )

@@ -1,0 +1,148 @@
+"""Laws of a policy's memory in a rollout. The subject is `rollout`: (env, model, length) -> run.
+
+The laws give it a world whose episodes end by chance, in both ways, and a policy that counts its steps in its memory and
+shows the count in every log-prob. All numbers are integers, so that equal means the same bits.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import frozen
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ...core import keys
+from ...core.env import Env, auto_reset, batched
+from ...core.keys import Key
+from ...core.policy import ActorCritic
+from ...core.record import record, tensor
+from ...core.spaces import Discrete
+from ...core.steps import TimeStep, ended, first, following
+from ...runtime.rollout import begin
+from ..framework.compare import same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.values import seeds
+from . import memory_mutants as mutants
+from .memory_mutants import Make
+
+SOURCE = "runtime.rollout: where an episode ends, the memory becomes the one that `begin` was given"
+WORLDS, PLACES = 3, 5
+
+
+@frozen
+class Case:
+    """A rollout: its key, how long it goes on, where it is cut in two, and what each world's memory begins with."""
+
+    seed: int
+    steps: int
+    cut: int
+    begun: tuple[int, ...]
+
+
+_CASES = st.builds(
+    Case,
+    seed=seeds(),
+    steps=st.integers(2, 12),
+    cut=st.integers(1, 11),
+    begun=st.tuples(*[st.integers(1, 9)] * WORLDS),
+)
+
+
+@record
+class _Shown:
+    """A distribution with one action, whose log-prob is what the policy remembered."""
+
+    memory: Tensor = tensor("*", "int")
+
+    def noise(self, key: Key) -> Tensor:
+        return key[..., 0]
+
+    def transform(self, noise: Tensor) -> Tensor:
+        return torch.zeros_like(noise)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return self.memory + torch.zeros_like(action)
+
+
+def _apply(params: Any, observation: Tensor, carry: dict[str, Tensor]) -> tuple[Any, Tensor, dict[str, Tensor]]:
+    return (
+        _Shown(memory=carry["steps"]),
+        torch.zeros_like(observation, dtype=torch.float32),
+        {"steps": carry["steps"] + 1},
+    )
+
+
+COUNTER = ActorCritic(init=lambda key: (), apply=_apply)
+
+
+def _world() -> Env[Any, Tensor]:
+    """A walk over places by chance: the last place terminates, the one before it truncates."""
+
+    def reset(params: Any, key: Key) -> tuple[Tensor, TimeStep]:
+        place = keys.randint(key, (), 0, PLACES - 2)
+        return place, first(place.clone())
+
+    def step(params: Any, state: Tensor, action: Tensor, key: Key) -> tuple[Tensor, TimeStep]:
+        place = keys.randint(key, (), 0, PLACES)
+        told = following(place.clone(), torch.zeros(()) * place, place == PLACES - 1, place == PLACES - 2)
+        return place, told
+
+    return Env((), reset, step, Discrete(PLACES), Discrete(1))
+
+
+def memory_laws() -> Suite:
+    """The laws of a policy's memory in a rollout."""
+    return Suite("memory_laws", (_of_the_episode(), _in_parts()))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Make], Make]],
+    check: Callable[[Make, Case, Seen], None],
+    *needs: str,
+) -> Law:
+    drawn = always(_CASES)
+    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _start(drawn: Case, seed: int) -> tuple[Env[Any, Any], Any]:
+    env = batched(auto_reset(_world()), WORLDS)
+    return env, begin(env, keys.key(seed), {"steps": torch.tensor(drawn.begun)})
+
+
+def _of_the_episode() -> Law:
+    def check(subject: Make, drawn: Case, seen: Seen) -> None:
+        env, worlds = _start(drawn, drawn.seed)
+        after, played = subject(env, COUNTER, drawn.steps)((), worlds, keys.key(drawn.seed + 1))
+        memory = begun = worlds.memory["steps"]
+        for t in range(drawn.steps):
+            same(f"the memory at step {t}", played.behaviour_log_prob[t], memory)
+            over = ended(played.terminated[t], played.truncated[t])
+            memory = torch.where(over, begun, memory + 1)
+            seen("a termination", played.terminated[t].any())
+            seen("a truncation", played.truncated[t].any())
+            seen("one world goes on where another ends", over.any() & ~over.all())
+        same("the memory that goes on", after.memory["steps"], memory)
+
+    claim = (
+        "At each step a policy remembers its steps since the episode began, on top of what it was given to begin with."
+    )
+    needs = ("a termination", "a truncation", "one world goes on where another ends")
+    return _law("memory_of_the_episode", claim, ("never resets the memory", mutants.never), check, *needs)
+
+
+def _in_parts() -> Law:
+    def check(subject: Make, drawn: Case, seen: Seen) -> None:
+        env, worlds = _start(drawn, drawn.seed)
+        cut = min(drawn.cut, drawn.steps - 1)
+        for part, steps in enumerate((cut, drawn.steps - cut)):
+            memory = worlds.memory["steps"]
+            seen("an episode that a rollout's end cuts", part and (memory != torch.tensor(drawn.begun)).any())
+            worlds, played = subject(env, COUNTER, steps)((), worlds, keys.key(drawn.seed + part))
+            same(f"the first memory of part {part}", played.behaviour_log_prob[0], memory)
+
+    claim = "A rollout goes on with the memory that the one before ended with."
+    mutant = ("begins each rollout with a new memory", mutants.begins_each_rollout)
+    return _law("memory_in_parts", claim, mutant, check, "an episode that a rollout's end cuts")

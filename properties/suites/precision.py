@@ -1,0 +1,149 @@
+"""Laws of optimisers of parameters below float32; the subject is `Descending`: make(learning_rate), and apply_updates."""
+
+from collections.abc import Callable
+
+import torch
+from attrs import frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from torch import Tensor
+
+from ...core import keys as core_keys
+from ...core.rounding import rounded
+from ...core.tree import leaf_names, leaves, size
+from ..framework.compare import require, same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.values import seeds
+from . import precision_mutants as mutants
+from .precision_mutants import Descending
+
+SOURCE = "Micikevicius et al. 2017, arXiv:1710.03740, section 3.1: an FP32 master copy of weights"
+RATES = (1e-6, 1e-4, 1e-3)
+STEPS = 12
+SHAPE = (4, 6)
+
+
+@frozen
+class Descent:
+    """Parameters below float32 beside others, gradients of them one after the other, and weights that are loaded."""
+
+    params: dict[str, Tensor]
+    gradients: list[dict[str, Tensor]]
+    loaded: dict[str, Tensor]
+    rate: float
+
+
+@st.composite
+def descents(draw: DrawFn) -> Descent:
+    """Parameters from 0.5 to 2 in size, and rates of which a dozen steps cannot halve or double one."""
+    dtype = draw(st.sampled_from((torch.bfloat16, torch.float16)))
+    one, other, last = core_keys.split(core_keys.key(draw(seeds())), 3)
+
+    def params(key: Tensor) -> dict[str, Tensor]:
+        sizes, signs = core_keys.split(key)
+        values = (0.5 + 1.5 * core_keys.uniform(sizes, SHAPE)) * core_keys.normal(signs, SHAPE).sign()
+        return {"short": values.to(dtype), "long": values}
+
+    drawn = core_keys.normal(other, (STEPS, *SHAPE))
+    gradients = [{"short": gradient.to(dtype), "long": gradient} for gradient in drawn]
+    return Descent(params=params(one), gradients=gradients, loaded=params(last), rate=draw(st.sampled_from(RATES)))
+
+
+def precision_laws() -> Suite:
+    """The laws of float32 copies and moments."""
+    return Suite("precision_laws", (_follows(), _loaded(), _moments(), _dtypes(), _absent()))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Descending], Descending]],
+    check: Callable[[Descending, Descent, Seen], None],
+    *needs: str,
+) -> Law:
+    drawn = always(descents())
+    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _wide(tree: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: leaf.float() for name, leaf in tree.items()}
+
+
+def _near(params: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Float32 parameters in the dtypes of others."""
+    short = rounded(params["short"], like["short"].dtype).to(like["short"].dtype)
+    return {"short": short, "long": params["long"]}
+
+
+def _followed(subject: Descending, descent: Descent, *, loaded: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Parameters after all steps, and those of the same steps on float32; with `loaded` others come in the middle."""
+    optimizer = subject.make(descent.rate)
+    params, wide = descent.params, _wide(descent.params)
+    state, other = optimizer.init(params), optimizer.init(wide)
+    for number, gradients in enumerate(descent.gradients):
+        if loaded and number == STEPS // 2:
+            params, wide = descent.loaded, _wide(descent.loaded)
+        updates, state = optimizer.update(gradients, state, params)
+        params = subject.apply(params, updates)
+        updates, other = optimizer.update(_wide(gradients), other, wide)
+        wide = subject.apply(wide, updates)
+    return params, _near(wide, descent.params)
+
+
+def _follows() -> Law:
+    def check(subject: Descending, descent: Descent, seen: Seen) -> None:
+        params, wanted = _followed(subject, descent, loaded=False)
+        start = descent.params["short"]
+        seen("steps too small for a last bit", bool(((start.float() + descent.rate).to(start.dtype) == start).any()))
+        seen("numbers that change", not torch.equal(wanted["short"], start))
+        same("parameters after all steps", params, wanted)
+
+    claim = "After any number of steps parameters are those of the same steps on float32, rounded once, bit for bit."
+    needs = ("steps too small for a last bit", "numbers that change")
+    return _law("steps_add_up", claim, ("keeps no copy", mutants.no_copy), check, *needs)
+
+
+def _loaded() -> Law:
+    def check(subject: Descending, descent: Descent, seen: Seen) -> None:
+        params, wanted = _followed(subject, descent, loaded=True)
+        same("parameters after others were loaded", params, wanted)
+
+    claim = "Parameters that were changed from outside are gone on from, and what they were before does not come back."
+    return _law("loaded_weights_stay", claim, ("goes on from the copy", mutants.stale), check)
+
+
+def _moments() -> Law:
+    def check(subject: Descending, descent: Descent, seen: Seen) -> None:
+        optimizer = subject.make(descent.rate)
+        state = optimizer.init(descent.params)
+        for gradients in descent.gradients[:2]:
+            for name, leaf in zip(leaf_names(state), leaves(state), strict=True):
+                enough = not leaf.is_floating_point() or leaf.dtype in (torch.float32, torch.float64)
+                require(enough, f"the state's {name} is {leaf.dtype}, wanted float32 or more")
+            _, state = optimizer.update(gradients, state, descent.params)
+
+    claim = "All that is remembered is float32 or more, before and after an update."
+    return _law("memory_is_float32", claim, ("moments in the parameters' dtype", mutants.short_moments), check)
+
+
+def _dtypes() -> Law:
+    def check(subject: Descending, descent: Descent, seen: Seen) -> None:
+        optimizer = subject.make(descent.rate)
+        updates, _ = optimizer.update(descent.gradients[0], optimizer.init(descent.params), descent.params)
+        after = subject.apply(descent.params, updates)
+        for name, leaf in descent.params.items():
+            require(after[name].dtype == leaf.dtype, f"{name} becomes {after[name].dtype}, wanted {leaf.dtype}")
+
+    claim = "Parameters keep their dtypes."
+    return _law("dtypes_stay", claim, ("leaves the sum in float32", mutants.widens), check)
+
+
+def _absent() -> Law:
+    def check(subject: Descending, descent: Descent, seen: Seen) -> None:
+        optimizer, params = subject.make(descent.rate), descent.params
+        more = size(optimizer.init(params)) - size(optimizer.init(_wide(params)))
+        wanted = size(params["short"])
+        require(more == wanted, f"beside float32 parameters the state holds {more} more numbers, wanted {wanted}")
+
+    claim = "A copy is kept of parameters below float32, and of no others."
+    return _law("float32_has_no_copy", claim, ("copies float32 as well", mutants.always_copies), check)

@@ -1,0 +1,120 @@
+"""Learners on worlds that are solved at once (U5): what fails tells which part is wrong. For the night profile.
+
+The subject makes an Algorithm of an ActorCritic, as in `update_laws`; a learning rate of 0.01 suits the budget.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from attrs import frozen
+from hypothesis import strategies as st
+
+from ...core import keys
+from ...core.env import Env
+from ...core.envs import probes
+from ...core.policy import actor_critic_mlp
+from ...runtime.train import trainer
+from ..framework.compare import Tolerance, require, same
+from ..framework.law import Law, Mutant, Seen, Suite
+from . import update_mutants as mutants
+from .update import Factory
+
+SOURCE = "Andy Jones 2021, Debugging reinforcement learning systems"
+ENVS, HORIZON, ITERATIONS = 16, 8, 120
+NEAR = Tolerance("learnt", 0.0, 0.2)
+SURE = 0.8
+
+
+@frozen
+class Probe:
+    """A world, what it is worth at each observation, and how the best action follows from the observation (+1, -1 or 0)."""
+
+    name: str
+    env: Callable[[], Env[Any, Any]]
+    worth: Mapping[float, float]
+    best: Mapping[float, int]
+    claim: str
+    mutant: Mutant
+
+
+def probe_laws(*, gamma: float) -> Suite:
+    """One law for each probe world; `gamma` is the learner's."""
+    return Suite("probe_laws", tuple(_law(probe) for probe in (*_of_values(gamma), *_of_actions())))
+
+
+def _of_values(gamma: float) -> tuple[Probe, ...]:
+    return (
+        Probe(
+            "learns_a_constant",
+            probes.probe_constant,
+            {0.0: 1.0},
+            {},
+            "A reward of 1 at every step: V = 1. Otherwise the value loss or the optimiser is wrong.",
+            Mutant("centres the rewards over the batch", mutants.centres_rewards),
+        ),
+        Probe(
+            "learns_from_observations",
+            probes.probe_observation,
+            {1.0: 1.0, -1.0: -1.0},
+            {},
+            "The observation is the reward: V(o) = o. Otherwise the batch is mixed up.",
+            Mutant("reads the observations of the next world in the batch", mutants.mixes_worlds),
+        ),
+        Probe(
+            "learns_to_discount",
+            probes.probe_discount,
+            {0.0: gamma, 1.0: 1.0},
+            {},
+            "A reward one step later: V(0) = gamma. Otherwise bootstrapping is wrong.",
+            Mutant("takes every step for a termination", mutants.ends_everywhere),
+        ),
+    )
+
+
+def _of_actions() -> tuple[Probe, ...]:
+    return (
+        Probe(
+            "learns_to_act",
+            probes.probe_action,
+            {0.0: 1.0},
+            {0.0: 1},
+            "One action is right: the policy finds it. Otherwise the advantage or its sign is wrong.",
+            Mutant("mixes the two actions up", mutants.mixes_actions),
+        ),
+        Probe(
+            "learns_to_act_on_what_it_sees",
+            probes.probe_both,
+            {1.0: 1.0, -1.0: 1.0},
+            {1.0: 1, -1.0: 0},
+            "The right action depends on the observation. Otherwise experience is shuffled.",
+            Mutant("pays each world the reward of the next", mutants.mixes_rewards),
+        ),
+    )
+
+
+def _law(probe: Probe) -> Law:
+    def check(factory: Factory, seed: int, seen: Seen) -> None:
+        env = probe.env()
+        model = actor_critic_mlp(env.observation_space, env.action_space, hidden=(16,))
+        learner = trainer(env, model, factory(model), envs=ENVS, horizon=HORIZON)
+        state = learner.init(keys.key(seed))
+        for _ in range(ITERATIONS):
+            state, _ = learner.iterate(state)
+        for signal, worth in probe.worth.items():
+            distribution, value, _ = model.apply(state.learner.params, torch.tensor([signal]), ())
+            same(f"V({signal})", value, torch.tensor(worth), NEAR)
+            if signal in probe.best:
+                share = float(distribution.log_prob(torch.tensor(probe.best[signal])).exp())
+                require(share > SURE, f"the right action at {signal} has the probability {share:.2f}")
+
+    return Law(
+        name=probe.name,
+        claim=probe.claim,
+        source=SOURCE,
+        inputs=lambda subject: st.just(0),
+        check=check,
+        mutant=probe.mutant,
+        least="night",
+        most=1,
+    )

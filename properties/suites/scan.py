@@ -1,0 +1,161 @@
+"""Laws of a fold over time (S5). The subject: scan(step, init, xs, length=None, *, reverse=False) -> (carry, ys).
+
+The folded step is a small table of integers, so that every law asks for equal bits.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from torch import Tensor
+
+from ...core.errors import StructureError
+from ...core.record import record, replace, take, tensor
+from ...core.tree import tree_map
+from ..framework.compare import same
+from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
+from ..strategies.values import LENGTHS, dyadic, integers
+from . import scan_mutants as mutants
+
+Scan = Callable[..., tuple[Any, Any]]
+SOURCE = "core.scan: one meaning, several lowerings"
+
+
+@record
+class Counter:
+    """A carry with a float, an integer and a nested part."""
+
+    total: Tensor = tensor("*", "float")
+    seen: Tensor = tensor("*", "int")
+    last: tuple[Tensor, Tensor]
+
+
+@attrs.frozen
+class Fold:
+    """What to fold, and where to cut it."""
+
+    init: Counter
+    xs: dict[str, Tensor]
+    cut: int
+    reverse: bool
+
+
+def step(carry: Counter, x: dict[str, Tensor]) -> tuple[Counter, dict[str, Any]]:
+    """Order matters to it: total' = total / 2 + a, and the last two inputs are kept."""
+    total = carry.total * 0.5 + x["a"]
+    after = Counter(total=total, seen=carry.seen * 2 + x["n"], last=(x["a"], carry.last[0]))
+    return after, {"total": carry.total, "parts": (x["n"] + carry.seen, carry.last[1])}
+
+
+@st.composite
+def folds(draw: DrawFn, lengths: Sequence[int] = LENGTHS) -> Fold:
+    """Folds over as many steps as one of the lengths says."""
+    length = draw(st.sampled_from(lengths))
+    init = Counter(total=draw(dyadic()), seen=draw(integers((), 0, 4)), last=(draw(dyadic()), draw(dyadic())))
+    xs = {"a": draw(dyadic((length,))), "n": draw(integers((length,), 0, 4))}
+    return Fold(init, xs, draw(st.sampled_from((0, length // 2, length - 1, length // 2))), draw(st.booleans()))
+
+
+def loop(fold: Fold) -> tuple[Any, list[Any]]:
+    """The meaning: a Python loop."""
+    carry, ys = fold.init, {}
+    length = len(fold.xs["a"])
+    for t in reversed(range(length)) if fold.reverse else range(length):
+        carry, ys[t] = step(carry, take(fold.xs, t))
+    return carry, [ys[t] for t in range(length)]
+
+
+def scan_laws(lengths: Sequence[int] = LENGTHS) -> Suite:
+    """The laws of a scan; few `lengths` mean few compilations for a compiled one."""
+    return Suite("scan_laws", tuple(law(lengths) for law in (_is_loop, _composes, _of_nothing, _refuses)))
+
+
+def _law(
+    lengths: Sequence[int],
+    name: str,
+    claim: str,
+    mutant: Mutant,
+    check: Callable[[Scan, Fold, Seen], None],
+    *needs: str,
+) -> Law:
+    return Law(
+        name=name, claim=claim, source=SOURCE, inputs=always(folds(lengths)), check=check, mutant=mutant, needs=needs
+    )
+
+
+def _is_loop(lengths: Sequence[int]) -> Law:
+    def check(scan: Scan, fold: Fold, seen: Seen) -> None:
+        seen("backwards", fold.reverse and len(fold.xs["a"]) > 1)
+        seen("forwards", not fold.reverse and len(fold.xs["a"]) > 1)
+        carry, ys = scan(step, fold.init, fold.xs, reverse=fold.reverse)
+        wanted, outputs = loop(fold)
+        same("the last carry", carry, wanted)
+        for t, y in enumerate(outputs):
+            same(f"y_{t}", take(ys, t), y)
+
+    mutant = Mutant("gives the outputs of a backward scan in the order in which they came", mutants.order_of_coming)
+    return _law(
+        lengths,
+        "is_a_loop",
+        "A scan is the Python loop, forwards and backwards.",
+        mutant,
+        check,
+        "backwards",
+        "forwards",
+    )
+
+
+def _composes(lengths: Sequence[int]) -> Law:
+    def check(scan: Scan, fold: Fold, seen: Seen) -> None:
+        length = len(fold.xs["a"])
+        seen("two parts", 0 < fold.cut < length)
+        first, second = take(fold.xs, slice(0, fold.cut)), take(fold.xs, slice(fold.cut, length))
+        if fold.reverse:
+            carry, after = scan(step, fold.init, second, reverse=True)
+            carry, before = scan(step, carry, first, reverse=True)
+        else:
+            carry, before = scan(step, fold.init, first)
+            carry, after = scan(step, carry, second)
+        whole, ys = scan(step, fold.init, fold.xs, reverse=fold.reverse)
+        same("the last carry", carry, whole)
+        joined = tree_map(lambda a, b: torch.cat([a, b]), before, after)
+        same("the outputs", joined, ys)
+
+    mutant = Mutant("begins with the first input as if it were the state", mutants.starts_from_first)
+    claim = "scan over n + m steps is scan over n, then over m from where that stopped."
+    return _law(lengths, "composes", claim, mutant, check, "two parts")
+
+
+def _of_nothing(lengths: Sequence[int]) -> Law:
+    def check(scan: Scan, fold: Fold, seen: Seen) -> None:
+        none = take(fold.xs, slice(0, 0))
+        carry, ys = scan(step, fold.init, none, reverse=fold.reverse)
+        same("the carry after no steps", carry, fold.init)
+        _, one = scan(step, fold.init, take(fold.xs, slice(0, 1)), reverse=fold.reverse)
+        same("the outputs of no steps", ys, take(one, slice(0, 0)))
+
+    mutant = Mutant("takes one step at least", mutants.one_step_at_least)
+    return _law(
+        lengths, "of_nothing_is_identity", "Over no steps the carry stays and the outputs are empty.", mutant, check
+    )
+
+
+def _refuses(lengths: Sequence[int]) -> Law:
+    def check(scan: Scan, fold: Fold, seen: Seen) -> None:
+        def widens(carry: Counter, x: dict[str, Tensor]) -> tuple[Any, Tensor]:
+            after, _ = step(carry, x)
+            return replace(after, total=after.total.double()), x["a"]
+
+        try:
+            scan(widens, fold.init, fold.xs, reverse=fold.reverse)
+        except StructureError:
+            return
+        raise Broken("a carry that changed from float32 to float64 was taken")
+
+    mutant = Mutant("lets a carry change its dtype", mutants.casts)
+    return _law(
+        lengths, "refuses_a_changed_carry", "A carry of another structure, shape or dtype is refused.", mutant, check
+    )

@@ -1,0 +1,250 @@
+"""Laws of every step: a pure function of tensors, whatever it computes (S1 to S4 and S6 of the catalogue).
+
+The subject is a function, called as `subject(*arguments)`; the suite is told how to draw its arguments.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from hypothesis import assume
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from torch import Tensor
+
+from ...core.record import stack, take
+from ...core.tree import leaf_names, leaves, tree_map
+from ..framework.compare import EXACT, Tolerance, bits, require, same
+from ..framework.compiling import Compiled, compile_each
+from ..framework.law import Broken, Law, Mutant, Seen, Subject, Suite, always
+from ..framework.outside import generators, seeded
+from ..framework.profiles import current
+from . import step_mutants as mutants
+
+Arguments = Any  # a tuple, or what `lifted` makes one of
+Buckets = SearchStrategy[Any] | Sequence[SearchStrategy[Any]]
+
+PURITY = "properties: a step is a function of its arguments and of nothing else"
+DESIGN = "design: steps run alone, in batches and compiled, and mean the same"
+
+
+def step_laws(inputs: Buckets, *, tolerance: Tolerance = EXACT, carry: int | None = None) -> Suite:
+    """The laws of a pure function whose arguments `inputs` draws: one strategy, or one for each bucket of shapes.
+
+    `tolerance` is for batch against singles and compiled against eager, where a kernel may round differently; all else is
+    bit-equal. `carry` is the place of the argument that comes back, changed, as the first result.
+    """
+    buckets = (inputs,) if isinstance(inputs, SearchStrategy) else tuple(inputs)
+    one = _any(buckets)
+    pair = st.one_of([st.tuples(bucket, bucket) for bucket in buckets])
+    return Suite(
+        "step_laws",
+        (
+            _same_twice(pair),
+            _global_state(one),
+            _inputs_stay(one),
+            _own_storage(one),
+            _batch(pair, tolerance),
+            _compiled(one, tolerance),
+            _structure(pair, carry),
+            _device(one),
+        ),
+    )
+
+
+def _any(buckets: Sequence[SearchStrategy[Arguments]]) -> SearchStrategy[Arguments]:
+    return st.one_of(list(buckets))
+
+
+def fresh(arguments: Arguments) -> Arguments:
+    """The same arguments in storage of their own."""
+    return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, arguments)
+
+
+def _same_twice(pair: SearchStrategy[tuple[Arguments, Arguments]]) -> Law:
+    def check(function: Subject, drawn: tuple[Arguments, Arguments], seen: Seen) -> None:
+        arguments, other = drawn
+        with seeded(1):
+            first = fresh((function(*fresh(arguments)),))[0]
+        with seeded(2):
+            function(*fresh(other))
+            same("the second call with the same inputs", function(*fresh(arguments)), first)
+
+    return Law(
+        name="same_twice",
+        claim="The same inputs give the same bits: after other calls and under another global seed.",
+        source=PURITY,
+        inputs=always(pair),
+        check=check,
+        mutant=Mutant("serves the result of the call before, from a cache", mutants.stale),
+    )
+
+
+def _global_state(one: SearchStrategy[Arguments]) -> Law:
+    def check(function: Subject, arguments: Arguments, seen: Seen) -> None:
+        threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+        with seeded(3):
+            before = generators()
+            function(*arguments)
+            moved = [name for name, state in generators().items() if state != before[name]]
+        require(not moved, f"the global generator of {' and '.join(moved)} moved")
+        require(threads == torch.get_num_threads(), "the number of threads changed")
+        require(dtype == torch.get_default_dtype(), "the default dtype changed")
+
+    return Law(
+        name="global_state_stays",
+        claim="A step leaves the global random states, the number of threads and the default dtype as they were.",
+        source=PURITY,
+        inputs=always(one),
+        check=check,
+        mutant=Mutant("seeds torch's global generator itself before it draws", mutants.seeded),
+    )
+
+
+def _inputs_stay(one: SearchStrategy[Arguments]) -> Law:
+    def check(function: Subject, arguments: Arguments, seen: Seen) -> None:
+        names, given = leaf_names(arguments), leaves(arguments)
+        before = [(leaf._version, leaf.clone()) for leaf in given]
+        function(*arguments)
+        for name, leaf, (version, old) in zip(names, given, before, strict=True):
+            if not torch.equal(bits(leaf), bits(old)):
+                same(f"input {name} after the call", leaf, old)
+            require(leaf._version == version, f"input {name} was written to, with the value it had")
+
+    return Law(
+        name="inputs_stay",
+        claim="A step writes to none of its inputs, not even the value that stood there.",
+        source=PURITY,
+        inputs=always(one),
+        check=check,
+        mutant=Mutant("adds in place: total.mul_(1 / 2)", mutants.in_place),
+    )
+
+
+def storages(tree: Any) -> list[int]:
+    """The address of each leaf's storage; 0 for one that holds nothing."""
+    return [leaf.untyped_storage().data_ptr() for leaf in leaves(tree)]
+
+
+def _own_storage(one: SearchStrategy[Arguments]) -> Law:
+    def check(function: Subject, arguments: Arguments, seen: Seen) -> None:
+        given = leaves(arguments)
+        inputs = zip(storages(arguments), leaf_names(arguments), strict=True)
+        names = dict(reversed(list(inputs)))  # of inputs that share storage, the first gives the name
+        result = function(*arguments)
+        for name, leaf, address in zip(leaf_names(result), leaves(result), storages(result), strict=True):
+            if address and address in names and not any(leaf is own for own in given):
+                raise Broken(f"output {name or 'the result'} is a view of input {names[address]}; clone it")
+
+    return Law(
+        name="outputs_own_storage",
+        claim="An output either is an input, the very tensor, or shares no storage with one.",
+        source=PURITY,
+        inputs=always(one),
+        check=check,
+        mutant=Mutant("gives a view of the state: total[...] where it should give total", mutants.view),
+    )
+
+
+def _batch(pair: SearchStrategy[tuple[Arguments, Arguments]], tolerance: Tolerance) -> Law:
+    def check(function: Subject, drawn: tuple[Arguments, Arguments], seen: Seen) -> None:
+        shapes = [[leaf.shape for leaf in leaves(arguments)] for arguments in drawn]
+        assume(shapes[0] == shapes[1])
+        both = stack(drawn)
+        structure = pytree.tree_structure(both)
+
+        def on_leaves(*flat: Tensor) -> Any:
+            return function(*pytree.tree_unflatten(list(flat), structure))
+
+        batch = torch.vmap(on_leaves)(*leaves(both)) if leaves(both) else stack([function(*a) for a in drawn])
+        for i, arguments in enumerate(drawn):
+            same(f"entry {i} of a batch of 2", take(batch, i), function(*fresh(arguments)), tolerance)
+
+    return Law(
+        name="batch_is_singles",
+        claim="A batch (torch.vmap) gives what its entries give alone.",
+        source=DESIGN,
+        inputs=always(pair),
+        check=check,
+        mutant=Mutant("asks Python: if count > 3", mutants.branches),
+    )
+
+
+def _compiled(one: SearchStrategy[Arguments], tolerance: Tolerance) -> Law:
+    def prepare(function: Subject) -> tuple[Subject, list[Compiled]]:
+        return function, compile_each(function, current().backends)
+
+    def check(prepared: tuple[Subject, list[Compiled]], arguments: Arguments, seen: Seen) -> None:
+        function, compilations = prepared
+        wanted = function(*fresh(arguments))
+        for compiled in compilations:
+            got = compiled(*fresh(arguments))
+            seen.measure(f"difference, {compiled.backend}", largest_difference(got, wanted))
+            same(f"compiled with {compiled.backend}", got, wanted, tolerance)
+
+    return Law(
+        name="compiled_is_eager",
+        claim="Compiled as one full graph, once for each shape, a step gives what it gives eagerly.",
+        source=DESIGN,
+        inputs=always(one),
+        prepare=prepare,
+        check=check,
+        mutant=Mutant("logs what it does: logger.debug(...)", mutants.logs),
+    )
+
+
+def largest_difference(got: Any, wanted: Any) -> float:
+    """The largest distance between two trees' floating-point leaves; 0 where there are none."""
+    pairs = zip(leaves(got), leaves(wanted), strict=False)
+    gaps = [float((a - b).abs().nan_to_num().max()) for a, b in pairs if a.is_floating_point() and a.numel()]
+    return max(gaps, default=0.0)
+
+
+def _structure(pair: SearchStrategy[tuple[Arguments, Arguments]], carry: int | None) -> Law:
+    def check(function: Subject, drawn: tuple[Arguments, Arguments], seen: Seen) -> None:
+        results = [function(*arguments) for arguments in drawn]
+        for name, leaf in zip(leaf_names(results[0]), leaves(results[0]), strict=True):
+            require(isinstance(leaf, Tensor), f"output {name} is {type(leaf).__name__}, wanted a tensor")
+        shapes = [[leaf.shape for leaf in leaves(arguments)] for arguments in drawn]
+        if shapes[0] == shapes[1]:
+            same_kind("the result of another call", results[1], results[0])
+        if carry is not None:
+            same_kind("the carry", results[0][0], drawn[0][carry])
+
+    return Law(
+        name="structure_is_fixed",
+        claim="The tree, shapes and dtypes of a result never change, and a carry leaves as it came.",
+        source=DESIGN,
+        inputs=always(pair),
+        check=check,
+        mutant=Mutant("sums the total in double precision and leaves it so", mutants.widens),
+    )
+
+
+def same_kind(where: str, got: Any, wanted: Any) -> None:
+    """Raises Broken unless both trees have one structure, shapes and dtypes, static fields included."""
+    if pytree.tree_structure(got) != pytree.tree_structure(wanted):
+        raise Broken(f"{where}: got {pytree.tree_structure(got)}, wanted {pytree.tree_structure(wanted)}")
+    for name, a, b in zip(leaf_names(got), leaves(got), leaves(wanted), strict=True):
+        kinds = [f"{list(leaf.shape)} {leaf.dtype}" for leaf in (a, b)]
+        require(kinds[0] == kinds[1], f"{where}{name and f' at {name}'}: got {kinds[0]}, wanted {kinds[1]}")
+
+
+def _device(one: SearchStrategy[Arguments]) -> Law:
+    def check(function: Subject, arguments: Arguments, seen: Seen) -> None:
+        # The meta device has shapes and places but no numbers, so few inputs say all; it mixes with a CPU as little as an
+        # accelerator does.
+        result = function(*tree_map(lambda leaf: leaf.to("meta"), arguments))
+        for name, leaf in zip(leaf_names(result), leaves(result), strict=True):
+            require(leaf.is_meta, f"output {name or 'the result'} is on {leaf.device}, wanted where the inputs are")
+
+    return Law(
+        name="device_follows_inputs",
+        claim="Every tensor is made where the inputs lie, and the results lie there too.",
+        source=DESIGN,
+        inputs=always(one),
+        check=check,
+        mutant=Mutant("makes a tensor without asking where: torch.zeros(1)", mutants.on_the_cpu),
+        most=5,
+    )

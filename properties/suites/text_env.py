@@ -1,0 +1,138 @@
+"""Laws of worlds of text, for anybody's: pure functions of parameters, state, action and key, total over what parsers find.
+
+from purestep.properties import check, text_env_laws
+test_my_world = check(text_env_laws(my_parser(), "PEEK[x]", classes=(MyState,)), my_world())
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from ...core import keys
+from ...core.language.parsers import Parser
+from ...core.language.world import Outcome, TextEnv
+from ...runtime.values import decode, encode
+from ..framework.compare import require, same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.language import texts
+from ..strategies.values import seeds
+from . import text_env_mutants as mutants
+
+World = TextEnv[Any, Any]
+Script = tuple[int, list[str]]
+SOURCE = "properties.md N1, N2, N5, for texts; core.language.world"
+
+
+def text_env_laws(parser: Parser, *moves: str, classes: tuple[type, ...] = (), tools: Iterable[str] = ()) -> Suite:
+    """The laws of a TextEnv whose actions `parser` reads.
+
+    `moves` are completions that mean something in it; any other text is tried among them. What the parser makes nothing of is
+    no action: the protocol never shows it to the world, and neither do these laws. `classes` are the frozen classes
+    that its states are made of. `tools` are arguments for its auxiliary tools; with none the law about them is left out.
+    """
+    scripts = st.tuples(seeds(), st.lists(texts(*moves, *moves, *moves), min_size=1, max_size=8))
+
+    def acted(text: str) -> Any:
+        parsed = parser(text)
+        return () if parsed.failed else parsed.action
+
+    laws = (_key(), _total(acted, scripts), _loop(acted, scripts), _saved(acted, scripts, classes))
+    arguments = tuple(tools)
+    return Suite("text_env_laws", (*laws, _tools(acted, scripts, arguments)) if arguments else laws)
+
+
+def _law(name: str, claim: str, mutant: Mutant, inputs: SearchStrategy[Any], check: Any, *needs: str) -> Law:
+    return Law(name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=check, mutant=mutant, needs=needs)
+
+
+def played(env: World, acted: Callable[[str], Any], script: Script) -> list[tuple[Any, Outcome]]:
+    """The states and outcomes of an episode, up to its end; a text that means nothing is passed over."""
+    seed, said = script
+    state, question = env.reset(env.params, keys.key(seed))
+    states = [(state, Outcome(question))]
+    for number, text in enumerate(understood(acted, said)):
+        state, outcome = env.step(env.params, state, acted(text), keys.key(number))
+        states.append((state, outcome))
+        if outcome.terminated or outcome.truncated:
+            break
+    return states
+
+
+def understood(acted: Callable[[str], Any], said: Iterable[str]) -> list[str]:
+    """The texts that mean an action."""
+    return [text for text in said if acted(text) != ()]
+
+
+def _key() -> Law:
+    def check(env: World, several: list[int], seen: Seen) -> None:
+        first = [env.reset(env.params, keys.key(seed)) for seed in several]
+        again = [env.reset(env.params, keys.key(seed)) for seed in reversed(several)][::-1]
+        seen("a world that was drawn twice")
+        for one, other in zip(first, again, strict=True):
+            same("the world of a key", other, one)
+            require(isinstance(one[1], str), "the first observation is a text")
+
+    mutant = Mutant("draws its task from Python's own random numbers", mutants.asks_by_chance)
+    claim = "A reset depends on its key alone."
+    inputs = st.lists(seeds(), min_size=2, max_size=6)
+    return _law("key", claim, mutant, inputs, check, "a world that was drawn twice")
+
+
+def _total(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
+    def check(env: World, script: Script, seen: Seen) -> None:
+        seen("a text that means nothing", len(understood(acted, script[1])) < len(script[1]))
+        for number, (_, outcome) in enumerate(played(env, acted, script)):
+            seen("an action", number > 0)
+            require(isinstance(outcome.observation, str), "an observation is a text")
+            require(math.isfinite(outcome.reward), f"a reward is finite, got {outcome.reward}")
+            flags = (outcome.terminated, outcome.truncated)
+            require(all(isinstance(flag, bool) for flag in flags), "terminated and truncated are flags")
+
+    mutant = Mutant("fails for an action that is no call of a tool", mutants.knows_calls_alone)
+    claim = "Whatever a parser makes of a text has an outcome: a text, a finite reward, two flags."
+    return _law("total", claim, mutant, scripts, check, "a text that means nothing", "an action")
+
+
+def _loop(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
+    def check(env: World, script: Script, seen: Seen) -> None:
+        first = played(env, acted, script)
+        seen("a step", len(first) > 1)
+        same("the episode, played again", played(env, acted, script), first)
+
+    mutant = Mutant("remembers beside its state", mutants.remembers_beside_the_state)
+    claim = "The same actions under the same keys are the same episode."
+    return _law("closed_loop", claim, mutant, scripts, check, "a step")
+
+
+def _saved(acted: Callable[[str], Any], scripts: SearchStrategy[Script], classes: tuple[type, ...]) -> Law:
+    def check(env: World, script: Script, seen: Seen) -> None:
+        states = played(env, acted, script)
+        for number, (state, _) in enumerate(states[:-1]):
+            seen("a state that goes on")
+            loaded = decode(json.loads(json.dumps(encode(state))), classes)
+            same("a state as text", loaded, state)
+            action = acted(understood(acted, script[1])[number])
+            after = env.step(env.params, loaded, action, keys.key(number))
+            same("the step behind a state that was loaded", after, states[number + 1])
+
+    mutant = Mutant("keeps its state in a list of its own kind", mutants.keeps_notes)
+    claim = "States are values of numbers, strings, tuples and frozen classes: saved and loaded they go on the same."
+    return _law("saved", claim, mutant, scripts, check, "a state that goes on")
+
+
+def _tools(acted: Callable[[str], Any], scripts: SearchStrategy[Script], arguments: tuple[str, ...]) -> Law:
+    def check(env: World, script: Script, seen: Seen) -> None:
+        for state, _ in played(env, acted, script):
+            for name, argument in ((name, argument) for name in env.tools for argument in arguments):
+                said = env.tools[name](env.params, state, argument)
+                require(isinstance(said, str), f"what {name} says is a text")
+                same(f"what {name} says, asked again", env.tools[name](env.params, state, argument), said)
+                seen("a tool")
+
+    mutant = Mutant("lets an auxiliary tool answer once", mutants.tools_get_tired)
+    claim = "An auxiliary tool only reads: asked again in the same state it says the same."
+    return _law("tools_only_read", claim, mutant, scripts, check, "a tool")

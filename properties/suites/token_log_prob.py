@@ -1,0 +1,132 @@
+"""Laws of the one shift: which logits speak of which token. f = token_log_probs(logits, tokens, *, temperature)."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from attrs import frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from torch import Tensor
+
+from ..framework.compare import ROUNDING, same, unequal
+from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
+from ..strategies.values import dyadic, integers
+from . import token_log_prob_mutants as mutants
+from .token_log_prob_mutants import Score as Score
+
+BATCH, WORDS = 2, 3
+SOURCE = "the chain rule: p(tokens) = product over t of p(token t | tokens before t)"
+
+
+@frozen
+class Text:
+    """Tokens, and what a causal model that is a table says after each of them."""
+
+    tokens: Tensor  # [BATCH, L]
+    table: Tensor  # [L, 2 * WORDS, WORDS]: at each place, after each two tokens
+    temperature: Tensor  # [BATCH, L]
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """[BATCH, L, WORDS]; those at t depend on the tokens up to t alone, and on all of them."""
+        place = torch.arange(tokens.shape[1])
+        return self.table[place, tokens.cumsum(-1) % self.table.shape[1]]
+
+
+@st.composite
+def texts(draw: DrawFn) -> Text:
+    """Texts of one token and of more."""
+    length = draw(st.sampled_from([1, 5, 3, 5, 2]))
+    tokens = draw(integers((BATCH, length), 0, WORDS))
+    table = draw(dyadic((length, 2 * WORDS, WORDS)))
+    return Text(tokens, table, 2.0 ** draw(integers((BATCH, length), -1, 2)))
+
+
+Check = Callable[[Score, Text, Seen], None]
+
+
+def token_log_prob_laws() -> Suite:
+    """The laws of scoring tokens by the logits of a causal model."""
+    return Suite("token_log_prob_laws", (_by_position(), _later(), _temperature(), _sums()))
+
+
+def _law(name: str, claim: str, mutant: Mutant, check: Check, *needs: str) -> Law:
+    return Law(name=name, claim=claim, source=SOURCE, inputs=always(texts()), check=check, mutant=mutant, needs=needs)
+
+
+def _by_hand(logits: list[float], token: int, temperature: float) -> float:
+    scaled = [value / temperature for value in logits]
+    return scaled[token] - math.log(sum(math.exp(value) for value in scaled))
+
+
+def _scores(text: Text, temperature: Tensor) -> Tensor:
+    """One position after the other, in Python's own numbers."""
+    logits, rows = text.logits(text.tokens).tolist(), text.tokens.tolist()
+    found = [
+        [0.0] + [_by_hand(logits[b][t - 1], row[t], float(temperature[b, t])) for t in range(1, len(row))]
+        for b, row in enumerate(rows)
+    ]
+    return torch.tensor(found)
+
+
+def _by_position() -> Law:
+    def check(score: Score, text: Text, seen: Seen) -> None:
+        seen("one token", text.tokens.shape[1] == 1)
+        seen("several tokens", text.tokens.shape[1] > 2)
+        wanted = _scores(text, torch.ones_like(text.temperature))
+        same("log-probs", score(text.logits(text.tokens), text.tokens), wanted, ROUNDING)
+
+    mutant = Mutant("scores each token by the logits that came after it", mutants.unshifted)
+    claim = "Column t scores token t by the logits before it, as position after position by hand; column 0 is 0."
+    return _law("by_position", claim, mutant, check, "one token", "several tokens")
+
+
+def _later() -> Law:
+    def check(score: Score, text: Text, seen: Seen) -> None:
+        length = text.tokens.shape[1]
+        before = score(text.logits(text.tokens), text.tokens)
+        for t in range(length):
+            place = torch.arange(length)
+            changed = torch.where(place > t, (text.tokens + 1) % WORDS, text.tokens)
+            logits = text.logits(changed)
+            seen("logits that change", (logits != text.logits(text.tokens)).any())
+            poisoned = torch.where((place >= t)[:, None], torch.nan, logits)  # what follows token t says nothing of it
+            for name, given in (("tokens", logits), ("logits", poisoned)):
+                found = score(given, changed)[:, : t + 1]
+                if unequal(found, before[:, : t + 1]).any():
+                    raise Broken(f"later {name}: got {found.tolist()} up to {t}, wanted {before[:, : t + 1].tolist()}")
+
+    mutant = Mutant("rolls the logits, so that the last ones speak of the first token", mutants.rolled)
+    claim = "Later tokens, and logits at and after a token, change no bit of its score, be they NaN."
+    return _law("later", claim, mutant, check, "logits that change")
+
+
+def _temperature() -> Law:
+    def check(score: Score, text: Text, seen: Seen) -> None:
+        logits, heat = text.logits(text.tokens), text.temperature
+        seen("several temperatures", (heat != heat[:, :1]).any() and text.tokens.shape[1] > 2)
+        same("of each token", score(logits, text.tokens, temperature=heat), _scores(text, heat), ROUNDING)
+        rows = heat[:, :1].expand_as(heat)
+        same("of each row", score(logits, text.tokens, temperature=heat[:, 0]), _scores(text, rows), ROUNDING)
+        number = float(heat[0, 0])
+        wanted = _scores(text, torch.full_like(heat, number))
+        same("of all", score(logits, text.tokens, temperature=number), wanted, ROUNDING)
+
+    mutant = Mutant("divides logits by the temperature of the token they stand at", mutants.unshifted_temperature)
+    claim = "A temperature belongs to the token scored; one for a row, or for all, is one for each of its tokens."
+    return _law("temperature", claim, mutant, check, "several temperatures")
+
+
+def _sums() -> Law:
+    def check(score: Score, text: Text, seen: Seen) -> None:
+        logits = text.logits(text.tokens)
+        seen("a temperature", (text.temperature != 1).any() and text.tokens.shape[1] > 1)
+        total = torch.zeros(text.tokens.shape)
+        for word in range(WORDS):
+            score_of = score(logits, torch.full_like(text.tokens, word), temperature=text.temperature)
+            total = total + score_of.exp()
+        same("the sum over all tokens", total[:, 1:], torch.ones_like(total[:, 1:]), ROUNDING)
+
+    mutant = Mutant("divides log-probs by the temperature", mutants.tempered_afterwards)
+    claim = "At every place but the first the probabilities of all tokens sum to 1, at any temperature."
+    return _law("sums_to_one", claim, mutant, check, "a temperature")

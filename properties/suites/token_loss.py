@@ -1,0 +1,204 @@
+"""Laws of losses of tokens (L1, L5, L6, S7): f(log_prob, behaviour_log_prob, advantage, mask), each [N, L], gives [N, L]."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor
+
+from ...algorithms.masking import mean_of_tokens
+from ..framework.compare import ROUNDING, require, same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from . import token_loss_mutants as mutants
+from .loss_mutants import Batch
+from .loss_steps import PADDING, PPO, mapped
+from .masked_loss import Padded, padded_batches
+from .token_loss_mutants import Edit, TokenLoss
+
+Single = Callable[[Tensor, Tensor, Tensor], Tensor]  # log_prob, behaviour_log_prob, advantage [*] -> [*]
+
+
+def token_loss_laws(single: Single, *, level: str = "token") -> Suite:
+    """The laws of a loss of tokens. `single` is what it is of one token alone.
+
+    With `level` "token" every token has a ratio of its own; with "sequence" the ratio of a sequence is exp of the mean of its
+    tokens' log-ratios.
+    """
+    laws = (_per_token(), _on_policy(), _constants(), _padding(), _nothing(), _sequences(), _turned(), _alone(single))
+    return Suite("token_loss_laws", (*laws, _of_sequences(single) if level == "sequence" else _of_tokens(single)))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Edit],
+    check: Callable[[TokenLoss, Padded, Seen], None],
+    *needs: str,
+    source: str = PPO,
+) -> Law:
+    drawn = always(padded_batches())
+    return Law(name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _ask(loss: TokenLoss, batch: Batch, mask: Tensor) -> Tensor:
+    return loss(batch.log_prob, batch.behaviour_log_prob, batch.advantage, mask)
+
+
+def _both(loss: TokenLoss, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The losses and the gradient of their sum."""
+    leaf = batch.log_prob.detach().clone().requires_grad_()
+    value = loss(leaf, batch.behaviour_log_prob, batch.advantage, mask)
+    return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
+
+
+def _one_advantage(batch: Batch) -> Batch:
+    """A sequence's first advantage at all of its tokens."""
+    return attrs.evolve(batch, advantage=batch.advantage[:, :1].expand(batch.advantage.shape).clone())
+
+
+def _per_token() -> Law:
+    def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
+        got = _ask(loss, drawn.batch, drawn.mask)
+        seen("padding", (~drawn.mask & drawn.mask.any(-1, keepdim=True)).any())
+        require(got.shape == drawn.mask.shape, f"got {list(got.shape)}, wanted {list(drawn.mask.shape)}")
+        require(not bool(got[~drawn.mask].any()), "a padded token has a loss")
+
+    claim = "One number a token, 0 in the padding; reducing is left to others."
+    return _law("per_token", claim, ("gives each token the sum of its sequence", mutants.reduced), check, "padding")
+
+
+def _on_policy() -> Law:
+    def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
+        batch = _one_advantage(attrs.evolve(drawn.batch, behaviour_log_prob=drawn.batch.log_prob.clone()))
+        seen("a bad action", (batch.advantage < 0)[drawn.mask].any())
+        wanted = torch.where(drawn.mask, -batch.advantage, 0.0)
+        same("the gradient at ratio 1", _both(loss, batch, drawn.mask)[1], wanted, ROUNDING)
+
+    claim = "At ratio 1 the gradient is REINFORCE's: -A at every token that counts."
+    mutant = ("drops tokens of negative advantage", mutants.only_good)
+    return _law("on_policy_gradient", claim, mutant, check, "a bad action", source="Williams 1992")
+
+
+def _constants() -> Law:
+    def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
+        seen("a token", drawn.mask.any())
+        batch = mapped(drawn.batch, lambda x: x.clone().requires_grad_())
+        value = _ask(loss, batch, drawn.mask).sum()
+        leaves = {"behaviour_log_prob": batch.behaviour_log_prob, "advantage": batch.advantage}
+        slopes = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
+        for name, slope in zip(leaves, slopes, strict=True):
+            require(not bool(slope.any()), f"the gradient with respect to {name} is {slope.tolist()}, wanted 0")
+
+    claim = "No gradient flows into advantages and behaviour log-probs."
+    return _law("constants", claim, ("forgets to detach the advantage", mutants.live_advantage), check, "a token")
+
+
+def _padding() -> Law:
+    def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
+        seen("padding beside tokens", (~drawn.mask).any() & drawn.mask.any())
+        wanted = _both(loss, drawn.batch, drawn.mask)
+        poisoned = mapped(drawn.batch, lambda x: torch.where(drawn.mask, x, drawn.poison))
+        same(f"(losses, gradient) with padding of {drawn.poison}", _both(loss, poisoned, drawn.mask), wanted)
+
+    claim = "Whatever stands in the padding, NaN and infinity included, losses and gradient keep their bits."
+    mutant = ("masks the ratio after it was made", mutants.masks_afterwards)
+    return _law("padding_is_nothing", claim, mutant, check, "padding beside tokens", source=PADDING)
+
+
+def _nothing() -> Law:
+    def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
+        leaf = drawn.batch.log_prob.clone().requires_grad_()
+        value = _ask(loss, attrs.evolve(drawn.batch, log_prob=leaf), torch.zeros_like(drawn.mask))
+        same("the losses of nothing", value, torch.zeros_like(value))
+        require(value.requires_grad, "the losses of nothing have no graph behind them")
+        same("their gradient", torch.autograd.grad(value.sum(), leaf)[0], torch.zeros_like(leaf))
+
+    claim = "A batch in which no token counts has losses and gradients of 0, never NaN, and a graph."
+    mutant = ("divides by a length of 0", mutants.mean_of_nothing)
+    return _law("nothing", claim, mutant, check, source="verl 785, prime-rl 1961")
+
+
+def _sequences() -> Law:
+    def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
+        seen("several sequences", drawn.mask.any(-1).sum() > 1)
+        wanted = _both(loss, drawn.batch, drawn.mask)
+        for i in range(len(drawn.mask)):
+            alone = mapped(drawn.batch, lambda x, i=i: x[i : i + 1])  # type: ignore[misc]
+            got = _both(loss, alone, drawn.mask[i : i + 1])
+            same(f"sequence {i} alone", got, (wanted[0][i : i + 1], wanted[1][i : i + 1]), ROUNDING)
+
+    claim = "A sequence's losses and gradient do not depend on the others in the batch."
+    mutant = ("takes the ratio against the mean of the batch", mutants.batch_ratio)
+    return _law("sequences_alone", claim, mutant, check, "several sequences", source="derived")
+
+
+def _turned() -> Law:
+    def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
+        mask = torch.ones_like(drawn.mask)
+        seen("several tokens", mask.shape[1] > 1)
+        value, slope = _both(loss, drawn.batch, mask)
+        got = _both(loss, mapped(drawn.batch, lambda x: x.flip(-1)), mask)
+        same("tokens in reverse", got, (value.flip(-1), slope.flip(-1)), ROUNDING)
+
+    claim = "Another order of a sequence's tokens gives the same losses in that order."
+    mutant = ("discounts by the place of a token", mutants.by_place)
+    return _law("tokens_permute", claim, mutant, check, "several tokens", source="derived")
+
+
+def _pair(single: Single, batch: Batch) -> tuple[Tensor, Tensor]:
+    leaf = batch.log_prob.clone().requires_grad_()
+    value = single(leaf, batch.behaviour_log_prob, batch.advantage)
+    return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
+
+
+def _alone(single: Single) -> Law:
+    def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
+        batch = mapped(drawn.batch, lambda x: x.reshape(-1, 1))
+        seen("an off-policy token", (batch.log_prob != batch.behaviour_log_prob).any())
+        mask = torch.ones_like(batch.log_prob, dtype=torch.bool)
+        same("(losses, gradient) at length 1", _both(loss, batch, mask), _pair(single, batch), ROUNDING)
+
+    claim = "A sequence of one token has the loss and gradient of a single step."
+    mutant = ("takes the ratio to its own detached log-prob", mutants.ratio_to_itself)
+    return _law("length_one", claim, mutant, check, "an off-policy token", source="Zheng et al. 2025, arXiv:2507.18071")
+
+
+def _of_tokens(single: Single) -> Law:
+    def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
+        seen("several tokens of a sequence", (drawn.mask.sum(-1) > 1).any())
+        value, slope = _pair(single, drawn.batch)
+        wanted = torch.where(drawn.mask, value, 0.0), torch.where(drawn.mask, slope, 0.0)
+        same("(losses, gradient)", _both(loss, drawn.batch, drawn.mask), wanted, ROUNDING)
+
+    claim = "Each token has the loss and gradient of a single step, whatever stands beside it."
+    mutant = ("takes the ratio of the sequence", mutants.sequence_for_token)
+    return _law("ratio_of_tokens", claim, mutant, check, "several tokens of a sequence")
+
+
+def _of_sequences(single: Single) -> Law:
+    def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
+        batch = _one_advantage(drawn.batch)
+        seen("several tokens of a sequence", (drawn.mask.sum(-1) > 1).any())
+
+        def wanted(log_prob: Tensor, behaviour: Tensor, advantage: Tensor) -> Tensor:
+            means = mean_of_tokens(log_prob, drawn.mask), mean_of_tokens(behaviour, drawn.mask)
+            return torch.where(drawn.mask, single(*means, advantage[:, 0])[:, None], 0.0)
+
+        same("(losses, gradient)", _both(loss, batch, drawn.mask), _pair(wanted, batch), ROUNDING)
+
+    claim = (
+        "Each token has the loss of one step whose log-probs are the means over its sequence, and the sum its gradient."
+    )
+    mutant = ("takes the product of ratios, not their mean", mutants.unnormalised)
+    needs, source = "several tokens of a sequence", "Zheng et al. 2025, arXiv:2507.18071, equation 7"
+    return _law("ratio_of_sequences", claim, mutant, check, needs, source=source)
+
+
+def as_token_loss(function: Callable[..., Tensor], **named: Any) -> TokenLoss:
+    """A loss with its further arguments filled in, as the laws want it."""
+
+    def loss(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        return function(log_prob, behaviour_log_prob, advantage, mask, **named)
+
+    return loss

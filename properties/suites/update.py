@@ -1,0 +1,216 @@
+"""Laws of learners (U1, U2 and U4). The subject makes an Algorithm of an ActorCritic: `lambda model: ppo(model, sgd(0.1))`.
+
+It is given models of the laws' own making, some of which know the exact values of a small process.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from torch import Tensor
+
+from ...algorithms.algorithm import Algorithm
+from ...core import keys
+from ...core.distributions import Categorical
+from ...core.optim import hyperparameters, with_hyperparameters
+from ...core.policy import ActorCritic, actor_critic_mlp
+from ...core.record import replace
+from ...core.spaces import Box, Discrete
+from ...core.steps import Trajectory, Transition
+from ...core.tree import leaves
+from ..framework.compare import ROUNDING, Tolerance, require, same
+from ..framework.law import Law, Mutant, Seen, Suite, always, lifted
+from ..strategies.mdps import histories, layered_mdps, objective, values
+from ..strategies.values import dyadic, from_record, integers, seeds
+from . import update_mutants as mutants
+from .env import through_bytes
+from .step import step_laws
+
+Factory = Callable[[ActorCritic], Algorithm]
+CONTRACT = "algorithms.algorithm: a learner is two pure functions over one state"
+OBSERVATION, ACTION = Box(-1.0, 1.0, (2,)), Discrete(2)
+
+
+def small_model() -> ActorCritic:
+    """A perceptron of four hidden units for two numbers and two actions."""
+    return actor_critic_mlp(OBSERVATION, ACTION, hidden=(4,))
+
+
+@attrs.frozen
+class Lesson:
+    """One update: the parameters' seed, the data, the update's key."""
+
+    seed: int
+    trajectory: Trajectory
+    update_seed: int
+
+
+@st.composite
+def lessons(draw: DrawFn, length: int = 4, batch: int = 2) -> Lesson:
+    """Trajectories [length, batch] of dyadic numbers; the data need not come from the policy."""
+    shape = (length, batch)
+    behaviour = draw(dyadic(shape, limit=2)).abs()
+    observation = draw(dyadic((*shape, 2), limit=1))
+    action = draw(integers(shape, 0, 2))
+    trajectory = from_record(
+        Transition,
+        T=length,
+        B=batch,
+        observation=observation,
+        next_observation=dyadic((*shape, 2), limit=1),
+        action=action,
+        behaviour_log_prob=-behaviour,
+    )
+    return Lesson(draw(seeds()), draw(trajectory), draw(seeds()))
+
+
+def update_laws(*, round_trip: Callable[[Any], Any] | None = None, tolerance: Tolerance = ROUNDING) -> Suite:
+    """The laws of a learner; `round_trip` saves a state and loads it, by torch.save if there is none.
+
+    The learner made must have no entropy bonus, and an optimiser with the hyper-parameter learning_rate.
+    """
+    save = round_trip or through_bytes
+    steps = step_laws(lessons(), tolerance=tolerance, carry=0)
+    lifts = tuple(lifted(law, _update_of, _arguments, mutant=mutants.OF_STEPS[law.name]) for law in steps)
+    return Suite("update_laws", (*lifts, _resumed(save), _zero_rate(), _zero_advantage(), _ascent()))
+
+
+def _update_of(factory: Factory) -> Callable[..., Any]:
+    return factory(small_model()).update
+
+
+def _arguments(factory: Factory, drawn: Any) -> Any:
+    if isinstance(drawn, tuple):
+        return tuple(_arguments(factory, lesson) for lesson in drawn)
+    state = factory(small_model()).init(keys.key(drawn.seed))
+    return state, drawn.trajectory, keys.key(drawn.update_seed)
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: Mutant,
+    inputs: SearchStrategy[Any],
+    check: Callable[[Factory, Any, Seen], None],
+    *needs: str,
+    source: str = CONTRACT,
+) -> Law:
+    return Law(name=name, claim=claim, source=source, inputs=always(inputs), check=check, mutant=mutant, needs=needs)
+
+
+def _resumed(round_trip: Callable[[Any], Any]) -> Law:
+    def check(factory: Factory, drawn: list[Lesson], seen: Seen) -> None:
+        algorithm = factory(small_model())
+        live = stored = algorithm.init(keys.key(drawn[0].seed))
+        for i, lesson in enumerate(drawn):
+            key = keys.key(lesson.update_seed)
+            live, wanted = algorithm.update(live, lesson.trajectory, key)
+            fresh = factory(small_model())
+            stored, got = fresh.update(round_trip(stored), lesson.trajectory, key)
+            same(f"update {i + 1}, saved and loaded before it", (stored, dict(got)), (live, dict(wanted)))
+        seen("two updates", len(drawn) > 1)
+
+    mutant = Mutant("keeps its momentum beside the state", mutants.momentum_beside)
+    claim = "Updates with a save and a load before each are the updates without, bit for bit."
+    inputs = st.lists(lessons(), min_size=1, max_size=3)
+    return _law("resumed_is_unbroken", claim, mutant, inputs, check, "two updates")
+
+
+def _zero_rate() -> Law:
+    def check(factory: Factory, lesson: Lesson, seen: Seen) -> None:
+        algorithm = factory(small_model())
+        state = algorithm.init(keys.key(lesson.seed))
+        moved, _ = algorithm.update(state, lesson.trajectory, keys.key(lesson.update_seed))
+        seen("an update that moves", _differs(moved.params, state.params))
+        known = hyperparameters(state.optimizer)
+        require("learning_rate" in known, f"the optimiser has {sorted(known)}, wanted a learning_rate")
+        still = replace(state, optimizer=with_hyperparameters(state.optimizer, {"learning_rate": 0.0}))
+        after, _ = algorithm.update(still, lesson.trajectory, keys.key(lesson.update_seed))
+        same("params after an update at rate 0", after.params, state.params)
+
+    mutant = Mutant("decays its weights by a fixed share", mutants.decays)
+    claim = "At learning rate 0 an update leaves the parameters."
+    return _law("rate_0_changes_nothing", claim, mutant, lessons(), check, "an update that moves")
+
+
+def _differs(a: Any, b: Any) -> bool:
+    pairs = zip(leaves(a), leaves(b), strict=True)
+    return any(bool((x != y).any()) for x, y in pairs)
+
+
+def worthless(model: ActorCritic) -> ActorCritic:
+    """The model's policy with the constant value 0."""
+
+    def apply(params: Any, observation: Any, carry: Any) -> tuple[Any, Tensor, Any]:
+        distribution, value, carry = model.apply(params, observation, carry)
+        return distribution, torch.zeros_like(value), carry
+
+    return attrs.evolve(model, apply=apply)
+
+
+def _zero_advantage() -> Law:
+    def check(factory: Factory, lesson: Lesson, seen: Seen) -> None:
+        algorithm = factory(worthless(small_model()))
+        state = algorithm.init(keys.key(lesson.seed))
+        unpaid = replace(lesson.trajectory, reward=torch.zeros_like(lesson.trajectory.reward))
+        after, _ = algorithm.update(state, unpaid, keys.key(lesson.update_seed))
+        same("params after an update on advantages of 0", after.params, state.params)
+
+    mutant = Mutant("adds an entropy bonus nobody asked for", mutants.bonus)
+    claim = "Where every advantage is 0 and there is no bonus, an update leaves the policy."
+    return _law("advantage_0_changes_nothing", claim, mutant, lessons(), check)
+
+
+def knowing(exact: Tensor) -> ActorCritic:
+    """A policy with a logit for each state and action, whose values are those of a table: observations are one-hot."""
+    states = len(exact)
+
+    def init(key: keys.Key) -> Tensor:
+        return torch.zeros(states, 2, device=key.device)
+
+    def apply(params: Tensor, observation: Tensor, carry: Any) -> tuple[Categorical, Tensor, Any]:
+        return Categorical(logits=observation @ params), observation @ exact.to(observation.dtype), carry
+
+    return ActorCritic(init=init, apply=apply)
+
+
+def _ascent() -> Law:
+    def check(factory: Factory, mdp: Any, seen: Seen) -> None:
+        policy = torch.full(mdp.transition.shape[:2], 0.5, dtype=torch.float64)
+        algorithm = factory(knowing(values(mdp, policy, 1.0)))
+        state = algorithm.init(keys.key(0))
+        after, _ = algorithm.update(state, _every_history(mdp, policy), keys.key(0))
+        before, now = (objective(mdp, s.params.double().softmax(-1), 1.0) for s in (state, after))
+        seen("a better policy", now > before + 1e-6)
+        require(now >= before - 1e-6, f"J went from {float(before)} to {float(now)}")
+
+    inputs = layered_mdps(horizon=2, parts=4)
+    return _law(
+        "ascent",
+        "One small step on exact advantages, over every history there is, does not lower the expected return.",
+        Mutant("turns the sign of the rewards", mutants.turns_rewards),
+        inputs,
+        check,
+        "a better policy",
+        source="Sutton et al. 2000: for a softmax table each component of the gradient has the advantage's sign",
+    )
+
+
+def _every_history(mdp: Any, policy: Tensor) -> Trajectory:
+    """Each history as often as it is likely: the mean over the batch is the expectation."""
+    all_ = histories(mdp, policy, 2)
+    counts = (all_.probability / all_.probability.min()).round().to(torch.int64)
+    columns = torch.arange(len(counts)).repeat_interleave(counts)
+    eye = torch.eye(len(mdp.initial))
+    return Transition(
+        observation=eye[all_.state][:, columns],
+        action=all_.action[:, columns],
+        reward=all_.reward[:, columns].float(),
+        terminated=all_.terminated[:, columns],
+        truncated=all_.truncated[:, columns],
+        next_observation=eye[all_.next_state][:, columns],
+        behaviour_log_prob=policy.log().float()[all_.state, all_.action][:, columns],
+    )

@@ -1,0 +1,201 @@
+"""Laws of what goes around an environment: auto-reset (N3) and time limits (N4)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import frozen
+
+from ...core import env as core_env
+from ...core import keys
+from ...core.keys import Key
+from ...core.steps import TimeStep
+from ..framework.compare import same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.walks import AnyEnv, Visit, Walk, is_over, key_of, unbroken, walks
+from . import wrapper_mutants as mutants
+
+CONTRACT = "core.env: what reset and step promise"
+ENDING, INSIDE = "an ending", "a step inside an episode"
+
+
+def step_key(key: Key) -> Key:
+    """The key with which `core.env.auto_reset` steps the inner env when it is given `key`."""
+    return keys.split(key)[0]
+
+
+@frozen
+class _Inside:
+    """The env within, and the keys it gets."""
+
+    env: AnyEnv
+    step_key: Callable[[Key], Key]
+    reset_key: Callable[[Key], Key]
+
+    def step(self, visit: Visit) -> tuple[Any, TimeStep]:
+        """The same step without the wrapper."""
+        return self.env.step(self.env.params, visit.state, visit.action, self.step_key(visit.key))
+
+    def reset(self, visit: Visit) -> tuple[Any, TimeStep]:
+        """The reset a wrapper must do where this step ends an episode."""
+        return self.env.reset(self.env.params, self.reset_key(visit.key))
+
+
+Judge = Callable[[_Inside, Visit, tuple[Any, TimeStep]], None]
+
+
+def auto_reset_laws(
+    inner: AnyEnv,
+    *,
+    longest: int = 12,
+    step_key: Callable[[Key], Key] = step_key,
+    reset_key: Callable[[Key], Key] = core_env.reset_key,
+) -> Suite:
+    """The laws of an env that begins its next episode by itself; `inner` is the env it was made of.
+
+    The two functions say which keys the inner step and the reset get; the defaults are those of `core.env.auto_reset`.
+    The walks must reach an ending: give `longest` the length of a short episode, or put a time limit into `inner`.
+    """
+    several, inside = walks(longest, least=1), _Inside(inner, step_key, reset_key)
+
+    def law(name: str, claim: str, mutant: Mutant, event: str, judge: Judge) -> Law:
+        def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
+            for visit in unbroken(env, drawn):
+                wanted = inside.step(visit)
+                came = ENDING if is_over(wanted[1]) else INSIDE
+                seen(came)
+                if came == event:
+                    judge(inside, visit, wanted)
+
+        return Law(
+            name=name, claim=claim, source=CONTRACT, inputs=always(several), check=check, mutant=mutant, needs=(event,)
+        )
+
+    return Suite("auto_reset_laws", tuple(law(*row) for row in AUTO_RESET))
+
+
+def _goes_on(inside: _Inside, visit: Visit, wanted: tuple[Any, TimeStep]) -> None:
+    same("inside an episode, (state, timestep)", (visit.after, visit.timestep), wanted)
+
+
+def _starts_afresh(inside: _Inside, visit: Visit, wanted: tuple[Any, TimeStep]) -> None:
+    state, timestep = inside.reset(visit)
+    same("after an ending, the state", visit.after, state)
+    same("after an ending, the observation", visit.timestep.observation, timestep.observation)
+
+
+def _keeps_old(inside: _Inside, visit: Visit, wanted: tuple[Any, TimeStep]) -> None:
+    for name in ("reward", "terminated", "truncated", "next_observation"):
+        same(f"at an ending, {name}", getattr(visit.timestep, name), getattr(wanted[1], name))
+
+
+AUTO_RESET: tuple[tuple[str, str, Mutant, str, Judge], ...] = (
+    (
+        "goes_on",
+        "While an episode lasts, every step is the inner env's.",
+        Mutant("takes a late step for the last: resets one step early", mutants.resets_early),
+        INSIDE,
+        _goes_on,
+    ),
+    (
+        "starts_afresh",
+        "Where an episode ends, state and observation are those of a reset with the derived key.",
+        Mutant("resets after a termination, not after a truncation", mutants.ignores_truncation),
+        ENDING,
+        _starts_afresh,
+    ),
+    (
+        "old_episode_stays",
+        "Reward, flags and next_observation of an ending step belong to the old episode.",
+        Mutant("next_observation is the reset's: the last observation is lost", mutants.leaks_reset),
+        ENDING,
+        _keeps_old,
+    ),
+)
+
+
+@frozen
+class _Pair:
+    """One step of the limited env and the same step of the env within, `age` steps after the reset."""
+
+    age: int
+    limited: TimeStep
+    plain: TimeStep
+
+
+def time_limit_laws(inner: AnyEnv, steps: int) -> Suite:
+    """The laws of an env that truncates at its step number `steps`; `inner` is the env without the limit.
+
+    Both get the same keys.
+    """
+    several = walks(max(5, steps + 2), least=1)
+
+    def law(name: str, claim: str, mutant: Mutant, judge: Callable[[int, _Pair], None]) -> Law:
+        def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
+            for pair in _side_by_side(env, inner, drawn):
+                seen("the limit", pair.age == steps)
+                seen("a step before the limit", pair.age < steps)
+                judge(steps, pair)
+
+        needs = ("the limit",) if steps == 1 else ("the limit", "a step before the limit")
+        return Law(
+            name=name, claim=claim, source=CONTRACT, inputs=always(several), check=check, mutant=mutant, needs=needs
+        )
+
+    return Suite("time_limit_laws", tuple(law(*row) for row in TIME_LIMIT))
+
+
+def _side_by_side(env: AnyEnv, inner: AnyEnv, walk: Walk) -> list[_Pair]:
+    """Steps of both envs up to the limit or the end of the episode, then of a second episode."""
+    pairs: list[_Pair] = []
+    state: Any = None
+    plain: Any = None
+    age = 0
+    for t, visit in enumerate(unbroken(inner, walk)):
+        if age == 0:
+            key = key_of(walk, t - 1)
+            (state, _), (plain, _) = env.reset(env.params, key), inner.reset(inner.params, key)
+        state, limited = env.step(env.params, state, visit.action, visit.key)
+        plain, timestep = inner.step(inner.params, plain, visit.action, visit.key)
+        age += 1
+        pairs.append(_Pair(age, limited, timestep))
+        if is_over(limited) or is_over(timestep):
+            age = 0
+    return pairs
+
+
+def _on_time(steps: int, pair: _Pair) -> None:
+    wanted = pair.plain.truncated | torch.full_like(pair.plain.truncated, pair.age >= steps)
+    same(f"truncated at step {pair.age} of {steps}", pair.limited.truncated, wanted)
+
+
+def _never_terminates(steps: int, pair: _Pair) -> None:
+    same(f"terminated at step {pair.age} of {steps}", pair.limited.terminated, pair.plain.terminated)
+
+
+def _world_unchanged(steps: int, pair: _Pair) -> None:
+    for name in ("observation", "reward", "next_observation"):
+        where = f"{name} at step {pair.age} of {steps}"
+        same(where, getattr(pair.limited, name), getattr(pair.plain, name))
+
+
+TIME_LIMIT: tuple[tuple[str, str, Mutant, Callable[[int, _Pair], None]], ...] = (
+    (
+        "truncates_on_time",
+        "The episode is truncated at its step number n, and by the limit never elsewhere.",
+        Mutant("counts one step too many before it truncates", mutants.late_limit),
+        _on_time,
+    ),
+    (
+        "never_terminates",
+        "The limit leaves `terminated` as the world set it.",
+        Mutant("calls the limit a termination as well", mutants.limit_terminates),
+        _never_terminates,
+    ),
+    (
+        "world_unchanged",
+        "Observations and rewards are those of the world without a limit.",
+        Mutant("pays nothing for the step at the limit", mutants.unpaid_limit),
+        _world_unchanged,
+    ),
+)

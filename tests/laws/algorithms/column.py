@@ -1,0 +1,132 @@
+"""Laws of what a learner's batch takes from transcripts: the subject is `Columns`."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from purestep.core.record import replace
+from purestep.core.transcript import ABSENT, Transcript
+from purestep.properties.framework.compare import DOUBLE, require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.strategies.learner import Talks, talks
+
+from . import column_mutants as mutants
+from .column_mutants import Columns
+
+SOURCE = "design: a reward belongs to the last token sampled before it; a token learns where it was written"
+
+
+def column_laws() -> Suite:
+    """The laws of `Columns(token_batch, token_rewards, numbered, counts)`."""
+    return Suite("column_laws", (_rewards(), _own(), _temperatures(), _numbers(), _counts()))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Columns], Columns]],
+    check: Callable[[Columns, Talks, Seen], None],
+    *needs: str,
+) -> Law:
+    drawn = always(talks())
+    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _silenced(said: Transcript) -> Transcript:
+    """The same with a second call that sampled nothing, in every other row."""
+    silent = (said.call == 1) & (torch.arange(len(said.length)) % 2 == 0)[:, None]
+    return replace(said, is_action=said.is_action & ~silent, call=torch.where(silent, ABSENT, said.call))
+
+
+def _paid(said: Transcript, row: int) -> list[float]:
+    """Rewards of tokens as a loop over calls: to the last token of the call, or of the last one before it that has any."""
+    paid, last = [0.0] * said.token.shape[1], -1
+    for call in range(int(said.calls[row])):
+        own = [t for t in range(len(paid)) if bool(said.is_action[row, t]) and int(said.call[row, t]) == call]
+        last = own[-1] if own else last
+        if last >= 0:
+            paid[last] += float(said.reward[row, call])
+    return paid
+
+
+def _rewards() -> Law:
+    def check(subject: Columns, talk: Talks, seen: Seen) -> None:
+        said = _silenced(talk.transcripts)
+        got = subject.token_rewards(said)
+        for row in range(len(said.length)):
+            spoke = {int(call) for call in said.call[row] if call >= 0}
+            seen("a silent call behind another", 0 in spoke and int(said.calls[row]) > 1 and 1 not in spoke)
+            seen("a call of several tokens", len(spoke) < int(said.is_action[row].sum()))
+            same(f"rewards of row {row}", got[row], torch.tensor(_paid(said, row), dtype=torch.float64), DOUBLE)
+
+    mutant = ("pays every token of a call", mutants.pays_every_token)
+    claim = "A call's reward stands at its last token, that of a silent one at the last token before it."
+    needs = ("a silent call behind another", "a call of several tokens")
+    return _law("rewards", claim, mutant, check, *needs)
+
+
+def _own() -> Law:
+    def check(subject: Columns, talk: Talks, seen: Seen) -> None:
+        said = replace(talk.transcripts, inherited=talk.transcripts.length.clamp(max=3))
+        place = torch.arange(said.token.shape[1])
+        old = said.is_action & (place < said.inherited[:, None])
+        seen("sampled tokens that were inherited, and others", old.any() and (said.is_action & ~old).any())
+        batch = subject.token_batch(said)
+        same("mask", batch.mask, said.is_action & ~old)
+        same("sampled", batch.sampled, batch.mask)
+        inside = place < said.length[:, None]
+        same("tokens", batch.token, torch.where(inside, said.token, 0))
+        same("behaviour log-probs", batch.behaviour_log_prob, said.behaviour_log_prob)
+
+    mutant = ("learns from inherited tokens again", mutants.learns_twice)
+    claim = "What counts is what was sampled in this transcript; columns are the transcript's."
+    return _law("own_tokens", claim, mutant, check, "sampled tokens that were inherited, and others")
+
+
+def _temperatures() -> Law:
+    def check(subject: Columns, talk: Talks, seen: Seen) -> None:
+        said = talk.transcripts
+        first = torch.arange(said.temperature.shape[1]) == 0
+        greedy = replace(said, temperature=torch.where(first, 0.0, said.temperature))
+        got = subject.token_batch(greedy).temperature
+        seen("a greedy token", (said.call == 0).any())
+        seen("another one", (said.call > 0).any())
+        wanted: Tensor = said.temperature.gather(1, said.call.clamp(min=0))
+        same("temperatures", got, torch.where(said.call > 0, wanted, 1.0).to(got.dtype))
+
+    mutant = ("keeps the temperature 0 of a greedy call", mutants.divides_by_0)
+    claim = "A token has the temperature of its call, and 1 at context or where the call was greedy."
+    return _law("temperatures", claim, mutant, check, "a greedy token", "another one")
+
+
+def _numbers() -> Law:
+    def check(subject: Columns, talk: Talks, seen: Seen) -> None:
+        group = torch.where(talk.transcripts.length > 0, talk.transcripts.group, ABSENT)
+        seen("rows of no group", (group < 0).any())
+        seen("several groups", len({int(each) for each in group if each >= 0}) > 1)
+        got = subject.numbered(group)
+        require((got < len(group)) & (got >= -1), f"numbers are {got.tolist()}")
+        same("which rows have none", got < 0, group < 0)
+        same("which rows share one", got[:, None] == got, (group[:, None] == group))
+
+    mutant = ("takes ids for numbers", mutants.ids_as_numbers)
+    claim = "Rows have the same number exactly if they have the same group, from 0 to N - 1; -1 is that of no group."
+    return _law("numbers", claim, mutant, check, "rows of no group", "several groups")
+
+
+def _counts() -> Law:
+    def check(subject: Columns, talk: Talks, seen: Seen) -> None:
+        batch = subject.token_batch(talk.transcripts)
+        left = batch.mask & (torch.arange(batch.mask.shape[1]) % 2 == 0)
+        some = replace(batch, mask=left)
+        for of, mask in (("counted", left), ("sampled", batch.mask)):
+            told = subject.counts(some, of=of)
+            rows = [sum(bool(each) for each in row) for row in mask]
+            seen("a row in which nothing counts", 0 in rows and any(rows))
+            same(f"tokens {of}", int(told.tokens), sum(rows))
+            same(f"sequences {of}", int(told.sequences), sum(number > 0 for number in rows))
+
+    mutant = ("counts empty sequences too", mutants.counts_rows)
+    claim = "Counts are the numbers of tokens and of sequences with one, of what counts or of all that was sampled."
+    return _law("counts", claim, mutant, check, "a row in which nothing counts")

@@ -1,0 +1,197 @@
+"""Laws of PPO with two anchors (U1, L4). The subject makes an Algorithm as `decoupled_ppo` does, with its named arguments."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from torch import Tensor
+
+from purestep.algorithms.algorithm import Algorithm, TrainState
+from purestep.algorithms.decoupled_ppo import Versioned, proximal_log_prob
+from purestep.algorithms.importance import importance_weights
+from purestep.algorithms.kl import k3
+from purestep.algorithms.ppo import METRICS, ppo, prepare
+from purestep.core import keys
+from purestep.core.optim import sgd
+from purestep.core.record import replace
+from purestep.core.steps import Trajectory
+from purestep.core.tree import leaves, tree_map
+from purestep.properties.framework.compare import ROUNDING, Tolerance, require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.strategies.values import integers, seeds
+from purestep.properties.suites.update import lessons, small_model
+
+from . import decoupled_update_mutants as mutants
+from .decoupled_update_mutants import Make
+
+HILTON = "Hilton et al. 2021, arXiv:2110.00641"
+APPROXIMATED = "AReaL's loglinear approximation, arXiv:2512.06547"
+CLIP, RATE = 0.25, 2.0
+STEP: dict[str, Any] = {"epochs": 1, "minibatches": 1, "advantages": "none"}
+POLICY: dict[str, Any] = {"value_coefficient": 0.0, "entropy_coefficient": 0.0}
+NEAR = Tolerance("sums in another order", 1e-4, 1e-5)
+
+
+@frozen
+class Case:
+    """A learner that has made some updates, and what older weights played."""
+
+    state: TrainState
+    trajectory: Trajectory
+    version: Tensor  # int [T, B], of the weights that played each row
+    key: Tensor
+
+    def versioned(self) -> Versioned:
+        """The trajectory with its versions."""
+        return Versioned(trajectory=self.trajectory, version=self.version)
+
+    def on_policy(self) -> "Case":
+        """The same rows as if the learner's own weights had played them."""
+        log_prob = proximal_log_prob(MODEL, self.state.params, self.trajectory)
+        return Case(self.state, replace(self.trajectory, behaviour_log_prob=log_prob), self.version, self.key)
+
+
+MODEL = small_model()
+
+
+@st.composite
+def _cases(draw: DrawFn) -> Case:
+    lesson, done = draw(lessons()), draw(st.integers(2, 6))
+    params = MODEL.init(keys.key(lesson.seed))
+    state = TrainState(params=params, optimizer=sgd(RATE).init(params), step=torch.tensor(done))
+    version = (done - draw(integers((4, 2), 0, 4))).clamp(min=0)
+    return Case(state, lesson.trajectory, version, keys.key(draw(seeds())))
+
+
+def decoupled_update_laws() -> Suite:
+    """The laws of an update whose clip is around another policy than the one that played."""
+    return Suite("decoupled_update_laws", (_fresh(), _first(), _weighed(), _kept(), _newest(), _between()))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Make], Make]],
+    check: Callable[[Make, Case, Seen], None],
+    *needs: str,
+    source: str = HILTON,
+) -> Law:
+    drawn = always(_cases())
+    return Law(name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _make(subject: Make, proximal: str, **choices: Any) -> Algorithm:
+    return subject(MODEL, sgd(RATE), **{"proximal": proximal, "weights": importance_weights, "clip": CLIP, **choices})
+
+
+def _as_ppo(subject: Make, case: Case, proximal: str, seen: Seen) -> None:
+    """Several epochs, so that later ones find ratios beyond the clip."""
+    passes: dict[str, Any] = {"epochs": 3, "minibatches": 1}
+    wanted, figures = ppo(MODEL, sgd(RATE), clip=CLIP, **passes).update(case.state, case.trajectory, case.key)
+    seen(f"a ratio beyond the clip, {proximal}", figures["clip_fraction"] > 0)
+    got, told = _make(subject, proximal, **passes).update(case.state, case.versioned(), case.key)  # type: ignore[arg-type]
+    same(f"{proximal}: the state", got, wanted, NEAR)
+    same(f"{proximal}: the figures", {name: told[name] for name in METRICS}, dict(figures), NEAR)
+    same(f"{proximal}: (weight, effective_fraction)", (told["weight"], told["effective_fraction"]), (_ONE, _ONE), NEAR)
+
+
+_ONE = torch.tensor(1.0)
+
+
+def _fresh() -> Law:
+    def check(subject: Make, drawn: Case, seen: Seen) -> None:
+        case = drawn.on_policy()
+        fresh = Case(case.state, case.trajectory, torch.zeros_like(case.version) + case.state.step, case.key)
+        for proximal in ("recomputed", "interpolated"):
+            _as_ppo(subject, fresh, proximal, seen)
+
+    needs = ("a ratio beyond the clip, recomputed", "a ratio beyond the clip, interpolated")
+    mutant = ("takes the policy as it is for the proximal one", mutants.current_is_proximal)
+    claim = (
+        "Where the weights that are trained have played, the update is PPO's, whatever the proximal policy's origin."
+    )
+    return _law("fresh_is_ppo", claim, mutant, check, *needs)
+
+
+def _first() -> Law:
+    def check(subject: Make, case: Case, seen: Seen) -> None:
+        log_prob = proximal_log_prob(MODEL, case.state.params, case.trajectory)
+        ratio = (log_prob - case.trajectory.behaviour_log_prob).exp()
+        seen("a row that PPO would clip", ((ratio < 1 - CLIP) | (ratio > 1 + CLIP)).any())
+        _, told = _make(subject, "recomputed", **STEP).update(case.state, case.trajectory, case.key)
+        require(told["clip_fraction"] == 0, f"{float(told['clip_fraction'])} of the rows are clipped before any step")
+        same("approximate_kl before any step", told["approximate_kl"], torch.tensor(0.0), ROUNDING)
+
+    mutant = ("clips around the policy that played", mutants.clips_around_sampler)
+    claim = "Around recomputed log-probs the first step is never clipped, however old the weights that played."
+    return _law("first_step_is_free", claim, mutant, check, "a row that PPO would clip")
+
+
+def _weighed() -> Law:
+    def check(subject: Make, case: Case, seen: Seen) -> None:
+        algorithm = _make(subject, "recomputed", **STEP, **POLICY)
+        before = case.trajectory.behaviour_log_prob
+        rarer = replace(case.trajectory, behaviour_log_prob=before - math.log(2))
+        steps = [
+            tree_map(torch.sub, algorithm.update(case.state, played, case.key)[0].params, case.state.params)
+            for played in (rarer, case.trajectory)
+        ]
+        seen("a step", any(bool((leaf != 0).any()) for leaf in leaves(steps[1])))
+        same("the step", steps[0], tree_map(lambda leaf: 2 * leaf, steps[1]), NEAR)
+
+    mutant = ("forgets the weight", mutants.unweighted)
+    claim = "Rows that the sampler was half as likely to choose make the first step twice as long."
+    return _law("weight", claim, mutant, check, "a step")
+
+
+def _kept() -> Law:
+    def check(subject: Make, case: Case, seen: Seen) -> None:
+        def some(near: Tensor, behaviour: Tensor, mask: Tensor) -> Tensor:
+            weight = importance_weights(near, behaviour, mask)
+            return torch.where(weight < 1.0, weight, 0.0)
+
+        samples = prepare(MODEL, case.state.params, case.trajectory, gamma=0.5, lambda_=0.5)
+        near = proximal_log_prob(MODEL, case.state.params, case.trajectory).flatten()
+        weight = some(near, samples.behaviour_log_prob, torch.ones_like(near, dtype=torch.bool))
+        seen("rows kept beside rows left out", (weight > 0).any() & (weight == 0).any())
+        chosen = {**STEP, "gamma": 0.5, "lambda_": 0.5, "weights": some}
+        _, told = _make(subject, "recomputed", **chosen).update(case.state, case.trajectory, case.key)
+        same("policy_loss", told["policy_loss"], -(weight * samples.advantage).mean(), NEAR)
+        same("weight", told["weight"], weight.mean(), NEAR)
+
+    mutant = ("divides by the number of rows that were kept", mutants.of_those_kept)
+    claim = "Rows that the weights leave out add nothing, and make the others weigh no more."
+    return _law("left_out", claim, mutant, check, "rows kept beside rows left out")
+
+
+def _newest() -> Law:
+    def check(subject: Make, drawn: Case, seen: Seen) -> None:
+        version = torch.maximum(drawn.version, drawn.state.step - 1)
+        seen("rows of the version before", (version < drawn.state.step).any())
+        _as_ppo(subject, Case(drawn.state, drawn.trajectory, version, drawn.key), "interpolated", seen)
+
+    mutant = ("counts one version too many", mutants.one_more)
+    needs = ("rows of the version before", "a ratio beyond the clip, interpolated")
+    claim = "Interpolated, an update on rows at most one version old is PPO's."
+    return _law("newest_is_ppo", claim, mutant, check, *needs, source=APPROXIMATED)
+
+
+def _between() -> Law:
+    def check(subject: Make, case: Case, seen: Seen) -> None:
+        lag = (case.state.step - case.version).clamp(min=1).flatten()
+        seen("rows three versions old", (lag > 2).any())
+        log_prob = proximal_log_prob(MODEL, case.state.params, case.trajectory).flatten()
+        played = case.trajectory.behaviour_log_prob.flatten()
+        near = log_prob - (log_prob - played) / lag
+        algorithm = _make(subject, "interpolated", **STEP)
+        _, told = algorithm.update(case.state, case.versioned(), case.key)  # type: ignore[arg-type]
+        same("approximate_kl", told["approximate_kl"], k3(near, log_prob).mean(), NEAR)
+        same("weight", told["weight"], (near - played).exp().mean(), NEAR)
+
+    mutant = ("takes the share from the other end", mutants.the_other_end)
+    claim = "Interpolated, rows d versions old begin with log(p / q) = log(p / b) / d."
+    return _law("between", claim, mutant, check, "rows three versions old", source=APPROXIMATED)

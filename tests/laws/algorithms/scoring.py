@@ -1,0 +1,145 @@
+"""Laws of what a model says of tokens: the subject is `scored(model, params, token, length, temperature, layout=...)`."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from purestep.algorithms.packing import packing
+from purestep.algorithms.token_policy import Layout, LearnerParams, Scores
+from purestep.core.networks import Linear
+from purestep.core.tree import tree_map
+from purestep.properties.framework.compare import DOUBLE, require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.strategies.learner import (
+    LENGTH,
+    MODEL,
+    Talks,
+    heat_of,
+    log_probs_of,
+    logits_of,
+    params_of,
+    talks,
+)
+
+from . import scoring_mutants as mutants
+from .scoring_mutants import Scored
+
+SOURCE = "core.transcript_scores.token_log_probs: logits at t speak of the token at t + 1"
+HEAD = torch.linspace(-1.0, 1.0, 3, dtype=torch.float64)
+
+
+def scoring_laws() -> Suite:
+    """The laws of scores."""
+    return Suite("scoring_laws", (_log_probs(), _entropy(), _places(), _packed(), _values(), _beyond()))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Scored], Scored]],
+    check: Callable[[Scored, Talks, Seen], None],
+    *needs: str,
+) -> Law:
+    drawn = always(talks())
+    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _ask(subject: Scored, talk: Talks, layout: Layout | tuple[()] = ()) -> Scores:
+    critic = Linear(weight=HEAD[:, None], bias=torch.tensor([0.25], dtype=torch.float64))
+    params = LearnerParams(policy=params_of(talk), critic=critic)
+    said = talk.transcripts
+    return subject(MODEL, params, said.token, said.length, heat_of(said), layout=layout)
+
+
+def _inside(talk: Talks) -> Tensor:
+    return torch.arange(LENGTH) < talk.transcripts.length[:, None]
+
+
+def _log_probs() -> Law:
+    def check(subject: Scored, talk: Talks, seen: Seen) -> None:
+        seen("temperatures other than 1", (heat_of(talk.transcripts) != 1).any())
+        wanted = log_probs_of(params_of(talk), talk.transcripts)
+        same("log-probs", _ask(subject, talk).log_prob, wanted, DOUBLE)
+
+    mutant = ("gives each token the log-prob of the next", mutants.shifted)
+    claim = "Log-probs are those of `token_log_probs` on all logits, at the tokens' temperatures."
+    return _law("log_probs", claim, mutant, check, "temperatures other than 1")
+
+
+def _entropy() -> Law:
+    def check(subject: Scored, talk: Talks, seen: Seen) -> None:
+        heat = heat_of(talk.transcripts)
+        seen("temperatures other than 1", (heat != 1).any())
+        told = (logits_of(params_of(talk), talk.transcripts.token)[:, :-1] / heat[:, 1:, None]).softmax(-1)
+        wanted = torch.special.entr(told).sum(-1)
+        got = _ask(subject, talk).entropy
+        same("entropies", got[:, 1:], wanted, DOUBLE)
+        require(got[:, 0] == 0, "a first token has an entropy")
+
+    mutant = ("takes them at temperature 1", mutants.at_one)
+    claim = "Entropies are those of the distribution a token was drawn from, and 0 at the first."
+    return _law("entropies", claim, mutant, check, "temperatures other than 1")
+
+
+def _places() -> Law:
+    def check(subject: Scored, talk: Talks, seen: Seen) -> None:
+        asked = talk.transcripts.is_action
+        seen("tokens asked for beside others", asked.any() & (~asked).any())
+        layout = Layout(places=asked.flatten().nonzero()[:, 0])
+        got, whole = _ask(subject, talk, layout), _ask(subject, talk)
+        for name in ("log_prob", "entropy"):
+            wanted = torch.where(asked, getattr(whole, name), 0.0)
+            same(f"{name} where asked", getattr(got, name), wanted, DOUBLE)
+        same("values, asked or not", got.values, whole.values, DOUBLE)
+
+    mutant = ("forgets the last place", mutants.loses_the_last_place)
+    claim = "Where only some tokens are asked for they have the same scores, and the others 0."
+    return _law("places", claim, mutant, check, "tokens asked for beside others")
+
+
+def _packed() -> Law:
+    def check(subject: Scored, talk: Talks, seen: Seen) -> None:
+        where = packing(talk.transcripts.length.tolist(), LENGTH + 4, width=LENGTH)
+        seen("sequences that share a row", ((where.segment >= 0) & (where.position == 0)).sum(-1).gt(1).any())
+        inside = _inside(talk)
+        before = torch.nn.functional.pad(inside, (1, 0))[:, :-1] & inside
+
+        def known(scores: Scores) -> tuple[Tensor, ...]:
+            columns = tree_map(lambda leaf: torch.where(before, leaf, 0.0) if leaf.ndim == 2 else leaf, scores)
+            beyond = torch.where(talk.transcripts.length > 0, columns.beyond, 0.0)
+            return columns.log_prob, columns.entropy, columns.values, beyond
+
+        got, wanted = known(_ask(subject, talk, Layout(packing=where))), known(_ask(subject, talk))
+        same("(log-probs, entropies, values, beyond) of packed rows", got, wanted, DOUBLE)
+
+    mutant = ("lets a token attend to all before it in its row", mutants.across_segments)
+    claim = "Sequences packed in rows have the scores of sequences in rows of their own."
+    return _law("packed", claim, mutant, check, "sequences that share a row")
+
+
+def _values() -> Law:
+    def check(subject: Scored, talk: Talks, seen: Seen) -> None:
+        seen("several tokens", _inside(talk).sum() > 1)
+        hidden = MODEL.apply(params_of(talk), talk.transcripts.token, (), ())
+        got = _ask(subject, talk).values
+        same("values", got[:, 1:], (hidden @ HEAD)[:, :-1] + 0.25, DOUBLE)
+        same("values of what precedes nothing", got[:, 0], torch.zeros_like(got[:, 0]))
+
+    mutant = ("gives the value of what the token led to", mutants.values_at_the_token)
+    claim = "A value is the head's at the hidden state before its token."
+    return _law("values", claim, mutant, check, "several tokens")
+
+
+def _beyond() -> Law:
+    def check(subject: Scored, talk: Talks, seen: Seen) -> None:
+        seen("padding", (~_inside(talk)).any())
+        got = _ask(subject, talk).beyond
+        for row, length in enumerate(talk.transcripts.length.tolist()):
+            if length:
+                alone = MODEL.apply(params_of(talk), talk.transcripts.token[row : row + 1, :length], (), ())
+                same(f"the value beyond row {row}", got[row], alone[0, -1] @ HEAD + 0.25, DOUBLE)
+
+    mutant = ("takes it at the end of the columns", mutants.of_full_rows)
+    claim = "The value beyond is that of the hidden state at a sequence's own last token."
+    return _law("beyond", claim, mutant, check, "padding")

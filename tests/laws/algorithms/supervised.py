@@ -1,0 +1,128 @@
+"""Laws of the cross-entropy of what was said; the subject is f(model, params, token, mask, *, denominator) -> []."""
+
+from collections.abc import Callable
+
+import torch
+from attrs import frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from torch import Tensor
+
+from purestep.core.bigram import bigram
+from purestep.properties.framework.compare import ROUNDING, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.strategies.values import dyadic, flags, integers
+
+from . import supervised_mutants as mutants
+from .supervised_mutants import Entropy
+
+SOURCE = "the definition: -log p of each token that counts, given those before it"
+SIZE = 4
+
+
+@frozen
+class Said:
+    """Tokens, which of them count, and a table of how likely each follows which."""
+
+    table: Tensor
+    token: Tensor
+    mask: Tensor
+    other: Tensor  # more tokens
+
+
+@st.composite
+def sayings(draw: DrawFn) -> Said:
+    """Nothing counts at a row's beginning, as nothing is said there."""
+    shape = draw(st.sampled_from(((1, 2), (3, 5), (2, 9))))
+    mask = ~draw(flags(shape)) & ~draw(flags((shape[0], 1)))
+    return Said(
+        table=draw(dyadic((SIZE, SIZE))),
+        token=draw(integers(shape, 0, SIZE)),
+        mask=mask & (torch.arange(shape[1]) > 0),
+        other=draw(integers(shape, 0, SIZE)),
+    )
+
+
+def supervised_laws() -> Suite:
+    """The laws of the cross-entropy of what was said."""
+    return Suite("supervised_laws", (_definition(), _beyond(), _even(), _parts(), _odds()))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Entropy], Entropy]],
+    check: Callable[[Entropy, Said, Seen], None],
+    *needs: str,
+) -> Law:
+    drawn = always(sayings())
+    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _surprises(said: Said) -> list[Tensor]:
+    """Of every token that counts, as a loop."""
+    rows = torch.log_softmax(said.table, -1)
+    places = [(int(row), int(place)) for row, place in said.mask.nonzero()]
+    return [-rows[said.token[row, place - 1], said.token[row, place]] for row, place in places]
+
+
+def _definition() -> Law:
+    def check(subject: Entropy, said: Said, seen: Seen) -> None:
+        found = _surprises(said)
+        seen("several tokens", len(found) > 2)
+        wanted = torch.stack(found).mean() if found else torch.zeros(())
+        same("the cross-entropy", subject(bigram(SIZE), said.table, said.token, said.mask), wanted, ROUNDING)
+
+    claim = "The loss is the mean of -log p over the tokens that count, 0 where none does."
+    return _law("definition", claim, ("scores each token by itself", mutants.unshifted), check, "several tokens")
+
+
+def _beyond() -> Law:
+    def check(subject: Entropy, said: Said, seen: Seen) -> None:
+        behind = said.mask.flip(-1).cumsum(-1).flip(-1) == 0
+        seen("tokens behind", (behind & (said.token != said.other)).any())
+        changed = torch.where(behind, said.other, said.token)
+        wanted = subject(bigram(SIZE), said.table, said.token, said.mask)
+        same("with other tokens behind", subject(bigram(SIZE), said.table, changed, said.mask), wanted)
+
+    claim = "What stands behind the last token that counts changes no bit."
+    return _law(
+        "beyond_is_nothing", claim, ("looks at what stands behind", mutants.sees_beyond), check, "tokens behind"
+    )
+
+
+def _even() -> Law:
+    def check(subject: Entropy, said: Said, seen: Seen) -> None:
+        count = int(said.mask.sum())
+        seen("context between", 0 < count < said.mask.numel())
+        got = subject(bigram(SIZE), torch.zeros_like(said.table), said.token, said.mask, denominator=1)
+        same("the sum under even odds", got, count * torch.log(torch.tensor(float(SIZE))), ROUNDING)
+
+    claim = "Under even odds each token that counts costs log V, and no other costs anything."
+    return _law("even_odds", claim, ("learns context too", mutants.counts_context), check, "context between")
+
+
+def _parts() -> Law:
+    def check(subject: Entropy, said: Said, seen: Seen) -> None:
+        counts = said.mask.sum(-1)
+        seen("rows of different counts", len(set(counts.tolist())) > 1)
+        model, number = bigram(SIZE), int(counts.sum())
+        rows = zip(said.token[:, None], said.mask[:, None], strict=True)
+        parts = [subject(model, said.table, *row, denominator=number) for row in rows]
+        wanted = subject(model, said.table, said.token, said.mask)
+        same("the rows, one by one", torch.stack(parts).sum(), wanted, ROUNDING)
+
+    claim = "Rows divided by the whole batch's count add up to the whole: every token weighs the same."
+    needs = ("rows of different counts",)
+    return _law("parts_add_up", claim, ("divides parts by their own count", mutants.own_count), check, *needs)
+
+
+def _odds() -> Law:
+    def check(subject: Entropy, said: Said, seen: Seen) -> None:
+        seen("tokens that count", said.mask.any())
+        wanted = subject(bigram(SIZE), said.table, said.token, said.mask)
+        raised = said.table + torch.arange(1.0, SIZE + 1.0)[:, None]
+        same("with all logits of a row raised", subject(bigram(SIZE), raised, said.token, said.mask), wanted, ROUNDING)
+
+    claim = "Only odds matter: a number added to all logits of a prediction changes nothing."
+    return _law("odds_alone", claim, ("takes logits for log-probs", mutants.unnormalized), check, "tokens that count")

@@ -1,0 +1,149 @@
+"""Laws of attempts that come and go while others are under way: nobody is lost, nothing beside one changes it, all is told.
+
+The subject is a `Desking`, the functions of `runtime.asynchronous.desk` around a generation that goes on; it is tried on a
+model of integers, so that equal means equal bits.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+
+from hypothesis.strategies import SearchStrategy
+
+from purestep.properties.framework.compare import require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+
+from . import active_rollouts_mutants as mutants
+from .rollout_schedules import Course, Desking, Scene, alone, by_definition, calls_of, played, scenes
+
+SOURCE = "runtime.asynchronous.desk: attempts that come and go"
+MOVED = "other weights in the middle of an attempt"
+
+
+def desk_laws() -> Suite:
+    """The laws of a `Desking`."""
+    return Suite("desk_laws", (_once(), _alone(), _versions(), _told(), _slots(), _turns()))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: Mutant,
+    inputs: SearchStrategy[Scene],
+    check: Callable[[Scene, Course, Seen], None],
+    *needs: str,
+) -> Law:
+    def on_course(desking: Desking, scene: Scene, seen: Seen) -> None:
+        check(scene, played(desking, scene), seen)
+
+    return Law(
+        name=name,
+        claim=claim,
+        source=SOURCE,
+        inputs=always(inputs),
+        check=on_course,
+        mutant=mutant,
+        needs=needs,
+        most=200,
+    )
+
+
+def _once() -> Law:
+    def check(scene: Scene, course: Course, seen: Seen) -> None:
+        taken = [task for task, _ in course.taken]
+        for place in ("waiting", "sitting"):
+            seen(f"one given up while {place}", place in course.dropped.values())
+        seen("one given up that was not there", course.late)
+        left = Counter([*taken, *course.dropped])
+        require(left == Counter([*course.begun]), f"begun {sorted(course.begun)}, left {sorted(left.elements())}")
+        for task, attempt in course.taken:
+            require(not isinstance(attempt.end, tuple), f"task {task} was taken and has not ended")
+            same(f"the request of task {task}", attempt.rollout.request.id, course.begun[task].rollout.request.id)
+
+    claim = "Every task leaves once, ended or given up; none is lost, none comes from nowhere."
+    mutant = Mutant("gives what has ended and keeps it", mutants.takes_twice)
+    needs = ("one given up while waiting", "one given up while sitting", "one given up that was not there")
+    return _law("leaves_once", claim, mutant, scenes(versions=False), check, *needs)
+
+
+def _alone() -> Law:
+    def check(scene: Scene, course: Course, seen: Seen) -> None:
+        seen("several side by side", any(len(look.sat) > 1 for look in course.looks))
+        seen("one given up beside others", "sitting" in course.dropped.values() and scene.slots > 1)
+        for task, attempt in course.taken:
+            wanted = alone(course.begun[task].rollout.request.id, scene.seed)
+            require(attempt == wanted, f"task {task} gave {attempt.ids}, and {wanted.ids} where it is alone")
+
+    claim = "What an attempt gives is, bit for bit, what it gives alone, whatever comes, goes or is given up beside it."
+    mutant = Mutant("leaves slots with the numbers of others", mutants.old_seats)
+    needs = ("several side by side", "one given up beside others")
+    return _law("as_if_alone", claim, mutant, scenes(versions=False), check, *needs)
+
+
+def _versions() -> Law:
+    def check(scene: Scene, course: Course, seen: Seen) -> None:
+        for task, attempt in course.taken:
+            said = [one.said for one in calls_of(attempt)]
+            seen(MOVED, len({version for one in said for version in one.versions}) > 1)
+            seen("other weights in the middle of a call", any(len(set(one.versions)) > 1 for one in said))
+            got = [pair for one in said for pair in zip(one.ids, one.log_probs, strict=True)]
+            same(f"the tokens of task {task}", got, by_definition(scene.seed, attempt))
+
+    claim = "Each token is the one that the weights of its version draw behind all before it, and its log-prob theirs."
+    mutant = Mutant("goes on with what other weights have put into the caches", mutants.old_caches)
+    needs = (MOVED, "other weights in the middle of a call")
+    return _law("versions_made_their_tokens", claim, mutant, scenes(versions=True), check, *needs)
+
+
+def _told() -> Law:
+    def check(scene: Scene, course: Course, seen: Seen) -> None:
+        told = Counter[tuple[int, int]]()
+        for task, tokens, version in course.told:
+            require(tokens > 0, f"of task {task} {tokens} tokens are told")
+            told[task, version] += tokens
+        for task, attempt in course.taken:
+            said = Counter(version for one in calls_of(attempt) for version in one.said.versions)
+            seen(MOVED, len(said) > 1)
+            heard = {version: count for (one, version), count in told.items() if one == task}
+            same(f"the tokens told of task {task}, by version", heard, dict(said))
+        for task in course.dropped:
+            count = sum(number for (one, _), number in told.items() if one == task)
+            seen("tokens told of one that was given up", count)
+            most = len(course.looks) * scene.steps
+            require(count <= most, f"{count} tokens are told of task {task} in time for {most}")
+
+    claim = "What is told of an attempt, as the weights that made it come, adds up to its tokens of each version."
+    mutant = Mutant("tells of a call once it is over", mutants.whole_calls)
+    needs = (MOVED, "tokens told of one that was given up")
+    return _law("told_adds_up", claim, mutant, scenes(versions=True), check, *needs)
+
+
+def _slots() -> Law:
+    def check(scene: Scene, course: Course, seen: Seen) -> None:
+        seen("one given up in a slot", "sitting" in course.dropped.values())
+        for look in course.looks:
+            seen("more than there are slots for", look.live > look.slots)
+            wanted = min(look.live, look.slots)
+            require(len(set(look.sat)) == wanted, f"{look.sat} had slots, {wanted} of {look.live} could")
+            require(set(look.sat) <= course.begun.keys(), f"{look.sat} had slots, some for nobody")
+
+    claim = "No slot is empty while somebody waits, nor with somebody who was given up."
+    mutant = Mutant("lets one that was given up go on to its end", mutants.sits_on)
+    needs = ("one given up in a slot", "more than there are slots for")
+    return _law("slots_are_used", claim, mutant, scenes(versions=False), check, *needs)
+
+
+def _turns() -> Law:
+    def check(scene: Scene, course: Course, seen: Seen) -> None:
+        first: dict[int, int] = {}
+        for number, look in enumerate(course.looks):
+            for task in look.sat:
+                first.setdefault(task, number)
+        tasks = [task for task in course.begun if task in first]
+        seen("one that waited for another", any(first[a] < first[b] for a, b in pairwise(tasks)))
+        early = [(a, b) for a, b in pairwise(tasks) if first[a] > first[b]]
+        require(not early, f"of each of these the second got a slot before the first, who had come earlier: {early}")
+
+    claim = "Those who wait get slots in the order in which they came."
+    mutant = Mutant("lets the newest go first", mutants.newest_first)
+    return _law("served_in_turn", claim, mutant, scenes(versions=False), check, "one that waited for another")

@@ -1,0 +1,258 @@
+"""Laws of an audit: what is sound passes, and each kind of fault is found and named, wherever it hides.
+
+The subject is a function (ledger, bounds, told, totals) -> Audit as `runtime.asynchronous.auditing.audited`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve, frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from purestep.properties.framework.compare import require
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.runtime.asynchronous.auditing import Audit, Bounds, Heard
+
+from . import auditing_mutants as mutants
+
+SOURCE = "runtime.asynchronous.auditing: each sample once, none too old, groups whole, numbers that agree"
+Row = dict[str, Any]
+GROUP, SEAT, ATTEMPT, REQUEST, HEAD, TAIL, TOKENS = range(7)
+BALANCED = ("submitted", "waiting", "accepted", "rejected", "consumed", "filtered", "queued", "version", "tokens_used")
+Auditor = Callable[..., Audit]
+
+
+@frozen(kw_only=True)
+class Phase:
+    """All that an audit is given, and where a fault is to be put."""
+
+    ledger: tuple[Row, ...]
+    bounds: Bounds
+    told: Heard
+    totals: Mapping[str, int]
+    update: int  # not the last one
+    late: int  # one at which a sample could be too old
+    place: int  # in its batch
+
+    def audit(self, subject: Auditor) -> Audit:
+        """What an auditor finds."""
+        return subject(self.ledger, self.bounds, self.told, self.totals)
+
+    def sample(self) -> list[int]:
+        """The sample at the place of the fault."""
+        return self.sample_of(self.update)
+
+    def sample_of(self, update: int) -> list[int]:
+        """The sample at that place of another batch."""
+        found: list[int] = self.ledger[update]["samples"][self.place]
+        return found
+
+    def changed(self, update: int, change: Callable[[list[list[int]]], list[list[int]]]) -> "Phase":
+        """Another batch for one update; what was told and counted stays."""
+        rows = [
+            {**row, "samples": change([list(one) for one in row["samples"]])} if n == update else row
+            for n, row in enumerate(self.ledger)
+        ]
+        return evolve(self, ledger=tuple(rows))
+
+    def put(self, sample: Sequence[int], update: int | tuple[()] = ()) -> "Phase":
+        """Another sample at the place of the fault, or at that place of another batch."""
+        where = self.update if isinstance(update, tuple) else update
+        return self.changed(where, lambda batch: [*batch[: self.place], list(sample), *batch[self.place + 1 :]])
+
+
+@st.composite
+def phases(draw: DrawFn) -> Phase:
+    """Sound phases: groups in any order, samples as old as they may be, others left out or still there at the end."""
+    group, groups, staleness = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(0, 2))
+    updates, spare = staleness + draw(st.integers(2, 4)), draw(st.integers(0, 3))
+    order = draw(st.permutations(range(groups * updates)))
+    ledger, made = list[Row](), dict[tuple[int, int, int], tuple[int, int, int]]()
+    for version in range(updates):
+        batch = []
+        for number in order[version * groups : (version + 1) * groups]:
+            for seat in range(group):
+                head = version - draw(st.integers(0, min(staleness, version)))
+                attempt, tokens = draw(st.integers(0, 1)), draw(st.integers(1, 9))
+                batch.append([number, seat, attempt, number * group + seat, head, version, tokens])
+                made[(number, seat, attempt)] = (tokens, head, version)
+        ledger.append({"version": version, "samples": batch})
+    for extra in range(spare):
+        made[(1000 + extra, 0, 0)] = (5, updates - 1, updates)
+    consumed, filtered = updates * groups * group, min(1, spare)
+    accepted, waiting, running, rejected = consumed + spare, draw(st.integers(0, 4)), draw(st.integers(0, 4)), 2
+    totals = {
+        "version": updates,
+        "submitted": waiting + running + accepted + rejected,
+        "waiting": waiting,
+        "running": running,
+        "accepted": accepted,
+        "rejected": rejected,
+        "consumed": consumed,
+        "filtered": filtered,
+        "queued": spare - filtered,
+        "cached": 0,
+        "tokens_used": sum(one[TOKENS] for row in ledger for one in row["samples"]),
+    }
+    return Phase(
+        ledger=tuple(ledger),
+        bounds=Bounds(batch=groups * group, group=group, staleness=staleness),
+        told=Heard(made=made, consumed=tuple(range(updates)), tokens=sum(tokens for tokens, _, _ in made.values())),
+        totals=totals,
+        update=draw(st.integers(0, updates - 2)),
+        late=draw(st.integers(staleness + 1, updates - 1)),
+        place=draw(st.integers(0, groups * group - 1)),
+    )
+
+
+def auditing_laws() -> Suite:
+    """The laws of an audit."""
+    return Suite("auditing_laws", (_sound(), _lost(), _gone(), _twice(), _old(), _torn(), _other(), _counted()))
+
+
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Auditor, Phase, Seen], None], *needs: str) -> Law:
+    return Law(
+        name=name,
+        claim=claim,
+        source=SOURCE,
+        inputs=always(phases()),
+        check=check,
+        mutant=mutant,
+        needs=needs,
+        most=300,
+    )
+
+
+def _named(audit: Audit, *words: str) -> None:
+    found = any(all(word in one for word in words) for one in audit.wrong)
+    require(found, f"nothing wrong with {' ... '.join(words)} is named: {audit.wrong}")
+
+
+def _sound() -> Law:
+    def check(subject: Auditor, phase: Phase, seen: Seen) -> None:
+        samples = [(row["version"], one) for row in phase.ledger for one in row["samples"]]
+        ages = [version - one[HEAD] for version, one in samples]
+        seen("a sample as old as it may be", phase.bounds.staleness in ages and phase.bounds.staleness)
+        seen("samples that were not learned from", phase.totals["accepted"] > phase.totals["consumed"])
+        audit = phase.audit(subject)
+        require(not audit.wrong, f"a sound phase is said to be wrong: {audit.wrong}")
+        counted = (audit.updates, audit.samples, audit.groups, audit.oldest)
+        wanted = (len(phase.ledger), len(samples), len({one[GROUP] for _, one in samples}), max(ages))
+        require(counted == wanted, f"(updates, samples, groups, oldest) are {wanted}, counted {counted}")
+
+    claim = "A sound phase passes, with its updates, samples, groups and its oldest sample."
+    needs = ("a sample as old as it may be", "samples that were not learned from")
+    return _law(
+        "sound_is_sound", claim, Mutant("takes the bound for the first age refused", mutants.strict), check, *needs
+    )
+
+
+def _lost() -> Law:
+    def check(subject: Auditor, phase: Phase, seen: Seen) -> None:
+        group = phase.sample()[GROUP]
+        seen("a group with others in it", phase.bounds.group > 1)
+        fault = phase.changed(phase.update, lambda batch: [*batch[: phase.place], *batch[phase.place + 1 :]])
+        audit = fault.audit(subject)
+        size = phase.bounds.batch
+        _named(audit, f"update {phase.update} ", f"{size - 1} samples of {size}")
+        _named(audit, f"consumed is {phase.totals['consumed']}", f"learned from {phase.totals['consumed'] - 1}")
+        if phase.bounds.group > 1:
+            _named(audit, f"group {group} ", f"of {phase.bounds.group} samples")
+
+    claim = "A sample that was used up and not learned from is missed, in its batch, in its group and in the counts."
+    mutant = Mutant("takes what is written for what there was", mutants.by_the_ledger)
+    return _law("lost_samples_are_found", claim, mutant, check, "a group with others in it")
+
+
+def _gone() -> Law:
+    def check(subject: Auditor, phase: Phase, seen: Seen) -> None:
+        seen("an update in the middle", phase.update)
+        rows = tuple(row for row in phase.ledger if row["version"] != phase.update)
+        _named(evolve(phase, ledger=rows).audit(subject), f"update {phase.update} is missing")
+        last = phase.ledger[-1]["version"]
+        _named(evolve(phase, ledger=phase.ledger[:-1]).audit(subject), f"update {last} was told to be made")
+        again = evolve(phase, ledger=(*phase.ledger, phase.ledger[phase.update])).audit(subject)
+        _named(again, f"update {phase.update} was made 2 times")
+
+    claim = "Each update from the first to the last is there once; also the last one that was told to be made."
+    mutant = Mutant("numbers updates by their place", mutants.by_place)
+    return _law("updates_are_there_once", claim, mutant, check, "an update in the middle")
+
+
+def _twice() -> Law:
+    def check(subject: Auditor, phase: Phase, seen: Seen) -> None:
+        first = phase.ledger[-1]["samples"][0]
+        own = phase.put([*first[:ATTEMPT], first[ATTEMPT] + 1, -7, *first[HEAD:]])
+        seen("two attempts at one seat", True)
+        _named(own.audit(subject), f"seat {first[SEAT]} of group {first[GROUP]} was learned from 2 times")
+        asked = phase.put([*phase.sample()[:REQUEST], first[REQUEST], *phase.sample()[HEAD:]])
+        _named(asked.audit(subject), f"request {first[REQUEST]} was learned from 2 times")
+
+    claim = "A seat that was learned from twice is named, also by two attempts; so is a request."
+    mutant = Mutant("tells attempts at a seat apart", mutants.by_attempt)
+    return _law("samples_taken_twice_are_found", claim, mutant, check, "two attempts at one seat")
+
+
+def _old() -> Law:
+    def check(subject: Auditor, phase: Phase, seen: Seen) -> None:
+        version, bound, one = phase.late, phase.bounds.staleness, phase.sample_of(phase.late)
+        name = tuple(one[:REQUEST])
+        seen("a bound above 0", bound)
+        old = phase.put([*one[:HEAD], version - bound - 1, version, one[TOKENS]], version)
+        _named(old.audit(subject), f"sample {name} was {bound + 1} updates old", f"allowed {bound}")
+        newer = phase.put([*one[:TAIL], version + 1, one[TOKENS]], version)
+        _named(newer.audit(subject), f"sample {name} of versions", f"update {version}")
+
+    claim = "A sample one update too old is named by its oldest token; so is one from the future."
+    mutant = Mutant("looks at the newest token", mutants.by_tail)
+    return _law("old_samples_are_found", claim, mutant, check, "a bound above 0")
+
+
+def _torn() -> Law:
+    def check(subject: Auditor, phase: Phase, seen: Seen) -> None:
+        one, other = phase.sample(), phase.ledger[-1]["samples"][0]
+        fault = phase.put(other).changed(
+            len(phase.ledger) - 1, lambda batch: [list(one) if each == list(other) else each for each in batch]
+        )
+        seen("groups of several", phase.bounds.group > 1)
+        if phase.bounds.group > 1:
+            for group in (one[GROUP], other[GROUP]):
+                _named(fault.audit(subject), f"group {group} was spread over updates", str(phase.update))
+        alone = phase.put([9999, *one[SEAT:]])
+        if phase.bounds.group > 1:
+            _named(alone.audit(subject), "group 9999 ", f"1 of {phase.bounds.group} samples")
+
+    claim = "A group that was learned from in parts, at one update or at several, is named."
+    mutant = Mutant("counts samples and not groups", mutants.no_groups)
+    return _law("torn_groups_are_found", claim, mutant, check, "groups of several")
+
+
+def _other() -> Law:
+    def check(subject: Auditor, phase: Phase, seen: Seen) -> None:
+        one = phase.sample()
+        name = tuple(one[:REQUEST])
+        longer = phase.put([*one[:TOKENS], one[TOKENS] + 1])
+        _named(longer.audit(subject), f"sample {name} was told with")
+        unmade = {other: told for other, told in phase.told.made.items() if other != name}
+        unknown = evolve(phase, told=evolve(phase.told, made=unmade))
+        seen("a sample nobody made", True)
+        _named(unknown.audit(subject), f"sample {name} was never told to be whole")
+
+    claim = "A sample that was never made, or made otherwise than it was learned from, is named."
+    mutant = Mutant("does not ask what was made", mutants.believes)
+    return _law("samples_are_those_made", claim, mutant, check, "a sample nobody made")
+
+
+def _counted() -> Law:
+    def check(subject: Auditor, phase: Phase, seen: Seen) -> None:
+        seen("samples that were not learned from", phase.totals["queued"])
+        for name in BALANCED:
+            fault = evolve(phase, totals={**phase.totals, name: phase.totals[name] + 1})
+            require(fault.audit(subject).wrong, f"one more in {name} is not noticed")
+        running = evolve(phase, totals=())  # type: ignore[arg-type]
+        require(not running.audit(subject).wrong, "a phase without totals is said to be wrong")
+
+    claim = "A count that is off by one is noticed, in both balances and against what was learned from."
+    mutant = Mutant("believes the counts", mutants.no_totals)
+    return _law("counts_balance", claim, mutant, check, "samples that were not learned from")

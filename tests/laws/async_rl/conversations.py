@@ -1,0 +1,104 @@
+"""Attempts at zorplex tasks that have ended in every way, for what is made of them."""
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from purestep.core import keys
+from purestep.core.language.attempt import Attempt, Heard, Said, begin_attempt, hear
+from purestep.core.language.codec import END, byte_codec
+from purestep.core.language.protocol import protocol
+from purestep.core.language.requests import Request, rollouts
+from purestep.core.language.tasks import Task, letters
+from purestep.core.language.zorplex import zorplex, zorplex_parser
+from purestep.core.language.zorplex_task import zorplex_task
+from purestep.core.transcript import Transcript
+from purestep.runtime.asynchronous import samples
+from purestep.runtime.asynchronous.samples import Sample
+
+CODEC = byte_codec()
+CALLS = 5
+ROOM: dict[str, Any] = {"capacity": 320, "max_new_tokens": 40}
+RULES = protocol(zorplex("simple", vocabulary=letters(keys.key(3), 1, 9)), zorplex_parser(), max_steps=CALLS)
+SAYS: dict[str, Callable[[Task], str]] = {
+    "right": lambda task: f"[ANSWER] {task.answer}",
+    "wrong": lambda task: f"[ANSWER] {task.answer + 1}",
+    "call": lambda task: f"LOOKUP[{task.asked[0]}]",
+    "spam": lambda task: "LOOKUP[nothing]",
+    "babble": lambda task: "hm",
+}
+AnyAttempt = Attempt[Any]
+
+
+@frozen
+class Writing:
+    """The functions of `runtime.asynchronous.samples`, and how a sample gets from one process to another."""
+
+    samples_of: Callable[..., tuple[Sample, ...]]
+    stacked: Callable[[Sequence[Sample]], Transcript]
+    figures_of: Callable[[Sequence[Sample]], dict[str, float]]
+    fault: Callable[..., str]
+    sent: Callable[[Sample], Sample]
+
+
+def own_writing() -> Writing:
+    """Our own."""
+    return Writing(
+        partial(samples.samples_of, zorplex_task()),
+        samples.stacked,
+        samples.figures_of,
+        partial(samples.fault, zorplex_task()),
+        copy.copy,  # takes it apart and puts it together as a letter between processes is
+    )
+
+
+@frozen
+class Talk:
+    """What a model says in an attempt, one call after the other, and the version that made each and those after its half."""
+
+    number: int
+    calls: tuple[tuple[str, int, int], ...]
+
+
+def talks() -> SearchStrategy[tuple[Talk, ...]]:
+    """Several attempts; versions come in any order."""
+    version = st.integers(0, 3)
+    several = st.lists(st.sampled_from((*SAYS, "call", "right")), min_size=1, max_size=CALLS)
+    verbs = several | st.just(["spam"] * (CALLS - 1) + ["wrong"])
+    calls = verbs.flatmap(lambda said: st.tuples(*(st.tuples(st.just(verb), version, version) for verb in said)))
+    return st.lists(st.builds(Talk, st.integers(0, 99), calls), min_size=2, max_size=4).map(tuple)
+
+
+def ended(talk: Talk) -> AnyAttempt:
+    """The attempt, at its end; what the model says last it says until then."""
+    request = Request(id=talk.number, group=talk.number // 4, task=(2 * talk.number, 1), sampling=(talk.number, 2))
+    attempt: AnyAttempt = begin_attempt(RULES, CODEC, rollouts(request)[0], **ROOM)
+    for number in range(CALLS):
+        if not isinstance(attempt.end, tuple):
+            break
+        verb, first, second = talk.calls[min(number, len(talk.calls) - 1)]
+        text = SAYS[verb](attempt.episode.world.task)
+        ids = (*text.encode(), END)[: attempt.room]
+        half = len(ids) // 2
+        said = Said(
+            ids=ids,
+            log_probs=tuple(-0.25 * (place % 5) for place in range(len(ids))),
+            versions=(*(first,) * half, *(second,) * (len(ids) - half)),
+        )
+        attempt = hear(RULES, CODEC, attempt, said)
+    return attempt
+
+
+def written(writing: Writing, attempts: Sequence[AnyAttempt]) -> tuple[Sample, ...]:
+    """The samples of attempts, in rows of one capacity."""
+    return writing.samples_of(attempts, capacity=ROOM["capacity"], calls=CALLS)
+
+
+def versions_of(attempt: AnyAttempt) -> list[int]:
+    """The versions of the tokens that were sampled, in order."""
+    return [version for one in attempt.pieces if isinstance(one, Heard) for version in one.said.versions]

@@ -1,0 +1,237 @@
+"""Laws of segment-wise proximal log-probs in a run: each token's are those under the weights one version after its own.
+
+The subject is a function (learning, samples) -> samples, as `Learning.anchored`. Weights are numbers and a log-prob is made
+of weights, token and place, so that equal means equal bits; weights are kept no longer than a run keeps them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from attrs import field, frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from torch import Tensor
+
+from purestep.algorithms.language import LanguageState
+from purestep.algorithms.language_batch import Reading
+from purestep.algorithms.token_policy import LearnerParams
+from purestep.core import keys
+from purestep.core.record import replace
+from purestep.core.transcript import ABSENT, Transcript, empty
+from purestep.core.tree import leaves
+from purestep.properties.framework.compare import require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.runtime.asynchronous.learning import Anchored, Learning
+from purestep.runtime.asynchronous.samples import OWN, Sample
+from purestep.runtime.language.config import TaskRun
+
+from . import segment_mutants as mutants
+
+SOURCE = "worlds E.2's invariant; Fu et al. 2025, arXiv:2505.24298, section 5, segment by segment"
+LENGTH = 6
+Anchor = Callable[[Learning, Mapping[Any, Anchored]], dict[Any, Anchored]]
+
+
+@frozen
+class Arrival:
+    """A sample that is there from a version on. Its versions are counted back from that one; () was not sampled."""
+
+    at: int
+    lags: tuple[int | tuple[()], ...]
+    seed: int
+
+
+@frozen
+class Scene:
+    """How many updates older than the weights a sample may be, and the samples in the order in which they come."""
+
+    staleness: int
+    arrivals: tuple[Arrival, ...]
+    updates: int
+
+
+@frozen
+class Course:
+    """The samples as they came, and as they were at each version once all that was due had been set."""
+
+    came: dict[int, Sample] = field(factory=dict)
+    at: list[dict[int, Anchored]] = field(factory=list)
+
+
+def scenes() -> SearchStrategy[Scene]:
+    """A few samples over a few updates."""
+    return st.integers(1, 3).flatmap(_with_staleness)
+
+
+def _with_staleness(staleness: int) -> SearchStrategy[Scene]:
+    lag = st.one_of(st.integers(0, staleness), st.just(()))
+    lags = st.tuples(st.just(0), *[lag] * (LENGTH - 1))
+    arrival = st.builds(Arrival, st.integers(0, 3), lags, st.integers(0, 99))
+    arrivals = st.lists(arrival, min_size=2, max_size=4).map(tuple)
+    return st.builds(Scene, st.just(staleness), arrivals, st.just(5))
+
+
+def policy_of(version: int) -> Tensor:
+    """The weights of a version."""
+    return torch.tensor(7 * version + 3)
+
+
+def score(policy: Tensor, row: Transcript) -> Tensor:
+    """The log-prob of each token under these weights: [*, L]."""
+    place = torch.arange(row.token.shape[-1])
+    return -((policy * (row.token + 5) * (place + 2) + row.token) % 101).to(torch.float32)
+
+
+def sample_at(arrival: Arrival) -> Sample:
+    """The sample; a lag beyond the first version is one to that."""
+    versions = [ABSENT if isinstance(lag, tuple) else max(0, arrival.at - lag) for lag in arrival.lags]
+    version = torch.tensor([versions])
+    token = keys.randint(keys.key(arrival.seed), (1, LENGTH), 0, 50)
+    blank = empty(LENGTH, 1, id=torch.tensor([arrival.seed]), group=torch.tensor([0]))
+    row = replace(blank, token=token, is_action=version >= 0, version=version, length=torch.tensor([LENGTH]))
+    made = [one for one in versions if one >= 0]
+    row = replace(row, behaviour_log_prob=torch.where(version >= 0, -0.5, 0.0))
+    row = replace(row, proximal_log_prob=row.behaviour_log_prob)
+    return Sample(row, dict.fromkeys(OWN, 0.0), "success", min(made), max(made), len(made))
+
+
+def learning_at(version: int, staleness: int) -> Learning:
+    """A trainer with the weights of a version and those that it keeps of the versions before."""
+    nothing: Any = ()
+    params = LearnerParams(policy=policy_of(version))
+    return Learning(
+        arguments=TaskRun(),
+        parts=nothing,
+        algorithm=nothing,
+        trainer=nothing,
+        read=lambda state, row: Reading(log_prob=score(state.params.policy, row)),
+        key=keys.key(0),
+        version=version,
+        state=LanguageState(params=params, optimizer=(), step=torch.tensor(version)),
+        past={one: policy_of(one) for one in range(max(0, version - staleness), version)},
+    )
+
+
+def played(anchor: Anchor, scene: Scene) -> Course:
+    """At each version samples come, and all that is due is set."""
+    course, there = Course(), dict[int, Anchored]()
+    for version in range(scene.updates):
+        for number, arrival in enumerate(scene.arrivals):
+            if arrival.at == version:
+                course.came[number] = sample_at(arrival)
+                there[number] = Anchored(course.came[number])
+        there = anchor(learning_at(version, scene.staleness), there)
+        course.at.append(dict(there))
+    return course
+
+
+def segment_laws() -> Suite:
+    """The laws of a function like `Learning.anchored`."""
+    return Suite("segment_laws", (_next_one(), _newest(), _set_once(), _rest(), _alone()))
+
+
+def _law(
+    name: str, claim: str, mutant: Mutant, check: Callable[[Anchor, Scene, Course, Seen], None], *needs: str
+) -> Law:
+    def on_course(anchor: Anchor, scene: Scene, seen: Seen) -> None:
+        check(anchor, scene, played(anchor, scene), seen)
+
+    return Law(
+        name=name,
+        claim=claim,
+        source=SOURCE,
+        inputs=always(scenes()),
+        check=on_course,
+        mutant=mutant,
+        needs=needs,
+        most=500,
+    )
+
+
+def _next_one() -> Law:
+    def check(anchor: Anchor, scene: Scene, course: Course, seen: Seen) -> None:
+        for version, samples in enumerate(course.at):
+            for number, one in samples.items():
+                row = one.sample.row
+                for made_by in set(row.version[row.is_action].tolist()) & set(range(version)):
+                    chosen = row.version == made_by
+                    seen("tokens of version 0", made_by == 0)
+                    seen("tokens of several versions", len(set(row.version[row.is_action].tolist())) > 1)
+                    seen("tokens older than one version", made_by < version - 1)
+                    wanted = score(policy_of(made_by + 1), row)
+                    what = f"sample {number} at version {version}, tokens of version {made_by}"
+                    same(what, row.proximal_log_prob[chosen].tolist(), wanted[chosen].tolist())
+
+    claim = "log q_t = log pi_(v_t + 1)(token_t) for each token that an update lies behind, version 0 among them."
+    mutant = Mutant("takes the newest weights for all of them", mutants.newest_for_all)
+    needs = ("tokens of version 0", "tokens of several versions", "tokens older than one version")
+    return _law("one_version_after_its_own", claim, mutant, check, *needs)
+
+
+def _newest() -> Law:
+    def check(anchor: Anchor, scene: Scene, course: Course, seen: Seen) -> None:
+        for version, samples in enumerate(course.at):
+            for number, one in samples.items():
+                row = one.sample.row
+                newest = row.version == version
+                seen("tokens of the newest weights", newest.any())
+                got, wanted = row.proximal_log_prob[newest], row.behaviour_log_prob[newest]
+                same(f"sample {number} at version {version}, its newest tokens", got.tolist(), wanted.tolist())
+                due = one.due(version)
+                require(not due, f"sample {number} at version {version}: versions {sorted(due)} are still due")
+
+    claim = "Tokens of the newest weights wait for the next ones, and nothing else is left."
+    mutant = Mutant("sets the newest tokens under their own weights", mutants.under_their_own)
+    return _law("newest_wait", claim, mutant, check, "tokens of the newest weights")
+
+
+def _set_once() -> Law:
+    def check(anchor: Anchor, scene: Scene, course: Course, seen: Seen) -> None:
+        for version, samples in enumerate(course.at):
+            again = anchor(learning_at(version, scene.staleness), samples)
+            for number, one in samples.items():
+                same(f"sample {number} again at version {version}", _bits(again[number]), _bits(one))
+            for later in course.at[version + 1 :]:
+                for number, one in samples.items():
+                    then = one.sample.row.version
+                    chosen = (then >= 0) & (then < version)
+                    seen("what was set before", chosen.any())
+                    new = later[number].sample.row.proximal_log_prob[chosen]
+                    same(f"sample {number}, set at version {version}", new, one.sample.row.proximal_log_prob[chosen])
+
+    claim = "What is set stays, without the weights that it was set with."
+    mutant = Mutant("sets all of them again each time", mutants.sets_again)
+    return _law("set_for_good", claim, mutant, check, "what was set before")
+
+
+def _rest() -> Law:
+    def check(anchor: Anchor, scene: Scene, course: Course, seen: Seen) -> None:
+        for number, one in course.at[-1].items():
+            row, was = one.sample.row, course.came[number].row
+            told = ~row.is_action
+            seen("tokens that nobody sampled", told.any())
+            same(f"sample {number}, what was told", row.proximal_log_prob[told], was.proximal_log_prob[told])
+            same(f"sample {number}, all else", replace(row, proximal_log_prob=was.proximal_log_prob), was)
+
+    claim = "Nothing but proximal log-probs of sampled tokens changes."
+    mutant = Mutant("sets tokens that nobody sampled", mutants.told_too)
+    return _law("rest_stays", claim, mutant, check, "tokens that nobody sampled")
+
+
+def _alone() -> Law:
+    def check(anchor: Anchor, scene: Scene, course: Course, seen: Seen) -> None:
+        for number, arrival in enumerate(scene.arrivals):
+            alone = played(anchor, Scene(scene.staleness, (arrival,), scene.updates)).at[-1][0]
+            seen(
+                "samples of the same versions beside it", len({one.at for one in scene.arrivals}) < len(scene.arrivals)
+            )
+            same(f"sample {number}", _bits(course.at[-1][number]), _bits(alone))
+
+    claim = "What becomes of a sample does not depend on those beside it."
+    mutant = Mutant("gives rows back to the samples in another order", mutants.other_order)
+    return _law("alone_as_together", claim, mutant, check, "samples of the same versions beside it")
+
+
+def _bits(one: Anchored) -> list[Any]:
+    return [*leaves(one.sample.row), *sorted(one.done)]

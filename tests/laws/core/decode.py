@@ -1,0 +1,204 @@
+"""Laws of decoding in slots: which slot, beside whom, in what chunks and blocks a token is sampled changes nothing about it.
+
+The subject is a `Slots`, the functions of `core.slots` and `core.decode`; it is tried on a model of integers.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from purestep.core.record import replace, take
+from purestep.core.slots import Decoding
+from purestep.properties.framework.compare import require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+
+from . import decode_mutants as mutants
+from .conversations import CAPACITY, DECODER, LONGEST, MODEL, Exam, begun, by_full_passes, exams, played, said, seated
+from .decode_mutants import Slots
+
+SOURCE = "core.decode: what a step promises"
+
+
+def decode_laws() -> Suite:
+    """The laws of `Slots`."""
+    laws = (_full_passes(), _any_room(), _told(), _waiting(), _back(), _weights(), _versions(), _chunks(), _some_rows())
+    return Suite("decode_laws", laws)
+
+
+def _law(
+    name: str, claim: str, mutant: tuple[str, Callable[[Slots], Slots]], check: Callable[..., None], *needs: str
+) -> Law:
+    return Law(
+        name=name,
+        claim=claim,
+        source=SOURCE,
+        inputs=always(exams()),
+        check=check,
+        mutant=Mutant(*mutant),
+        needs=needs,
+        most=200,
+    )
+
+
+def _full_passes() -> Law:
+    def check(slots: Slots, exam: Exam, seen: Seen) -> None:
+        got = played(slots, exam, exam.rooms[0], exam.order)
+        for number, talk in enumerate(exam.talks):
+            wanted = by_full_passes(exam, talk)
+            seen("a stop token", any(stopped for _, _, stopped in wanted))
+            seen("room used up", any(not stopped for _, _, stopped in wanted))
+            seen("a block cut short", exam.rooms[0].width > 1 and len(talk.told[0]) % exam.rooms[0].width)
+            seen("a call told nothing", () in talk.told)
+            same(f"talk {number}", got[number], wanted)
+
+    claim = "Tokens, log-probs and endings are those of full passes over what stands before each token, with its own number."
+    mutant = ("takes a block's last place for the last known token", mutants.last_of_block)
+    needs = ("a stop token", "room used up", "a block cut short", "a call told nothing")
+    return _law("full_passes", claim, mutant, check, *needs)
+
+
+def _any_room() -> Law:
+    def check(slots: Slots, exam: Exam, seen: Seen) -> None:
+        seen("another number of slots", exam.rooms[0].slots != exam.rooms[1].slots)
+        seen("another number of steps", exam.rooms[0].steps != exam.rooms[1].steps)
+        seen("another order", exam.order != tuple(range(4)))
+        one = played(slots, exam, exam.rooms[0], exam.order)
+        same("in other slots, steps and order", one, played(slots, exam, exam.rooms[1], tuple(range(4))))
+
+    claim = "The number of slots, steps and known tokens at a time, and the order of the talks change no bit."
+    mutant = ("mixes the slot into the key", mutants.by_slot)
+    needs = ("another number of slots", "another number of steps", "another order")
+    return _law("any_room", claim, mutant, check, *needs)
+
+
+def _under_way(slots: Slots, exam: Exam, steps: int, count: int = 4) -> Decoding:
+    """A call of each of the first talks, some steps on."""
+    decoding = begun(slots, exam, count)
+    for row, talk in enumerate(exam.talks[:count]):
+        decoding = seated(slots, decoding, row, list(talk.told[0]), talk.key(0), talk.room[0])
+    for _ in range(steps):
+        decoding = slots.step(DECODER, exam.params(), 0, decoding)
+    return decoding
+
+
+def _told() -> Law:
+    def check(slots: Slots, exam: Exam, seen: Seen) -> None:
+        decoding = _under_way(slots, exam, 0)
+        place = torch.arange(CAPACITY)
+        for width in (1, exam.rooms[0].width, 1, 1, exam.rooms[1].width, 1):
+            after = slots.step(DECODER, exam.params(), 0, decoding, width=width)
+            known = place < decoding.known[:, None]
+            same("tokens that were known", torch.where(known, after.token, -1), torch.where(known, decoding.token, -1))
+            forced = decoding.position + width < decoding.known
+            seen("known tokens left to feed", forced.any())
+            same("tokens sampled", after.known - decoding.known, (after.count - decoding.count))
+            require((after.count == decoding.count)[forced], "a row samples before all it was told is fed")
+            decoding = after
+
+    claim = "What is known is fed and never sampled over: tokens only come behind those that are known."
+    mutant = ("writes what it samples at the slot's position", mutants.over_the_prompt)
+    return _law("told_stays", claim, mutant, check, "known tokens left to feed")
+
+
+def _waiting() -> Law:
+    def check(slots: Slots, exam: Exam, seen: Seen) -> None:
+        decoding = _under_way(slots, exam, 2 + 2 * exam.rooms[1].steps, count=exam.rooms[0].slots)
+        waits = ~decoding.speaking & (decoding.position == decoding.known)
+        seen("a row that waits beside one that does not", waits.any() and not waits.all())
+        seen("an idle slot", (decoding.known == 0).any())
+        after = decoding
+        for _ in range(exam.rooms[0].steps):
+            after = slots.step(DECODER, exam.params(), 0, after, width=exam.rooms[0].width)
+        bare = [replace(take(one, waits), cache=()) for one in (after, decoding)]
+        same("rows that wait", bare[0], bare[1])
+
+    claim = "A row with nothing to do stands still, in all but what its cache holds behind its position."
+    mutant = ("moves rows that wait", mutants.waits_moving)
+    needs = ("a row that waits beside one that does not", "an idle slot")
+    return _law("waiting_stands_still", claim, mutant, check, *needs)
+
+
+def _back() -> Law:
+    def check(slots: Slots, exam: Exam, seen: Seen) -> None:
+        decoding = _under_way(slots, exam, exam.rooms[0].steps + 3)
+        talk = exam.talks[1]
+        known, count = int(decoding.known[0]), int(decoding.count[0])
+        left = decoding.token[0, : known - count + exam.rooms[1].width // 2].tolist()[: known or 1]
+        ids = [*left, *talk.told[-1]]
+        seen("tokens dropped", len(left) < known)
+        seen("others in their place", len(left) < known and talk.told[-1])
+        gone_on = seated(slots, decoding, 0, ids, talk.key(0), talk.room[0])
+        fresh = seated(slots, begun(slots, exam, 1), 0, ids, talk.key(0), talk.room[0])
+        for _ in range(len(ids) + LONGEST):
+            gone_on, fresh = (slots.step(DECODER, exam.params(), 0, one) for one in (gone_on, fresh))
+        same("the call", said(gone_on, 0), said(fresh, 0))
+
+    claim = "A row that goes back and on, with other tokens or none, samples as if it had never been elsewhere."
+    mutant = ("keeps what the cache holds by number, whatever tokens it was made of", mutants.by_number)
+    return _law("going_back", claim, mutant, check, "tokens dropped", "others in their place")
+
+
+def _weights() -> Law:
+    def check(slots: Slots, exam: Exam, seen: Seen) -> None:
+        decoding, other = _under_way(slots, exam, exam.rooms[0].steps), exam.params(1)
+        seen("a call half said", (decoding.speaking & (decoding.count > 0)).any())
+        forgot = slots.forget(decoding)
+        fresh = replace(forgot, cache=MODEL.begin(other, 4, CAPACITY), position=torch.zeros_like(forgot.position))
+        for _ in range(CAPACITY):
+            forgot, fresh = (slots.step(DECODER, other, 1, one) for one in (forgot, fresh))
+        for row in range(4):
+            same(f"the call of row {row}", said(forgot, row), said(fresh, row))
+
+    claim = (
+        "With other weights and what the old ones put into the cache forgotten, tokens are those of the new ones alone."
+    )
+    mutant = ("remembers what other weights have put into the cache", mutants.remembers)
+    return _law("other_weights", claim, mutant, check, "a call half said")
+
+
+def _versions() -> Law:
+    def check(slots: Slots, exam: Exam, seen: Seen) -> None:
+        decoding = _under_way(slots, exam, 0)
+        wanted = torch.full((4, LONGEST), -1)
+        number = torch.arange(LONGEST)
+        for version in range(12):
+            after = slots.step(DECODER, exam.params(), version, decoding)
+            new = (number >= decoding.count[:, None]) & (number < after.count[:, None])
+            wanted, decoding = torch.where(new, version, wanted), after
+        seen("a call of several tokens", (decoding.count > 1).any())
+        same("versions", decoding.version, wanted)
+
+    claim = "Each token carries the version of the weights that sampled it; where none was sampled there is none."
+    mutant = ("gives a whole call the version of its last token", mutants.one_version)
+    return _law("versions_stamped", claim, mutant, check, "a call of several tokens")
+
+
+def _chunks() -> Law:
+    def check(slots: Slots, exam: Exam, seen: Seen) -> None:
+        decoding = wanted = _under_way(slots, exam, exam.rooms[1].steps)
+        length = exam.rooms[0].steps * 3
+        for _ in range(length):
+            wanted = slots.step(DECODER, exam.params(), 0, wanted)
+        seen("a call that ends on the way", (decoding.speaking & ~wanted.speaking).any())
+        seen("calls that end at different steps", (decoding.speaking & wanted.speaking).any())
+        same("a chunk", slots.chunk(DECODER, exam.params(), 0, decoding, length), wanted)
+
+    claim = "A chunk is its steps, one behind the other."
+    mutant = ("leaves the chunk when the first call has ended", mutants.ends_early)
+    return _law("chunk_is_steps", claim, mutant, check, "a call that ends on the way")
+
+
+def _some_rows() -> Law:
+    def check(slots: Slots, exam: Exam, seen: Seen) -> None:
+        decoding = _under_way(slots, exam, exam.rooms[1].steps - 1)
+        rows, width = torch.tensor(exam.order[: exam.rooms[0].slots]), exam.rooms[0].width
+        seen("rows out of order", rows.tolist() != sorted(rows.tolist()))
+        got = slots.prefill(DECODER, exam.params(), 0, decoding, rows, width=width)
+        wanted = take(slots.step(DECODER, exam.params(), 0, decoding, width=width), rows)
+        same("the rows", take(got, rows), wanted)
+        others = torch.tensor([row for row in range(4) if row not in rows.tolist()], dtype=torch.int64)
+        same("the other rows", take(got, others), take(decoding, others))
+
+    claim = "A block for some rows is that of all for those, and leaves the others as they were."
+    mutant = ("puts rows back in the order of their numbers", mutants.sorted_rows)
+    return _law("some_rows", claim, mutant, check, "rows out of order")

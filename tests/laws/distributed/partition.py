@@ -1,0 +1,172 @@
+"""Laws of deals: every sequence on one rank, as much to wait for on each, and nobody whose token counts where he has none."""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from purestep.algorithms.token_batch import token_batch
+from purestep.core.errors import ChoiceError
+from purestep.core.record import replace
+from purestep.core.transcript import empty
+from purestep.properties.framework.compare import require, same
+from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, always
+from purestep.runtime.language_layout import Part
+from purestep.runtime.ranks import dealing
+
+from . import part_mutants as mutants
+from .part_mutants import Dealing
+
+LONGEST = 9
+WAITS = (
+    "derived: processes gather weights and add gradients together, so that one that has a part less hangs the others"
+)
+
+
+def own_dealing() -> Dealing:
+    """Our own deals."""
+    return Dealing(dealing.by_tokens, dealing.by_parts, dealing.placed, dealing.piece)
+
+
+@attrs.frozen
+class Load:
+    """Lengths of sequences, what goes through a model at once, into rows of which capacity, on how many ranks."""
+
+    lengths: tuple[int, ...]
+    budget: int
+    packed: int | tuple[()]
+    ranks: int
+
+
+@st.composite
+def _loads(draw: DrawFn) -> Load:
+    lengths = tuple(draw(st.lists(st.integers(0, LONGEST), min_size=1, max_size=6)))
+    budget = LONGEST + draw(st.integers(0, 12))
+    return Load(lengths, budget, draw(st.one_of(st.just(()), st.just(LONGEST))), draw(st.integers(1, 4)))
+
+
+def dealing_laws() -> Suite:
+    """The laws of `Dealing(by_tokens, by_parts, placed, piece)`."""
+    return Suite("dealing_laws", (_once(), _even(), _within(), _same_parts(), _refused(), _idle()))
+
+
+def _of_loads(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Dealing], Dealing]],
+    check: Callable[[Dealing, Load, Seen], None],
+    *needs: str,
+) -> Law:
+    inputs = always(_loads())
+    return Law(name=name, claim=claim, source=WAITS, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _dealt(subject: Dealing, load: Load) -> tuple[tuple[Part, ...], ...]:
+    return subject.by_tokens(load.budget, ranks=load.ranks, packed=load.packed)(load.lengths)
+
+
+def _once() -> Law:
+    def check(subject: Dealing, load: Load, seen: Seen) -> None:
+        dealt = _dealt(subject, load)
+        seen("several parts of a rank", any(len(own) > 1 for own in dealt))
+        seen(
+            "rows of several sequences",
+            isinstance(load.packed, int) and any(len(own[0].rows) > 1 for own in dealt if own),
+        )
+        same("ranks", len(dealt), load.ranks)
+        found = sorted(row for own in dealt for part in own for row in part.rows)
+        same("the sequences of all ranks", found, list(range(len(load.lengths))))
+
+    mutant = ("leaves out the last round, which is not full", mutants.drops_the_last_round)
+    needs = ("several parts of a rank", "rows of several sequences")
+    return _of_loads("once", "Every sequence is in one part of one rank.", mutant, check, *needs)
+
+
+def _even() -> Law:
+    def check(subject: Dealing, load: Load, seen: Seen) -> None:
+        dealt = _dealt(subject, load)
+        seen("a rank with less than others", any(not part.rows for own in dealt for part in own))
+        numbers = [len(own) for own in dealt]
+        require(len(set(numbers)) == 1, f"ranks have {numbers} parts")
+
+    mutant = ("leaves out parts without sequences", mutants.leaves_idle_ranks_out)
+    return _of_loads("even", "All ranks have equally many parts.", mutant, check, "a rank with less than others")
+
+
+def _within() -> Law:
+    def check(subject: Dealing, load: Load, seen: Seen) -> None:
+        for part in (part for own in _dealt(subject, load) for part in own):
+            lengths = [load.lengths[row] for row in part.rows]
+            seen("different lengths in one part", len(set(lengths)) > 1)
+            require(part.cost <= load.budget, f"a part of lengths {lengths} costs {part.cost}, more than {load.budget}")
+            require(max(lengths, default=0) <= part.width, f"a part of lengths {lengths} has the width {part.width}")
+
+    mutant = ("fills parts up to twice the budget", mutants.forgets_padding)
+    claim = "No part costs more than the budget, padding included, and each is as wide as its longest sequence."
+    return _of_loads("within_budget", claim, mutant, check, "different lengths in one part")
+
+
+def _same_parts() -> Law:
+    def check(subject: Dealing, load: Load, seen: Seen) -> None:
+        (alone,) = subject.by_parts(load.budget, ranks=1)(load.lengths)
+        dealt = subject.by_parts(load.budget, ranks=load.ranks)(load.lengths)
+        seen("several parts on several ranks", len(alone) > 1 and load.ranks > 1)
+        same("ranks", len(dealt), load.ranks)
+        require(len({len(own) for own in dealt}) == 1, f"ranks have {[len(own) for own in dealt]} parts")
+        found = sorted((part for own in dealt for part in own if part.rows), key=lambda part: part.rows)
+        same("the parts", found, sorted(alone, key=lambda part: part.rows))
+
+    mutant = ("makes as many parts as there are ranks", mutants.parts_for_ranks)
+    claim = "`by_parts` deals the same parts out whatever the number of ranks, as many to each."
+    return _of_loads("same_parts", claim, mutant, check, "several parts on several ranks")
+
+
+def _refused() -> Law:
+    def check(subject: Dealing, load: Load, seen: Seen) -> None:
+        number = len(load.lengths)
+        once: list[tuple[int, ...]] = [tuple(range(number))]
+        idle: list[list[tuple[int, ...]]] = [[()] for _ in range(load.ranks - 1)]
+        same(
+            "a deal by hand",
+            [[tuple(sorted(part.rows)) for part in own] for own in subject.placed(load.lengths, [once, *idle])],
+            [once, *idle],
+        )
+        wrong: list[Sequence[Sequence[Sequence[int]]]] = [
+            [[once[0][1:]], *idle],
+            [[(*once[0], 0)], *idle],
+            [[(*once[0][1:], number)], *idle],
+            [once, *idle, []],
+        ]
+        for places in wrong:
+            _refuses(subject, load, places)
+
+    mutant = ("takes any places", mutants.takes_any_places)
+    claim = "A deal by hand that misses a sequence, doubles one, names none or gives ranks unequal numbers is refused."
+    return _of_loads("wrong_places", claim, mutant, check)
+
+
+def _refuses(subject: Dealing, load: Load, places: Sequence[Sequence[Sequence[int]]]) -> None:
+    try:
+        subject.placed(load.lengths, places)
+    except ChoiceError:
+        return
+    raise Broken(f"the places {places} of {len(load.lengths)} sequences were taken")
+
+
+def _idle() -> Law:
+    def check(subject: Dealing, load: Load, seen: Seen) -> None:
+        batch = token_batch(empty(LONGEST, 1, id=torch.arange(len(load.lengths))))
+        full = replace(batch, mask=batch.mask | True, sampled=batch.sampled | True)
+        for part in (part for own in _dealt(subject, load) for part in own):
+            some, _ = subject.piece(full, part)
+            seen("a part without sequences", not part.rows)
+            wanted = (len(part.rows) or 1, part.width)
+            same("the shape of a piece", tuple(some.mask.shape), wanted)
+            same("tokens that count", int(some.mask.sum()), len(part.rows) * part.width)
+            require(some.length > 0 if not part.rows else some.length >= 0, "a piece of nothing has no token")
+
+    mutant = ("lets the token of an empty part count", mutants.idle_ranks_count)
+    claim = "A part without sequences has one token, and nothing counts in it."
+    return _of_loads("idle", claim, mutant, check, "a part without sequences")

@@ -1,0 +1,191 @@
+"""Laws of putting together what ranks found: sums, columns, shards, and numbers that do not know how they were cut."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from torch import Tensor
+
+from purestep.algorithms.language_loss import Sums, combined
+from purestep.core import keys
+from purestep.core.optim import clip_by_global_norm
+from purestep.core.record import take
+from purestep.core.tree import leaves, tree_map
+from purestep.properties.framework.compare import DOUBLE, ROUNDING, require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.strategies.values import dyadic, flags, integers
+from purestep.runtime.language_layout import Part
+from purestep.runtime.ranks import putting
+from purestep.runtime.ranks.clipping import clip_by_whole_norm
+
+from . import part_mutants as mutants
+from .part_mutants import Putting
+
+
+def own_putting() -> Putting:
+    """Our own ways to put together."""
+    return Putting(
+        united=putting.united,
+        as_row=putting.as_row,
+        from_row=putting.from_row,
+        in_order=putting.in_order,
+        share_of=putting.share_of,
+        fingerprint=putting.fingerprint,
+        clip=clip_by_whole_norm,
+    )
+
+
+@attrs.frozen
+class Found:
+    """What parts found, who had which sequences, and how large a tensor is cut among how many."""
+
+    sums: tuple[Sums, ...]
+    tree: dict[str, Tensor]
+    order: tuple[int, ...]  # of rows, in the deal
+    cut: int  # where the first rank's rows end
+    size: int
+    ranks: int
+
+
+@st.composite
+def _finds(draw: DrawFn) -> Found:
+    def one() -> Sums:
+        numbers = draw(dyadic((11,), limit=4, dtype=torch.float64)).abs()
+        return Sums(**dict(zip(putting.NAMES, numbers.unbind(), strict=True)))
+
+    number = draw(st.integers(2, 5))
+    tree = {
+        "number": draw(dyadic((number, 3))),
+        "whole": draw(integers((number,), -4, 5)),
+        "flag": draw(flags((number,))),
+    }
+    order = tuple(draw(st.permutations(range(number))))
+    sizes = draw(st.integers(0, 9)), draw(st.integers(1, 5))
+    return Found(
+        tuple(one() for _ in range(draw(st.integers(1, 3)))), tree, order, draw(st.integers(0, number)), *sizes
+    )
+
+
+def putting_laws() -> Suite:
+    """The laws of `Putting(united, as_row, from_row, in_order, share_of, fingerprint, clip)`."""
+    return Suite("putting_laws", (_united(), _row(), _in_order(), _shares(), _fingerprint(), _clip()))
+
+
+def _of_finds(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Putting], Putting]],
+    check: Callable[[Putting, Found, Seen], None],
+    *needs: str,
+    source: str = "derived",
+) -> Law:
+    inputs = always(_finds())
+    return Law(name=name, claim=claim, source=source, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _united() -> Law:
+    def check(subject: Putting, found: Found, seen: Seen) -> None:
+        seen("several parts", len(found.sums) > 1)
+        got = subject.united(found.sums)
+        same("the largest difference", got.difference, torch.stack([one.difference for one in found.sums]).amax())
+        for name in ("loss", "tokens", "weight_squared"):
+            same(name, getattr(got, name), torch.stack([getattr(one, name) for one in found.sums]).sum(), DOUBLE)
+        two = [subject.united(found.sums), found.sums[0]]
+        same("one more part", subject.united(two), combined(*two))
+
+    mutant = ("adds the largest differences up", mutants.adds_differences)
+    claim = "Sums of parts are added, and the largest difference is the largest of all."
+    return _of_finds("united", claim, mutant, check, "several parts")
+
+
+def _row() -> Law:
+    def check(subject: Putting, found: Found, seen: Seen) -> None:
+        for one in found.sums:
+            seen("numbers that differ", len(set(map(float, leaves(one)))) > 5)
+            same("sums there and back", subject.from_row(subject.as_row(one)), one)
+
+    mutant = ("reads the first two in the wrong order", mutants.swaps_two)
+    return _of_finds("there_and_back", "Sums keep their bits on their way.", mutant, check, "numbers that differ")
+
+
+def _in_order() -> Law:
+    def check(subject: Putting, found: Found, seen: Seen) -> None:
+        columns = {name: found.tree[name] for name in ("number", "whole")}
+        number = len(columns["whole"])
+        total: Any = ()
+        for rows in (found.order[: found.cut], found.order[found.cut :]):
+            part = Part(rows=tuple(rows), width=3, cost=3 * max(1, len(rows)))
+            read = take(columns, list(rows) or [0])
+            own = subject.in_order([read], [part], number, 4)
+            total = tree_map(torch.add, total, own) if total else own
+        seen("rows out of order", list(found.order) != sorted(found.order))
+        wide = torch.nn.functional.pad(columns["number"], (0, 1))
+        same("what two ranks read, added", total, {"number": wide, "whole": columns["whole"]})
+
+    mutant = ("fills rows from the front", mutants.fills_from_the_front)
+    claim = "Columns of parts have their numbers in the rows they were read of and 0 elsewhere, so that shares add up."
+    return _of_finds("in_order", claim, mutant, check, "rows out of order")
+
+
+def _shares() -> Law:
+    def check(subject: Putting, found: Found, seen: Seen) -> None:
+        seen("shares of different sizes", found.size % found.ranks)
+        column = torch.arange(found.size)
+        chunks = [*column.chunk(found.ranks)] if found.size else []
+        for rank in range(found.ranks):
+            first, last = subject.share_of(found.size, ranks=found.ranks, rank=rank)
+            wanted = chunks[rank] if rank < len(chunks) else column[:0]
+            same(f"the share of rank {rank} of {found.ranks}", column[first:last], wanted)
+
+    mutant = ("gives the last one the rest", mutants.rest_to_the_last)
+    claim = "Shares are those of torch.chunk, which fully_shard cuts by: together all rows, each once."
+    return _of_finds("shares", claim, mutant, check, "shares of different sizes", source="torch.chunk")
+
+
+def _fingerprint() -> Law:
+    def check(subject: Putting, found: Found, seen: Seen) -> None:
+        tree = found.tree
+        own = subject.fingerprint(tree)
+        same("the fingerprint of a copy", subject.fingerprint(tree_map(torch.clone, tree)), own)
+        turned = {**tree, "number": tree["number"].flip(0)}
+        moved = not torch.equal(turned["number"], tree["number"])
+        seen("rows in another order", moved)
+        others = [
+            {**tree, "whole": tree["whole"] + torch.nn.functional.one_hot(torch.tensor(0), len(tree["whole"]))},
+            {**tree, "flag": ~tree["flag"]},
+            {**tree, "number": tree["number"].reshape(3, -1)},
+            *([turned] if moved else []),
+        ]
+        for other in others:
+            if [leaf.shape for leaf in other.values()] != [leaf.shape for leaf in tree.values()] or any(
+                not torch.equal(a, b) for a, b in zip(other.values(), tree.values(), strict=True)
+            ):
+                require(subject.fingerprint(other) != own, "two trees that differ have one fingerprint")
+
+    mutant = ("forgets where a number stands", mutants.adds_bits)
+    claim = "Trees that differ in a number, in its place or in a shape have different fingerprints; copies have one."
+    return _of_finds("fingerprint", claim, mutant, check, "rows in another order")
+
+
+def _clip() -> Law:
+    def check(subject: Putting, found: Found, seen: Seen) -> None:
+        gradient = keys.normal(keys.fold_in(keys.key(found.size), found.cut), (257,)) * (found.ranks - 1)
+
+        def shortened(pieces: tuple[Tensor, ...], make: Callable[[float], Any]) -> Tensor:
+            clip = make(1.0)
+            return torch.cat(clip.update(pieces, clip.init(pieces), pieces)[0])
+
+        whole = shortened((gradient,), subject.clip)
+        seen("a gradient that is shortened", found.ranks > 1)
+        seen("one that is short enough", found.ranks == 1)
+        same("a gradient shortened by its norm", whole, shortened((gradient,), clip_by_global_norm), ROUNDING)
+        for parts in (2, 3, 4, 7):
+            same(f"the same in {parts} shards", shortened(gradient.chunk(parts), subject.clip), whole)
+
+    mutant = ("adds squares in the gradient's dtype", mutants.in_the_dtype_of_leaves)
+    claim = "What a shortened gradient is does not depend on how it is cut, to the last bit."
+    needs = ("a gradient that is shortened", "one that is short enough")
+    return _of_finds("shortened_alike", claim, mutant, check, *needs)

@@ -1,0 +1,144 @@
+"""Laws of saves beside training: one at a time, each answered once, and every fault told to somebody.
+
+The subject is a `step(desk, event) -> (desk, answers)` as in `runtime.effects.sharded.later_rules`.
+"""
+
+from collections.abc import Callable
+
+from attrs import Factory, frozen
+from hypothesis import strategies as st
+
+from purestep.properties.framework.compare import require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.runtime.effects.sharded.later_rules import Answer, Ask, Begin, Desk, Ended, Event, Gone, Leave, Tell, Wait
+
+from . import async_save_mutants as mutants
+
+SOURCE = "runtime.effects.sharded.later_rules: saves beside training as a pure machine"
+Step = Callable[[Desk, Event], tuple[Desk, tuple[Answer, ...]]]
+Acts = tuple[str, ...]
+
+
+@frozen
+class Course:
+    """What came of a scene: each event with what was being written before it and the answers to it."""
+
+    moves: list[tuple[bool, Event, tuple[Answer, ...]]] = Factory(list)
+
+    def answers(self) -> list[Answer]:
+        """All answers but Wait, in their order."""
+        return [answer for _, _, told in self.moves for answer in told if not isinstance(answer, Wait)]
+
+    def asked(self) -> list[Event]:
+        """All events that somebody waits for an answer to."""
+        return [event for _, event, _ in self.moves if not isinstance(event, Ended)]
+
+    def faults(self) -> list[str]:
+        """Of writes that were under way."""
+        return [event.fault for busy, event, _ in self.moves if busy and isinstance(event, Ended) and event.fault]
+
+    def told(self) -> list[str]:
+        """The faults that somebody was told."""
+        return [answer.fault for answer in self.answers() if isinstance(answer, Tell)]
+
+
+def played(step: Step, acts: Acts) -> Course:
+    """Feeds the acts to the machine; what is being written is followed from its answers alone."""
+    desk, course, busy = Desk(), Course(), False
+    for number, act in enumerate(acts):
+        event: Event = (
+            Ask(number) if act == "ask" else Leave() if act == "leave" else Ended("" if act == "end" else f"f{number}")
+        )
+        desk, answers = step(desk, event)
+        course.moves.append((busy, event, answers))
+        busy = (busy and not isinstance(event, Ended)) or any(isinstance(answer, Begin) for answer in answers)
+    return course
+
+
+def later_laws() -> Suite:
+    """The laws of the rules of saves beside training."""
+    return Suite("later_laws", (_one_at_a_time(), _told_once(), _answered(), _left()))
+
+
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Course, Seen], None], *needs: str) -> Law:
+    def on_course(step: Step, acts: Acts, seen: Seen) -> None:
+        check(played(step, acts), seen)
+
+    verbs = st.sampled_from(("ask", "ask", "end", "fail", "fail", "leave"))
+    acts = st.lists(verbs, min_size=12, max_size=30).map(tuple)
+    return Law(
+        name=name,
+        claim=claim,
+        source=SOURCE,
+        inputs=always(acts),
+        check=on_course,
+        mutant=mutant,
+        needs=needs,
+        most=500,
+    )
+
+
+def _one_at_a_time() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        for busy, event, answers in course.moves:
+            begun = [answer for answer in answers if isinstance(answer, Begin)]
+            free = not busy or isinstance(event, Ended)
+            seen("somebody who asked while one is written", busy and isinstance(event, Ask))
+            require(len(begun) <= (1 if free else 0), f"{begun} while another is being written, on {event}")
+
+    claim = "One checkpoint is being written at a time."
+    mutant = Mutant("begins beside the one under way", mutants.begins_beside)
+    return _law("one_at_a_time", claim, mutant, check, "somebody who asked while one is written")
+
+
+def _told_once() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        faults, told = course.faults(), course.told()
+        seen("a fault that was told", told)
+        same("the faults that were told, in their order", told, faults[: len(told)])
+        require(len(faults) - len(told) <= 1, f"of the faults {faults} only {told} were told")
+        since = [
+            i for i, (busy, event, _) in enumerate(course.moves) if busy and isinstance(event, Ended) and event.fault
+        ]
+        if len(faults) > len(told):
+            later = [event for _, event, _ in course.moves[since[-1] :] if not isinstance(event, Ended)]
+            require(not later, f"the fault {faults[-1]} was not told to who asked {later}")
+
+    claim = "Every fault of a write is told once, to the first who asks for anything afterwards."
+    mutant = Mutant("forgets a fault when the next one is begun", mutants.forgets)
+    return _law("faults_are_told_once", claim, mutant, check, "a fault that was told")
+
+
+def _answered() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        asked, answers = course.asked(), course.answers()
+        waiting = len(asked) - len(answers)
+        seen("one who waited and was answered", any(isinstance(e, Ended) and told for _, e, told in course.moves))
+        busy = False
+        for _, event, told in course.moves:
+            busy = (busy and not isinstance(event, Ended)) or any(isinstance(answer, Begin) for answer in told)
+        require(
+            waiting >= 0 and (busy or waiting == 0), f"{len(asked)} asked, {len(answers)} answers, nothing to wait for"
+        )
+        for event, answer in zip(asked, answers, strict=False):
+            right = isinstance(answer, Tell) or (
+                answer == Begin(event.step) if isinstance(event, Ask) else isinstance(answer, Gone)
+            )
+            require(right, f"{event} was answered with {answer}")
+
+    claim = "Who asks is answered once, in turn, and nobody waits while nothing is being written."
+    mutant = Mutant("serves one of those who wait", mutants.serves_one)
+    return _law("everybody_is_answered", claim, mutant, check, "one who waited and was answered")
+
+
+def _left() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        for busy, event, answers in course.moves:
+            if any(isinstance(answer, Gone) for answer in answers):
+                seen("one who left after waiting", isinstance(event, Ended))
+                still = busy and not isinstance(event, Ended)
+                require(not still, "somebody is gone while a checkpoint is being written")
+
+    claim = "Nobody leaves while a checkpoint is being written."
+    mutant = Mutant("lets leave at once", mutants.leaves_at_once)
+    return _law("leaving_waits", claim, mutant, check, "one who left after waiting")

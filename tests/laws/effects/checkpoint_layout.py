@@ -1,0 +1,272 @@
+"""Laws of where the parts of a checkpoint of several ranks lie, and of which files hold a model's weights.
+
+The subject is a `Filing`: the functions of `runtime.effects.sharded.placing` and `.weight_rules`.
+"""
+
+import itertools
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Any
+
+from attrs import frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from purestep.core.errors import CheckpointError
+from purestep.properties.framework.compare import require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.runtime.effects.sharded import placing, weight_rules
+from purestep.runtime.effects.sharded.placing import File
+
+from . import checkpoint_layout_mutants as mutants
+
+SOURCE = "runtime.effects.sharded: what all ranks hold alike lies in one file, what is divided by shards, a model apart"
+
+
+@frozen
+class Filing:
+    """How parts are placed, and weights found."""
+
+    placed: Callable[..., dict[str, str]]
+    numbered: Callable[..., dict[str, int]]
+    mine: Callable[..., tuple[File, ...]]
+    folders: Callable[..., tuple[str, ...]]
+    one_tree: Callable[..., None]
+    first_fault: Callable[..., str]
+    chosen: Callable[..., str]
+    files_of: Callable[..., dict[str, tuple[str, ...]]]
+    check_weights: Callable[..., None]
+
+
+def own_filing() -> Filing:
+    """That of this package."""
+    rules = {name: getattr(weight_rules, name) for name in ("chosen", "files_of", "check_weights")}
+    names = ("placed", "numbered", "mine", "folders", "one_tree", "first_fault")
+    return Filing(**{name: getattr(placing, name) for name in names}, **rules)
+
+
+def filing_laws() -> Suite:
+    """The laws of a Filing."""
+    saving = (_places(), _numbers(), _shares(), _folders(), _one_tree(), _first_fault())
+    return Suite("filing_laws", (*saving, _order(), _index(), _weights()))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: Mutant,
+    inputs: SearchStrategy[Any],
+    check: Callable[[Filing, Any, Seen], None],
+    *needs: str,
+) -> Law:
+    return Law(
+        name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=check, mutant=mutant, needs=needs, most=500
+    )
+
+
+def refusal(work: Callable[[], Any]) -> str:
+    """What it is refused with; "" when it is not."""
+    try:
+        work()
+    except CheckpointError as error:
+        return str(error)
+    return ""
+
+
+NAMES = ("params.w", "params.b", "params_ema.w", "moments.params.w", "moments.b", "step", "params")
+
+
+def _places() -> Law:
+    def check(filing: Filing, drawn: tuple[list[str], list[bool], str], seen: Seen) -> None:
+        names, cut, form = drawn
+        divided = {name for name, parts in zip(names, cut, strict=True) if parts}
+        places = filing.placed(names, divided, form, "params")
+        seen("a name that only begins like the model's", form == "hugging_face" and "params_ema.w" in names)
+        seen("what all hold beside what is divided", divided and len(divided) < len(names))
+        same("the leaves that have a place", list(places), names)
+        for name, place in places.items():
+            model = form == "hugging_face" and name in ("params.w", "params.b")
+            held = "state" if form == "full" or name not in divided else "shards"
+            same(f"the place of {name} in the form {form}", place, "model" if model else held)
+
+    forms = st.sampled_from(("sharded", "full", "hugging_face"))
+    names = st.lists(st.sampled_from(NAMES), min_size=1, unique=True)
+    inputs = names.flatmap(
+        lambda some: st.tuples(st.just(some), st.lists(st.booleans(), min_size=len(some), max_size=len(some)), forms)
+    )
+    mutant = Mutant("takes names that begin like the model's for the model's", mutants.by_letters)
+    claim = "Each leaf has one place, decided by its whole path, by whether it is divided, and by the form."
+    needs = ("a name that only begins like the model's", "what all hold beside what is divided")
+    return _law("each_leaf_has_one_place", claim, mutant, inputs, check, *needs)
+
+
+def _numbers() -> Law:
+    def check(filing: Filing, drawn: tuple[list[int], int], seen: Seen) -> None:
+        sizes, largest = {f"t{i}": size for i, size in enumerate(drawn[0])}, drawn[1]
+        numbers = filing.numbered(sizes, largest)
+        same("the tensors with a number", list(numbers), list(sizes))
+        seen("a tensor larger than a file may be", any(size > largest for size in drawn[0]))
+        seen("several files", max(numbers.values()) > 1)
+        files = [[name for name in sizes if numbers[name] == number] for number in range(1, 1 + max(numbers.values()))]
+        same("the order through all files", [name for file in files for name in file], list(sizes))
+        for file in files:
+            total = sum(sizes[name] for name in file)
+            require(file and (total <= largest or len(file) == 1), f"a file of {total} bytes, {largest} allowed")
+        for file, after in itertools.pairwise(files):
+            total = sum(sizes[name] for name in file) + sizes[after[0]]
+            require(total > largest, f"{after[0]} has a file of its own and would have made one of {total} bytes")
+
+    inputs = st.tuples(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(1, 15))
+    mutant = Mutant("looks at a file's size when it is full alone", mutants.overfills)
+    claim = "A model's files are numbered from 1 in the tensors' order, none too large, none for nothing."
+    needs = ("a tensor larger than a file may be", "several files")
+    return _law("files_have_a_bound", claim, mutant, inputs, check, *needs)
+
+
+def _shares() -> Law:
+    def check(filing: Filing, drawn: tuple[list[int], int], seen: Seen) -> None:
+        files, ranks = [File(str(i), size, "") for i, size in enumerate(drawn[0])], drawn[1]
+        shares = [filing.mine(files, rank, ranks) for rank in range(ranks)]
+        seen("files that cannot be shared evenly", len(files) % ranks)
+        read = sorted(file.name for share in shares for file in share)
+        same("the files that are read", read, sorted(file.name for file in files))
+        counts = [len(share) for share in shares]
+        require(max(counts) - min(counts) <= 1, f"ranks read {counts} files")
+
+    inputs = st.tuples(st.lists(st.integers(0, 99), max_size=9), st.integers(1, 4))
+    mutant = Mutant("gives every rank as many, and leaves the rest", mutants.leaves_the_rest)
+    claim = "Every file is looked at for damage by one rank, and no rank has two more than another."
+    return _law("every_file_is_looked_at", claim, mutant, inputs, check, "files that cannot be shared evenly")
+
+
+PATHS = ("a", "m/a", "m/b", "m/n/a", "s/a", "s/t/u/a")
+
+
+def _folders() -> Law:
+    def check(filing: Filing, names: list[str], seen: Seen) -> None:
+        found = filing.folders(names)
+        wanted = {str(parent) for name in names for parent in PurePosixPath(name).parents} - {"."}
+        seen("a folder with nothing but folders in it", "s/t/u/a" in names)
+        same("the folders, in any order", sorted(found), sorted(wanted))
+        late = [(a, b) for a, b in itertools.combinations(found, 2) if b.startswith(f"{a}/")]
+        require(not late, f"a folder is made to last before what is in it: {late}")
+
+    mutant = Mutant("knows the folders that files lie in alone", mutants.direct_folders)
+    claim = "Every folder on the way to a file is made to last, those inside first."
+    inputs = st.lists(st.sampled_from(PATHS), unique=True)
+    return _law(
+        "folders_are_synced_inside_out", claim, mutant, inputs, check, "a folder with nothing but folders in it"
+    )
+
+
+def _one_tree() -> Law:
+    def check(filing: Filing, trees: list[dict[str, str]], seen: Seen) -> None:
+        said = refusal(lambda: filing.one_tree(trees))
+        ranks = [rank for rank, tree in enumerate(trees) if tree != trees[0]]
+        seen("ranks that agree", not ranks and len(trees) > 1)
+        seen("a leaf that only a later rank has", any(set(trees[rank]) > set(trees[0]) for rank in ranks))
+        require(bool(said) == bool(ranks), f"ranks {ranks} differ from rank 0, and it says {said!r}")
+        require(not ranks or f"on rank {ranks[0]}" in said, f"rank {ranks[:1]} differs first, and it says {said!r}")
+
+    leaf = st.dictionaries(st.sampled_from(("a", "b", "c")), st.sampled_from(("1", "2")), max_size=3)
+    mutant = Mutant("looks at the leaves of rank 0 alone", mutants.leaves_of_first)
+    claim = "What all ranks are to hold alike is refused unless they do, and the first rank that differs is named."
+    inputs = st.lists(leaf, min_size=1, max_size=3) | st.tuples(leaf, st.integers(2, 3)).map(lambda x: [x[0]] * x[1])
+    return _law(
+        "ranks_hold_one_tree", claim, mutant, inputs, check, "ranks that agree", "a leaf that only a later rank has"
+    )
+
+
+def _first_fault() -> Law:
+    def check(filing: Filing, said: list[str], seen: Seen) -> None:
+        faults = [(rank, text) for rank, text in enumerate(said) if text]
+        told = filing.first_fault(said)
+        seen("several faults", len(faults) > 1)
+        require(bool(told) == bool(faults), f"of {said} it says {told!r}")
+        if faults:
+            rank, text = faults[0]
+            require(told.startswith(f"rank {rank}: {text}"), f"of {said} it says {told!r}")
+            require((f"{len(faults) - 1} more" in told) == (len(faults) > 1), f"of {said} it says {told!r}")
+
+    mutant = Mutant("tells the last fault", mutants.last_fault)
+    claim = "Of faults on several ranks the first is told with its rank, and how many more there are."
+    inputs = st.lists(st.sampled_from(("", "full", "gone")), max_size=4)
+    return _law("one_line_for_all_ranks", claim, mutant, inputs, check, "several faults")
+
+
+THERE = (*weight_rules.ORDER, "a.pt", "b.pt", "config.json")
+
+
+def _order() -> Law:
+    def check(filing: Filing, there: list[str], seen: Seen) -> None:
+        ranked = [name for name in weight_rules.ORDER if name in there]
+        pickles = [name for name in there if name.endswith(".pt")]
+        seen(
+            "two sources, the better one listed later",
+            len(ranked) > 1 and there.index(ranked[0]) > there.index(ranked[1]),
+        )
+        seen("more than one .pt", not ranked and len(pickles) > 1)
+        if ranked or len(pickles) == 1:
+            same("the source", filing.chosen(there, "folder"), (ranked or pickles)[0])
+        else:
+            said = refusal(lambda: filing.chosen(there, "folder"))
+            require(said and all(name in said for name in pickles), f"of {there} it says {said!r}")
+
+    mutant = Mutant("takes the first file that it knows", mutants.first_listed)
+    claim = "Weights are read from one source, in a fixed order; several .pt are refused by name."
+    needs = ("two sources, the better one listed later", "more than one .pt")
+    inputs = st.lists(st.sampled_from(THERE), unique=True) | st.lists(st.sampled_from(THERE[-3:]), unique=True)
+    return _law("sources_have_an_order", claim, mutant, inputs, check, *needs)
+
+
+def _index() -> Law:
+    def check(filing: Filing, drawn: tuple[dict[str, str], list[str]], seen: Seen) -> None:
+        weight_map, there = drawn
+        outside = [file for file in weight_map.values() if "/" in file]
+        absent = sorted({file for file in weight_map.values() if file not in there})
+        said = refusal(lambda: filing.files_of(weight_map, there, "index"))
+        seen("a file outside the folder", outside)
+        seen("an absent file", absent and not outside)
+        seen("a whole folder", weight_map and not said)
+        require(bool(said) == bool(absent or outside), f"of {weight_map} with {there} it says {said!r}")
+        require(bool(outside) or all(file in said for file in absent), f"{absent} are absent, and it says {said!r}")
+        if not said:
+            found = {name: file for file, names in filing.files_of(weight_map, there, "i").items() for name in names}
+            same("the file of each weight", found, weight_map)
+
+    files = st.sampled_from(("1.bin", "2.bin", "3.bin", "1.bin", "2.bin", "../4.bin"))
+    weight_maps = st.dictionaries(st.sampled_from("abcd"), files, max_size=4)
+    there = st.lists(st.sampled_from(("1.bin", "2.bin", "3.bin")), unique=True)
+    mutant = Mutant("reads what there is of an index's files", mutants.skips_absent)
+    claim = "Every weight of an index is read from its file, inside the folder; absent files are named."
+    needs = ("a file outside the folder", "an absent file", "a whole folder")
+    return _law("indices_are_whole", claim, mutant, st.tuples(weight_maps, there), check, *needs)
+
+
+def _weights() -> Law:
+    def check(filing: Filing, drawn: tuple[dict[str, Any], dict[str, Any], set[str]], seen: Seen) -> None:
+        got, wanted, twins = drawn
+        extra = [name for name in got if name not in wanted and name not in twins and not name.endswith(".inv_freq")]
+        wrong = [name for name in wanted if got.get(name) != wanted[name]]
+        said = refusal(lambda: filing.check_weights(got, wanted, twins, "folder"))
+        seen("weights of a larger model", extra and not wrong)
+        seen("a tied weight stored twice", not extra and not wrong and twins & set(got) - set(wanted))
+        seen("another shape", wrong and not extra and set(wanted) <= set(got))
+        require(bool(said) == bool(extra or wrong), f"of {got} for {wanted} it says {said!r}")
+        require(
+            not said or any(name in said for name in (*wrong, *extra)), f"it names none of {wrong or extra}: {said!r}"
+        )
+
+    shapes = st.sampled_from(((2,), (2, 3)))
+    names = st.sampled_from(("a", "b", "c", "rope.inv_freq"))
+    some = st.dictionaries(names, shapes, max_size=4)
+    pairs = st.tuples(some, some, st.sets(names, max_size=2))
+    alike = st.tuples(some, some, st.sets(names, max_size=2)).map(lambda x: ({**x[0], **x[1]}, x[1], x[2]))
+    shaped = st.dictionaries(names, st.tuples(shapes, shapes), max_size=3)
+    two: SearchStrategy[Any] = shaped.map(
+        lambda x: ({name: a for name, (a, _) in x.items()}, {name: b for name, (_, b) in x.items()}, set())
+    )
+    mutant = Mutant("lets weights pass that nobody asked for", mutants.takes_more)
+    claim = "Weights are those of the model, all of them and no others; the first that is not is named."
+    needs = ("weights of a larger model", "a tied weight stored twice", "another shape")
+    return _law("weights_are_the_models", claim, mutant, pairs | alike | two, check, *needs)

@@ -1,0 +1,160 @@
+"""Laws of who works where: in turn while nobody is lost, then where the lost one was, and never twice while a spot is free.
+
+The subject is a `next_spot(known, there, devices, taken)` as in `runtime.effects.engine.spots`.
+"""
+
+from collections.abc import Callable, Sequence
+
+from attrs import Factory, frozen
+from hypothesis import strategies as st
+
+from purestep.properties.framework.compare import require
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.runtime.effects.engine.spots import Spot, in_turn
+
+from . import device_assignment_mutants as mutants
+
+SOURCE = "runtime.effects.engine.spots: a host and a device for each worker"
+NAMED = ("01", "0011", "001", "012", "0")  # numbers of devices, as people name them
+NextSpot = Callable[[Sequence[str], Sequence[str], Sequence[str], Sequence[Spot]], Spot | tuple[()]]
+
+
+@frozen
+class Plan:
+    """Hosts, devices as they are named, workers, and what happens: (verb, which of those there are)."""
+
+    hosts: tuple[str, ...]
+    devices: tuple[str, ...]
+    size: int
+    acts: tuple[tuple[str, int], ...]
+
+
+@frozen
+class Crew:
+    """Workers and their spots; who is lost is replaced when `fill` is called."""
+
+    next_spot: NextSpot
+    plan: Plan
+    there: list[str] = Factory(list)  # a host that comes back is the last one
+    spots: list[Spot] = Factory(list)
+    given: list[tuple[tuple[str, ...], tuple[Spot, ...], Spot]] = Factory(
+        list
+    )  # hosts there, spots taken, what was given
+
+    def fill(self) -> None:
+        """Starts workers until there are enough."""
+        while self.there and len(self.spots) < self.plan.size:
+            taken = (*self.spots,)
+            spot = self.next_spot(self.plan.hosts, (*self.there,), self.plan.devices, taken)
+            require(isinstance(spot, Spot), f"no spot on {self.there}")
+            if isinstance(spot, Spot):
+                self.given.append(((*self.there,), taken, spot))
+                self.spots.append(spot)
+
+    def act(self, verb: str, which: int) -> None:
+        """One thing happens; behind it somebody may wait to be replaced."""
+        if verb == "die" and self.spots:
+            self.spots.pop(which % len(self.spots))
+        elif verb == "lose" and self.there:
+            host = self.there.pop(which % len(self.there))
+            self.spots[:] = [spot for spot in self.spots if spot.host != host]
+        elif verb == "back" and (away := [host for host in self.plan.hosts if host not in self.there]):
+            self.there.append(away[which % len(away)])
+        elif verb == "fill":
+            self.fill()
+
+
+def played(next_spot: NextSpot, plan: Plan) -> Crew:
+    """What comes of a plan."""
+    crew = Crew(next_spot, plan, [*plan.hosts])
+    crew.fill()
+    for act in plan.acts:
+        crew.act(*act)
+    crew.fill()
+    return crew
+
+
+def spots_laws() -> Suite:
+    """The laws of who works where."""
+    return Suite("spots_laws", (_in_turn(), _the_same(), _there(), _least()))
+
+
+def _law(name: str, claim: str, mutant: Mutant, verbs: str, check: Callable[[Crew, Seen], None], *needs: str) -> Law:
+    def on_crew(next_spot: NextSpot, plan: Plan, seen: Seen) -> None:
+        check(played(next_spot, plan), seen)
+
+    acts = st.lists(st.tuples(st.sampled_from(verbs.split()), st.integers(0, 7)), min_size=4, max_size=16)
+    plans = st.builds(
+        Plan,
+        hosts=st.sampled_from((2, 3, 1, 4)).map(lambda count: tuple("abcd"[:count])),
+        devices=st.sampled_from(NAMED).map(lambda letters: tuple(f"cuda:{letter}" for letter in letters)),
+        size=st.integers(2, 8),
+        acts=acts.map(tuple) if verbs else st.just(()),
+    )
+    inputs = always(plans)
+    return Law(
+        name=name, claim=claim, source=SOURCE, inputs=inputs, check=on_crew, mutant=mutant, needs=needs, most=300
+    )
+
+
+def _turns(plan: Plan) -> list[Spot]:
+    hosts, devices = plan.hosts, plan.devices
+    return [Spot(hosts[i % len(hosts)], devices[i % len(devices)]) for i in range(plan.size)]
+
+
+def _in_turn() -> Law:
+    def check(crew: Crew, seen: Seen) -> None:
+        plan = crew.plan
+        seen("a device is named twice among others", 1 < len({*plan.devices}) < len(plan.devices) <= plan.size)
+        require(crew.spots == _turns(plan), f"{crew.spots}, wanted {_turns(plan)}")
+
+    claim = "While nobody is lost, worker i has host i and device i, each modulo how many are named."
+    mutant = Mutant("takes each device once, however often it is named", mutants.each_once)
+    return _law("spots_in_turn", claim, mutant, "", check, "a device is named twice among others")
+
+
+def _the_same() -> Law:
+    def check(crew: Crew, seen: Seen) -> None:
+        wanted = _turns(crew.plan)
+        seen("one is replaced", len(crew.given) > crew.plan.size and len({*wanted}) > 1)
+        seen(
+            "two were away at once",
+            any(len(taken) < crew.plan.size - 1 for _, taken, _ in crew.given[crew.plan.size :]),
+        )
+        got = sorted(map(str, crew.spots))
+        require(got == sorted(map(str, wanted)), f"{got} behind losses, wanted those of the beginning")
+
+    claim = "While no host is lost, whoever was lost: when all are replaced, the spots are those of the beginning."
+    mutant = Mutant("goes by how many there are", mutants.by_count)
+    needs = ("one is replaced", "two were away at once")
+    return _law("spots_of_the_lost", claim, mutant, "die die fill", check, *needs)
+
+
+def _there() -> Law:
+    def check(crew: Crew, seen: Seen) -> None:
+        for there, _, spot in crew.given:
+            seen("a host is gone", len(there) < len(crew.plan.hosts))
+            require(spot.host in there, f"{spot}, where {there} are there")
+
+    claim = "A worker gets a host that is there."
+    mutant = Mutant("forgets that hosts can be gone", mutants.forgets_losses)
+    return _law("spots_on_hosts_there", claim, mutant, "die lose back fill", check, "a host is gone")
+
+
+def _least() -> Law:
+    def check(crew: Crew, seen: Seen) -> None:
+        for there, taken, spot in crew.given:
+            own = [one for one in in_turn(crew.plan.hosts, crew.plan.devices) if one.host in there]
+            if any(taken.count(one) < own.count(one) for one in own):
+                seen("a spot is free", len(there) < len(crew.plan.hosts) or [*there] != sorted(there))
+                require(taken.count(spot) < own.count(spot), f"{spot} beside {taken}, where one of {own} is free")
+                continue
+            seen("all are taken, and a host is gone", len(there) < len(crew.plan.hosts))
+            shares = in_turn([host for host in crew.plan.hosts if host in there], crew.plan.devices)
+            rounds = {one: taken.count(one) // shares.count(one) for one in shares}
+            require(rounds.get(spot) == min(rounds.values()), f"{spot} beside {taken}, of {shares}")
+
+    claim = "No spot is used more often than it is named while another one is free; where a host is gone, its work is spread."
+    mutant = Mutant("keeps to the spots that are left", mutants.keeps_to_the_left)
+    needs = ("a spot is free", "all are taken, and a host is gone")
+    return _law("spots_used_least", claim, mutant, "die lose lose back fill fill", check, *needs)

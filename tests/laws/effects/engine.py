@@ -1,0 +1,249 @@
+"""Laws of a cluster: each call is settled once and in time, each death told once, and nobody pays for another's.
+
+The subject is a `Clustering`: the machine and the placing of `runtime.effects.engine`.
+"""
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+
+from purestep.core.errors import ChoiceError
+from purestep.properties.framework.compare import require
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.runtime.effects.engine import interface
+from purestep.runtime.effects.engine.processes_rules import (
+    Answered,
+    Asked,
+    Clock,
+    Deliver,
+    End,
+    Ended,
+    HostAdded,
+    HostLost,
+    Seat,
+    Send,
+    Settle,
+    Started,
+    Stopped,
+    Tell,
+)
+
+from . import engine_mutants as mutants
+from .engine_world import Acts, Clustering, Course, played, stories
+
+SOURCE = "runtime.effects.engine.processes_rules: a cluster as a pure machine"
+
+
+def engine_laws() -> Suite:
+    """The laws of a cluster."""
+    laws = (_settled(), _in_time(), _told(), _own(), _at_once(), _hosts(), _whole(), _turns(), _slices())
+    return Suite("engine_laws", laws)
+
+
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Course, Seen], None], *needs: str) -> Law:
+    def on_course(cluster: Clustering, story: Acts, seen: Seen) -> None:
+        check(played(cluster, story), seen)
+
+    inputs = always(stories())
+    return Law(
+        name=name, claim=claim, source=SOURCE, inputs=inputs, check=on_course, mutant=mutant, needs=needs, most=500
+    )
+
+
+def _settled() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        settled: list[tuple[Seat, int]] = []
+        asked: list[tuple[Seat, int]] = []
+        for moment in course.moments:
+            event, there = moment.event, moment.there()
+            if isinstance(event, Asked):
+                asked += [((event.mesh, member), event.call) for member in event.members]
+            if isinstance(event, Answered):
+                seen("an answer to what is settled", (event.seat, event.call) in settled and event.seat in there)
+            settled += [(one.seat, one.call) for one in (*moment.these(Deliver), *moment.these(Settle))]
+        out = [(member.seat, one.call) for member in course.moments[-1].after.members for one in member.out]
+        require(sorted(settled + out) == sorted(asked), f"asked {asked}, settled {settled}, still out {out}")
+
+    claim = "Each member that is asked settles its part of the call once, or still has it."
+    mutant = Mutant("passes on whatever a member says", mutants.passes_all_on)
+    return _law("calls_are_settled_once", claim, mutant, check, "an answer to what is settled")
+
+
+def _in_time() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        for moment in course.moments:
+            event = moment.event
+            if isinstance(event, Asked | Clock):
+                had = [(member.seat, one) for member in moment.before.members for one in member.out]
+                overdue = {(seat, one.call): one.seconds for seat, one in had if one.deadline <= event.now}
+                seen("a late call beside one that has time", 0 < len(overdue) < len(had))
+                late = {(one.seat, one.call): one.answer for one in moment.these(Settle) if not one.answer.lost}
+                wanted = {which: interface.late(seconds) for which, seconds in overdue.items()}
+                require(late == wanted, f"at {event.now} late were {late}, wanted {wanted}")
+            else:
+                late_now = [one for one in moment.these(Settle) if not one.answer.lost]
+                require(not late_now, f"{late_now} at {event}, which says no time")
+
+    claim = "A call is late at the first look at or after its deadline, and no sooner."
+    mutant = Mutant("looks at each member's first call alone", mutants.looks_at_the_first)
+    return _law("calls_are_late_in_time", claim, mutant, check, "a late call beside one that has time")
+
+
+def _told() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        for moment in course.moments:
+            event, there = moment.event, moment.there()
+            dead: list[tuple[str, int, int, str]] = []
+            if isinstance(event, Ended):
+                seen("a death told again", event.seat not in there)
+                dead = [(there[event.seat].host, *event.seat, event.why)] if event.seat in there else []
+            elif isinstance(event, HostLost):
+                dead = [(one.host, *one.seat, event.why) for one in there.values() if one.host == event.host]
+            begun = [one for one in dead if there[one[1], one[2]].begun]
+            seen("a death before its mesh had begun", len(begun) < len(dead))
+            seen("a member that is stopped", isinstance(event, Stopped) and moment.these(End))
+            told = [
+                (one.failure.host, one.failure.mesh, one.failure.member, one.failure.why) for one in moment.these(Tell)
+            ]
+            require(sorted(told) == sorted(begun), f"{event} told {told}, wanted {begun}")
+
+    claim = "The death of a member that had begun is told once, with its host and why; one we stopped is no failure."
+    mutant = Mutant("tells whatever ends", mutants.tells_all)
+    needs = ("a death told again", "a death before its mesh had begun", "a member that is stopped")
+    return _law("deaths_are_told_once", claim, mutant, check, *needs)
+
+
+def _own() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        for moment in course.moments:
+            if isinstance(moment.event, Ended | Stopped):
+                seats = {moment.event.seat} if isinstance(moment.event, Ended) else {*moment.event.seats}
+                there, after = moment.there(), {member.seat: member for member in moment.after.members}
+                others = {seat: member for seat, member in there.items() if seat not in seats}
+                seen("a loss beside another's call", {*there} & seats and any(one.out for one in others.values()))
+                require(after == others, f"{moment.event} left {after}, wanted {others}")
+                ended = [(one.seat, one.host) for one in moment.these(End)]
+                wanted = [(seat, there[seat].host) for seat in there if seat in seats]
+                require(ended == wanted, f"{moment.event} ended {ended}, wanted {wanted}")
+
+    claim = "An end touches its own member: the others stay, with their calls."
+    mutant = Mutant("ends a mesh with its first member", mutants.ends_the_mesh)
+    return _law("ends_are_ones_own", claim, mutant, check, "a loss beside another's call")
+
+
+def _at_once() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        for moment in course.moments:
+            event, there, ended = moment.event, moment.there(), {one.seat for one in moment.these(End)}
+            lost = {(one.seat, one.call) for one in moment.these(Settle) if one.answer.lost}
+            wanted = {(seat, one.call) for seat in ended if seat in there for one in there[seat].out}
+            if isinstance(event, Asked):
+                seats = {(event.mesh, member) for member in event.members}
+                wanted |= {(seat, event.call) for seat in seats if seat not in there}
+                sent = [(one.seat, one.host) for one in moment.these(Send)]
+                right = [(seat, there[seat].host) for seat in sorted(seats) if seat in there]
+                require(sorted(sent) == right, f"{event} was sent to {sent}, wanted {right}")
+                seen("a call of some who are gone", 0 < len(sent) < len(seats))
+            seen("a death with a call under way", ended and wanted)
+            require(lost == wanted, f"{event} lost {lost}, wanted {wanted}")
+
+    claim = "Calls of whoever ends are lost at once, and so are later ones; the others are sent."
+    mutant = Mutant("lets the time-out find it", mutants.waits_for_the_time_out)
+    needs = ("a call of some who are gone", "a death with a call under way")
+    return _law("calls_of_the_gone_are_lost_at_once", claim, mutant, check, *needs)
+
+
+def _hosts() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        hosts: set[str] = set()
+        for moment in course.moments:
+            event, after = moment.event, moment.after
+            if isinstance(event, HostAdded):
+                hosts.add(event.host)
+            elif isinstance(event, HostLost):
+                hosts.discard(event.host)
+                on_it = [one for one in moment.before.members if one.host == event.host]
+                seen("a host lost with its members", on_it)
+                seen("a host lost beside another one's members", len(on_it) < len(moment.before.members))
+                left = [one for one in moment.before.members if one.host != event.host]
+                require([*after.members] == left, f"{event} left {after.members}, wanted {left}")
+            require({*after.hosts} == hosts, f"{event}: hosts are {after.hosts}, wanted {hosts}")
+
+    claim = "A lost host is not used any more until it is added again, and takes its members and nobody else's."
+    mutant = Mutant("keeps the members of a lost host", mutants.keeps_the_lost)
+    needs = ("a host lost with its members", "a host lost beside another one's members")
+    return _law("a_lost_host_takes_its_members", claim, mutant, check, *needs)
+
+
+def _turns() -> Law:
+    def check(cluster: Clustering, drawn: tuple[int, int], seen: Seen) -> None:
+        size, count = drawn
+        hosts = tuple(f"h{i}" for i in range(count))
+        given = cluster.placed(size, hosts)
+        seen("more members than hosts", size > count > 1)
+        require(len(given) == size, f"{size} members have {len(given)} hosts")
+        for i, host in enumerate(given):
+            require(host == hosts[i % count], f"member {i} is on {host} of {hosts}")
+
+    return Law(
+        name="members_take_turns",
+        claim="Member i is on host i modulo their number.",
+        source="runtime.effects.engine.interface.placed",
+        inputs=always(st.tuples(st.integers(1, 9), st.integers(1, 4))),
+        check=check,
+        mutant=Mutant("fills one host after the other", mutants.fills_hosts),
+        needs=("more members than hosts",),
+    )
+
+
+def _whole() -> Law:
+    def check(cluster: Clustering, story: Acts, seen: Seen) -> None:
+        sizes: dict[int, int] = {}
+        ended: set[int] = set()
+        for moment in played(cluster, story).moments:
+            if isinstance(moment.event, Started):
+                sizes[moment.event.mesh] = len(moment.event.hosts)
+            ended |= {one.seat[0] for one in moment.these(End)}
+            for mesh, size in sizes.items():
+                there = sum(one.seat[0] == mesh for one in moment.after.members)
+                seen("a mesh of which some are left", 0 < there < size)
+                said = cluster.whole(moment.after, mesh, size)
+                require(said == (mesh not in ended), f"mesh {mesh} with {there} of {size} members: whole is {said}")
+
+    return Law(
+        name="a_mesh_is_whole_until_one_ends",
+        claim="A mesh is whole from its start until the first of its members ends.",
+        source="runtime.effects.engine.processes_rules.whole",
+        inputs=always(stories()),
+        check=check,
+        mutant=Mutant("asks whether anybody is there", mutants.asks_for_anybody),
+        needs=("a mesh of which some are left",),
+        most=500,
+    )
+
+
+def _slices() -> Law:
+    def check(cluster: Clustering, drawn: tuple[tuple[int, ...], tuple[int, ...]], seen: Seen) -> None:
+        members, wanted = drawn
+        wrong = not wanted or len({*wanted}) < len(wanted) or bool({*wanted} - {*members})
+        seen("what is no slice", wrong)
+        seen("a slice in another order", not wrong and tuple(sorted(wanted)) != wanted)
+        try:
+            places = cluster.sliced(members, wanted)
+        except ChoiceError:
+            require(wrong, f"{wanted} of {members} was refused")
+            return
+        require(not wrong, f"{wanted} of {members} gave {places}")
+        found = tuple(members[at] for at in places)
+        require(found == wanted, f"{wanted} of {members} gave {found}")
+
+    few = st.lists(st.integers(0, 4), max_size=3).map(tuple)
+    return Law(
+        name="slices_are_of_members",
+        claim="A slice has the members that were named, in that order; another one is refused.",
+        source="runtime.effects.engine.interface.sliced",
+        inputs=always(st.tuples(st.permutations(range(4)).map(tuple), few)),
+        check=check,
+        mutant=Mutant("gives them in the order of the whole", mutants.sorts_slices),
+        needs=("what is no slice", "a slice in another order"),
+    )

@@ -1,0 +1,124 @@
+"""A cluster as the laws see it: the subject, stories of callers, members, hosts and time, and what comes of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import Factory, frozen
+from hypothesis import strategies as st
+
+from purestep.runtime.effects.engine import interface
+from purestep.runtime.effects.engine import processes_rules as rules
+from purestep.runtime.effects.engine.processes_rules import (
+    Answered,
+    Asked,
+    Begun,
+    Clock,
+    Deliver,
+    Ended,
+    HostAdded,
+    HostLost,
+    Seat,
+    Settle,
+    Started,
+    Stopped,
+)
+
+HOSTS = ("a", "b")
+Acts = tuple[tuple[str, int, int], ...]
+
+
+@frozen
+class Clustering:
+    """The machine, and what is asked of it: who is there, who is where, which members a slice has."""
+
+    step: Callable[[rules.Ledger, rules.Event], tuple[rules.Ledger, rules.Actions]]
+    whole: Callable[[rules.Ledger, int, int], bool]
+    placed: Callable[[int, tuple[str, ...]], tuple[str, ...]]
+    sliced: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]]
+
+
+def own_clustering() -> Clustering:
+    """Our own."""
+    return Clustering(rules.step, rules.whole, interface.placed, interface.sliced)
+
+
+@frozen
+class Moment:
+    """An event, the ledger before and after it, and what is to be done."""
+
+    event: Any
+    before: rules.Ledger
+    after: rules.Ledger
+    actions: rules.Actions
+
+    def there(self) -> dict[Seat, rules.Member]:
+        """Who was there before."""
+        return {member.seat: member for member in self.before.members}
+
+    def these(self, kind: type) -> list[Any]:
+        """The actions of that kind."""
+        return [action for action in self.actions if isinstance(action, kind)]
+
+
+@frozen
+class Course:
+    """What came of a story."""
+
+    moments: list[Moment] = Factory(list)
+
+
+def stories() -> Any:
+    """Acts of callers, members, hosts and time: (what, who, which call or how many seconds)."""
+    many = ("ask", "ask", "ask", "answer", "answer", "answer", "wait", "ghost", "ghost")
+    verbs = st.sampled_from((*many, "spawn", "begin", "end", "stop", "stop", "lost", "again"))
+    return st.lists(st.tuples(verbs, st.integers(0, 7), st.integers(0, 3)), min_size=16, max_size=50).map(tuple)
+
+
+def played(cluster: Clustering, story: Acts) -> Course:
+    """Feeds a story to the machine.
+
+    "ghost" is an answer to a call that was settled, "end" a death that is told twice, as by a pipe and by a host.
+    """
+    state, now, course, calls, meshes = rules.Ledger(), 0.0, Course(), 0, 0
+    known: list[Seat] = []
+    settled: list[tuple[Seat, int]] = []
+
+    def feed(event: rules.Event) -> None:
+        nonlocal state
+        after, actions = cluster.step(state, event)
+        course.moments.append(Moment(event, state, after, actions))
+        settled.extend((one.seat, one.call) for one in actions if isinstance(one, Deliver | Settle))
+        state = after
+
+    first: list[rules.Event] = [*map(HostAdded, HOSTS), Started(0, ("a", "b", "a")), Begun(0)]
+    for event in first:
+        feed(event)
+    known += [(0, 0), (0, 1), (0, 2)]
+    for verb, who, value in story:
+        seat = known[who % len(known)]
+        out = [(member.seat, one.call) for member in state.members for one in member.out]
+        if verb == "spawn" and state.hosts:
+            meshes += 1
+            feed(Started(meshes, cluster.placed(2, state.hosts)))
+            known += [(meshes, 0), (meshes, 1)]
+        elif verb == "begin":
+            feed(Begun(meshes))
+        elif verb == "ask":
+            calls += 1
+            members = tuple(member for mesh, member in known if mesh == seat[0])
+            feed(Asked(calls, seat[0], members[: who // 2 + 1], 1.0 + value, now))
+        elif verb == "answer" and out:
+            feed(Answered(*out[who % len(out)]))
+        elif verb == "ghost" and settled:
+            feed(Answered(*settled[-1 - who % len(settled)]))
+        elif verb == "end":
+            feed(Ended(seat, "killed"))
+            feed(Ended(seat, "its pipe was closed"))
+        elif verb == "stop":
+            feed(Stopped(tuple(known[who % len(known) :][: value + 1])))
+        elif verb in ("lost", "again"):
+            feed(HostLost(HOSTS[who % 2], "silent") if verb == "lost" else HostAdded(HOSTS[who % 2]))
+        else:
+            now += value
+            feed(Clock(now))
+    return course

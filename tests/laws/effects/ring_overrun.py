@@ -1,0 +1,74 @@
+"""Laws of readers that are lapped: what is fetched is whole, and what was thrown away is counted.
+
+The publisher goes first in the middle of a copy, as often as is drawn, and so often that it writes to the slot being copied.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from purestep.properties.framework.compare import require, same
+from purestep.properties.framework.law import Mutant, Seen
+from purestep.runtime.effects.weights_ring import RING, Ring, Words, publication
+
+from . import weights_mutants as mutants
+
+GUARDS = ("sequence", "checksum")
+Drawn = tuple[list[int], str, int]  # publications during each copy, the guard, slots
+
+
+def filled(version: int) -> dict[str, Tensor]:
+    """Three leaves that tell the version in every place."""
+    return {name: torch.full((size,), float(version)) for name, size in (("first", 3), ("middle", 8), ("last", 1))}
+
+
+def interrupting(during: Callable[[], None]) -> Ring:
+    """The ring of a reader in whose copies something happens behind the first leaf."""
+
+    def fetching(words: Words, slots: int, newer_than: int, load: Any) -> Any:
+        def slowly(slot: int, number: int, version: int) -> Any:
+            steps = load(slot, number, version)
+            yield next(steps)
+            during()
+            return (yield from steps)
+
+        return RING.fetching(words, slots, newer_than, slowly)
+
+    return Ring(publication, fetching)
+
+
+def lapped(transfer: Any, drawn: Drawn, seen: Seen, path: Path) -> None:
+    """Fetches once, with publications in the middle."""
+    counts, guard, slots = drawn
+    version, during = 0, list(counts)
+    with transfer.publishing(filled(0), path=path, slots=slots, guard=guard) as weights:
+
+        def publish() -> None:
+            nonlocal version
+            for _ in range(during.pop(0) if during else 0):
+                version += 1
+                weights.publish(version, filled(version))
+
+        weights.publish(0, filled(0))
+        reader = transfer.reading(path, filled(0), ring=interrupting(publish))
+        found, params = reader.fetch()
+    laps, copies = 0, list(counts)
+    while copies and copies[0] >= slots:  # then it has come to the slot again, which is copied once more
+        laps, copies = laps + 1, copies[1:]
+    wanted = sum(counts[:laps])
+    seen("a copy that was overtaken", laps)
+    seen("a copy with publications beside it", copies and 0 < copies[0] < slots)
+    same("the version", found, wanted)
+    require(version >= found, f"version {found} was not published")
+    same("what was fetched", params, filled(found))
+    same("copies that were thrown away", reader.overtaken(), laps)
+
+
+CLAIM = "A copy that was overtaken is thrown away and counted; what is fetched is all of one publication."
+INPUTS = st.tuples(st.lists(st.integers(0, 5), max_size=4), st.sampled_from(GUARDS), st.integers(2, 3))
+NEEDS = ("a copy that was overtaken", "a copy with publications beside it")
+MUTANT = Mutant("takes a copy without a look at who wrote meanwhile", mutants.believes_the_copy)

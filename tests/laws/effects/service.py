@@ -1,0 +1,253 @@
+"""Laws of replicas that serve in turn: who serves is healthy, turns are fair, who fails is started again and no process idles.
+
+The subject is a `Serving`: the machine and the slicing of `runtime.effects.service_rules`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import Factory, frozen
+from hypothesis import strategies as st
+
+from purestep.core.errors import ChoiceError
+from purestep.properties.framework.compare import require
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.runtime.effects import service_rules as rules
+from purestep.runtime.effects.service_rules import (
+    HEALTHY,
+    Clock,
+    Failed,
+    NotRestarted,
+    Pick,
+    Picked,
+    Restart,
+    Restarted,
+    Served,
+)
+
+from . import service_mutants as mutants
+
+SOURCE = "runtime.effects.service_rules: replicas as a pure machine"
+REPLICAS = 3
+Story = tuple[tuple[str, int], ...]
+
+
+@frozen
+class Serving:
+    """The machine, and how processes are made replicas."""
+
+    step: Callable[[rules.Roster, rules.Event], tuple[rules.Roster, tuple[rules.Action, ...]]]
+    slices: Callable[[Sequence[Any], int], tuple[tuple[Any, ...], ...]]
+
+
+def own_serving() -> Serving:
+    """Our own."""
+    return Serving(rules.step, rules.slices)
+
+
+@frozen
+class Moment:
+    """An event, the roster before and after it, and what is to be done."""
+
+    event: Any
+    before: rules.Roster
+    after: rules.Roster
+    actions: tuple[rules.Action, ...]
+    now: float
+
+
+@frozen
+class Course:
+    """What came of a story."""
+
+    moments: list[Moment] = Factory(list)
+
+    def picks(self) -> list[tuple[int, Picked]]:
+        """Who was picked, with the number of the moment."""
+        return [(i, one) for i, moment in enumerate(self.moments) for one in moment.actions if isinstance(one, Picked)]
+
+
+def stories() -> Any:
+    """Acts of callers and of time: what, and which call or how many seconds."""
+    verbs = st.sampled_from(
+        ("pick", "pick", "pick", "pick", "served", "failed", "late", "wait", "wait", "start", "no start")
+    )
+    return st.lists(st.tuples(verbs, st.integers(0, 5)), min_size=16, max_size=50).map(tuple)
+
+
+def played(serving: Serving, story: Story) -> Course:
+    """Feeds a story to the machine. "late" tells once more of a call that has failed before."""
+    state, now, course = rules.roster(REPLICAS, pause=1.0, longest=4.0), 0.0, Course()
+    out: list[Picked] = []  # calls that are being served
+    told: list[Picked] = []  # calls that failed
+    starting: list[int] = []
+
+    def feed(event: rules.Event) -> None:
+        nonlocal state
+        after, actions = serving.step(state, event)
+        course.moments.append(Moment(event, state, after, actions, now))
+        out.extend(one for one in actions if isinstance(one, Picked))
+        starting.extend(one.number for one in actions if isinstance(one, Restart))
+        state = after
+
+    for verb, value in story:
+        if verb == "pick":
+            feed(Pick())
+        elif verb in ("served", "failed") and out:
+            call = out.pop(value % len(out))
+            told += [call] if verb == "failed" else []
+            feed(
+                (Served(call.number, call.generation))
+                if verb == "served"
+                else Failed(call.number, call.generation, now)
+            )
+        elif verb == "late" and told:
+            feed(Failed(told[value % len(told)].number, told[value % len(told)].generation, now))
+        elif verb in ("start", "no start") and starting:
+            number = starting.pop(0)
+            feed(Restarted(number) if verb == "start" else NotRestarted(number, now))
+        elif verb == "wait":
+            now += value
+            feed(Clock(now))
+    return course
+
+
+def service_laws() -> Suite:
+    """The laws of a service."""
+    return Suite("service_laws", (_healthy(), _turns(), _once(), _pauses(), _slices()))
+
+
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Course, Seen], None], *needs: str) -> Law:
+    def on_course(serving: Serving, story: Story, seen: Seen) -> None:
+        check(played(serving, story), seen)
+
+    return Law(
+        name=name,
+        claim=claim,
+        source=SOURCE,
+        inputs=always(stories()),
+        check=on_course,
+        mutant=mutant,
+        needs=needs,
+        most=500,
+    )
+
+
+def _up(state: rules.Roster) -> set[int]:
+    return {one.number for one in state.replicas if one.state == HEALTHY}
+
+
+def _healthy() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        for moment in course.moments:
+            if isinstance(moment.event, Pick):
+                up = _up(moment.before)
+                seen("nobody healthy", not up)
+                seen("somebody out of service", len(up) < REPLICAS)
+                picked = [one.number for one in moment.actions if isinstance(one, Picked)]
+                require(len(picked) == bool(up), f"{len(picked)} picked, {sorted(up)} healthy")
+                require(set(picked) <= up, f"{picked} picked, {sorted(up)} healthy")
+
+    claim = "Who is picked is healthy, and somebody is picked while anybody is."
+    mutant = Mutant("goes round without looking", mutants.picks_anybody)
+    return _law("picked_are_healthy", claim, mutant, check, "nobody healthy", "somebody out of service")
+
+
+def _turns() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        picks = course.picks()
+        for at, (start, one) in enumerate(picks):
+            later = [(i, other) for i, other in picks[at + 1 :] if other.number == one.number]
+            if not later:
+                continue
+            end = later[0][0]
+            there = set.intersection(*[_up(moment.before) for moment in course.moments[start : end + 1]])
+            between = [other.number for i, other in picks if start < i < end]
+            seen("a failure between two turns", any(_up(m.before) != _up(m.after) for m in course.moments[start:end]))
+            seen("a replica that was out between its turns", one.number not in there)
+            for number in there - {one.number}:
+                count = between.count(number)
+                fair = count == 1 or (count > 1 and one.number not in there)
+                require(fair, f"{number} was picked {count} times between two turns of {one.number}: {between}")
+
+    claim = (
+        "Between two turns of one replica each other one that stayed healthy has one turn, whoever fails or returns; "
+        "more only while the first was out of service itself."
+    )
+    mutant = Mutant("counts over the list of the healthy", mutants.counts_over_healthy)
+    needs = ("a failure between two turns", "a replica that was out between its turns")
+    return _law("turns_are_fair", claim, mutant, check, *needs)
+
+
+def _once() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        counted: set[tuple[int, int]] = set()
+        for moment in course.moments:
+            event, lost = moment.event, _up(moment.before) - _up(moment.after)
+            if isinstance(event, Failed):
+                key = (event.number, event.generation)
+                seen("a failure told twice", key in counted)
+                current = moment.before.replicas[event.number].generation
+                seen("a failure of a replica since replaced", event.generation < current)
+                wanted = {event.number} if key not in counted and event.generation == current else set()
+                require(lost == wanted, f"{event}: {sorted(lost)} taken out, wanted {sorted(wanted)}")
+                counted.add(key)
+            else:
+                require(not lost, f"{event} took {sorted(lost)} out of service")
+
+    claim = "A replica is taken out once for each time it was started, and never for what the one before it did."
+    mutant = Mutant("goes by the number alone", mutants.by_number)
+    needs = ("a failure told twice", "a failure of a replica since replaced")
+    return _law("failures_count_once", claim, mutant, check, *needs)
+
+
+def _pauses() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        last: dict[int, float] = {}
+        row: dict[int, int] = dict.fromkeys(range(REPLICAS), 0)
+        for moment in course.moments:
+            event = moment.event
+            for number in _up(moment.before) - _up(moment.after):
+                last[number], row[number] = moment.now, row[number] + 1
+            if isinstance(event, NotRestarted):
+                last[event.number], row[event.number] = moment.now, row[event.number] + 1
+            if isinstance(event, Served) and moment.before.replicas[event.number].generation == event.generation:
+                row[event.number] = 0 if event.number in _up(moment.before) else row[event.number]
+            if isinstance(event, Clock):
+                due = {n for n, at in last.items() if moment.now >= at + rules.pause(moment.before, row[n])}
+                begun = {one.number for one in moment.actions if isinstance(one, Restart)}
+                seen("a start after several failures", any(row[number] > 1 for number in begun))
+                require(begun == due, f"at {moment.now} {sorted(begun)} start again, wanted {sorted(due)}")
+                for number in begun:
+                    del last[number]
+
+    claim = "Who failed is started again once, when its pause is over; failures in a row double the pause."
+    mutant = Mutant("starts again at once", mutants.no_pause)
+    return _law("starts_again_in_time", claim, mutant, check, "a start after several failures")
+
+
+def _slices() -> Law:
+    def check(serving: Serving, sizes: tuple[int, int], seen: Seen) -> None:
+        count, per = sizes
+        processes = list(range(count))
+        seen("some left over", count % per)
+        seen("several replicas", count % per == 0 and count > per)
+        try:
+            parts = serving.slices(processes, per)
+        except ChoiceError as error:
+            require(count % per > 0, f"{count} processes in replicas of {per} were refused: {error}")
+            require(str(count) in str(error), f"the refusal does not say how many there are: {error}")
+            return
+        require([one for part in parts for one in part] == processes, f"{count} processes became {parts}")
+        require(all(len(part) == per for part in parts), f"replicas of {per} became {parts}")
+
+    return Law(
+        name="no_process_is_left_over",
+        claim="Each process serves in one replica; processes that would be left over are refused, not dropped.",
+        source=SOURCE,
+        inputs=always(st.tuples(st.integers(1, 9), st.integers(1, 4))),
+        check=check,
+        mutant=Mutant("drops the remainder", mutants.drops_remainder),
+        needs=("some left over", "several replicas"),
+        most=100,
+    )

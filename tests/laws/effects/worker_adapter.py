@@ -1,0 +1,148 @@
+"""Laws of letters through calls that may be lost: each is taken once and in order, all come in the end, none goes for ever.
+
+The subject is a `Posting`: the two ends of `runtime.effects.engine.hands_rules`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import Factory, frozen
+from hypothesis import strategies as st
+
+from purestep.properties.framework.compare import require
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.runtime.effects.engine import hands_rules as own
+from purestep.runtime.effects.engine.hands_rules import Box, Parcel
+
+from . import worker_adapter_mutants as mutants
+
+SOURCE = "runtime.effects.engine.hands_rules: letters numbered at both ends"
+Acts = tuple[tuple[str, int], ...]
+
+
+@frozen
+class Posting:
+    """What an end does."""
+
+    put: Callable[[Box, Any], Box]
+    parcel: Callable[[Box], Parcel]
+    opened: Callable[[Box, Parcel], tuple[Box, tuple[Any, ...]]]
+
+
+def own_posting() -> Posting:
+    """Our own."""
+    return Posting(own.put, own.parcel, own.opened)
+
+
+@frozen
+class Post:
+    """Both ends, what each has put and taken, and the parcels that are or were under way to each."""
+
+    posting: Posting
+    boxes: list[Box] = Factory(lambda: [Box(), Box()])
+    written: list[list[str]] = Factory(lambda: [[], []])  # by each end
+    taken: list[list[str]] = Factory(lambda: [[], []])  # by each end
+    sent: list[list[Parcel]] = Factory(lambda: [[], []])  # by each end
+    come: list[set[int]] = Factory(lambda: [set(), set()])  # which of those has come, by who sent it
+
+    def write(self, end: int) -> None:
+        """One more letter."""
+        letter = f"{'ab'[end]}{len(self.written[end])}"
+        self.written[end].append(letter)
+        self.boxes[end] = self.posting.put(self.boxes[end], letter)
+
+    def send(self, end: int) -> None:
+        """A parcel gets under way."""
+        self.sent[end].append(self.posting.parcel(self.boxes[end]))
+
+    def deliver(self, end: int, which: int) -> None:
+        """A parcel comes, which may be an old one, or one that has come before."""
+        self.come[end].add(which)
+        other = 1 - end
+        self.boxes[other], new = self.posting.opened(self.boxes[other], self.sent[end][which])
+        self.taken[other] += new
+
+    def clean(self) -> None:
+        """A call that nothing happens to: a parcel there, and one back; then one there again, which says what has come."""
+        for end in (0, 1, 0):
+            self.send(end)
+            self.deliver(end, len(self.sent[end]) - 1)
+
+
+def played(posting: Posting, story: Acts, seen: Seen) -> Post:
+    """What comes of a story."""
+    post = Post(posting)
+    for verb, which in story:
+        end = which % 2
+        if verb == "write":
+            post.write(end)
+        elif verb == "send":
+            post.send(end)
+        elif verb == "clean":
+            post.clean()
+        elif post.sent[end]:
+            at = which // 2 % len(post.sent[end]) if verb == "old" else len(post.sent[end]) - 1
+            seen("a parcel comes twice", at in post.come[end] and post.sent[end][at].letters)
+            seen("a parcel comes after a later one", any(later > at for later in post.come[end]))
+            post.deliver(end, at)
+    for end in (0, 1):
+        lost = {*range(len(post.sent[end]))} - post.come[end]
+        seen("a parcel is lost", any(post.sent[end][at].letters for at in lost))
+    return post
+
+
+def hands_laws() -> Suite:
+    """The laws of letters through calls that may be lost."""
+    return Suite("hands_laws", (_once(), _all(), _bounded()))
+
+
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Post, Seen], None], *needs: str) -> Law:
+    def on_post(posting: Posting, story: Acts, seen: Seen) -> None:
+        check(played(posting, story, seen), seen)
+
+    verbs = st.sampled_from(("write", "write", "send", "send", "new", "old", "old", "clean"))
+    stories = st.lists(st.tuples(verbs, st.integers(0, 9)), min_size=12, max_size=40).map(tuple)
+    inputs = always(stories)
+    return Law(
+        name=name, claim=claim, source=SOURCE, inputs=inputs, check=on_post, mutant=mutant, needs=needs, most=500
+    )
+
+
+def _once() -> Law:
+    def check(post: Post, seen: Seen) -> None:
+        for end in (0, 1):
+            written, taken = post.written[1 - end], post.taken[end]
+            require(taken == written[: len(taken)], f"of {written} were taken {taken}")
+
+    claim = "What an end has taken is what the other one has put first: in order, each letter once."
+    mutant = Mutant("takes all that comes", mutants.takes_all)
+    needs = ("a parcel comes twice", "a parcel comes after a later one")
+    return _law("letters_are_taken_once", claim, mutant, check, *needs)
+
+
+def _all() -> Law:
+    def check(post: Post, seen: Seen) -> None:
+        post.clean()
+        for end in (0, 1):
+            written, taken = post.written[1 - end], post.taken[end]
+            require(
+                len(taken) >= len(written), f"of {written} were taken {taken} after a call that nothing happened to"
+            )
+
+    claim = "After one call that nothing happens to both ends have all letters, whatever was lost before."
+    mutant = Mutant("forgets what it has sent", mutants.forgets_the_sent)
+    return _law("letters_come_in_the_end", claim, mutant, check, "a parcel is lost")
+
+
+def _bounded() -> Law:
+    def check(post: Post, seen: Seen) -> None:
+        post.clean()
+        post.clean()
+        seen("many letters", min(map(len, post.written)) > 1)
+        for box in post.boxes:
+            again = post.posting.parcel(box).letters
+            require(not again, f"{again} go once more, although the other end has said that it has them")
+
+    claim = "A letter that the other end has said it has does not go again, and is not kept."
+    mutant = Mutant("keeps all letters", mutants.keeps_all)
+    return _law("letters_are_let_go", claim, mutant, check, "many letters")

@@ -1,0 +1,256 @@
+"""Laws of watching over workers: no work is lost or done twice, who is silent is found, who is lost is replaced.
+
+The subject is a `step(crew, event) -> (crew, actions)` as in `runtime.effects.workers_rules`; the world it meets is drawn.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import Factory, frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from purestep.properties.framework.compare import require
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.runtime.effects.workers_rules import (
+    Action,
+    Answered,
+    Clock,
+    Crew,
+    Deliver,
+    Ended,
+    Event,
+    GivenUp,
+    Heard,
+    Lost,
+    Ready,
+    Sent,
+    Start,
+    crew,
+    pause,
+)
+
+from . import workers_mutants as mutants
+
+SOURCE = "runtime.effects.workers_rules: a crew of workers as a pure machine"
+Step = Callable[[Crew, Event], tuple[Crew, tuple[Action, ...]]]
+PATIENCE, START, TRIES = 4.0, 6.0, 5
+Acts = tuple[tuple[str, int, int], ...]
+
+
+@frozen
+class Moment:
+    """An event, the crew before and after it, and what is to be done."""
+
+    event: Event
+    before: Crew
+    after: Crew
+    actions: tuple[Action, ...]
+
+
+@frozen
+class Course:
+    """What came of a story."""
+
+    moments: list[Moment] = Factory(list)
+
+    def actions(self, kind: type) -> list[Any]:
+        """All actions of that kind."""
+        return [action for moment in self.moments for action in moment.actions if isinstance(action, kind)]
+
+
+def stories() -> SearchStrategy[Acts]:
+    """Acts of workers and of those who use them: (what, which worker, which task or how many seconds)."""
+    many = ("send", "send", "send", "answer", "answer", "answer", "wait", "wait")
+    verbs = st.sampled_from((*many, "note", "end", "ready", "ready", "ghost", "strange"))
+    act = st.tuples(verbs, st.integers(0, 5), st.integers(0, 5))
+    return st.lists(act, min_size=16, max_size=50).map(tuple)
+
+
+def played(step: Step, story: Acts) -> Course:
+    """Feeds a story to the machine.
+
+    "ghost" is an answer from a worker that may be gone, "strange" one to a task that may be another's.
+    """
+    state, now, course, next_task = crew(2, patience=PATIENCE, start=START, tries=TRIES), 0.0, Course(), 0
+
+    def feed(event: Event) -> None:
+        nonlocal state
+        after, actions = step(state, event)
+        course.moments.append(Moment(event, state, after, actions))
+        state = after
+
+    feed(Clock(now))
+    for verb, which, value in story:
+        workers = state.workers
+        number = workers[which % len(workers)].number if workers else 0
+        tasks = workers[which % len(workers)].tasks if workers else ()
+        if verb == "send":
+            feed(Sent(number if value else max(0, number - 2), next_task, now))
+            next_task += 1
+        elif verb == "answer" and tasks:
+            feed(Answered(number, tasks[value % len(tasks)], now))
+        elif verb == "ghost":
+            feed(Answered(max(0, number - 2), value, now))
+        elif verb == "strange":
+            out = [task for worker in workers for task in worker.tasks] or [value]
+            feed(Answered(number, out[value % len(out)], now))
+        elif verb in ("note", "ready"):
+            feed((Heard if verb == "note" else Ready)(number, now))
+        elif verb == "end":
+            feed(Ended(number, "died", now))
+            feed(Ended(number, "died", now))  # a pipe that is closed and a process that ended
+        else:
+            now += value
+            feed(Clock(now))
+    return course
+
+
+def workers_laws() -> Suite:
+    """The laws of watching over workers."""
+    return Suite("workers_laws", (_once(), _own(), _silent(), _replaced(), _pauses(), _garbage()))
+
+
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Course, Seen], None], *needs: str) -> Law:
+    def on_course(step: Step, story: Acts, seen: Seen) -> None:
+        check(played(step, story), seen)
+
+    return Law(
+        name=name,
+        claim=claim,
+        source=SOURCE,
+        inputs=always(stories()),
+        check=on_course,
+        mutant=mutant,
+        needs=needs,
+        most=500,
+    )
+
+
+def _once() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        sent = [moment.event.task for moment in course.moments if isinstance(moment.event, Sent)]
+        ends = [action.task for action in course.actions(Deliver)]
+        back = [task for action in course.actions(Lost) for task in action.tasks]
+        there = [task for worker in course.moments[-1].after.workers for task in worker.tasks]
+        seen("a task handed back", back)
+        seen("an answer from a worker that is gone", _ghosts(course))
+        found = sorted([*ends, *back, *there])
+        require(
+            found == sorted(sent), f"tasks {sorted(sent)} were sent; answered {ends}, back {back}, still out {there}"
+        )
+
+    claim = "Every task that is sent is answered once, or handed back once, or still with its worker."
+    mutant = Mutant("loses what it sends to a worker that is gone", mutants.sends_to_the_gone)
+    return _law("tasks_end_once", claim, mutant, check, "a task handed back", "an answer from a worker that is gone")
+
+
+def _ghosts(course: Course) -> list[Moment]:
+    answers = [moment for moment in course.moments if isinstance(moment.event, Answered)]
+    return [one for one in answers if one.event.worker not in {w.number for w in one.before.workers}]  # type: ignore[union-attr]
+
+
+def _own() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        for moment in course.moments:
+            had = {worker.number: worker.tasks for worker in moment.before.workers}
+            for action in moment.actions:
+                if isinstance(action, Lost) and not isinstance(moment.event, Sent):
+                    seen("a loss beside another's work", any(had[n] for n in had if n != action.worker))
+                    require(action.tasks == had[action.worker], f"{action} of a worker that had {had[action.worker]}")
+                if isinstance(action, Deliver):
+                    require(action.task in had.get(action.worker, ()), f"{action}: it is somebody else's task")
+
+    claim = "One lost worker costs its own work and nobody else's, and what it says later does not count."
+    mutant = Mutant("takes an answer from whoever gives it", mutants.takes_any_answer)
+    return _law("losses_are_ones_own", claim, mutant, check, "a loss beside another's work")
+
+
+def _silent() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        heard: dict[int, float] = {}
+        for moment in course.moments:
+            event = moment.event
+            now = event.now
+            if isinstance(event, Clock):
+                lost = {action.worker for action in moment.actions if isinstance(action, Lost)}
+                for worker in moment.before.workers:
+                    limit = (PATIENCE if worker.tasks else float("inf")) if worker.ready else START
+                    late = now - heard.get(worker.number, now) >= limit
+                    seen("a worker that hangs", late)
+                    seen("a worker without work for long", worker.ready and not worker.tasks and now - worker.since > 4)
+                    require(
+                        (worker.number in lost) == late, f"{worker} at {now}, last heard {heard.get(worker.number)}"
+                    )
+                for worker in moment.after.workers:
+                    heard.setdefault(worker.number, now)
+            elif isinstance(event, Sent):
+                had = {worker.number: worker for worker in moment.before.workers}
+                if event.worker in had and not had[event.worker].tasks and had[event.worker].ready:
+                    heard[event.worker] = now
+            else:
+                heard[event.worker] = now
+
+    claim = "A worker that has work and is silent for its time counts as hung then; one without work never does."
+    mutant = Mutant("measures from when a worker has begun", mutants.from_the_beginning)
+    return _law("silence_is_found", claim, mutant, check, "a worker that hangs", "a worker without work for long")
+
+
+def _replaced() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        over, numbers = False, [action.worker for action in course.actions(Start)]
+        require(numbers == sorted(set(numbers)), f"workers were started under the numbers {numbers}")
+        for moment in course.moments:
+            over = over or any(isinstance(action, GivenUp) for action in moment.actions)
+            there = len(moment.after.workers) + len(moment.after.due)
+            seen("two losses of one worker", _again(moment))
+            require(over or there == 2, f"{there} workers and starts after {moment.event}, wanted 2")
+
+    claim = "Each lost worker is replaced by one, however often its loss is told."
+    mutant = Mutant("starts another one each time it is told", mutants.replaces_twice)
+    return _law("each_loss_is_replaced_once", claim, mutant, check, "two losses of one worker")
+
+
+def _again(moment: Moment) -> bool:
+    event = moment.event
+    return isinstance(event, Ended) and event.worker not in {worker.number for worker in moment.before.workers}
+
+
+def _pauses() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        failures = 0
+        for moment in course.moments:
+            for action in moment.actions:
+                if isinstance(action, Deliver):
+                    failures = 0
+                elif isinstance(action, Lost) and not isinstance(moment.event, Sent):
+                    failures += 1
+                    gave_up = any(isinstance(other, GivenUp) for other in moment.actions)
+                    seen("several losses in a row", failures > 2)
+                    require(gave_up or failures < TRIES, f"{failures} losses in a row, and it goes on")
+                    due = max(moment.after.due, default=0.0)
+                    wanted = moment.event.now + pause(moment.before, failures)
+                    clock = isinstance(moment.event, Clock)  # then a replacement may have started at once
+                    require(gave_up or clock or due >= wanted, f"loss {failures}: due at {due}, wanted {wanted}")
+            if any(isinstance(action, GivenUp) for action in moment.actions):
+                return
+
+    claim = "Losses in a row are replaced after growing pauses, and after so many not at all; an answer ends the row."
+    mutant = Mutant("replaces at once, for ever", mutants.at_once)
+    return _law("losses_in_a_row_slow_down", claim, mutant, check, "several losses in a row")
+
+
+def _garbage() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        for moment in course.moments:
+            event = moment.event
+            had = {worker.number: worker.tasks for worker in moment.before.workers}
+            if isinstance(event, Answered) and event.worker in had and event.task not in had[event.worker]:
+                seen("an answer to another's task", any(event.task in tasks for tasks in had.values()))
+                whys = [action.why for action in moment.actions if isinstance(action, Lost)]
+                require(len(whys) == 1, f"{event} of a worker that has {had[event.worker]} led to {moment.actions}")
+                require(str(event.task) in whys[0], f"the loss does not name the task: {whys[0]}")
+
+    claim = "A worker that answers what it was not asked is lost, and the loss names the task."
+    mutant = Mutant("ignores answers that fit no task", mutants.ignores_strange_answers)
+    return _law("garbage_is_refused_by_name", claim, mutant, check, "an answer to another's task")

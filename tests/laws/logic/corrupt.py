@@ -1,0 +1,192 @@
+"""Laws of negatives, judged by Python's sets: of one for each atom, f = corrupt, and of all of them, f = corruptions."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from attrs import frozen
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from torch import Tensor
+
+from purestep.core import keys
+from purestep.core.keys import Key
+from purestep.core.logic.corrupt import Domains, domains, known_atoms
+from purestep.core.logic.terms import vocabulary
+from purestep.properties.framework.compare import EXACT, require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Subject, Suite, always
+
+from . import corrupt_mutants as mutants
+from .corrupt_mutants import Corrupt
+from .resolution import Atom
+
+T = TypeVar("T")
+SOURCE = "the definition of a set"
+NAMES = vocabulary(["p", "q"], ["a", "b", "c", "d", "e", "f"], variables=0)
+EVERYONE = range(1, len(NAMES.constants) + 1)
+TRIES = 256  # with 6 constants, one that is allowed is missed with probability (5/6)^256 < 10^-20
+
+
+@frozen
+class Case:
+    """Atoms to make negatives of, what may stand where, and what is known to be true."""
+
+    domains: dict[tuple[str, int], tuple[str, ...]]
+    known: tuple[Atom, ...]
+    atoms: tuple[Atom, ...]
+    arguments: tuple[int, ...]  # which argument of each atom is replaced
+    seed: int
+
+    def allowed(self, number: int, argument: int | None = None) -> set[Atom]:
+        """The negatives of an atom."""
+        atom = self.atoms[number]
+        place = self.arguments[number] if argument is None else argument
+        every = {replaced(atom, place, constant) for constant in self.members(atom[0], place)}
+        return every - {*self.known, atom}
+
+    def members(self, predicate: int, argument: int) -> list[int]:
+        """The domain of an argument."""
+        given = self.domains.get((NAMES.predicates[predicate - 1], argument), NAMES.constants)
+        return [NAMES.constants.index(constant) + 1 for constant in given]
+
+    def told(self) -> tuple[Domains, Tensor, Tensor]:
+        """Domains, known atoms, atoms [N, 3]."""
+        known = torch.tensor(self.known, dtype=torch.int64).reshape(-1, 3)
+        return domains(NAMES, self.domains), known_atoms(NAMES, known), torch.tensor(self.atoms)
+
+    def keys(self) -> Key:
+        """A key for each atom."""
+        return keys.split(keys.key(self.seed), len(self.atoms))
+
+
+def replaced(atom: Atom, argument: int, constant: int) -> Atom:
+    """The atom with another constant."""
+    return (atom[0], constant, atom[2]) if argument == 0 else (atom[0], atom[1], constant)
+
+
+def cases() -> SearchStrategy[Case]:
+    """Up to 4 atoms over 6 constants, domains of any size, and neighbours of the atoms of which none, some or all are known."""
+    return st.binary(min_size=96, max_size=96).map(_case)
+
+
+def _case(data: bytes) -> Case:
+    rest = iter(data)
+
+    def pick(options: Sequence[T]) -> T:
+        return options[next(rest) % len(options)]
+
+    within = dict[tuple[str, int], tuple[str, ...]]()
+    for place in (("p", 0), ("p", 1), ("q", 0), ("q", 1)):
+        some = pick((0, next(rest), next(rest) & next(rest)))
+        members = tuple(name for number, name in enumerate(NAMES.constants) if some >> number & 1)
+        if members:
+            within[place] = members
+    atoms = tuple((pick((1, 2)), pick(EVERYONE), pick(EVERYONE)) for _ in range(pick((1, 2, 4, 4))))
+    arguments = tuple(pick((0, 1)) for _ in atoms)
+    known = set(atoms)
+    for atom, argument in zip(atoms, arguments, strict=True):
+        some = pick((0, next(rest), next(rest), 255))
+        known |= {replaced(atom, argument, constant) for constant in EVERYONE if some >> constant & 1}
+    return Case(within, tuple(sorted(known)), atoms, arguments, next(rest))
+
+
+def corrupt_laws() -> Suite:
+    """The laws of one negative for each atom."""
+    return Suite("corrupt_laws", (_one_argument(), _in_domain(), _unknown(), _found(), _reaches(), _alone()))
+
+
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Subject, Case, Seen], None], *needs: str) -> Law:
+    return Law(name=name, claim=claim, source=SOURCE, inputs=always(cases()), check=check, mutant=mutant, needs=needs)
+
+
+def _negatives(corrupt: Corrupt, case: Case) -> list[Atom | None]:
+    """A negative of each atom, None where there is none."""
+    within, known, atoms = case.told()
+    made, found = corrupt(NAMES, within, known, atoms, torch.tensor(case.arguments), case.keys(), tries=TRIES)
+    return [(p, a, b) if one else None for (p, a, b), one in zip(made.tolist(), found.tolist(), strict=True)]
+
+
+def _one_argument() -> Law:
+    def check(corrupt: Corrupt, case: Case, seen: Seen) -> None:
+        for atom, argument, negative in zip(case.atoms, case.arguments, _negatives(corrupt, case), strict=True):
+            seen(f"argument {argument}", negative)
+            different = [atom[place] != negative[place] for place in range(3)] if negative else []
+            wanted = [place == argument + 1 for place in range(3)] if negative else []
+            same(f"which part of {atom} differs in {negative}", different, wanted, EXACT)
+
+    mutant = Mutant("replaces the other argument", mutants.other_argument)
+    claim = "A negative differs from its atom in the argument asked for, and there alone."
+    return _law("one_argument", claim, mutant, check, "argument 0", "argument 1")
+
+
+def _in_domain() -> Law:
+    def check(corrupt: Corrupt, case: Case, seen: Seen) -> None:
+        for atom, argument, negative in zip(case.atoms, case.arguments, _negatives(corrupt, case), strict=True):
+            members = case.members(atom[0], argument)
+            seen("a domain that leaves some out", negative and len(members) < len(EVERYONE))
+            require(negative is None or negative[argument + 1] in members, f"{negative} has an argument of {members}")
+
+    mutant = Mutant("draws from all constants", mutants.any_constant)
+    claim = "What is put in belongs to the domain of that argument."
+    return _law("in_domain", claim, mutant, check, "a domain that leaves some out")
+
+
+def _unknown() -> Law:
+    def check(corrupt: Corrupt, case: Case, seen: Seen) -> None:
+        for number, negative in enumerate(_negatives(corrupt, case)):
+            atom, argument = case.atoms[number], case.arguments[number]
+            near = {replaced(atom, argument, constant) for constant in case.members(atom[0], argument)} - {atom}
+            seen("a known atom that could be drawn", negative and near & set(case.known))
+            require(negative not in {*case.known, atom}, f"{negative}, made of {atom}, is no known atom")
+
+    mutant = Mutant("forgets what is known", mutants.nothing_known)
+    claim = "A negative is no known atom, and not the atom itself."
+    return _law("unknown", claim, mutant, check, "a known atom that could be drawn")
+
+
+def _found() -> Law:
+    def check(corrupt: Corrupt, case: Case, seen: Seen) -> None:
+        within, known, atoms = case.told()
+        made, found = corrupt(NAMES, within, known, atoms, torch.tensor(case.arguments), case.keys(), tries=TRIES)
+        wanted = torch.tensor([bool(case.allowed(number)) for number in range(len(atoms))])
+        seen("nothing allowed", (~wanted).any())
+        seen("something allowed", wanted.any())
+        same("where a negative is found", found, wanted, EXACT)
+        same("what comes back where none is", made[~found], atoms[~found], EXACT)
+        made, found = corrupt(NAMES, within, known, atoms, torch.tensor(case.arguments), case.keys(), tries=1)
+        seen("one try that fails", (wanted & ~found).any())
+        same("what comes back where one try fails", made[~found], atoms[~found], EXACT)
+
+    mutant = Mutant("returns padding where nothing is found", mutants.zeros_on_failure)
+    claim = "With many tries a negative is found exactly where one is allowed; where none is found the atom comes back."
+    needs = ("nothing allowed", "something allowed", "one try that fails")
+    return _law("found", claim, mutant, check, *needs)
+
+
+def _reaches() -> Law:
+    def check(corrupt: Corrupt, case: Case, seen: Seen) -> None:
+        within, known, atoms = case.told()
+        atom, argument = atoms[:1].expand(TRIES, 3), torch.tensor(case.arguments[:1]).expand(TRIES)
+        many = keys.split(keys.key(case.seed), TRIES)
+        made, found = corrupt(NAMES, within, known, atom, argument, many, tries=TRIES)
+        wanted = case.allowed(0)
+        seen("several allowed", len(wanted) > 1)
+        same(f"negatives of {case.atoms[0]}", {(p, a, b) for p, a, b in made[found].tolist()}, wanted, EXACT)
+
+    mutant = Mutant("leaves out the last constant of a domain", mutants.without_the_last)
+    return _law("reaches", "Every negative that is allowed is drawn with some key.", mutant, check, "several allowed")
+
+
+def _alone() -> Law:
+    def check(corrupt: Corrupt, case: Case, seen: Seen) -> None:
+        within, known, atoms = case.told()
+        arguments, own = torch.tensor(case.arguments), case.keys()
+        made, found = corrupt(NAMES, within, known, atoms, arguments, own, tries=4)
+        seen("several atoms", len(atoms) > 1)
+        for number in range(len(atoms)):
+            alone = corrupt(NAMES, within, known, atoms[number], arguments[number], own[number], tries=4)
+            same(f"atom {number} among {len(atoms)}", (made[number], found[number]), alone, EXACT)
+
+    mutant = Mutant("draws for all of a batch with one key", mutants.one_key)
+    claim = "An atom in a batch has the negative that it has alone."
+    return _law("alone", claim, mutant, check, "several atoms")

@@ -1,0 +1,96 @@
+"""Laws of learning links: f(params, facts, negatives, form) -> a loss for each fact [B]."""
+
+import cmath
+from collections.abc import Callable
+
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from torch import Tensor
+
+from purestep.core.logic.embedding import FORMS, Embedding
+from purestep.properties.framework.compare import DOUBLE, EXACT, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.strategies.values import dyadic
+
+from . import link_prediction_mutants as mutants
+
+Loss = Callable[[Embedding, Tensor, Tensor, str], Tensor]
+Case = tuple[Embedding, Tensor, Tensor, str]
+SOURCE = "Ruffinelli et al. 2020, You CAN teach an old dog new tricks!"
+PREDICATES, TERMS, SIZE = 3, 4, 4
+
+
+@st.composite
+def cases(draw: DrawFn) -> Case:
+    """Vectors of four numbers, up to three facts and up to three negatives for each, in any form."""
+    facts, negatives = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+
+    def atoms(count: int) -> Tensor:
+        term = st.integers(0, TERMS - 1)
+        rows = st.lists(st.tuples(st.integers(0, PREDICATES - 1), term, term), min_size=count, max_size=count)
+        return torch.tensor(draw(rows))
+
+    params = Embedding(
+        predicates=draw(dyadic((PREDICATES, SIZE), limit=1)).to(torch.float64),
+        terms=draw(dyadic((TERMS, SIZE), limit=1)).to(torch.float64),
+    )
+    return (
+        params,
+        atoms(facts),
+        atoms(facts * negatives).reshape(facts, negatives, 3),
+        draw(st.sampled_from(list(FORMS))),
+    )
+
+
+def link_prediction_laws() -> Suite:
+    """The laws of a loss of link prediction."""
+    return Suite("link_prediction_laws", (_definition(), _alone()))
+
+
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Loss, Case, Seen], None], *needs: str) -> Law:
+    return Law(name=name, claim=claim, source=SOURCE, inputs=always(cases()), check=check, mutant=mutant, needs=needs)
+
+
+def _numbers(vector: Tensor) -> list[complex]:
+    real, imaginary = vector.chunk(2, -1)
+    return [complex(float(a), float(b)) for a, b in zip(real, imaginary, strict=True)]
+
+
+def _plausible(params: Embedding, atom: Tensor, form: str) -> float:
+    """The plausibility of one atom, by Python's numbers."""
+    predicate, first, second = params.predicates[atom[0]], params.terms[atom[1]], params.terms[atom[2]]
+    if form == "transe":
+        return -sum((float(h) + float(r) - float(t)) ** 2 for h, r, t in zip(first, predicate, second, strict=True))
+    if form == "distmult":
+        return sum(float(h) * float(r) * float(t) for h, r, t in zip(first, predicate, second, strict=True))
+    triples = list(zip(_numbers(first), _numbers(predicate), _numbers(second), strict=True))
+    if form == "complex":
+        return sum((h * r * t.conjugate()).real for h, r, t in triples)
+    return -sum(abs(h * cmath.exp(1j * r.real) - t) ** 2 for h, r, t in triples)
+
+
+def _definition() -> Law:
+    def check(loss: Loss, case: Case, seen: Seen) -> None:
+        params, facts, negatives, form = case
+        seen(form, True)
+        wanted = []
+        for fact, others in zip(facts, negatives, strict=True):
+            every = torch.tensor([_plausible(params, atom, form) for atom in (fact, *others)], dtype=torch.float64)
+            wanted.append(torch.logsumexp(every, 0) - every[0])
+        same(f"the loss, {form}", loss(*case), torch.stack(wanted), DOUBLE)
+
+    mutant = Mutant("compares a fact with its negatives alone", mutants.without_the_fact)
+    claim = "-log of the fact's share: exp(its plausibility) over the sum of its own and its negatives'."
+    return _law("definition", claim, mutant, check, *FORMS)
+
+
+def _alone() -> Law:
+    def check(loss: Loss, case: Case, seen: Seen) -> None:
+        params, facts, negatives, form = case
+        seen("several facts", len(facts) > 1)
+        singles = [loss(params, facts[i : i + 1], negatives[i : i + 1], form) for i in range(len(facts))]
+        same("facts together against alone", loss(*case), torch.cat(singles), DOUBLE if form == "rotate" else EXACT)
+
+    mutant = Mutant("gives every fact the batch's mean", mutants.averaged)
+    return _law("alone", "A fact has the loss that it has alone.", mutant, check, "several facts")

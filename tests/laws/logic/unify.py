@@ -1,0 +1,129 @@
+"""Laws of unification, judged by trying every way to put constants for variables: f(names, goal, head) -> Unifier."""
+
+import itertools
+from collections.abc import Callable
+
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from torch import Tensor
+
+from purestep.core.logic.terms import PADDING, Vocabulary, vocabulary
+from purestep.core.logic.unify import Unifier, substitute
+from purestep.core.record import take
+from purestep.properties.framework.compare import EXACT, require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+
+from . import unify_mutants as mutants
+
+Unify = Callable[[Vocabulary, Tensor, Tensor], Unifier]
+Pairs = tuple[Tensor, Tensor]
+SOURCE = "Robinson 1965, A machine-oriented logic based on the resolution principle"
+NAMES = vocabulary(["p", "q"], ["a", "b", "c"], variables=4)
+OPEN = range(len(NAMES.constants) + 1, NAMES.base)
+
+
+def _groundings() -> Tensor:
+    """Every assignment of constants to the variables, as a table from terms to terms [G, terms]."""
+    constants = range(1, len(NAMES.constants) + 1)
+    fixed = [PADDING, *constants]
+    return torch.tensor([[*fixed, *values] for values in itertools.product(constants, repeat=len(OPEN))])
+
+
+GROUNDINGS = _groundings()
+
+
+@st.composite
+def atom_pairs(draw: DrawFn, most: int = 6) -> Pairs:
+    """Goals and rule heads [N, 3] over few names, so that they repeat: some of them padding, most of one predicate."""
+    count = draw(st.integers(1, most))
+    predicates, terms = st.sampled_from([1, 1, 1, 1, 2, PADDING]), st.integers(1, NAMES.base - 1)
+    atoms = st.lists(st.tuples(predicates, terms, terms).map(_padded), min_size=count, max_size=count)
+    return torch.tensor(draw(atoms)), torch.tensor(draw(atoms))
+
+
+def _padded(atom: tuple[int, int, int]) -> tuple[int, int, int]:
+    return atom if atom[0] != PADDING else (PADDING, PADDING, PADDING)
+
+
+def unify_laws() -> Suite:
+    """The laws of a most general unifier of two atoms."""
+    return Suite("unify_laws", (_makes_one(), _exists(), _most_general(), _once(), _alone()))
+
+
+def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Unify, Pairs, Seen], None], *needs: str) -> Law:
+    return Law(
+        name=name, claim=claim, source=SOURCE, inputs=always(atom_pairs()), check=check, mutant=mutant, needs=needs
+    )
+
+
+def _makes_one() -> Law:
+    def check(unify: Unify, pairs: Pairs, seen: Seen) -> None:
+        found = unify(NAMES, *pairs)
+        seen(
+            "a repeated variable",
+            ((pairs[1][:, 1] == pairs[1][:, 2]) & (pairs[1][:, 1] >= OPEN[0]) & found.exists).any(),
+        )
+        left, right = (substitute(found, atoms[:, None])[found.exists] for atoms in pairs)
+        same("the head under the unifier", right, left, EXACT)
+
+    mutant = Mutant("unifies the second arguments as if nothing were bound yet", mutants.forgets_the_first)
+    return _law("makes_one", "Under the unifier both atoms are one.", mutant, check, "a repeated variable")
+
+
+def _solutions(pairs: Pairs) -> Tensor:
+    """Which assignments make the atoms of a pair equal: bool [G, N]."""
+    left, right = (GROUNDINGS[:, atoms[:, 1:]] for atoms in pairs)
+    alike = (pairs[0][:, 0] == pairs[1][:, 0]) & (pairs[0][:, 0] != PADDING)
+    return (left == right).all(-1) & alike
+
+
+def _exists() -> Law:
+    def check(unify: Unify, pairs: Pairs, seen: Seen) -> None:
+        wanted = _solutions(pairs).any(0)
+        seen("atoms that unify", wanted.any())
+        seen("atoms that do not", (~wanted).any())
+        same("whether a unifier exists", unify(NAMES, *pairs).exists, wanted, EXACT)
+
+    mutant = Mutant("binds variables of the head only", mutants.matches_only)
+    claim = "There is a unifier exactly where some constants for the variables make the atoms equal."
+    return _law("exists", claim, mutant, check, "atoms that unify", "atoms that do not")
+
+
+def _most_general() -> Law:
+    def check(unify: Unify, pairs: Pairs, seen: Seen) -> None:
+        found = unify(NAMES, *pairs)
+        variables = torch.tensor([[[1, v, v] for v in OPEN]]).expand(len(pairs[0]), -1, -1)
+        bound = substitute(found, variables)[..., 1]
+        seen("two variables made one", (found.exists & (found.term >= OPEN[0]).any(-1)).any())
+        solves = _solutions(pairs)
+        kept = (GROUNDINGS[:, bound] == GROUNDINGS[:, variables[..., 1]]).all(-1)
+        require(kept | ~solves, f"of {int(solves.sum())} solutions {int((solves & ~kept).sum())} are lost")
+
+    mutant = Mutant("puts a constant for a variable that could stay open", mutants.too_special)
+    claim = "Every assignment that makes the atoms equal is one of the unifier's own."
+    return _law("most_general", claim, mutant, check, "two variables made one")
+
+
+def _once() -> Law:
+    def check(unify: Unify, pairs: Pairs, seen: Seen) -> None:
+        found = unify(NAMES, *pairs)
+        seen("two bindings", (found.variable != PADDING).all(-1).any())
+        atoms = torch.stack(pairs, 1)
+        first = substitute(found, atoms)
+        same("the atoms replaced twice", substitute(found, first), first, EXACT)
+
+    mutant = Mutant("applies the second binding before the first", mutants.other_order)
+    return _law("once", "What was replaced once stays as it is when replaced again.", mutant, check, "two bindings")
+
+
+def _alone() -> Law:
+    def check(unify: Unify, pairs: Pairs, seen: Seen) -> None:
+        found, count = unify(NAMES, *pairs), len(pairs[0])
+        seen("several pairs", count > 1)
+        for number in range(count):
+            alone = unify(NAMES, pairs[0][number], pairs[1][number])
+            same(f"pair {number} among {count}", take(found, number), alone, EXACT)
+
+    mutant = Mutant("finds a unifier only if all pairs of the batch have one", mutants.all_or_none)
+    return _law("alone", "A pair in a batch has the unifier that it has alone.", mutant, check, "several pairs")

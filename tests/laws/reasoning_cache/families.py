@@ -1,0 +1,75 @@
+"""Families of laws of the reasoning cache."""
+
+from purestep.core.language import (
+    preparation,
+    reasoning_cache,
+    reasoning_cycles,
+    reasoning_demonstrations,
+    reasoning_evaluation,
+    reasoning_report,
+    reasoning_rollouts,
+    reasoning_tasks,
+    reasoning_templates,
+)
+from purestep.core.language.reasoning_schedule import reasoning_machine
+from purestep.properties.framework.families import Family, edits
+
+from . import reasoning_mutants, reasoning_rollout_mutants, reasoning_schedule_mutants, reasoning_task_mutants
+from .reasoning import reasoning_laws
+from .reasoning_mutants import Thinking
+from .reasoning_rollout import cycling_laws
+from .reasoning_rollout_mutants import Cycling
+from .reasoning_schedule import reasoning_schedule_laws
+from .reasoning_task import reasoning_task_laws
+from .reasoning_task_mutants import Listing
+
+
+def own_thinking() -> Thinking:
+    """Our own cycles of reasoning, and what is made of them."""
+    return Thinking(
+        fill=reasoning_templates.fill,
+        due=reasoning_cache.due,
+        step=reasoning_cache.step,
+        at_turn=reasoning_rollouts.at_turn,
+        starting_points=reasoning_rollouts.starting_points,
+        trainable=reasoning_rollouts.trainable,
+        start_requests=preparation.start_requests,
+        call_request=reasoning_rollouts.call_request,
+        step_world=reasoning_rollouts.step_world,
+        accuracy_by_cycle=reasoning_rollouts.accuracy_by_cycle,
+        published_rows=reasoning_report.published_rows,
+    )
+
+
+def own_listing() -> Listing:
+    """Our own lists to be reduced, and demonstrations on them."""
+    return Listing(
+        list_task=reasoning_tasks.list_task,
+        list_problem=reasoning_tasks.list_problem,
+        read_list=reasoning_tasks.read_list,
+        right_reasoning=reasoning_tasks.right_reasoning,
+        right_summary=reasoning_tasks.right_summary,
+        carried=reasoning_tasks.carried,
+        reached=reasoning_tasks.reached,
+        step_correct=reasoning_tasks.step_correct,
+        summed_up=reasoning_demonstrations.summed_up,
+        show_reasoning=reasoning_demonstrations.show_reasoning,
+        show_summary=reasoning_demonstrations.show_summary,
+        aloud=reasoning_demonstrations.aloud,
+        list_rollout=reasoning_tasks.list_rollout,
+    )
+
+
+def own_cycling() -> Cycling:
+    """Our own runs of cycles in the world, and what they come to."""
+    return Cycling(cycling=reasoning_cycles.cycling, standing=reasoning_evaluation.standing)
+
+
+def families() -> list[Family]:
+    """One subject for each suite."""
+    return [
+        Family(reasoning_laws(), own_thinking(), edits(reasoning_mutants.MUTANTS)),
+        Family(reasoning_schedule_laws(), reasoning_machine, edits(reasoning_schedule_mutants.MUTANTS)),
+        Family(reasoning_task_laws(), own_listing(), edits(reasoning_task_mutants.MUTANTS)),
+        Family(cycling_laws(), own_cycling(), edits(reasoning_rollout_mutants.MUTANTS)),
+    ]

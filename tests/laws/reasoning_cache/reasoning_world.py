@@ -1,0 +1,152 @@
+"""A world in which calls of models fail, come late, come twice and are lost, for the laws of the reasoning schedule."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen, mutable
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from purestep.core.language.reasoning_cache import reasoning_cache
+from purestep.core.language.reasoning_events import (
+    SCHEDULE_CLASSES,
+    Call,
+    CallFailed,
+    Fetch,
+    Fetched,
+    GroupResult,
+    Publish,
+    Published,
+    Replied,
+    Schedule,
+    Wait,
+    Waited,
+)
+from purestep.core.language.reasoning_rollouts import solution_rollout, summarization_rollout
+from purestep.core.language.reasoning_settings import Settings
+from purestep.core.language.reasoning_state import Problem, Reply
+from purestep.core.machine import Command, Event, Machine, Started, Stop
+from purestep.properties.framework.law import Broken
+from purestep.runtime.values import decode, encode, line
+
+Factory = Callable[..., Machine[Schedule]]  # as reasoning_machine
+FOREVER = 2000  # events of a run that does not end
+OFTEN = 99  # returns: more than any script has failures
+
+
+@frozen
+class Plan:
+    """How big everything is, and a script: for each event a byte, which says what happens next and how it goes wrong."""
+
+    problems: int
+    samples: int
+    attempts: int
+    cycles: int
+    llms: int
+    places: int
+    problem_queue: int
+    result_queue: int
+    retries: int
+    returns: int
+    script: bytes
+
+    @property
+    def settings(self) -> Settings:
+        """As the machine is told them."""
+        return Settings(
+            output_dir="nowhere",
+            num_reasoning_steps=self.cycles,
+            num_samples_per_problem=self.samples,
+            attempts=self.attempts,
+            llm_max_rollouts=self.places,
+            problem_queue_size=self.problem_queue,
+            result_queue_size=self.result_queue,
+            max_retries=self.retries,
+            retry_base_delay=0.5,
+        )
+
+    def machine(self, factory: Factory) -> Machine[Schedule]:
+        """The machine of this plan."""
+        cache = reasoning_cache(solution_rollout, summarization_rollout, num_reasoning_steps=self.cycles)
+        return factory(cache, self.settings, llms=self.llms, max_returns=self.returns)
+
+
+def plans() -> SearchStrategy[Plan]:
+    """Small plans with long scripts."""
+    few, two = st.integers(1, 3), st.integers(1, 2)
+    returns = st.sampled_from((0, 1, OFTEN, OFTEN))
+    script = st.binary(min_size=24, max_size=60)
+    return st.builds(Plan, st.integers(1, 4), two, few, two, two, two, two, two, st.integers(0, 2), returns, script)
+
+
+@mutable
+class Trace:
+    """What came of a run: the states before each event, the events, and the commands they led to."""
+
+    states: list[Schedule]
+    events: list[Event]
+    commands: list[tuple[Command, ...]]
+    published: dict[int, GroupResult]
+    publications: int = 0  # performed
+    restarts: int = 0
+
+    @property
+    def last(self) -> Schedule:
+        """The state at the end."""
+        return self.states[-1]
+
+
+def answer(plan: Plan, trace: Trace, command: Command) -> Event:
+    """What comes of a command when all goes well: always the same."""
+    if isinstance(command, Fetch):
+        numbers = range(command.first, min(command.first + command.most, plan.problems))
+        problems = tuple(Problem(problem_id=str(n), problem_text=f"{n} + 0?", answer=str(n)) for n in numbers)
+        return Fetched(first=command.first, problems=problems, last=numbers.stop == plan.problems)
+    if isinstance(command, Call):
+        number = command.ask.cycle_step
+        reply = Reply(cycle_step=number, text=f"{command.attempt}, step {number}", model_version=number)
+        return Replied(attempt=command.attempt, asked=command.asked, reply=reply)
+    if isinstance(command, Wait):
+        return Waited(attempt=command.attempt, asked=command.asked)
+    trace.publications += 1
+    trace.published.setdefault(command.result.number, command.result)
+    return Published(number=command.result.number)
+
+
+def ran(factory: Factory, plan: Plan, *, script: bytes | None = None, restarts: bool = False) -> Trace:
+    """A run to its end. A byte of the script picks what happens next, and its highest bits how it goes wrong.
+
+    Raises: Broken where the run does not end, or stands still before it is told to stop.
+    """
+    machine, left = plan.machine(factory), list(plan.script if script is None else script)
+    trace = Trace([Schedule()], [], [], {})
+    waiting: list[Any] = [Started()]  # commands to be performed, and events that come late
+    while waiting:
+        if len(trace.events) > FOREVER:
+            raise Broken(f"{FOREVER} events, and no end")
+        byte = left.pop(0) if left else 0
+        event, more = _happens(plan, trace, waiting.pop(byte % len(waiting)), byte >> 5)
+        if byte >> 5 == 7 and restarts and trace.events:
+            trace.states[-1] = decode(json.loads(line(encode(trace.last))), SCHEDULE_CLASSES)
+            event, more, waiting = Started(), [], []
+            trace.restarts += 1
+        state, commands = machine.step(trace.last, event)
+        trace.events.append(event)
+        trace.states.append(state)
+        trace.commands.append(commands)
+        if any(isinstance(command, Stop) for command in commands):
+            return trace
+        waiting += [*commands, *more]
+    raise Broken(f"the machine stands still after {type(trace.events[-1]).__name__}, without a command to stop")
+
+
+def _happens(plan: Plan, trace: Trace, chosen: Any, how: int) -> tuple[Event, list[Any]]:
+    """What happens: the event, and what will happen besides: it comes again, or a call fails whose reply comes late."""
+    if not isinstance(chosen, Fetch | Call | Wait | Publish):
+        return chosen, []
+    event = answer(plan, trace, chosen)
+    if isinstance(chosen, Call) and how in (3, 4, 5):
+        failed = CallFailed(attempt=chosen.attempt, asked=chosen.asked, error="busy")
+        return failed, [event] if how == 5 else []
+    return event, [event] if how == 6 else []

@@ -1,0 +1,150 @@
+"""Laws of training that lags behind itself. The subject makes a Trainer: (model, algorithm, staleness) -> Trainer.
+
+The laws give it a model whose one parameter counts the updates it has had, and shows it in every log-prob.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import frozen
+from hypothesis import strategies as st
+from torch import Tensor
+
+from purestep.algorithms.algorithm import Algorithm, TrainState
+from purestep.core import keys
+from purestep.core.distributions import Categorical
+from purestep.core.envs import make
+from purestep.core.policy import ActorCritic
+from purestep.core.record import replace
+from purestep.core.steps import Trajectory
+from purestep.core.tree import leaves
+from purestep.properties.framework.compare import ROUNDING, require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.strategies.values import seeds
+from purestep.runtime.train import Trainer, train, trainer
+
+from . import stale_actor_mutants as mutants
+from .stale_actor_mutants import Make
+
+SOURCE = "runtime.train: worlds are played by the params of so many updates ago"
+SLOPE = 0.25  # of a logit with each update
+
+
+@frozen
+class Case:
+    """A run: its key, how far play lags behind, and how long it goes on."""
+
+    seed: int
+    staleness: int
+    iterations: int
+
+
+_CASES = st.builds(Case, seed=seeds(), staleness=st.integers(0, 3), iterations=st.integers(1, 6))
+
+
+def counting_model() -> ActorCritic:
+    """Two actions with logits (SLOPE theta, 0), theta the number of updates: a log-prob tells which weights played."""
+
+    def init(key: keys.Key) -> dict[str, Tensor]:
+        return {"theta": torch.zeros((), device=key.device)}
+
+    def apply(params: dict[str, Tensor], observation: Any, carry: Any) -> tuple[Categorical, Tensor, Any]:
+        zero = torch.zeros_like(leaves(observation)[0][..., 0])
+        return Categorical(logits=torch.stack([zero + SLOPE * params["theta"], zero], -1)), zero, carry
+
+    return ActorCritic(init=init, apply=apply)
+
+
+def counting(told: list[Trajectory]) -> Algorithm:
+    """Adds 1 to the parameter at each update, and notes what it was given."""
+
+    def init(key: keys.Key) -> TrainState:
+        params = counting_model().init(key)
+        return TrainState(params=params, optimizer=(), step=torch.zeros((), dtype=torch.int64, device=key.device))
+
+    def update(state: TrainState, trajectory: Trajectory, key: keys.Key) -> tuple[TrainState, dict[str, Tensor]]:
+        told.append(trajectory)
+        return replace(state, params={"theta": state.params["theta"] + 1}, step=state.step + 1), {}
+
+    return Algorithm(init=init, update=update, metrics=())
+
+
+def own_lagging(model: ActorCritic, algorithm: Algorithm, staleness: int) -> Trainer:
+    """Our own trainer, of two small worlds."""
+    return trainer(make("cartpole"), model, algorithm, envs=2, horizon=2, staleness=staleness)
+
+
+def lagging_laws() -> Suite:
+    """The laws of a trainer whose worlds are played by older weights."""
+    return Suite("lagging_laws", (_plays_old(), _learns_new(), _in_parts()))
+
+
+def _law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Make], Make]],
+    check: Callable[[Make, Case, Seen], None],
+    *needs: str,
+) -> Law:
+    drawn = always(_CASES)
+    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+
+
+def _log_prob(version: int, action: Tensor) -> Tensor:
+    logits = torch.tensor([SLOPE * version, 0.0])
+    return logits.log_softmax(-1)[action]
+
+
+def _plays_old() -> Law:
+    def check(subject: Make, drawn: Case, seen: Seen) -> None:
+        told: list[Trajectory] = []
+        one = subject(counting_model(), counting(told), drawn.staleness)
+        train(one, drawn.iterations)(one.init(keys.key(drawn.seed)))
+        require(len(told) == drawn.iterations, f"{len(told)} updates in {drawn.iterations} iterations")
+        for version, played in enumerate(told):
+            wanted = max(version - drawn.staleness, 0)
+            seen("play that lags behind", wanted < version)
+            seen("lagging play that has moved on", 0 < wanted < version)
+            got, right = played.behaviour_log_prob, _log_prob(wanted, played.action)
+            same(f"log-probs under version {wanted}, for update {version}", got, right, ROUNDING)
+
+    mutant = ("never looks for newer weights", mutants.first_weights)
+    claim = "What update v learns from was played by the weights of version max(v - staleness, 0)."
+    return _law("old_weights_play", claim, mutant, check, "play that lags behind", "lagging play that has moved on")
+
+
+def _learns_new() -> Law:
+    def check(subject: Make, drawn: Case, seen: Seen) -> None:
+        one = subject(counting_model(), counting([]), drawn.staleness)
+        state, _ = train(one, drawn.iterations)(one.init(keys.key(drawn.seed)))
+        same("updates the newest weights have had", state.learner.params["theta"], torch.tensor(1.0 * drawn.iterations))
+        kept = leaves(state.past)
+        seen("weights kept", bool(kept))
+        wanted = torch.arange(drawn.staleness) + drawn.iterations - drawn.staleness
+        if drawn.staleness:
+            same("the versions kept", kept[0], wanted.clamp(min=0).float())
+        require(bool(kept) == bool(drawn.staleness), f"{len(kept)} leaves are kept with staleness {drawn.staleness}")
+
+    mutant = ("keeps one version more than it needs", mutants.one_later)
+    claim = "Every update is of the newest weights, and as many older ones are kept as play lags behind."
+    return _law("newest_weights_learn", claim, mutant, check, "weights kept")
+
+
+def _in_parts() -> Law:
+    def check(subject: Make, drawn: Case, seen: Seen) -> None:
+        seen("a run that is cut", drawn.iterations > 1)
+        seen("a run that lags", drawn.staleness > 0)
+        whole, parts = [list[Trajectory](), list[Trajectory]()]
+        one = subject(counting_model(), counting(whole), drawn.staleness)
+        end, _ = train(one, drawn.iterations)(one.init(keys.key(drawn.seed)))
+        state = one.init(keys.key(drawn.seed))
+        for _ in range(drawn.iterations):
+            fresh = subject(counting_model(), counting(parts), drawn.staleness)
+            state, _ = train(fresh, 1)(state)
+        same("the state", state, end)
+        same("what updates were given", parts, whole)
+
+    mutant = ("keeps old weights beside the state", mutants.beside)
+    claim = "A run cut into iterations, each with a trainer made anew, is the run in one piece: the state holds all."
+    return _law("the_state_holds_all", claim, mutant, check, "a run that is cut", "a run that lags")

@@ -1,0 +1,16 @@
+"""Families of laws of simulated workers and effects."""
+
+from purestep.properties.framework.families import Family, edits
+
+from . import simulated_mutants, simulation_mutants
+from .simulated import own_simulating, simulated_laws
+from .simulation import twin_laws
+from .simulation_plays import own_twinning
+
+
+def families() -> list[Family]:
+    """One subject for each suite."""
+    return [
+        Family(simulated_laws(), own_simulating(), edits(simulated_mutants.MUTANTS)),
+        Family(twin_laws(), own_twinning(), edits(simulation_mutants.MUTANTS)),
+    ]

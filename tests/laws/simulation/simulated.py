@@ -1,0 +1,156 @@
+"""Laws of simulated twins: clocks keep order, and luck depends on a key and a number alone.
+
+The subject is a `Simulating`: the functions of `runtime.simulated`.
+"""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from purestep.core import keys
+from purestep.properties.framework.compare import require, same
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.runtime import simulated
+from purestep.runtime.simulated import Agenda, Drawn, Line
+
+from . import simulated_mutants as mutants
+from .simulated_mutants import Simulating
+
+SOURCE = "runtime.simulated: numbers come of a key and of what is asked about"
+MANY = 4000  # draws for a share
+NEAR = 0.04  # five standard deviations of a share of so many
+
+
+def own_simulating() -> Simulating:
+    """Our own."""
+    return Simulating(simulated.later, simulated.due, simulated.log_normal, simulated.line)
+
+
+def simulated_laws() -> Suite:
+    """The laws of a `Simulating`."""
+    return Suite("simulated_laws", (_order(), _alone(), _tails(), _shares(), _reordered()))
+
+
+def _law(
+    name: str, claim: str, mutant: Mutant, inputs: SearchStrategy[Any], check: Any, *needs: str, most: int = 2000
+) -> Law:
+    return Law(
+        name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=check, mutant=mutant, needs=needs, most=most
+    )
+
+
+def _order() -> Law:
+    def check(subject: Simulating, moves: list[int], seen: Seen) -> None:
+        agenda, model, clock = Agenda(), list[tuple[float, int]](), 0.0
+        for number, quarter in enumerate(moves):
+            if quarter < 0 and model:
+                agenda, what = subject.due(agenda)
+                clock = min(model)[0]
+                same("what is due, and when", (what, agenda.now), (min(model)[1], clock))
+                model.remove(min(model))
+            else:
+                agenda = subject.later(agenda, max(quarter, 0) / 4, number)
+                model.append((clock + max(quarter, 0) / 4, number))
+            seen("two that are due together", len({when for when, _ in model}) < len(model))
+            seen("something due before what was added earlier", model != sorted(model))
+        same("what is left", [what for _, _, what in agenda.items], [number for _, number in sorted(model)])
+
+    claim = "What is due comes in the order of time, and of being added where times agree; the clock is at its time."
+    mutant = Mutant("brings what was added last first where times agree", mutants.last_first)
+    needs = ("two that are due together", "something due before what was added earlier")
+    return _law("agendas_keep_order", claim, mutant, st.lists(st.integers(-4, 6), max_size=40), check, *needs)
+
+
+def _alone() -> Law:
+    def check(subject: Simulating, drawn: Any, seen: Seen) -> None:
+        seed, numbers = drawn
+        for make in _makers(subject):
+            first, again = make(keys.key(seed)), make(keys.key(seed))
+            forwards = [first(number) for number in numbers]
+            backwards = [again(number) for number in reversed(numbers)]
+            same("numbers asked for in another order", backwards[::-1], forwards)
+            other = [make(keys.key(seed + 1))(number) for number in numbers]
+            seen("several numbers", len({*numbers}) > 1)
+            require(len({*numbers}) < 2 or other != forwards, "another key draws the same")
+
+    claim = "A number depends on the key and on what it is asked for, not on what was asked before."
+    mutant = Mutant("draws the next number each time", mutants.draws_the_next)
+    inputs = st.tuples(st.integers(0, 2**40), st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=8))
+    return _law("luck_comes_of_the_key_alone", claim, mutant, inputs, check, "several numbers")
+
+
+def _makers(subject: Simulating) -> tuple[Callable[[Any], Callable[[int], Any]], ...]:
+    def times(key: Any) -> Drawn:
+        return subject.log_normal(key, mean=1.0, sigma=1.0)
+
+    def copies(key: Any) -> Line:
+        return subject.line(key, delay=1.0, double=0.5)
+
+    return times, copies
+
+
+def _tails() -> Law:
+    def check(subject: Simulating, drawn: Any, seen: Seen) -> None:
+        seed, mean, sigma = drawn
+        times = subject.log_normal(keys.key(seed), mean=mean, sigma=sigma)
+        values = [times(number) for number in range(MANY if sigma else 9)]
+        seen("a spread", sigma)
+        seen("none", sigma == 0)
+        if not sigma:
+            same("times without a spread", values, [mean] * len(values))
+            return
+        for z, share in ((-1.2816, 0.1), (0.0, 0.5), (1.2816, 0.9), (1.6449, 0.95)):
+            bound = mean * math.exp(sigma * z - sigma**2 / 2)
+            found = sum(value < bound for value in values) / len(values)
+            require(abs(found - share) < NEAR, f"{found} of the times are below {bound}, wanted {share}")
+
+    claim = "The shares of times below a bound are those of the log-normal distribution with that mean."
+    mutant = Mutant("takes the mean for the median", mutants.mean_is_median)
+    inputs = st.tuples(st.integers(0, 2**40), st.sampled_from((0.5, 20.0)), st.sampled_from((0.0, 0.5, 1.0, 1.5)))
+    return _law("tails_are_log_normal", claim, mutant, inputs, check, "a spread", "none", most=10)
+
+
+def _shares() -> Law:
+    def check(subject: Simulating, drawn: Any, seen: Seen) -> None:
+        seed, drop, double = drawn
+        copies = subject.line(keys.key(seed), delay=1.0, drop=drop, double=double)
+        counts = [len(copies(number)) for number in range(MANY)]
+        lost, twice = counts.count(0) / MANY, counts.count(2) / MANY
+        seen("a lost message", lost)
+        seen("a doubled message", twice)
+        seen("a sound line", drop == 0 == double)
+        if drop == 0 == double:
+            same("copies", {*counts}, {1})
+        for name, share, wanted in (("lost", lost, drop), ("doubled", twice, (1 - drop) * double)):
+            require(abs(share - wanted) < NEAR, f"{share} of the messages are {name}, wanted {wanted}")
+        both = [delays for delays in map(copies, range(200)) if len(delays) == 2]
+        require(all(first != second for first, second in both), "two copies arrive together")
+
+    claim = (
+        "As many messages are lost and doubled as the line is said to lose and double, and copies travel on their own."
+    )
+    mutant = Mutant("doubles what it was to lose", mutants.doubles_the_lost)
+    inputs = st.tuples(st.integers(0, 2**40), st.sampled_from((0.0, 0.2, 1.0)), st.sampled_from((0.0, 0.3, 1.0)))
+    needs = ("a lost message", "a doubled message", "a sound line")
+    return _law("shares_are_kept", claim, mutant, inputs, check, *needs, most=20)
+
+
+def _reordered() -> Law:
+    def check(subject: Simulating, drawn: Any, seen: Seen) -> None:
+        seed, sigma = drawn
+        copies = subject.line(keys.key(seed), delay=2.0, sigma=sigma)
+        arrivals = [number / 8 + copies(number)[0] for number in range(60)]
+        overtaken = sum(later < sooner for sooner, later in pairwise(arrivals))
+        seen("a spread", sigma)
+        seen("none", sigma == 0)
+        require((overtaken > 0) == (sigma > 0), f"{overtaken} messages were overtaken")
+        require(all(value >= 0 for value in arrivals), "it arrives before it is sent")
+
+    claim = "Delays that differ bring messages in another order, equal ones in the order they were sent in."
+    mutant = Mutant("gives all messages one delay", mutants.one_delay)
+    inputs = st.tuples(st.integers(0, 2**40), st.sampled_from((0.0, 1.0)))
+    return _law("delays_reorder", claim, mutant, inputs, check, "a spread", "none", most=20)
