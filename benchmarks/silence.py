@@ -12,10 +12,12 @@ from typing import Any
 
 from attrs import frozen
 
-from purestep.properties.framework.matrix import ORIGINAL, faults, matrix
+from purestep.properties.framework.matrix import FAMILIES, ORIGINAL, faults, matrix
 
 from . import evidence
 from .engine_contracts import PASSED, Case, run
+
+OURS = "tests.laws.families:families"  # laws of our own machinery
 
 
 @frozen
@@ -57,7 +59,8 @@ def found(name: str, cases: list[Case]) -> Counter[str]:
 def mutants(item: Item) -> dict[str, bool]:
     """Return by name whether the item's law kills each mutant; a fault of its suite's matrix counts as one that lives."""
     told: dict[str, bool] = {}
-    for table in matrix((item.suite,), jobs=2):
+    tables = [table for source in (FAMILIES, OURS) for table in matrix((item.suite,), jobs=2, source=source)]
+    for table in tables:
         for row in table.rows:
             if row.edit != ORIGINAL and (not item.law or item.law in row.owners):
                 told[f"{table.suite}: {row.edit}"] = bool(row.killers) and set(row.owners) <= set(row.killers)

@@ -65,7 +65,9 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/words.py": {"tyro", "sys", "pathlib"},
     # a test bed watches clocks, generators, files and logs, and its mutants misuse them
     "properties": words("os time random io logging pathlib tempfile"),
-    "properties/matrix.py": words("subprocess concurrent multiprocessing argparse sys"),  # every mutant, on all cores
+    "properties/framework/matrix.py": words(
+        "subprocess concurrent multiprocessing argparse sys"
+    ),  # every mutant, on all cores
 }
 GLOBAL_RANDOMNESS = words(
     "bernoulli dropout initial_seed manual_seed multinomial normal poisson rand rand_like randint randint_like randn "

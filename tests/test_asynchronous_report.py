@@ -11,11 +11,6 @@ from matplotlib.figure import Figure
 
 pytest.importorskip("transformers")
 
-from laws.async_rl.auditing import auditing_laws
-from laws.async_rl.comparing import comparing_laws, own_comparing
-from laws.async_rl.replaying import replaying_laws
-from laws.async_rl.timeline import own_timing, timeline_laws
-
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError
 from purestep.properties import check
 from purestep.runtime import cli
@@ -36,6 +31,10 @@ from purestep.runtime.scheduling.state import Schedule
 from purestep.runtime.scheduling.timeline import Span, merged, shifts
 from purestep.runtime.values import encode, line
 
+from .laws.async_rl.auditing import auditing_laws
+from .laws.async_rl.comparing import comparing_laws, own_comparing
+from .laws.async_rl.replaying import replaying_laws
+from .laws.async_rl.timeline import own_timing, timeline_laws
 from .run_folders import begun
 
 Rows = list[dict[str, Any]]

@@ -7,9 +7,6 @@ import torch
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws.logic.game_strategies import Match, matches
-from laws.logic.logic_strategies import NAMES, WIDE
-from laws.logic.resolution import Atom, Program, State, shortest_proof, successors
 from torch import Tensor
 
 from purestep.core.logic.borders import borders
@@ -18,6 +15,10 @@ from purestep.core.logic.knowledge import Knowledge, knowledge
 from purestep.core.logic.terms import encode
 from purestep.properties import EXACT, require, same
 from purestep.runtime.logic.breadth import Breadth, deriver, shortest_proofs
+
+from .laws.logic.game_strategies import Match, matches
+from .laws.logic.logic_strategies import NAMES, WIDE
+from .laws.logic.resolution import Atom, Program, State, shortest_proof, successors
 
 DEPTH = 4
 ROOMS = st.sampled_from([2, 3, 4])  # goals of a state

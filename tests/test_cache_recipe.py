@@ -19,9 +19,6 @@ from attrs import asdict, evolve
 
 pytest.importorskip("transformers")
 
-from laws.reasoning_cache.families import own_cycling
-from laws.reasoning_cache.reasoning_rollout import cycling_laws
-
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, PurestepError, StructureError, TrustError
 from purestep.core.language.attempt import Heard, Said
@@ -60,6 +57,8 @@ from purestep.runtime.runs.arguments import changed, flag, flatten
 from purestep.runtime.runs.training_machine import Train
 from purestep.runtime.runs.trusting import Trust
 
+from .laws.reasoning_cache.families import own_cycling
+from .laws.reasoning_cache.reasoning_rollout import cycling_laws
 from .programs import until
 from .run_folders import begun, restored
 from .stand_in_server import stood_in

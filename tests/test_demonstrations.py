@@ -3,9 +3,6 @@
 import pytest
 import torch
 from hypothesis import strategies as st
-from laws.algorithms.supervised import supervised_laws
-from laws.language.demonstration import demonstration_laws
-from laws.language.families import own_showing
 
 from purestep.algorithms.supervised import cross_entropy, supervised
 from purestep.core import keys
@@ -23,6 +20,10 @@ from purestep.core.transcript import Transcript
 from purestep.core.transcript_scores import loss_mask
 from purestep.properties import ROUNDING, check, step_laws
 from purestep.properties.strategies.values import dyadic, flags, integers
+
+from .laws.algorithms.supervised import supervised_laws
+from .laws.language.demonstration import demonstration_laws
+from .laws.language.families import own_showing
 
 test_demonstrations = check(demonstration_laws(), own_showing())
 test_cross_entropy = check(supervised_laws(), cross_entropy)

@@ -14,16 +14,18 @@ ROOT = Path(__file__).parent.parent
 LAYERS = ("core", "algorithms", "runtime", "properties")
 PURE = ("core", "algorithms")
 FILES = [path.relative_to(ROOT) for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
+LAWS = [path.relative_to(ROOT) for path in sorted((ROOT / "tests" / "laws").rglob("*.py"))]
 
 
 def module_of(path: Path) -> types.ModuleType:
     """The module; a skip where it stands on a library of an extra that is not installed."""
     words = path.with_suffix("").parts
-    name = ".".join(("purestep", *(words[:-1] if words[-1] == "__init__" else words)))
+    package = () if words[0] == "tests" else ("purestep",)
+    name = ".".join((*package, *(words[:-1] if words[-1] == "__init__" else words)))
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if (error.name or "purestep").partition(".")[0] == "purestep":
+        if (error.name or "purestep").partition(".")[0] in ("purestep", "tests"):
             raise
         pytest.skip(f"{name} needs {error.name}")
 
@@ -43,7 +45,7 @@ def lines(value: Any) -> str:
     return (value.__doc__ or "").strip()
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
+@pytest.mark.parametrize("path", [*FILES, *LAWS], ids=str)
 def test_examples_are_true(path: Path) -> None:
     module = module_of(path)
     runner = doctest.DocTestRunner(verbose=False)

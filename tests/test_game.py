@@ -5,9 +5,6 @@ from typing import Any, Literal
 import pytest
 import torch
 from attrs import evolve
-from laws.logic.game import game_laws
-from laws.logic.game_mutants import Moves
-from laws.logic.table_policy import table_policy
 from torch import Tensor
 
 import purestep.core.logic.game as game_module
@@ -29,6 +26,9 @@ from purestep.runtime.rollout import Worlds, rollout
 from purestep.runtime.rollout import begin as begin_worlds
 
 from .conftest import Compiled
+from .laws.logic.game import game_laws
+from .laws.logic.game_mutants import Moves
+from .laws.logic.table_policy import table_policy
 
 LONGEST = 3  # steps of a walk, after up to three mixed ones: longer than either proof of the small world
 KEY = torch.tensor([1, 0])

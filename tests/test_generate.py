@@ -6,9 +6,6 @@ from typing import Any
 import pytest
 import torch
 from attrs import evolve
-from laws.core.decode import decode_laws
-from laws.core.families import own_sampling, own_slots
-from laws.core.sampling import sampling_laws
 from torch import Tensor
 
 from purestep.core import keys
@@ -29,6 +26,10 @@ from purestep.properties import check
 from purestep.runtime.effects import generate
 from purestep.runtime.effects.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.generate import complete, generator
+
+from .laws.core.decode import decode_laws
+from .laws.core.families import own_sampling, own_slots
+from .laws.core.sampling import sampling_laws
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 

@@ -1,11 +1,5 @@
 """Reading texts, tasks with tools, turns and requests obey their laws."""
 
-from laws.language.attempt import attempt_laws
-from laws.language.families import own_asking, own_trying, own_turns
-from laws.language.protocol import protocol_laws
-from laws.language.request import request_laws
-from laws.language.zorplex import zorplex_laws
-
 from purestep.core import keys
 from purestep.core.language.codec import byte_codec
 from purestep.core.language.parsers import answer
@@ -15,6 +9,12 @@ from purestep.core.language.zorplex import Play, Reward, zorplex, zorplex_parser
 from purestep.properties import check, codec_laws, parser_laws, text_env_laws
 from purestep.properties.framework.families import own_reading, own_world_laws
 from purestep.properties.strategies.language import ledger
+
+from .laws.language.attempt import attempt_laws
+from .laws.language.families import own_asking, own_trying, own_turns
+from .laws.language.protocol import protocol_laws
+from .laws.language.request import request_laws
+from .laws.language.zorplex import zorplex_laws
 
 test_parsers = check(parser_laws(), own_reading())
 test_turns = check(protocol_laws(), own_turns())

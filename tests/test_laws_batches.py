@@ -4,11 +4,6 @@ from functools import partial
 
 import torch
 from hypothesis import strategies as st
-from laws.algorithms.families import own_packer
-from laws.algorithms.micro_batch import micro_batch_laws
-from laws.algorithms.micro_batch_mutants import Batching
-from laws.algorithms.packing import packing_laws
-from laws.core.transcript_cut import transcript_cut_laws
 from torch import Tensor
 
 from purestep.algorithms import credit
@@ -30,6 +25,12 @@ from purestep.properties import (
     token_gae_laws,
 )
 from purestep.properties.framework.families import own_crediting
+
+from .laws.algorithms.families import own_packer
+from .laws.algorithms.micro_batch import micro_batch_laws
+from .laws.algorithms.micro_batch_mutants import Batching
+from .laws.algorithms.packing import packing_laws
+from .laws.core.transcript_cut import transcript_cut_laws
 
 test_credit = check(credit_laws(), own_crediting())
 test_token_gae = check(token_gae_laws(), token_gae)

@@ -1,14 +1,15 @@
 """Engines obey their laws: the ledger of a cluster, letters through calls, and who works where."""
 
 import pytest
-from laws.effects.device_assignment import spots_laws
-from laws.effects.engine import engine_laws
-from laws.effects.engine_world import own_clustering
-from laws.effects.worker_adapter import hands_laws, own_posting
 
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
 from purestep.runtime.effects.engine.spots import next_spot
+
+from .laws.effects.device_assignment import spots_laws
+from .laws.effects.engine import engine_laws
+from .laws.effects.engine_world import own_clustering
+from .laws.effects.worker_adapter import hands_laws, own_posting
 
 test_engine = check(engine_laws(), own_clustering())
 test_hands = check(hands_laws(), own_posting())

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from laws.core.kernel import kernel_laws
 
 from purestep.core.env import Env, auto_reset, episode_statistics, time_limit
 from purestep.core.envs import (
@@ -21,6 +20,8 @@ from purestep.core.envs import (
 from purestep.properties import auto_reset_laws, check, env_laws, env_suite, memory_laws, time_limit_laws
 from purestep.properties.framework.compare import EXACT
 from purestep.runtime.rollout import rollout
+
+from .laws.core.kernel import kernel_laws
 
 LIMIT = 4
 exact_laws = env_suite(tolerance=EXACT)

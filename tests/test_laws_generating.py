@@ -1,17 +1,18 @@
 """Attempts that come and go, samples that are made of them, and what their segments are anchored at obey their laws."""
 
 import pytest
-from laws.async_rl.active_rollouts import desk_laws
-from laws.async_rl.conversations import own_writing
-from laws.async_rl.families import own_starts
-from laws.async_rl.rollout_schedules import own_desking
-from laws.async_rl.sample import sample_laws
-from laws.async_rl.segment import segment_laws
-from laws.async_rl.starts import starts_laws
 
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
 from purestep.runtime.asynchronous.learning import Learning
+
+from .laws.async_rl.active_rollouts import desk_laws
+from .laws.async_rl.conversations import own_writing
+from .laws.async_rl.families import own_starts
+from .laws.async_rl.rollout_schedules import own_desking
+from .laws.async_rl.sample import sample_laws
+from .laws.async_rl.segment import segment_laws
+from .laws.async_rl.starts import starts_laws
 
 test_desk = check(desk_laws(), own_desking())
 test_samples = check(sample_laws(), own_writing())

@@ -6,10 +6,6 @@ from typing import Any
 import pytest
 import torch
 from hypothesis.strategies import SearchStrategy
-from laws.algorithms.column import column_laws
-from laws.algorithms.decoupled import decoupled_laws
-from laws.algorithms.families import own_anchoring, own_columns
-from laws.algorithms.scoring import scoring_laws
 from torch import Tensor
 
 from purestep.algorithms import language_objectives as objectives
@@ -26,6 +22,11 @@ from purestep.properties.strategies.learner import MODEL, talks
 from purestep.properties.suites.aggregate import WEIGHTS
 from purestep.properties.suites.learner import learning
 from purestep.properties.suites.learner_steps import begun
+
+from .laws.algorithms.column import column_laws
+from .laws.algorithms.decoupled import decoupled_laws
+from .laws.algorithms.families import own_anchoring, own_columns
+from .laws.algorithms.scoring import scoring_laws
 
 test_decoupled = check(decoupled_laws(), own_anchoring())
 test_columns = check(column_laws(), own_columns())

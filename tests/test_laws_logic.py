@@ -1,7 +1,6 @@
 """Unification obeys its laws, eager and compiled."""
 
 import torch
-from laws.logic.unify import unify_laws
 
 from purestep.core.logic.terms import vocabulary
 from purestep.core.logic.unify import substitute, unify
@@ -9,6 +8,7 @@ from purestep.properties import check
 from purestep.properties.framework.compare import EXACT, same
 
 from .conftest import Compiled
+from .laws.logic.unify import unify_laws
 
 test_unify = check(unify_laws(), unify)
 

@@ -1,19 +1,20 @@
 """What moves between processes obeys its laws: weights, queues, replays, workers, services."""
 
 import pytest
-from laws.effects.experience import experience_laws, own_replaying
-from laws.effects.queue import queue_laws
-from laws.effects.ring import ring_laws
-from laws.effects.select_transport import choice_laws
-from laws.effects.service import own_serving, service_laws
-from laws.effects.weights import own_transfer, weights_laws
-from laws.effects.workers import workers_laws
 
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
 from purestep.runtime.effects import queue_rules, workers_rules
 from purestep.runtime.effects.transfer.choice import choice
 from purestep.runtime.effects.weights_ring import RING
+
+from .laws.effects.experience import experience_laws, own_replaying
+from .laws.effects.queue import queue_laws
+from .laws.effects.ring import ring_laws
+from .laws.effects.select_transport import choice_laws
+from .laws.effects.service import own_serving, service_laws
+from .laws.effects.weights import own_transfer, weights_laws
+from .laws.effects.workers import workers_laws
 
 test_ring = check(ring_laws(), RING)
 test_weights = check(weights_laws(), own_transfer())

@@ -1,12 +1,12 @@
 """Learning on several ranks obeys its laws, in one process that plays them all, and so do its parts."""
 
-from laws.distributed.handles import naming_laws, own_naming
-from laws.distributed.partition import dealing_laws, own_dealing
-from laws.distributed.ranks import ranks_laws
-from laws.distributed.reduce import own_putting, putting_laws
-
 from purestep.properties import check
 from purestep.runtime.ranks.simulated import simulated_ranks
+
+from .laws.distributed.handles import naming_laws, own_naming
+from .laws.distributed.partition import dealing_laws, own_dealing
+from .laws.distributed.ranks import ranks_laws
+from .laws.distributed.reduce import own_putting, putting_laws
 
 test_ranks = check(ranks_laws(), simulated_ranks)
 test_dealing = check(dealing_laws(), own_dealing())

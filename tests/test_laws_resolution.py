@@ -4,10 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from laws.logic.canonical import Renaming, canonical_laws
-from laws.logic.corrupt import corrupt_laws
-from laws.logic.corruptions import corruptions_laws
-from laws.logic.derive import derive_laws
 from torch import Tensor
 
 from purestep.core import keys
@@ -21,6 +17,10 @@ from purestep.properties import check
 from purestep.properties.framework.compare import EXACT, same
 
 from .conftest import Compiled
+from .laws.logic.canonical import Renaming, canonical_laws
+from .laws.logic.corrupt import corrupt_laws
+from .laws.logic.corruptions import corruptions_laws
+from .laws.logic.derive import derive_laws
 
 test_derive = check(derive_laws(), derive)
 test_canonical = check(canonical_laws(), Renaming(canonical, state_hash))

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from laws.algorithms.decoupled_update import decoupled_update_laws
-from laws.runtime.stale_actor import lagging_laws, own_lagging
 
 from purestep.algorithms.a2c import a2c
 from purestep.algorithms.algorithm import Algorithm
@@ -19,6 +17,9 @@ from purestep.properties import check, named_profile, order_laws, probe_laws, up
 from purestep.properties.framework.crash import CrashingFiles
 from purestep.properties.suites.update import Factory
 from purestep.runtime.effects import checkpoint
+
+from .laws.algorithms.decoupled_update import decoupled_update_laws
+from .laws.runtime.stale_actor import lagging_laws, own_lagging
 
 
 def on_disk(tree: Any) -> Any:

@@ -1,7 +1,6 @@
 """Learning links obeys its laws, and makes what is true more plausible than what is not."""
 
 import torch
-from laws.logic.link_prediction import link_prediction_laws
 
 from purestep.algorithms.link_prediction import (
     LinkPrediction,
@@ -17,6 +16,8 @@ from purestep.properties import check
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.rank import asked
 from purestep.runtime.logic.world import proofs
+
+from .laws.logic.link_prediction import link_prediction_laws
 
 test_loss = check(link_prediction_laws(), link_prediction_loss)
 

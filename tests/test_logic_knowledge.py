@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from laws.logic.knowledge import knowledge_laws, matching_laws
 
 from purestep.core.errors import ShapeError
 from purestep.core.logic.knowledge import contains, knowledge, matching, rows_of
@@ -11,6 +10,7 @@ from purestep.properties import check
 from purestep.properties.framework.compare import EXACT, same
 
 from .conftest import Compiled
+from .laws.logic.knowledge import knowledge_laws, matching_laws
 
 NAMES = vocabulary(["p", "q"], ["a", "b"], variables=3)
 FACTS = torch.tensor([[2, 1, 2], [1, 2, 1], [1, 1, 1]])

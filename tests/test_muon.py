@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from laws.core.families import own_muon
-from laws.core.muon import muon_laws
 from torch import Tensor
 
 from purestep.core import keys, optim
@@ -14,6 +12,9 @@ from purestep.core.muon import divided, match_rms_adamw, muon, original, orthogo
 from purestep.core.optim import Optimizer, apply_updates
 from purestep.core.tree import leaves, tree_map
 from purestep.properties import check
+
+from .laws.core.families import own_muon
+from .laws.core.muon import muon_laws
 
 test_muon = check(muon_laws(), own_muon())
 

@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from purestep.properties.framework.families import Family, families
+from purestep.properties.framework.families import Family
+from purestep.properties.framework.families import families as for_users
 from purestep.properties.framework.law import Law, Mutant
 from purestep.properties.framework.matrix import Row, Table, commit, faults, figures, laws_here, main, matrix
 from purestep.properties.framework.profiles import Profile, named_profile
 from purestep.properties.framework.report import BROKEN, PASSED
 from purestep.properties.framework.run import run
 
+from .laws.families import families as for_ourselves
+
 QUICK = named_profile("quick")
-ALL = [laws_here(family, QUICK) for family in families() if not family.night]
+FAMILIES = (*for_users(), *for_ourselves())
+ALL = [laws_here(family, QUICK) for family in FAMILIES if not family.night]
 LAWS = [pytest.param(family, law, id=f"{family.suite.name}-{law.name}") for family in ALL for law in family.suite]
 MUTANTS = [
     pytest.param(family, mutant, id=f"{family.suite.name}-{mutant.edit}") for family in ALL for mutant in family.mutants
@@ -68,6 +72,15 @@ def test_faults_of_a_matrix_are_named() -> None:
     assert figures([table])["killed"] == 3
 
 
+def test_suites_of_users_and_of_our_own_machinery_are_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    users, own = ({family.suite.name for family in families()} for families in (for_users, for_ourselves))
+    assert users.isdisjoint(own)
+    assert main(["--families", f"{for_ourselves.__module__}:families", "--suite", "matching_laws"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2].startswith("1 suites, ")
+    assert main(["--suite", "matching_laws"]) == 0
+    assert capsys.readouterr().out.startswith("0 suites, ")
+
+
 def test_the_command_prints_a_table_and_writes_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +98,7 @@ def test_the_command_prints_a_table_and_writes_figures(
 @pytest.mark.slow
 def test_the_matrix_of_the_night() -> None:
     """What the tests above leave out, in two processes; the command makes the whole."""
-    night = {family.suite.name for family in families() if family.night}
+    night = {family.suite.name for family in FAMILIES if family.night}
     tables = list(matrix(night, jobs=2))
     assert {table.suite for table in tables} == night != set()
     assert faults(tables) == []

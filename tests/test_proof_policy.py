@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from laws.logic.logic_strategies import NAMES
-from laws.logic.proof_policy import proof_policy_laws
 
 from purestep.algorithms.ppo import prepare
 from purestep.core import keys
@@ -21,6 +19,9 @@ from purestep.properties import check
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.world import proofs
 from purestep.runtime.rollout import begin, rollout
+
+from .laws.logic.logic_strategies import NAMES
+from .laws.logic.proof_policy import proof_policy_laws
 
 test_policy = check(proof_policy_laws(), proof_policy(NAMES, size=8, hidden=8, blocks=1))
 test_policy_of_rotations = check(

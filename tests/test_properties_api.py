@@ -193,7 +193,9 @@ def test_check_makes_a_pytest_test(pytester: pytest.Pytester) -> None:
         test_in_place = check(laws, in_place)
         """
     )
-    result = pytester.runpytest("-p", "no:cacheprovider", "-p", "purestep.properties.plugin", "--laws=quick", "-rs")
+    result = pytester.runpytest(
+        "-p", "no:cacheprovider", "-p", "purestep.properties.framework.plugin", "--laws=quick", "-rs"
+    )
     result.assert_outcomes(passed=12, failed=1, skipped=1)
     result.stdout.fnmatch_lines(["*one world only*"])
     result.stdout.fnmatch_lines(["*test_in_place[[]inputs_stay[]]*"])
@@ -397,7 +399,7 @@ MODULE = """
     from purestep.core.envs.cartpole import cartpole
     from purestep.core.spaces import Box
     from purestep.algorithms.kl import k1, k3
-    from purestep.properties import estimator_mutants
+    from purestep.properties.suites import estimator_mutants
 
     narrow = attrs.evolve(cartpole(), observation_space=Box(-0.01, 0.01, (4,)))
     drops = estimator_mutants.drops_truncated

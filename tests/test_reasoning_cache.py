@@ -8,9 +8,6 @@ import attrs
 import pytest
 import torch
 from attrs import evolve
-from laws.reasoning_cache.families import own_listing, own_thinking
-from laws.reasoning_cache.reasoning import reasoning_laws
-from laws.reasoning_cache.reasoning_task import reasoning_task_laws
 
 from purestep.algorithms.credit import group
 from purestep.algorithms.group_advantages import grpo_advantages
@@ -63,6 +60,10 @@ from purestep.core.language.reasoning_tasks import (
 from purestep.core.language.requests import requests, rollouts, task_keys
 from purestep.core.language.transcribe import transcripts
 from purestep.properties import check, text_env_laws
+
+from .laws.reasoning_cache.families import own_listing, own_thinking
+from .laws.reasoning_cache.reasoning import reasoning_laws
+from .laws.reasoning_cache.reasoning_task import reasoning_task_laws
 
 PROBLEM = Problem(problem_id="7", problem_text="2 + {3}?", answer="5", dataset_name="sums")
 BEGUN = InferenceProblemState(problem=PROBLEM)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from laws.reasoning_cache.reasoning_schedule import reasoning_schedule_laws
 
 from purestep.core.errors import ChoiceError
 from purestep.core.language.attempt import Said
@@ -33,6 +32,8 @@ from purestep.core.machine import Interrupted, Machine, Stop
 from purestep.properties import Play, check, machine_laws
 from purestep.runtime.drive import drive, serial
 from purestep.runtime.effects.stream import read, writer
+
+from .laws.reasoning_cache.reasoning_schedule import reasoning_schedule_laws
 
 PROBLEM = Problem(problem_id="7", problem_text="2 + {3}?", answer="5", dataset_name="sums")
 CACHE = reasoning_cache(solution_rollout, summarization_rollout)

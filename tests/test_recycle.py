@@ -3,9 +3,6 @@
 from typing import Any
 
 import torch
-from laws.logic.recycle import recycle_laws
-from laws.logic.recycle_mutants import Recycling
-from laws.logic.table_policy import table_policy
 
 from purestep.core import keys
 from purestep.core.logic.borders import borders
@@ -18,6 +15,10 @@ from purestep.runtime.compile import program
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.recycle import IDLE, idle, play, proven_all
 from purestep.runtime.logic.world import proofs
+
+from .laws.logic.recycle import recycle_laws
+from .laws.logic.recycle_mutants import Recycling
+from .laws.logic.table_policy import table_policy
 
 test_recycling = check(recycle_laws(), Recycling(play, proven_all))
 

@@ -10,12 +10,6 @@ from typing import Any
 import attrs
 import pytest
 from attrs import evolve
-from laws.scheduler.numbered import numbered_laws, own_filing
-from laws.scheduler.scheduler import scheduler_laws
-from laws.scheduler.scheduler_fault import scheduler_fault_laws
-from laws.scheduler.scheduler_moves import fair, play
-from laws.scheduler.scheduler_mutants import forgets_filtered
-from laws.scheduler.scheduler_world import Script, own_scheduling
 
 from purestep.core.errors import ChoiceError
 from purestep.core.machine import Command, Failed, Interrupted, Started, Stop, run
@@ -49,6 +43,13 @@ from purestep.runtime.scheduling.messages import (
 from purestep.runtime.scheduling.scheduler import begin, scheduler
 from purestep.runtime.scheduling.state import CLASSES, Rules, Schedule
 from purestep.runtime.values import decode, encode
+
+from .laws.scheduler.numbered import numbered_laws, own_filing
+from .laws.scheduler.scheduler import scheduler_laws
+from .laws.scheduler.scheduler_fault import scheduler_fault_laws
+from .laws.scheduler.scheduler_moves import fair, play
+from .laws.scheduler.scheduler_mutants import forgets_filtered
+from .laws.scheduler.scheduler_world import Script, own_scheduling
 
 test_laws = check(scheduler_laws(), own_scheduling())
 test_laws_among_faults = check(scheduler_fault_laws(), own_scheduling())

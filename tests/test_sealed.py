@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from laws.runtime.identity import identity_laws
 from torch import Tensor
 from torch._inductor import codecache
 
@@ -18,6 +17,8 @@ from purestep.runtime import compile as module
 from purestep.runtime.compile import keep_to_oneself, program
 from purestep.runtime.files.secret import NAME, is_private, private_folder, secret_in
 from purestep.runtime.identity import UnknownError, identity
+
+from .laws.runtime.identity import identity_laws
 
 test_identity = check(identity_laws(), identity)
 

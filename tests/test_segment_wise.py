@@ -16,9 +16,6 @@ import attrs
 import pytest
 import torch
 from attrs import frozen
-from laws.segment_wise.segment_wise import segment_wise_laws
-from laws.segment_wise.segment_wise_part import segment_wise_part_laws
-from laws.segment_wise.segment_wise_world import Engine, Log, own_segment_wise
 from tensordict import TensorDict
 
 from purestep.core import keys
@@ -27,6 +24,10 @@ from purestep.properties import check
 from purestep.runtime.effects import segment_wise as layer
 from purestep.runtime.effects.segment_wise.containers import everything, remove
 from purestep.runtime.effects.segment_wise.executor import in_thread
+
+from .laws.segment_wise.segment_wise import segment_wise_laws
+from .laws.segment_wise.segment_wise_part import segment_wise_part_laws
+from .laws.segment_wise.segment_wise_world import Engine, Log, own_segment_wise
 
 test_laws = check(segment_wise_laws(), own_segment_wise())
 test_laws_of_parts = check(segment_wise_part_laws(), own_segment_wise())

@@ -56,7 +56,7 @@ def test_a_law_draws_the_same_whatever_was_imported_before(odd: Any) -> None:
 
 @known
 def test_hypothesis_alone_would_draw_others(odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["purestep.properties.run"], "settled", nullcontext)
+    monkeypatch.setattr(sys.modules["purestep.properties.framework.run"], "settled", nullcontext)
     before = draws()
     odd("odd_constants_of_another")
     assert draws() != before

@@ -14,8 +14,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from attrs import frozen
-from laws.effects.async_save import later_laws
-from laws.effects.checkpoint_layout import filing_laws, own_filing
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
@@ -39,6 +37,9 @@ from purestep.runtime.effects.sharded.later import saving as saving_later
 from purestep.runtime.effects.sharded.modules import ModuleState, restore, state_of
 from purestep.runtime.scheduling.scheduler import begin, scheduler
 from purestep.runtime.scheduling.state import CLASSES, Rules
+
+from .laws.effects.async_save import later_laws
+from .laws.effects.checkpoint_layout import filing_laws, own_filing
 
 
 def own_store() -> Store:

@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from laws.simulation.simulated import own_simulating, simulated_laws
-from laws.simulation.simulation import twin_laws
-from laws.simulation.simulation_plays import own_twinning
 
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, DtypeError
@@ -21,6 +18,10 @@ from purestep.runtime.scheduling.state import Rules, Schedule
 from purestep.runtime.scheduling.twin_world import begun, generators, happened
 from purestep.runtime.scheduling.twins import Twins, World
 from purestep.runtime.simulated import Agenda, due, later, line, log_normal
+
+from .laws.simulation.simulated import own_simulating, simulated_laws
+from .laws.simulation.simulation import twin_laws
+from .laws.simulation.simulation_plays import own_twinning
 
 test_laws = check(simulated_laws(), own_simulating())
 test_laws_of_generators = check(twin_laws(), own_twinning())

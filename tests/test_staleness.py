@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import strategies as st
-from laws.algorithms.staleness import own_aging, staleness_laws
 
 from purestep.algorithms import staleness
 from purestep.algorithms.staleness import (
@@ -23,6 +22,8 @@ from purestep.algorithms.staleness import (
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 from purestep.core.transcript import ABSENT
 from purestep.properties import check, flags, integers, step_laws
+
+from .laws.algorithms.staleness import own_aging, staleness_laws
 
 test_laws = check(staleness_laws(), own_aging())
 

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import strategies as st
-from laws.core.transcript import transcript_laws as laws_of_writing
-from laws.core.transcript_fork import transcript_fork_laws
 from torch import Tensor
 
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
@@ -42,6 +40,8 @@ from purestep.properties.strategies.transcripts import own_transcripts
 from purestep.properties.strategies.values import dyadic, from_record, integers
 
 from .conftest import Compiled
+from .laws.core.transcript import transcript_laws as laws_of_writing
+from .laws.core.transcript_fork import transcript_fork_laws
 
 test_writing = check(laws_of_writing(), own_transcripts())
 test_forks = check(transcript_fork_laws(), own_transcripts())

@@ -11,7 +11,7 @@ from .run import run
 def classify(estimator: Estimator, *, profile: Profile | None = None) -> str:
     """The convention whose laws an estimator obeys, or "none of these".
 
-    >>> from ..algorithms.advantages import gae
+    >>> from ...algorithms.advantages import gae
     >>> classify(gae)
     'bootstrap'
     """

@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from .law import Suite
 
 # The modules below are imported when a suite is asked for: a line of help needs none of them.
-SUITES: Mapping[str, tuple[str, str]] = {  # a module of this package, and in it the suite or the function that makes it
-    "env": (".env_laws", "env_laws"),
-    "estimator": (".estimator_laws", "estimator_laws"),
-    "lambda_return": (".return_laws", "lambda_return_laws"),
-    "vtrace": (".return_laws", "vtrace_laws"),
-    "loss": (".loss_laws", "loss_laws"),
-    "masked_loss": (".masked_loss_laws", "masked_loss_laws"),
-    "kl": (".kl_laws", "kl_laws"),
-    "categorical": (".categorical_laws", "categorical_laws"),
-    "update": (".update_laws", "update_laws"),
-    "probe": (".probe_laws", "probe_laws"),
-    "order": (".order_laws", "order_laws"),
-    "scan": (".scan_laws", "scan_laws"),
-    "checkpoint": (".checkpoint_laws", "checkpoint_laws"),
-    "machine": (".machine_laws", "machine_laws"),
+SUITES: Mapping[str, tuple[str, str]] = {  # a module, and in it the suite or the function that makes it
+    "env": ("..suites.env", "env_laws"),
+    "estimator": ("..suites.estimator", "estimator_laws"),
+    "lambda_return": ("..suites.returns", "lambda_return_laws"),
+    "vtrace": ("..suites.returns", "vtrace_laws"),
+    "loss": ("..suites.loss", "loss_laws"),
+    "masked_loss": ("..suites.masked_loss", "masked_loss_laws"),
+    "kl": ("..suites.kl", "kl_laws"),
+    "categorical": ("..suites.categorical", "categorical_laws"),
+    "update": ("..suites.update", "update_laws"),
+    "probe": ("..suites.probe", "probe_laws"),
+    "order": ("..suites.order", "order_laws"),
+    "scan": ("..suites.scan", "scan_laws"),
+    "checkpoint": ("..suites.checkpoint", "checkpoint_laws"),
+    "machine": ("..suites.machine", "machine_laws"),
 }
 KINDS: Mapping[str, tuple[str, str]] = {  # suites about objects of one class: its module and name
-    "env": ("..core.env", "Env"),
-    "checkpoint": (".checkpoint_laws", "Store"),
-    "machine": (".machine_laws", "Play"),
+    "env": ("...core.env", "Env"),
+    "checkpoint": ("..suites.checkpoint", "Store"),
+    "machine": ("..suites.machine", "Play"),
 }
 PROFILES = ("quick", "ci", "night")
 CALL = "add --call to check the object that it returns"

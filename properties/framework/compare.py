@@ -59,7 +59,7 @@ def same(claim: str, got: Any, wanted: Any, tolerance: Tolerance = EXACT) -> Non
 
     >>> same("the sum", torch.tensor([1, 2]), torch.tensor([1, 3]))
     Traceback (most recent call last):
-    purestep.properties.law.Broken: the sum: got 2, wanted 3 at [1] (got [1, 2], wanted [1, 3])
+    purestep.properties.framework.law.Broken: the sum: got 2, wanted 3 at [1] (got [1, 2], wanted [1, 3])
     """
     if _plainly_same(got, wanted):
         return

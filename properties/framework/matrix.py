@@ -1,6 +1,7 @@
 """Which law catches which mistake: every mutant against every law of its suite.
 
-python -m purestep.properties.matrix [--jobs 2] [--night] [--suite estimator_laws] [--out results.json]
+python -m purestep.properties.framework.matrix [--jobs 2] [--night] [--suite estimator_laws] [--out results.json]
+python -m purestep.properties.framework.matrix --families tests.laws.families:families    # of laws that are not shipped
 """
 
 import argparse
@@ -18,7 +19,8 @@ from typing import Any
 import torch
 from attrs import evolve, frozen
 
-from .families import Family, families
+from .cli import load
+from .families import Family
 from .law import Mutant
 from .profiles import Profile, named_profile
 from .report import BROKEN, PASSED, SKIPPED, VACUOUS
@@ -26,6 +28,10 @@ from .run import absent, run
 
 MARKS = {BROKEN: "KILL", PASSED: ".", VACUOUS: "vacuous", SKIPPED: "skipped"}
 ORIGINAL = "(the original)"
+FAMILIES = f"{Family.__module__}:families"  # of this package
+Place = tuple[
+    str, int, int, str
+]  # who has the families, numbers of family and mutant (-1: the original), and a profile
 
 
 @frozen
@@ -79,27 +85,40 @@ def laws_here(family: Family, profile: Profile) -> Family:
     return evolve(family, suite=family.suite - away)
 
 
-def _task(place: tuple[int, int, str]) -> tuple[Row, float]:
-    """One row, by the numbers of its family and its mutant (-1: the original), so that another process can make it."""
-    start, profile = time.perf_counter(), named_profile(place[2])
-    family = laws_here(families()[place[0]], profile)
-    mutant = None if place[1] < 0 else family.mutants[place[1]]
+def families_of(source: str) -> tuple[Family, ...]:
+    """The families that a function `package.module:function` returns. Raises: StructureError."""
+    found: tuple[Family, ...] = load(source)()
+    return found
+
+
+def _task(place: Place) -> tuple[Row, float]:
+    """One row, by names and numbers, so that another process can make it."""
+    source, number, edit, name = place
+    start, profile = time.perf_counter(), named_profile(name)
+    family = laws_here(families_of(source)[number], profile)
+    mutant = None if edit < 0 else family.mutants[edit]
     return row(family, mutant, profile), time.perf_counter() - start
 
 
-def matrix(suites: Container[str] = (), *, night: bool = False, jobs: int = 1) -> Iterator[Table]:
-    """The matrix of the suites named, or of all; families that need the night only if asked for. `jobs` are processes."""
-    tasks: list[list[tuple[int, int, str]]] = []
-    for i, family in enumerate(families()):
+def matrix(
+    suites: Container[str] = (), *, night: bool = False, jobs: int = 1, source: str = FAMILIES
+) -> Iterator[Table]:
+    """The matrix of the suites named, or of all; families that need the night only if asked for. `jobs` are processes.
+
+    `source` is the function that returns the families, as `package.module:function`.
+    """
+    tasks: list[list[Place]] = []
+    families = families_of(source)
+    for i, family in enumerate(families):
         if (family.suite.name in suites) if suites else (night or not family.night):
             profile = "night" if family.night else "quick"
             count = len(laws_here(family, named_profile(profile)).mutants)
-            tasks.append([(i, j, profile) for j in range(-1, count)])
+            tasks.append([(source, i, j, profile) for j in range(-1, count)])
     with _workers(jobs) as work:
         waiting = [work(_task, places) for places in tasks]
         for places, rows in zip(tasks, waiting, strict=True):
             done = list(rows)
-            name = families()[places[0][0]].suite.name
+            name = families[places[0][1]].suite.name
             yield Table(name, tuple(entry for entry, _ in done), sum(seconds for _, seconds in done))
 
 
@@ -136,6 +155,7 @@ def figures(tables: Sequence[Table]) -> dict[str, Any]:
     """The matrix as JSON values."""
     mutants = [entry for part in tables for entry in part.rows if entry.edit != ORIGINAL]
     return {
+        "suites": len({part.suite for part in tables}),
         "laws": sum(len(part.rows[0].outcomes) for part in tables),
         "mutants": len(mutants),
         "killed": sum(bool(entry.killers) for entry in mutants),
@@ -166,23 +186,30 @@ def commit() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the matrix as markdown; 1 if something is wrong with it."""
-    parser = argparse.ArgumentParser(prog="python -m purestep.properties.matrix", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m purestep.properties.framework.matrix", description=main.__doc__)
+    parser.add_argument("--families", default=FAMILIES, help="module:function")
     parser.add_argument("--suite", action="append", help="only this suite; may be given more than once")
     parser.add_argument("--night", action="store_true", help="the slow families as well")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--out", type=Path, help="a JSON file for commit, command, seconds and figures")
     options = parser.parse_args(arguments)
     start, tables = time.perf_counter(), []
-    for part in matrix(options.suite or (), night=options.night, jobs=options.jobs):
+    for part in matrix(options.suite or (), night=options.night, jobs=options.jobs, source=options.families):
         tables.append(part)
         print(part.markdown(), end="\n\n", flush=True)
     seconds, wrong = time.perf_counter() - start, faults(tables)
     result = figures(tables)
-    print(f"{result['laws']} laws, {result['mutants']} mutants, {result['killed']} killed, {seconds:.0f} s")
+    counts = ", ".join(f"{result[name]} {name}" for name in ("suites", "laws", "mutants", "killed"))
+    print(f"{counts}, {seconds:.0f} s")
     print("\n".join(wrong) or "every law kills its own mutant and spares the original")
     if options.out:
         command = " ".join(
-            ["python", "-m", "purestep.properties.matrix", *(sys.argv[1:] if arguments is None else arguments)]
+            [
+                "python",
+                "-m",
+                "purestep.properties.framework.matrix",
+                *(sys.argv[1:] if arguments is None else arguments),
+            ]
         )
         written = {"commit": commit(), "command": command, "seconds": round(seconds, 1), "figures": result}
         options.out.write_text(json.dumps(written, indent=1) + "\n")

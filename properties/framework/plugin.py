@@ -1,4 +1,7 @@
-"""The pytest option `--laws=quick|ci|night`: load it with `-p purestep.properties.plugin` or in a conftest's pytest_plugins."""
+"""The pytest option `--laws=quick|ci|night`.
+
+Load it with `-p purestep.properties.framework.plugin` or in a conftest's pytest_plugins.
+"""
 
 import os
 

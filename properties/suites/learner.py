@@ -31,7 +31,8 @@ SPLIT = "TRL 3021, NeMo-RL 84, ms-swift 10117: the loss depends on gradient accu
 def learning(objective: Objective, **choices: Any) -> Factory:
     """What the laws of learners judge: a learner of that objective, of whatever model they give.
 
-    >>> learning(objectives.grpo()).__name__
+    >>> from ...algorithms.language_objectives import grpo
+    >>> learning(grpo()).__name__
     'make'
     """
 
