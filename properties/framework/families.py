@@ -60,7 +60,9 @@ from ..suites import (
     kl_mutants,
     learner_mutants,
     loss_mutants,
+    masked_loss_mutants,
     memory_mutants,
+    order_mutants,
     precision_mutants,
     returns_mutants,
     scan_mutants,
@@ -69,7 +71,6 @@ from ..suites import (
     token_gae_mutants,
     token_log_prob_mutants,
     token_loss_mutants,
-    update_mutants,
     wrapper_mutants,
 )
 from ..suites.aggregate import WEIGHTS, aggregate_laws
@@ -216,7 +217,7 @@ def _objectives() -> list[Family]:
         Family(lambda_return_laws(), lambda_returns, constant(returns_mutants.LAMBDA_RETURNS)),
         Family(vtrace_laws(), vtrace, constant(returns_mutants.VTRACE)),
         Family(loss_laws(clipped=True), ppo_clip, constant(loss_mutants.MUTANTS)),
-        Family(masked_loss_laws(), loss_mutants.masked_reference, constant(loss_mutants.MASKED)),
+        Family(masked_loss_laws(), masked_loss_mutants.masked_reference, constant(masked_loss_mutants.MASKED)),
         Family(kl_laws(), k3, constant(kl_mutants.MUTANTS)),
         Family(kl_laws(unbiased=False), k2),
     ]
@@ -277,7 +278,7 @@ def _learners() -> list[Family]:
         Family(categorical_laws(), lambda logits: Categorical(logits=logits)),
         Family(module_laws(dyadic((2, 3))), (module, functional(module))),
         Family(update_laws(), _learner),
-        Family(order_laws(), order, edits(update_mutants.ORDERS)),
+        Family(order_laws(), order, edits(order_mutants.ORDERS)),
         Family(learner_laws(WEIGHTS["sequence_mean"]), grpo, edits(learner_mutants.MUTANTS)),
         Family(precision_laws(), own_descending(), edits(precision_mutants.MUTANTS)),
         Family(probe_laws(gamma=0.5), _prober, night=True),

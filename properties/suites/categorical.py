@@ -10,7 +10,7 @@ from ...core.distributions import Distribution
 from ..framework.compare import ROUNDING, Tolerance, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import dyadic, seeds
-from . import policy_mutants as mutants
+from . import categorical_mutants as mutants
 
 
 def categorical_laws() -> Suite:

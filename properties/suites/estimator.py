@@ -13,8 +13,8 @@ from ..framework.law import Suite
 from ..strategies.streams import bootstraps
 from ..strategies.values import LENGTHS, dyadic, flags
 from .estimator_definition import monte_carlo, recursion, td_error, value_beyond
+from .estimator_exact import expected_advantage, gradient_is_exact
 from .estimator_symmetries import causal, cut, linear, shaping
-from .exact import expected_advantage, gradient_is_exact
 from .step import step_laws
 
 

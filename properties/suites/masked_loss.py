@@ -14,9 +14,10 @@ from torch import Tensor
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import POISON, dyadic, log_prob_pairs, masks
-from . import loss_mutants as mutants
-from .loss_mutants import Batch, Masked
+from . import masked_loss_mutants as mutants
+from .loss_mutants import Batch
 from .loss_steps import PADDING, mapped
+from .masked_loss_mutants import Masked
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ from ...core import keys as core_keys
 from ...core.tree import tree_map
 from ..framework.compare import EXACT, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
-from . import policy_mutants as mutants
+from . import module_mutants as mutants
 
 
 def module_laws(inputs: SearchStrategy[Any]) -> Suite:

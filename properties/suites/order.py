@@ -15,7 +15,7 @@ from ...core import keys
 from ..framework.compare import require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import seeds
-from . import update_mutants as mutants
+from . import order_mutants as mutants
 
 Order = Callable[..., Tensor]
 

@@ -7,12 +7,10 @@ import attrs
 import torch
 from torch import Tensor
 
-from ...core.distributions import Categorical, Distribution
+from ...core.distributions import Categorical
 from ...core.policy import ActorCritic
 from ...core.record import replace
 from ...core.tree import tree_map
-
-Make = Callable[[Tensor], Distribution]
 
 
 class Wrapped:
@@ -91,54 +89,3 @@ def growing_carry(model: ActorCritic) -> ActorCritic:
         return distribution, value, (*carry, value)
 
     return attrs.evolve(model, apply=apply)
-
-
-def _changed(**changes: Callable[[Any], Callable[..., Any]]) -> Callable[[Make], Make]:
-    def mutant(make: Make) -> Make:
-        def made(logits: Tensor) -> Any:
-            inner = make(logits)
-            return Wrapped(inner, **{name: change((inner, logits)) for name, change in changes.items()})
-
-        return made
-
-    return mutant
-
-
-unnormalised = _changed(log_prob=lambda pair: lambda action: pair[1][action])
-mean_entropy = _changed(entropy=lambda pair: lambda: -pair[1].log_softmax(-1).mean(-1))
-first_mode = _changed(mode=lambda pair: lambda: torch.zeros(pair[1].shape[:-1], dtype=torch.int64))
-
-
-def reversed_inverse(make: Make) -> Make:
-    """Cumulates the probabilities from the wrong end."""
-
-    def made(logits: Tensor) -> Any:
-        inner, turned = make(logits), make(logits.flip(-1))
-        return Wrapped(inner, transform=turned.transform, sample=turned.sample)
-
-    return made
-
-
-Pair = tuple[torch.nn.Module, Any]
-
-
-def zero_biases(pair: Pair) -> Pair:
-    """Begins with the biases at 0, whatever the module has."""
-    module, network = pair
-
-    def init(key: Tensor) -> dict[str, Tensor]:
-        params = network.init(key)
-        return {name: torch.zeros_like(leaf) if "bias" in name else leaf for name, leaf in params.items()}
-
-    return module, attrs.evolve(network, init=init)
-
-
-def loads_parameters(pair: Pair) -> Pair:
-    """Puts the parameters where the module keeps its own."""
-    module, network = pair
-
-    def apply(params: dict[str, Tensor], x: Any) -> Any:
-        module.load_state_dict({**module.state_dict(), **{name: leaf.detach() for name, leaf in params.items()}})
-        return module(x)
-
-    return module, attrs.evolve(network, apply=apply)

@@ -17,7 +17,7 @@ from ...core.policy import actor_critic_mlp
 from ...runtime.train import trainer
 from ..framework.compare import Tolerance, require, same
 from ..framework.law import Law, Mutant, Seen, Suite
-from . import update_mutants as mutants
+from . import probe_mutants as mutants
 from .update import Factory
 
 SOURCE = "Andy Jones 2021, Debugging reinforcement learning systems"

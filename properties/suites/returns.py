@@ -21,7 +21,7 @@ from ..strategies.values import from_record
 from . import returns_mutants as mutants
 from .estimator_definition import Estimator, judge, td_errors
 from .estimator_mutants import reference as gae
-from .exact import expected_target, fixed_point
+from .returns_exact import expected_target, fixed_point
 
 DEFINITION = "Sutton and Barto 2018, equation 12.3; Schulman et al. 2016, arXiv:1506.02438"
 IMPALA = "Espeholt et al. 2018, arXiv:1802.01561"

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ...algorithms.algorithm import Algorithm, TrainState
-from ...core import keys
 from ...core.policy import ActorCritic
 from ...core.record import replace
 from ...core.steps import Trajectory
@@ -20,7 +19,7 @@ Factory = Callable[[ActorCritic], Algorithm]
 Result = tuple[TrainState, Any]
 
 
-def _around(change: Callable[[Algorithm, TrainState, Trajectory, Tensor], Result]) -> Callable[[Factory], Factory]:
+def around(change: Callable[[Algorithm, TrainState, Trajectory, Tensor], Result]) -> Callable[[Factory], Factory]:
     def mutant(factory: Factory) -> Factory:
         def made(model: ActorCritic) -> Algorithm:
             algorithm = factory(model)
@@ -71,7 +70,7 @@ def momentum_beside(factory: Factory) -> Factory:
     return made
 
 
-@_around
+@around
 def updates_in_place(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Writes the new parameters over the old ones."""
     after, metrics = algorithm.update(state, trajectory, key)
@@ -80,68 +79,37 @@ def updates_in_place(algorithm: Algorithm, state: TrainState, trajectory: Trajec
     return after, metrics
 
 
-@_around
+@around
 def float_counter(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Divides its counter once too often."""
     after, metrics = algorithm.update(state, trajectory, key)
     return replace(after, step=after.step / 1), metrics
 
 
-@_around
+@around
 def global_shuffle(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Shuffles with torch's generator."""
     return algorithm.update(state, trajectory, key + torch.randperm(4)[0])
 
 
-@_around
+@around
 def logs(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Tells the log what it does."""
     logging.getLogger(__name__).debug("an update")
     return algorithm.update(state, trajectory, key)
 
 
-@_around
+@around
 def decays(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Shrinks the parameters, whatever the learning rate."""
     after, metrics = algorithm.update(state, trajectory, key)
     return replace(after, params=tree_map(lambda leaf: leaf * 0.99, after.params)), metrics
 
 
-@_around
+@around
 def turns_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Takes a cost for a reward."""
     return algorithm.update(state, replace(trajectory, reward=-trajectory.reward), key)
-
-
-@_around
-def mixes_worlds(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Is off by one in the batch."""
-    return algorithm.update(state, replace(trajectory, observation=trajectory.observation.roll(1, 1)), key)
-
-
-@_around
-def ends_everywhere(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Never looks beyond a step."""
-    return algorithm.update(state, replace(trajectory, terminated=torch.ones_like(trajectory.terminated)), key)
-
-
-@_around
-def mixes_actions(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Is off by one in the actions."""
-    return algorithm.update(state, replace(trajectory, action=1 - trajectory.action), key)
-
-
-@_around
-def centres_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Normalises what must not be normalised: a constant reward becomes 0."""
-    centred = trajectory.reward - trajectory.reward.mean()
-    return algorithm.update(state, replace(trajectory, reward=centred), key)
-
-
-@_around
-def mixes_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Is off by one in the rewards."""
-    return algorithm.update(state, replace(trajectory, reward=trajectory.reward.roll(1, 1)), key)
 
 
 def bonus(factory: Factory) -> Factory:
@@ -164,21 +132,21 @@ def bonus(factory: Factory) -> Factory:
     return made
 
 
-@_around
+@around
 def on_the_cpu(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Makes its tensors where tensors are made by default."""
     after, metrics = algorithm.update(state, trajectory, key)
     return replace(after, step=torch.cat([after.step.reshape(1), torch.zeros(1, dtype=torch.int64)])[0]), metrics
 
 
-@_around
+@around
 def views(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Reports a window on the data."""
     after, metrics = algorithm.update(state, trajectory, key)
     return after, {**metrics, "first_reward": trajectory.reward[0, 0]}
 
 
-@_around
+@around
 def stops_early(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Lets Python decide whether the policy has moved too far."""
     after, metrics = algorithm.update(state, trajectory, key)
@@ -195,41 +163,3 @@ OF_STEPS = {
     "global_state_stays": Mutant("shuffles with torch's global generator", global_shuffle),
     "compiled_is_eager": Mutant("logs what it does: logger.debug(...)", logs),
 }
-
-Order = Callable[..., Tensor]
-
-
-def with_replacement(order: Order) -> Order:
-    """A bootstrap sample instead of a permutation."""
-
-    def mutant(key: Tensor, rows: int, *, epochs: int, minibatches: int) -> Tensor:
-        return keys.randint(key, (epochs * minibatches, rows // minibatches), 0, rows)
-
-    return mutant
-
-
-def shuffled_once(order: Order) -> Order:
-    """The first epoch's order for all."""
-
-    def mutant(key: Tensor, rows: int, *, epochs: int, minibatches: int) -> Tensor:
-        return order(key, rows, epochs=1, minibatches=minibatches).repeat(epochs, 1)
-
-    return mutant
-
-
-def fixed_order(order: Order) -> Order:
-    """A key of its own."""
-    return lambda key, rows, *, epochs, minibatches: order(keys.key(0), rows, epochs=epochs, minibatches=minibatches)
-
-
-def drops_the_last(order: Order) -> Order:
-    """Leaves out the last row, and uses the first one twice."""
-
-    def mutant(key: Tensor, rows: int, *, epochs: int, minibatches: int) -> Tensor:
-        whole = order(key, rows, epochs=epochs, minibatches=minibatches)
-        return torch.where(whole == rows - 1, 0, whole)
-
-    return mutant
-
-
-ORDERS: dict[str, Callable[[Order], Order]] = {"leaves the last row out": drops_the_last}

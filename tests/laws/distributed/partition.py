@@ -16,8 +16,8 @@ from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, 
 from purestep.runtime.language_layout import Part
 from purestep.runtime.ranks import dealing
 
-from . import part_mutants as mutants
-from .part_mutants import Dealing
+from . import partition_mutants as mutants
+from .partition_mutants import Dealing
 
 LONGEST = 9
 WAITS = (

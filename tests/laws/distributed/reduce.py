@@ -21,8 +21,8 @@ from purestep.runtime.language_layout import Part
 from purestep.runtime.ranks import putting
 from purestep.runtime.ranks.clipping import clip_by_whole_norm
 
-from . import part_mutants as mutants
-from .part_mutants import Putting
+from . import reduce_mutants as mutants
+from .reduce_mutants import Putting
 
 
 def own_putting() -> Putting:
