@@ -6,7 +6,8 @@ import attrs
 import torch
 from torch import Tensor
 
-from ...core.transcript import SAMPLED, Transcript
+from ...core.transcript import SAMPLED as FROM_MODEL
+from ...core.transcript import Transcript
 
 
 @attrs.frozen
@@ -41,7 +42,7 @@ def pays_twice(subject: Crediting) -> Crediting:
 
     def token_credit(transcript: Transcript, credit: Tensor) -> Tensor:
         found = credit.gather(-1, transcript.call.clamp_min(0))
-        return torch.where(transcript.source == SAMPLED, found, 0.0)
+        return torch.where(transcript.source == FROM_MODEL, found, 0.0)
 
     return _tokens(subject, token_credit)
 

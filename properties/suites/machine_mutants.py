@@ -54,8 +54,6 @@ def fetch_step(state: Fetching, event: Event) -> tuple[Fetching, tuple[Command, 
 
 def fetcher() -> Any:
     """The reference: six pages whose content is the square of their number."""
-    from .machine import Play
-
     def handlers() -> dict[type[Any], Callable[[Any], Any]]:
         return {Fetch: lambda command: Fetched(command.n, command.n**2)}
 

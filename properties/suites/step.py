@@ -98,7 +98,7 @@ def _global_state(one: SearchStrategy[Arguments]) -> Law:
         source=PURITY,
         inputs=always(one),
         check=check,
-        mutant=Mutant("seeds torch's global generator itself before it draws", mutants.seeded),
+        mutant=Mutant("seeds torch's global generator itself before it draws", mutants.seeds_globally),
     )
 
 

@@ -45,7 +45,7 @@ def stale(step: Step) -> Step:
     return mutant
 
 
-def seeded(step: Step) -> Step:
+def seeds_globally(step: Step) -> Step:
     """Draws from the global generator, made repeatable by seeding it."""
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:

@@ -71,7 +71,7 @@ def auto_reset_laws(
             name=name, claim=claim, source=CONTRACT, inputs=always(several), check=check, mutant=mutant, needs=(event,)
         )
 
-    return Suite("auto_reset_laws", tuple(law(*row) for row in AUTO_RESET))
+    return Suite("auto_reset_laws", tuple(law(*row) for row in AUTO_RESET_LAWS))
 
 
 def _goes_on(inside: _Inside, visit: Visit, wanted: tuple[Any, TimeStep]) -> None:
@@ -89,7 +89,7 @@ def _keeps_old(inside: _Inside, visit: Visit, wanted: tuple[Any, TimeStep]) -> N
         same(f"at an ending, {name}", getattr(visit.timestep, name), getattr(wanted[1], name))
 
 
-AUTO_RESET: tuple[tuple[str, str, Mutant, str, Judge], ...] = (
+AUTO_RESET_LAWS: tuple[tuple[str, str, Mutant, str, Judge], ...] = (
     (
         "goes_on",
         "While an episode lasts, every step is the inner env's.",
@@ -142,7 +142,7 @@ def time_limit_laws(inner: AnyEnv, steps: int) -> Suite:
             name=name, claim=claim, source=CONTRACT, inputs=always(several), check=check, mutant=mutant, needs=needs
         )
 
-    return Suite("time_limit_laws", tuple(law(*row) for row in TIME_LIMIT))
+    return Suite("time_limit_laws", tuple(law(*row) for row in TIME_LIMIT_LAWS))
 
 
 def _side_by_side(env: AnyEnv, inner: AnyEnv, walk: Walk) -> list[_Pair]:
@@ -179,7 +179,7 @@ def _world_unchanged(steps: int, pair: _Pair) -> None:
         same(where, getattr(pair.limited, name), getattr(pair.plain, name))
 
 
-TIME_LIMIT: tuple[tuple[str, str, Mutant, Callable[[int, _Pair], None]], ...] = (
+TIME_LIMIT_LAWS: tuple[tuple[str, str, Mutant, Callable[[int, _Pair], None]], ...] = (
     (
         "truncates_on_time",
         "The episode is truncated at its step number n, and by the limit never elsewhere.",

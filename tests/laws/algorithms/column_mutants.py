@@ -23,7 +23,7 @@ class Columns:
     counts: Callable[..., Counts]  # (batch, *, of)
 
 
-def _rewards(change: Callable[[Columns, Transcript], Tensor]) -> Callable[[Columns], Columns]:
+def _rewarding(change: Callable[[Columns, Transcript], Tensor]) -> Callable[[Columns], Columns]:
     return lambda subject: attrs.evolve(subject, token_rewards=lambda said: change(subject, said))
 
 
@@ -46,8 +46,8 @@ def ids_as_numbers(subject: Columns) -> Columns:
     return attrs.evolve(subject, numbered=lambda group: group.clamp(-1, len(group) - 1))
 
 
-pays_every_token = _rewards(lambda right, said: torch.where(said.is_action, per_token(said, said.reward), 0.0))
-forgets_silent_calls = _rewards(
+pays_every_token = _rewarding(lambda right, said: torch.where(said.is_action, per_token(said, said.reward), 0.0))
+forgets_silent_calls = _rewarding(
     lambda right, said: torch.where(right.token_rewards(said) != 0, per_token(said, said.reward), 0.0)
 )
 learns_twice = _batch(lambda batch, said: replace(batch, mask=said.is_action.clone(), sampled=said.is_action.clone()))

@@ -14,7 +14,8 @@ from purestep.algorithms.algorithm import Algorithm, TrainState
 from purestep.algorithms.decoupled_ppo import Versioned, proximal_log_prob
 from purestep.algorithms.importance import importance_weights
 from purestep.algorithms.kl import k3
-from purestep.algorithms.ppo import METRICS, ppo, prepare
+from purestep.algorithms.ppo import ppo, prepare
+from purestep.algorithms.ppo_passes import METRICS
 from purestep.core import keys
 from purestep.core.optim import sgd
 from purestep.core.record import replace

@@ -1,5 +1,6 @@
 """Talks that are played in slots by the functions under test, and what becomes of each by definition."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +14,20 @@ from purestep.core.slots import Decoding
 from purestep.properties.framework.law import Broken
 from purestep.properties.strategies.table_causal import table_causal, weighed
 
-from .decode_mutants import Slots
+Step = Callable[..., Decoding]
+
+
+@frozen
+class Slots:
+    """The functions of decoding in slots, as in `core.slots` and `core.decode`."""
+
+    idle: Callable[..., Decoding]
+    seat: Callable[..., Decoding]
+    forget: Callable[[Decoding], Decoding]
+    step: Step
+    chunk: Step
+    prefill: Step
+
 
 CAPACITY, LONGEST = 24, 5  # tokens of a slot, and of one call
 MODEL = table_causal(6)

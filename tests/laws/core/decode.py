@@ -13,8 +13,20 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 
 from . import decode_mutants as mutants
-from .conversations import CAPACITY, DECODER, LONGEST, MODEL, Exam, begun, by_full_passes, exams, played, said, seated
-from .decode_mutants import Slots
+from .conversations import (
+    CAPACITY,
+    DECODER,
+    LONGEST,
+    MODEL,
+    Exam,
+    Slots,
+    begun,
+    by_full_passes,
+    exams,
+    played,
+    said,
+    seated,
+)
 
 SOURCE = "core.decode: what a step promises"
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from attrs import evolve, frozen
+from attrs import evolve
 from torch import Tensor
 
 from purestep.core import keys
@@ -13,19 +13,7 @@ from purestep.core.record import replace, take
 from purestep.core.slots import Decoding
 from purestep.core.tree import tree_map
 
-Step = Callable[..., Decoding]
-
-
-@frozen
-class Slots:
-    """The functions of decoding in slots, as in `core.slots` and `core.decode`."""
-
-    idle: Callable[..., Decoding]
-    seat: Callable[..., Decoding]
-    forget: Callable[[Decoding], Decoding]
-    step: Step
-    chunk: Step
-    prefill: Step
+from .conversations import Slots
 
 
 def _behind(change: Callable[[Decoding, Decoding], Decoding]) -> Callable[[Slots], Slots]:

@@ -15,8 +15,8 @@ from . import (
     transcript_fork_mutants,
     transcript_mutants,
 )
+from .conversations import Slots
 from .decode import decode_laws
-from .decode_mutants import Slots
 from .kernel import kernel_laws
 from .muon import muon_laws
 from .muon_mutants import Turning

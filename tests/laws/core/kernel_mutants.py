@@ -13,10 +13,10 @@ from purestep.core.steps import TimeStep
 from purestep.properties.strategies.walks import AnyEnv
 
 Result = tuple[Any, TimeStep]
-Build = Callable[[Any], AnyEnv]
+AnyBuild = Callable[[Any], AnyEnv]
 
 
-def ends_where_it_was(build: Build) -> Build:
+def ends_where_it_was(build: AnyBuild) -> AnyBuild:
     """Looks up the ending before it moves."""
 
     def made(mdp: Any) -> AnyEnv:
@@ -33,7 +33,7 @@ def ends_where_it_was(build: Build) -> Build:
     return made
 
 
-def pays_expectation(build: Build) -> Build:
+def pays_expectation(build: AnyBuild) -> AnyBuild:
     """Pays what (state, action) is worth on average."""
 
     def made(mdp: Any) -> AnyEnv:
@@ -51,6 +51,6 @@ def pays_expectation(build: Build) -> Build:
     return made
 
 
-def begins_anywhere(build: Build) -> Build:
+def begins_anywhere(build: AnyBuild) -> AnyBuild:
     """Takes the initial distribution for uniform."""
     return lambda mdp: build(replace(mdp, initial=torch.ones_like(mdp.initial)))

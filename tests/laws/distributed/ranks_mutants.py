@@ -21,7 +21,7 @@ Ranking = Callable[[LanguageAlgorithm, Deal], LanguageAlgorithm]
 Each = list[tuple[TokenBatch, Any, Any]]  # of each rank with sequences: its part of the batch, gradient, sums
 
 
-def _gradient(
+def _edited_gradient(
     change: Callable[[LanguageAlgorithm, Callable[..., Each], LearnerParams, TokenBatch, Any], tuple[Any, Any]],
 ) -> Callable[[Ranking], Ranking]:
     """An edit of how the gradients of ranks become one: `change(algorithm, each(counts), params, batch, counts)`."""
@@ -54,7 +54,7 @@ def _local(algorithm: LanguageAlgorithm, each: Any, params: Any, batch: Any, cou
     return _added([gradient for _, gradient, _ in each()]), whole[1]
 
 
-def _means(algorithm: LanguageAlgorithm, each: Any, params: Any, batch: Any, counts: Any) -> tuple[Any, Any]:
+def _mean_of_means(algorithm: LanguageAlgorithm, each: Any, params: Any, batch: Any, counts: Any) -> tuple[Any, Any]:
     found = each()
     total = _added([gradient for _, gradient, _ in found])
     return tree_map(lambda leaf: leaf / len(found), total), algorithm.gradient(params, batch, counts)[1]
@@ -66,7 +66,7 @@ def _averaged(algorithm: LanguageAlgorithm, each: Any, params: Any, batch: Any, 
     return tree_map(lambda leaf: leaf / len(found), total), algorithm.gradient(params, batch, counts)[1]
 
 
-def _clipped(algorithm: LanguageAlgorithm, each: Any, params: Any, batch: Any, counts: Any) -> tuple[Any, Any]:
+def _clipped_apart(algorithm: LanguageAlgorithm, each: Any, params: Any, batch: Any, counts: Any) -> tuple[Any, Any]:
     def short(gradient: Any) -> Any:
         factor = (NORM / (global_norm(gradient) + 1e-6)).clamp(max=1.0)
         return tree_map(lambda leaf: leaf * factor, gradient)
@@ -74,10 +74,10 @@ def _clipped(algorithm: LanguageAlgorithm, each: Any, params: Any, batch: Any, c
     return _added([short(gradient) for _, gradient, _ in each(counts)]), algorithm.gradient(params, batch, counts)[1]
 
 
-local_denominators = _gradient(_local)
-mean_of_means = _gradient(_means)
-averages_over_ranks = _gradient(_averaged)
-clips_on_each_rank = _gradient(_clipped)
+local_denominators = _edited_gradient(_local)
+mean_of_means = _edited_gradient(_mean_of_means)
+averages_over_ranks = _edited_gradient(_averaged)
+clips_on_each_rank = _edited_gradient(_clipped_apart)
 
 
 def _evolved(

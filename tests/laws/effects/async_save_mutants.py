@@ -7,10 +7,10 @@ from attrs import evolve
 
 from purestep.runtime.effects.sharded.later_rules import Ask, Begin, Desk, Ended, Event, Gone, Leave, Tell
 
-Step = Callable[[Desk, Event], Any]
+AnyStep = Callable[[Desk, Event], Any]
 
 
-def begins_beside(step: Step) -> Step:
+def begins_beside(step: AnyStep) -> AnyStep:
     """A thread for every save."""
 
     def beside(desk: Desk, event: Event) -> Any:
@@ -21,7 +21,7 @@ def begins_beside(step: Step) -> Step:
     return beside
 
 
-def forgets(step: Step) -> Step:
+def forgets(step: AnyStep) -> AnyStep:
     """Keeps the outcome of the last write where nobody looks when the next is begun."""
 
     def forgetful(desk: Desk, event: Event) -> Any:
@@ -30,7 +30,7 @@ def forgets(step: Step) -> Step:
     return forgetful
 
 
-def serves_one(step: Step) -> Step:
+def serves_one(step: AnyStep) -> AnyStep:
     """Wakes the first of those who wait, whatever comes of it."""
 
     def one(desk: Desk, event: Event) -> Any:
@@ -43,7 +43,7 @@ def serves_one(step: Step) -> Step:
     return one
 
 
-def leaves_at_once(step: Step) -> Step:
+def leaves_at_once(step: AnyStep) -> AnyStep:
     """Trusts the thread to end by itself."""
 
     def hasty(desk: Desk, event: Event) -> Any:
@@ -52,7 +52,7 @@ def leaves_at_once(step: Step) -> Step:
     return hasty
 
 
-def repeats(step: Step) -> Step:
+def repeats(step: AnyStep) -> AnyStep:
     """Tells a fault to everybody who ever asks again."""
 
     def again(desk: Desk, event: Event) -> Any:
@@ -63,7 +63,7 @@ def repeats(step: Step) -> Step:
     return again
 
 
-def newest_first(step: Step) -> Step:
+def newest_first(step: AnyStep) -> AnyStep:
     """Serves whoever came last."""
 
     def turned(desk: Desk, event: Event) -> Any:

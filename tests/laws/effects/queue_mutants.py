@@ -19,10 +19,10 @@ from purestep.runtime.effects.queue_rules import (
     Take,
 )
 
-Step = Callable[[Line, Event], Any]
+AnyStep = Callable[[Line, Event], Any]
 
 
-def newest(step: Step) -> Step:
+def newest(step: AnyStep) -> AnyStep:
     """Takes from the end at which samples come in."""
 
     def turned(state: Line, event: Event) -> Any:
@@ -33,7 +33,7 @@ def newest(step: Step) -> Step:
     return turned
 
 
-def drops_oldest(step: Step) -> Step:
+def drops_oldest(step: AnyStep) -> AnyStep:
     """A deque with a maximal length."""
 
     def dropping(state: Line, event: Event) -> Any:
@@ -44,7 +44,7 @@ def drops_oldest(step: Step) -> Step:
     return dropping
 
 
-def age_when_put(step: Step) -> Step:
+def age_when_put(step: AnyStep) -> AnyStep:
     """Finds out that a sample is old where it comes in, and nowhere else."""
 
     def lax(state: Line, event: Event) -> Any:
@@ -55,7 +55,7 @@ def age_when_put(step: Step) -> Step:
     return lax
 
 
-def wakes_nobody(step: Step) -> Step:
+def wakes_nobody(step: AnyStep) -> AnyStep:
     """Makes room, and tells those who wait for it at the next Put."""
 
     def silent(state: Line, event: Event) -> Any:
@@ -67,7 +67,7 @@ def wakes_nobody(step: Step) -> Step:
     return silent
 
 
-def uncounted(step: Step) -> Step:
+def uncounted(step: AnyStep) -> AnyStep:
     """Forgets to say that samples were dropped."""
 
     def quiet(state: Line, event: Event) -> Any:
@@ -77,7 +77,7 @@ def uncounted(step: Step) -> Step:
     return quiet
 
 
-def small_first(step: Step) -> Step:
+def small_first(step: AnyStep) -> AnyStep:
     """Serves whom it can."""
 
     def greedy(state: Line, event: Event) -> Any:
@@ -89,7 +89,7 @@ def small_first(step: Step) -> Step:
     return greedy
 
 
-def throws_away(step: Step) -> Step:
+def throws_away(step: AnyStep) -> AnyStep:
     """Closing is clearing."""
 
     def clearing(state: Line, event: Event) -> Any:
@@ -101,7 +101,7 @@ def throws_away(step: Step) -> Step:
     return clearing
 
 
-def hands_out_twice(step: Step) -> Step:
+def hands_out_twice(step: AnyStep) -> AnyStep:
     """Gives a sample and keeps it, as a replay would."""
 
     def keeping(state: Line, event: Event) -> Any:
@@ -113,7 +113,7 @@ def hands_out_twice(step: Step) -> Step:
     return keeping
 
 
-def answers_twice(step: Step) -> Step:
+def answers_twice(step: AnyStep) -> AnyStep:
     """Tells a caller who was accepted that it was too late, too."""
 
     def twice(state: Line, event: Event) -> Any:
@@ -124,7 +124,7 @@ def answers_twice(step: Step) -> Step:
     return twice
 
 
-def reports_again(step: Step) -> Step:
+def reports_again(step: AnyStep) -> AnyStep:
     """Reports what expired to the one who advances and counts it as refused as well."""
 
     def double(state: Line, event: Event) -> Any:
@@ -135,7 +135,7 @@ def reports_again(step: Step) -> Step:
     return double
 
 
-def back_at_the_end(step: Step) -> Step:
+def back_at_the_end(step: AnyStep) -> AnyStep:
     """Puts in again what comes back."""
 
     def behind(state: Line, event: Event) -> Any:
@@ -149,7 +149,7 @@ def back_at_the_end(step: Step) -> Step:
     return behind
 
 
-def loses_back(step: Step) -> Step:
+def loses_back(step: AnyStep) -> AnyStep:
     """Lets callers go with what they were given."""
 
     def losing(state: Line, event: Event) -> Any:

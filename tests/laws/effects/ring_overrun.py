@@ -8,14 +8,33 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from attrs import evolve
 from hypothesis import strategies as st
 from torch import Tensor
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Mutant, Seen
-from purestep.runtime.effects.weights_ring import RING, Ring, Words, publication
+from purestep.runtime.effects.weights_ring import LATEST, NUMBER, RING, STRIDE, Ring, Words, publication
 
-from . import weights_mutants as mutants
+
+def believes_the_copy(transfer: Any) -> Any:
+    """Does not look whether the slot was written again while it copied."""
+
+    def reading(path: Path, like: Any, *, ring: Ring = RING) -> Any:
+        def fetching(words: Words, slots: int, newer_than: int, load: Any) -> Any:
+            asked = list[int]()
+
+            def read(place: int) -> int:
+                if place == LATEST:
+                    asked.append(words.read(place))
+                return asked[-1] if place % STRIDE == NUMBER else words.read(place)
+
+            return ring.fetching(evolve(words, read=read), slots, newer_than, load)
+
+        return transfer.reading(path, like, ring=evolve(ring, fetching=fetching))
+
+    return evolve(transfer, reading=reading)
+
 
 GUARDS = ("sequence", "checksum")
 Drawn = tuple[list[int], str, int]  # publications during each copy, the guard, slots
@@ -71,4 +90,4 @@ def lapped(transfer: Any, drawn: Drawn, seen: Seen, path: Path) -> None:
 CLAIM = "A copy that was overtaken is thrown away and counted; what is fetched is all of one publication."
 INPUTS = st.tuples(st.lists(st.integers(0, 5), max_size=4), st.sampled_from(GUARDS), st.integers(2, 3))
 NEEDS = ("a copy that was overtaken", "a copy with publications beside it")
-MUTANT = Mutant("takes a copy without a look at who wrote meanwhile", mutants.believes_the_copy)
+MUTANT = Mutant("takes a copy without a look at who wrote meanwhile", believes_the_copy)

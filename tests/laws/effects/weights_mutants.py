@@ -10,7 +10,6 @@ from attrs import evolve
 
 from purestep.core.tree import leaves, tree_map
 from purestep.runtime.effects.weights_layout import WeightsError, layout
-from purestep.runtime.effects.weights_ring import LATEST, NUMBER, RING, STRIDE, Ring, Words
 
 
 def _publish(transfer: Any, edit: Callable[[Any], Any]) -> Any:
@@ -52,25 +51,6 @@ def gives_views(transfer: Any) -> Any:
             return reader.fetch(newer_than, into if leaves(into) else room, seconds)
 
         return evolve(reader, fetch=fetch)
-
-    return evolve(transfer, reading=reading)
-
-
-def believes_the_copy(transfer: Any) -> Any:
-    """Does not look whether the slot was written again while it copied."""
-
-    def reading(path: Path, like: Any, *, ring: Ring = RING) -> Any:
-        def fetching(words: Words, slots: int, newer_than: int, load: Any) -> Any:
-            asked = list[int]()
-
-            def read(place: int) -> int:
-                if place == LATEST:
-                    asked.append(words.read(place))
-                return asked[-1] if place % STRIDE == NUMBER else words.read(place)
-
-            return ring.fetching(evolve(words, read=read), slots, newer_than, load)
-
-        return transfer.reading(path, like, ring=evolve(ring, fetching=fetching))
 
     return evolve(transfer, reading=reading)
 

@@ -18,10 +18,10 @@ from purestep.runtime.effects.workers_rules import (
     Sent,
 )
 
-Step = Callable[[Crew, Event], Any]
+AnyStep = Callable[[Crew, Event], Any]
 
 
-def sends_to_the_gone(step: Step) -> Step:
+def sends_to_the_gone(step: AnyStep) -> AnyStep:
     """A send that succeeds says nothing of who reads."""
 
     def careless(state: Crew, event: Event) -> Any:
@@ -31,7 +31,7 @@ def sends_to_the_gone(step: Step) -> Step:
     return careless
 
 
-def takes_any_answer(step: Step) -> Step:
+def takes_any_answer(step: AnyStep) -> AnyStep:
     """Looks a task up by its number, wherever the answer comes from."""
 
     def trusting(state: Crew, event: Event) -> Any:
@@ -45,7 +45,7 @@ def takes_any_answer(step: Step) -> Step:
     return trusting
 
 
-def from_the_beginning(step: Step) -> Step:
+def from_the_beginning(step: AnyStep) -> AnyStep:
     """Gives a worker a time for all it does."""
 
     def impatient(state: Crew, event: Event) -> Any:
@@ -59,7 +59,7 @@ def from_the_beginning(step: Step) -> Step:
     return impatient
 
 
-def replaces_twice(step: Step) -> Step:
+def replaces_twice(step: AnyStep) -> AnyStep:
     """Answers every sign of a death with a birth."""
 
     def eager(state: Crew, event: Event) -> Any:
@@ -70,7 +70,7 @@ def replaces_twice(step: Step) -> Step:
     return eager
 
 
-def at_once(step: Step) -> Step:
+def at_once(step: AnyStep) -> AnyStep:
     """Does not look back."""
 
     def hasty(state: Crew, event: Event) -> Any:
@@ -80,7 +80,7 @@ def at_once(step: Step) -> Step:
     return hasty
 
 
-def ignores_strange_answers(step: Step) -> Step:
+def ignores_strange_answers(step: AnyStep) -> AnyStep:
     """Drops what it cannot place."""
 
     def mild(state: Crew, event: Event) -> Any:
@@ -93,7 +93,7 @@ def ignores_strange_answers(step: Step) -> Step:
     return mild
 
 
-def hands_back_all(step: Step) -> Step:
+def hands_back_all(step: AnyStep) -> AnyStep:
     """Starts everything anew when something goes wrong."""
 
     def thorough(state: Crew, event: Event) -> Any:
@@ -108,7 +108,7 @@ def hands_back_all(step: Step) -> Step:
     return thorough
 
 
-def idle_is_hanging(step: Step) -> Step:
+def idle_is_hanging(step: AnyStep) -> AnyStep:
     """Expects to hear from everybody, all the time."""
 
     def strict(state: Crew, event: Event) -> Any:
@@ -125,7 +125,7 @@ def idle_is_hanging(step: Step) -> Step:
     return strict
 
 
-def keeps_the_answered(step: Step) -> Step:
+def keeps_the_answered(step: AnyStep) -> AnyStep:
     """Forgets to cross off what was done, so that it is handed back later."""
 
     def forgetful(state: Crew, event: Event) -> Any:
@@ -138,7 +138,7 @@ def keeps_the_answered(step: Step) -> Step:
     return forgetful
 
 
-def never_ready(step: Step) -> Step:
+def never_ready(step: AnyStep) -> AnyStep:
     """Gives a worker that has begun the time that beginning takes."""
 
     def slow(state: Crew, event: Event) -> Any:

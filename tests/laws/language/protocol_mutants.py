@@ -10,7 +10,7 @@ from purestep.core.language.events import ABORT, LENGTH, Sampled
 from purestep.core.language.world import ENV, MAX_STEPS, Terminated, Truncated
 
 Begin = Callable[..., tuple[Episode[Any], Any]]
-Step = Callable[..., tuple[Episode[Any], Any]]
+AnyStep = Callable[..., tuple[Episode[Any], Any]]
 
 
 @frozen
@@ -18,7 +18,7 @@ class Turns:
     """The two functions of a protocol: `begin(protocol, key)` and `step(protocol, episode, completion, key)`."""
 
     begin: Begin
-    step: Step
+    step: AnyStep
 
 
 def _after(change: Callable[[Episode[Any], Episode[Any]], Episode[Any]]) -> Callable[[Turns], Turns]:

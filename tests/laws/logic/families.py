@@ -27,7 +27,7 @@ from .corrupt import corrupt_laws
 from .corruptions import corruptions_laws
 from .derive import derive_laws
 from .game import game_laws
-from .game_mutants import Moves
+from .game_strategies import Moves
 from .knowledge import knowledge_laws, matching_laws
 from .link_prediction import link_prediction_laws
 from .logic_strategies import NAMES

@@ -11,7 +11,6 @@ from purestep.properties.framework.compare import EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite
 
 from . import game_mutants as mutants
-from .game_mutants import Moves
 from .game_rewards import paid
 from .game_strategies import (
     END,
@@ -20,6 +19,7 @@ from .game_strategies import (
     TRUE,
     YES_OR_NO,
     Match,
+    Moves,
     chosen,
     game_law,
     goals,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from attrs import evolve, frozen
+from attrs import evolve
 from torch import Tensor
 
 from purestep.core.keys import Key
@@ -15,18 +15,7 @@ from purestep.core.logic.state import Game, ProofState, ProofWorld
 from purestep.core.record import replace
 from purestep.core.steps import ended
 
-Begin = Callable[[Game, ProofWorld, Key, Tensor, Tensor], ProofState]
-Look = Callable[[Game, Knowledge, ProofState], ProofState]
-Advance = Callable[[Game, ProofState, Tensor], ProofState]
-
-
-@frozen
-class Moves:
-    """What the game is made of: how an episode begins, what may follow a state, and what a move does."""
-
-    begin: Begin
-    look: Look
-    advance: Advance
+from .game_strategies import Moves
 
 
 def excludes_nothing(moves: Moves) -> Moves:
@@ -75,16 +64,6 @@ def one_move_less(moves: Moves) -> Moves:
         after = moves.advance(game, state, action)
         late = ~after.terminated & (after.depth >= game.max_depth - 1)
         return replace(after, truncated=after.truncated | late)
-
-    return evolve(moves, advance=advance)
-
-
-def paid_like_a_positive(moves: Moves) -> Moves:
-    """Pays for a proof, whether or not there is one of what is true."""
-
-    def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
-        after = moves.advance(game, replace(state, label=torch.ones_like(state.label)), action)
-        return replace(after, label=state.label)
 
     return evolve(moves, advance=advance)
 
@@ -147,16 +126,6 @@ def ends_together(moves: Moves) -> Moves:
         return replace(after, terminated=after.terminated | after.terminated.any())
 
     return evolve(moves, advance=advance)
-
-
-def failed_draws_are_false(moves: Moves) -> Moves:
-    """Calls a query false where no replacement was found: a reward for failing to prove what is true."""
-
-    def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Tensor) -> ProofState:
-        state = moves.begin(game, world, key, pointer, counter)
-        return replace(state, label=counter % (game.negatives + 1) == 0)
-
-    return evolve(moves, begin=begin)
 
 
 def one_negative_less(moves: Moves) -> Moves:

@@ -3,15 +3,27 @@
 from itertools import pairwise
 
 import torch
+from attrs import evolve
 from hypothesis import strategies as st
+from torch import Tensor
 
-from purestep.core.logic.state import Game
+from purestep.core.logic.state import Game, ProofState
+from purestep.core.record import replace
 from purestep.properties.framework.compare import ROUNDING, same
 from purestep.properties.framework.law import Law, Mutant, Seen
 
-from . import game_mutants as mutants
-from .game_mutants import Moves
-from .game_strategies import END, FEW, TRUE, YES_OR_NO, Match, game_law, goals, matches, over, played
+from .game_strategies import END, FEW, TRUE, YES_OR_NO, Match, Moves, game_law, goals, matches, over, played
+
+
+def paid_like_a_positive(moves: Moves) -> Moves:
+    """Pays for a proof, whether or not there is one of what is true."""
+
+    def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
+        after = moves.advance(game, replace(state, label=torch.ones_like(state.label)), action)
+        return replace(after, label=state.label)
+
+    return evolve(moves, advance=advance)
+
 
 # proven positive, unproven positive, proven negative, unproven negative
 TABLE = {
@@ -51,7 +63,7 @@ def paid() -> Law:
                 got = torch.stack([state.step_reward[slot], state.cumulative_reward[slot]])
                 same("reward of the step and of the episode", got, torch.tensor([wanted, total]), ROUNDING)
 
-    mutant = Mutant("pays for any proof, also of what is not true", mutants.paid_like_a_positive)
+    mutant = Mutant("pays for any proof, also of what is not true", paid_like_a_positive)
     claim = "The reward comes with termination and is that of the table: by type, label and proof; else it is 0."
     kinds = [f"a {label} {proven}" for label in ("positive", "negative") for proven in ("proven", "unproven")]
     inputs = matches(

@@ -9,13 +9,32 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
-from purestep.core.logic.state import Game, ProofState, opened
+from purestep.core.keys import Key
+from purestep.core.logic.knowledge import Knowledge
+from purestep.core.logic.state import Game, ProofState, ProofWorld, opened
 from purestep.core.logic.terms import PADDING
 from purestep.properties.framework.law import Law, Mutant, Seen, always
 
-from .game_mutants import Moves
 from .logic_strategies import CONSTANTS, GOALS, NAMES, OPEN, PREDICATES, RULES, WIDE, Question, mark, questions
 from .resolution import Atom, Program, State, unifier
+
+Begin = Callable[[Game, ProofWorld, Key, Tensor, Tensor], ProofState]
+
+
+Look = Callable[[Game, Knowledge, ProofState], ProofState]
+
+
+Advance = Callable[[Game, ProofState, Tensor], ProofState]
+
+
+@frozen
+class Moves:
+    """What the game is made of: how an episode begins, what may follow a state, and what a move does."""
+
+    begin: Begin
+    look: Look
+    advance: Advance
+
 
 T = TypeVar("T")
 SOURCE = "core.logic.game: what look and advance promise"

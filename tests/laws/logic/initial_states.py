@@ -3,22 +3,35 @@
 from typing import Literal
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from torch import Tensor
 
 from purestep.core import keys
+from purestep.core.keys import Key
 from purestep.core.logic.corrupt import HEAD, TAIL, domains, known_atoms
 from purestep.core.logic.knowledge import knowledge
-from purestep.core.logic.state import Game, ProofWorld
+from purestep.core.logic.state import Game, ProofState, ProofWorld
+from purestep.core.record import replace
 from purestep.properties.framework.compare import EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, always
 
-from . import game_mutants as mutants
 from .corrupt import replaced
-from .game_mutants import Moves
+from .game_strategies import Moves
 from .logic_strategies import NAMES, WIDE
 from .resolution import Atom
+
+
+def failed_draws_are_false(moves: Moves) -> Moves:
+    """Calls a query false where no replacement was found: a reward for failing to prove what is true."""
+
+    def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Tensor) -> ProofState:
+        state = moves.begin(game, world, key, pointer, counter)
+        return replace(state, label=counter % (game.negatives + 1) == 0)
+
+    return evolve(moves, begin=begin)
+
 
 SOURCE = "core.logic.env: what begin promises"
 EPISODES = 24
@@ -92,7 +105,7 @@ def shares() -> Law:
             same(f"whether {query} is true, in turn {place}", label, not (wanted and could), EXACT)
             same(f"whether {query} is of the pool", query in pool, label, EXACT)
 
-    mutant = Mutant("calls a query false that it could not make false", mutants.failed_draws_are_false)
+    mutant = Mutant("calls a query false that it could not make false", failed_draws_are_false)
     claim = (
         "Of negatives + 1 episodes all but one are false; where nothing false can be made the query stays, and is true."
     )

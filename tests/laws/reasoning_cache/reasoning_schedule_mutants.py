@@ -10,7 +10,8 @@ from purestep.core.language.reasoning_events import Call, CallFailed, Publish, P
 from purestep.core.language.reasoning_settings import Settings
 from purestep.core.machine import Command, Event, Machine, Started
 
-Factory = Callable[..., Machine[Schedule]]
+from .reasoning_world import Factory
+
 Answer = tuple[Schedule, tuple[Command, ...]]
 Step = Callable[[Schedule, Event], Answer]
 
@@ -26,7 +27,7 @@ def _stepping(change: Callable[[Step, Schedule, Event], Answer]) -> Callable[[Fa
     return make
 
 
-def _told(settings: Callable[[Settings], Settings]) -> Callable[[Factory], Factory]:
+def _with_settings(settings: Callable[[Settings], Settings]) -> Callable[[Factory], Factory]:
     def make(factory: Factory) -> Factory:
         def made(cache: ReasoningCache, told: Settings, **options: Any) -> Machine[Schedule]:
             return factory(cache, settings(told), **options)
@@ -99,9 +100,9 @@ forgets = _stepping(_forgets)
 steady = _stepping(_steady)
 counts_any_failure = _stepping(_counts_any_failure)
 first_model = _stepping(_first_model)
-one_result_more = _told(lambda settings: evolve(settings, result_queue_size=settings.result_queue_size + 1))
-one_problem_more = _told(lambda settings: evolve(settings, problem_queue_size=settings.problem_queue_size + 1))
-one_place_more = _told(lambda settings: evolve(settings, llm_max_rollouts=settings.llm_max_rollouts + 1))
+one_result_more = _with_settings(lambda settings: evolve(settings, result_queue_size=settings.result_queue_size + 1))
+one_problem_more = _with_settings(lambda settings: evolve(settings, problem_queue_size=settings.problem_queue_size + 1))
+one_place_more = _with_settings(lambda settings: evolve(settings, llm_max_rollouts=settings.llm_max_rollouts + 1))
 
 MUTANTS: dict[str, Callable[[Any], Any]] = {
     "takes any word of a publication for that of the first result": any_published,
