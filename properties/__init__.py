@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from .suites.memory import memory_laws as memory_laws
     from .suites.module import module_laws as module_laws
     from .suites.order import order_laws as order_laws
+    from .suites.parser import Reading as Reading
     from .suites.parser import parser_laws as parser_laws
-    from .suites.parser_mutants import Reading as Reading
     from .suites.policy import policy_laws as policy_laws
     from .suites.precision import precision_laws as precision_laws
     from .suites.preparation import preparation_laws as preparation_laws

@@ -5,7 +5,6 @@ from typing import Any, Literal
 import pytest
 import torch
 from attrs import evolve
-from laws.logic.game_strategies import Moves
 from torch import Tensor
 
 import purestep.core.logic.game as game_module
@@ -28,6 +27,7 @@ from purestep.runtime.rollout import begin as begin_worlds
 
 from .conftest import Compiled
 from .laws.logic.game import game_laws
+from .laws.logic.game_strategies import Moves
 from .laws.logic.table_policy import table_policy
 
 LONGEST = 3  # steps of a walk, after up to three mixed ones: longer than either proof of the small world

@@ -27,8 +27,7 @@ from purestep.properties import (
 from purestep.properties.framework.families import own_crediting
 
 from .laws.algorithms.families import own_packer
-from .laws.algorithms.micro_batch import micro_batch_laws
-from .laws.algorithms.micro_batch_mutants import Batching
+from .laws.algorithms.micro_batch import Batching, micro_batch_laws
 from .laws.algorithms.packing import packing_laws
 from .laws.core.transcript_cut import transcript_cut_laws
 

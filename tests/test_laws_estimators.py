@@ -12,7 +12,7 @@ from purestep.algorithms.returns import lambda_returns
 from purestep.algorithms.vtrace import VTrace, vtrace
 from purestep.properties import check, classify, estimator_laws, gradient_laws, lambda_return_laws, smooth, vtrace_laws
 from purestep.properties.strategies.mdps import action_values, chain, objective, occupancy, policy_gradient, values
-from purestep.properties.suites import estimator_mutants as mutants
+from purestep.properties.suites import estimator as mutants
 from purestep.properties.suites.estimator import estimator_step_laws
 
 

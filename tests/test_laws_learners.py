@@ -20,8 +20,7 @@ from purestep.core.transcript import Transcript
 from purestep.properties import ROUNDING, Suite, check, learner_laws, step_laws
 from purestep.properties.strategies.learner import MODEL, talks
 from purestep.properties.suites.aggregate import WEIGHTS
-from purestep.properties.suites.learner import learning
-from purestep.properties.suites.learner_steps import begun
+from purestep.properties.suites.learner import begun, learning
 
 from .laws.algorithms.column import column_laws
 from .laws.algorithms.decoupled import decoupled_laws

@@ -10,7 +10,7 @@ from purestep.core.normalize import Statistics, merge
 from purestep.core.optim import adam, chain, clip_by_global_norm
 from purestep.properties import ROUNDING, check, dyadic, from_record, integers, step_laws
 from purestep.properties import keys as drawn_keys
-from purestep.properties.suites.step_mutants import running_total, totals
+from purestep.properties.suites.step import running_total, totals
 
 optimizer = chain(clip_by_global_norm(1.0), adam(0.5))
 

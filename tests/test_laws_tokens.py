@@ -46,10 +46,8 @@ from purestep.properties import (
     step_laws,
     token_loss_laws,
 )
-from purestep.properties.suites.aggregate import WEIGHTS
-from purestep.properties.suites.aggregate_mutants import Reduction
-from purestep.properties.suites.token_loss import as_token_loss
-from purestep.properties.suites.token_loss_mutants import cispo_step, dual_step
+from purestep.properties.suites.aggregate import WEIGHTS, Reduction
+from purestep.properties.suites.token_loss import as_token_loss, cispo_step, dual_step
 
 LENGTH = 5
 

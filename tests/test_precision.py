@@ -14,7 +14,7 @@ from purestep.core.rounding import rounded
 from purestep.core.scan import scan
 from purestep.core.tree import leaves, tree_map
 from purestep.properties import check, precision_laws
-from purestep.properties.suites.precision_mutants import Descending
+from purestep.properties.suites.precision import Descending
 from purestep.runtime.effects.ranks.torch_optimizer import torch_optimizer
 
 BELOW = (torch.bfloat16, torch.float16)

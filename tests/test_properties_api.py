@@ -52,7 +52,7 @@ from purestep.properties.framework.cli import verify_command
 from purestep.properties.framework.compare import render
 from purestep.properties.framework.profiles import current, includes, using
 from purestep.properties.strategies.values import like, raw, seeds
-from purestep.properties.suites.estimator_mutants import reference, truncation_terminates
+from purestep.properties.suites.estimator import reference, truncation_terminates
 
 AnyEnv = Env[Any, Any]
 pytest_plugins = ("pytester",)

@@ -16,8 +16,7 @@ from purestep.runtime.logic.family import family
 from purestep.runtime.logic.recycle import IDLE, idle, play, proven_all
 from purestep.runtime.logic.world import proofs
 
-from .laws.logic.recycle import recycle_laws
-from .laws.logic.recycle_mutants import Recycling
+from .laws.logic.recycle import Recycling, recycle_laws
 from .laws.logic.table_policy import table_policy
 
 test_recycling = check(recycle_laws(), Recycling(play, proven_all))

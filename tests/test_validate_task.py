@@ -15,7 +15,7 @@ from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.task import TextTask
 from purestep.core.language.world import Outcome, Raised, TextEnv
 from purestep.core.language.zorplex_task import zorplex_task
-from purestep.properties.suites import text_env_mutants as mutants
+from purestep.properties.suites import text_env as mutants
 from purestep.runtime.language.columns import TAKEN
 from purestep.runtime.language.config import TaskRun
 from purestep.runtime.language.validate_task import validate_task

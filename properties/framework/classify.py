@@ -1,8 +1,7 @@
 """Which convention an advantage estimator keeps to: foreign code is named, not only refused."""
 
 from ..strategies.streams import CONVENTIONS
-from ..suites.estimator import estimator_laws
-from ..suites.estimator_definition import Estimator
+from ..suites.estimator import Estimator, estimator_laws
 from .profiles import Profile, named_profile
 from .report import PASSED
 from .run import run

@@ -49,69 +49,57 @@ from ...runtime.rollout import rollout
 from ..strategies.language import MOVES, Ledger, ledger, ledger_parser
 from ..strategies.table_causal import table_causal
 from ..strategies.values import dyadic, smooth
-from ..suites import (
-    aggregate_mutants,
-    causal_mutants,
-    checkpoint_mutants,
-    credit_mutants,
-    estimator_mutants,
-    group_mutants,
-    importance_mutants,
-    kl_mutants,
-    learner_mutants,
-    loss_mutants,
-    masked_loss_mutants,
-    memory_mutants,
-    order_mutants,
-    precision_mutants,
-    returns_mutants,
-    scan_mutants,
-    step_mutants,
-    text_env_mutants,
-    token_gae_mutants,
-    token_log_prob_mutants,
-    token_loss_mutants,
-    wrapper_mutants,
-)
-from ..suites.aggregate import WEIGHTS, aggregate_laws
-from ..suites.aggregate_mutants import Reduction
+from ..suites.aggregate import MUTANTS as AGGREGATE_MUTANTS
+from ..suites.aggregate import WEIGHTS, Reduction, aggregate_laws
 from ..suites.categorical import categorical_laws
+from ..suites.causal import MUTANTS as CAUSAL_MUTANTS
 from ..suites.causal import causal_laws
+from ..suites.checkpoint import MUTANTS as CHECKPOINT_MUTANTS
 from ..suites.checkpoint import checkpoint_laws, own_store
 from ..suites.codec import codec_laws
-from ..suites.credit import credit_laws
-from ..suites.credit_mutants import Crediting
+from ..suites.credit import MUTANTS as CREDIT_MUTANTS
+from ..suites.credit import Crediting, credit_laws
 from ..suites.env import env_laws
+from ..suites.estimator import MUTANTS as ESTIMATOR_MUTANTS
 from ..suites.estimator import estimator_laws
 from ..suites.gradient import gradient_laws
+from ..suites.group import MUTANTS as GROUP_MUTANTS
 from ..suites.group import group_laws
+from ..suites.importance import MUTANTS as IMPORTANCE_MUTANTS
 from ..suites.importance import importance_laws
+from ..suites.kl import MUTANTS as KL_MUTANTS
 from ..suites.kl import kl_laws
+from ..suites.learner import MUTANTS as LEARNER_MUTANTS
 from ..suites.learner import learner_laws, learning
+from ..suites.loss import MUTANTS as LOSS_MUTANTS
 from ..suites.loss import loss_laws
-from ..suites.machine import machine_laws
-from ..suites.machine_mutants import fetcher
-from ..suites.masked_loss import masked_loss_laws
+from ..suites.machine import fetcher, machine_laws
+from ..suites.masked_loss import MASKED, masked_loss_laws, masked_reference
+from ..suites.memory import MUTANTS as MEMORY_MUTANTS
 from ..suites.memory import memory_laws
 from ..suites.module import module_laws
-from ..suites.order import order_laws
-from ..suites.parser import parser_laws
-from ..suites.parser_mutants import Reading
+from ..suites.order import ORDERS, order_laws
+from ..suites.parser import Reading, parser_laws
 from ..suites.policy import policy_laws
-from ..suites.precision import precision_laws
-from ..suites.precision_mutants import Descending
+from ..suites.precision import MUTANTS as PRECISION_MUTANTS
+from ..suites.precision import Descending, precision_laws
 from ..suites.preparation import preparation_laws
 from ..suites.probe import probe_laws
-from ..suites.returns import lambda_return_laws, vtrace_laws
+from ..suites.returns import LAMBDA_RETURNS, VTRACE, lambda_return_laws, vtrace_laws
+from ..suites.scan import MUTANTS as SCAN_MUTANTS
 from ..suites.scan import scan_laws
-from ..suites.step import step_laws
-from ..suites.step_mutants import running_total, totals
+from ..suites.step import MUTANTS as STEP_MUTANTS
+from ..suites.step import running_total, step_laws, totals
+from ..suites.text_env import MUTANTS as TEXT_ENV_MUTANTS
 from ..suites.text_env import text_env_laws
+from ..suites.token_gae import MUTANTS as TOKEN_GAE_MUTANTS
 from ..suites.token_gae import token_gae_laws
+from ..suites.token_log_prob import MUTANTS as TOKEN_LOG_PROB_MUTANTS
 from ..suites.token_log_prob import token_log_prob_laws
-from ..suites.token_loss import as_token_loss, token_loss_laws
+from ..suites.token_loss import MUTANTS as TOKEN_LOSS_MUTANTS
+from ..suites.token_loss import as_token_loss, cispo_step, dual_step, token_loss_laws
 from ..suites.update import update_laws
-from ..suites.wrapper import auto_reset_laws, time_limit_laws
+from ..suites.wrapper import AUTO_RESET, TIME_LIMIT, auto_reset_laws, time_limit_laws
 from .law import Mutant, Subject, Suite
 
 LIMIT = 4  # steps of an episode in the families of wrappers
@@ -195,8 +183,8 @@ def own_prepared() -> TextTask:
 def _steps_and_folds() -> list[Family]:
     pairs = st.tuples(smooth((2,)), smooth((2,)))
     return [
-        Family(step_laws(totals(), carry=0), running_total, edits(step_mutants.MUTANTS)),
-        Family(scan_laws(), scan, edits(scan_mutants.MUTANTS)),
+        Family(step_laws(totals(), carry=0), running_total, edits(STEP_MUTANTS)),
+        Family(scan_laws(), scan, edits(SCAN_MUTANTS)),
         Family(gradient_laws(pairs, constant=(1,)), squared),
     ]
 
@@ -205,20 +193,20 @@ def _worlds() -> list[Family]:
     limited = time_limit(cartpole(), LIMIT)
     return [
         Family(env_laws, cartpole()),
-        Family(auto_reset_laws(limited), auto_reset(limited), edits(wrapper_mutants.AUTO_RESET)),
-        Family(time_limit_laws(cartpole(), LIMIT), limited, edits(wrapper_mutants.TIME_LIMIT)),
-        Family(memory_laws(), rollout, edits(memory_mutants.MUTANTS)),
+        Family(auto_reset_laws(limited), auto_reset(limited), edits(AUTO_RESET)),
+        Family(time_limit_laws(cartpole(), LIMIT), limited, edits(TIME_LIMIT)),
+        Family(memory_laws(), rollout, edits(MEMORY_MUTANTS)),
     ]
 
 
 def _objectives() -> list[Family]:
     return [
-        Family(estimator_laws(), gae, constant(estimator_mutants.MUTANTS)),
-        Family(lambda_return_laws(), lambda_returns, constant(returns_mutants.LAMBDA_RETURNS)),
-        Family(vtrace_laws(), vtrace, constant(returns_mutants.VTRACE)),
-        Family(loss_laws(clipped=True), ppo_clip, constant(loss_mutants.MUTANTS)),
-        Family(masked_loss_laws(), masked_loss_mutants.masked_reference, constant(masked_loss_mutants.MASKED)),
-        Family(kl_laws(), k3, constant(kl_mutants.MUTANTS)),
+        Family(estimator_laws(), gae, constant(ESTIMATOR_MUTANTS)),
+        Family(lambda_return_laws(), lambda_returns, constant(LAMBDA_RETURNS)),
+        Family(vtrace_laws(), vtrace, constant(VTRACE)),
+        Family(loss_laws(clipped=True), ppo_clip, constant(LOSS_MUTANTS)),
+        Family(masked_loss_laws(), masked_reference, constant(MASKED)),
+        Family(kl_laws(), k3, constant(KL_MUTANTS)),
         Family(kl_laws(unbiased=False), k2),
     ]
 
@@ -232,8 +220,8 @@ def _tokens() -> list[Family]:
         "sequence_mean": Reduction(sequence_mean, sequence_count),
     }
     losses = [
-        (token_loss_laws(token_loss_mutants.dual_step), as_token_loss(dual_clip, clip=0.25, c=2.0)),
-        (token_loss_laws(token_loss_mutants.cispo_step), as_token_loss(cispo, low=0.5, high=2.0)),
+        (token_loss_laws(dual_step), as_token_loss(dual_clip, clip=0.25, c=2.0)),
+        (token_loss_laws(cispo_step), as_token_loss(cispo, low=0.5, high=2.0)),
         (token_loss_laws(partial(ppo_clip, clip=0.25), level="sequence"), as_token_loss(gspo, clip=0.25)),
     ]
     weights = [
@@ -241,18 +229,15 @@ def _tokens() -> list[Family]:
         (importance_laws(low=0.5, high=2.0, level="geometric", outside="zero"), geometric),
     ]
     return [
-        Family(group_laws(), grpo_advantages, edits(group_mutants.MUTANTS)),
-        Family(group_laws(centre="leave_one_out", scaled=False), rloo_advantages, edits(group_mutants.MUTANTS)),
-        *[
-            Family(aggregate_laws(WEIGHTS[name]), one, edits(aggregate_mutants.MUTANTS))
-            for name, one in reductions.items()
-        ],
-        *[Family(suite, loss, edits(token_loss_mutants.MUTANTS)) for suite, loss in losses],
-        *[Family(suite, weighting, edits(importance_mutants.MUTANTS)) for suite, weighting in weights],
-        Family(token_log_prob_laws(), token_log_probs, edits(token_log_prob_mutants.MUTANTS)),
-        Family(credit_laws(), own_crediting(), edits(credit_mutants.MUTANTS)),
-        Family(token_gae_laws(), token_gae, edits(token_gae_mutants.MUTANTS)),
-        Family(causal_laws(), table_causal(), edits(causal_mutants.MUTANTS)),
+        Family(group_laws(), grpo_advantages, edits(GROUP_MUTANTS)),
+        Family(group_laws(centre="leave_one_out", scaled=False), rloo_advantages, edits(GROUP_MUTANTS)),
+        *[Family(aggregate_laws(WEIGHTS[name]), one, edits(AGGREGATE_MUTANTS)) for name, one in reductions.items()],
+        *[Family(suite, loss, edits(TOKEN_LOSS_MUTANTS)) for suite, loss in losses],
+        *[Family(suite, weighting, edits(IMPORTANCE_MUTANTS)) for suite, weighting in weights],
+        Family(token_log_prob_laws(), token_log_probs, edits(TOKEN_LOG_PROB_MUTANTS)),
+        Family(credit_laws(), own_crediting(), edits(CREDIT_MUTANTS)),
+        Family(token_gae_laws(), token_gae, edits(TOKEN_GAE_MUTANTS)),
+        Family(causal_laws(), table_causal(), edits(CAUSAL_MUTANTS)),
     ]
 
 
@@ -278,9 +263,9 @@ def _learners() -> list[Family]:
         Family(categorical_laws(), lambda logits: Categorical(logits=logits)),
         Family(module_laws(dyadic((2, 3))), (module, functional(module))),
         Family(update_laws(), _learner),
-        Family(order_laws(), order, edits(order_mutants.ORDERS)),
-        Family(learner_laws(WEIGHTS["sequence_mean"]), grpo, edits(learner_mutants.MUTANTS)),
-        Family(precision_laws(), own_descending(), edits(precision_mutants.MUTANTS)),
+        Family(order_laws(), order, edits(ORDERS)),
+        Family(learner_laws(WEIGHTS["sequence_mean"]), grpo, edits(LEARNER_MUTANTS)),
+        Family(precision_laws(), own_descending(), edits(PRECISION_MUTANTS)),
         Family(probe_laws(gamma=0.5), _prober, night=True),
     ]
 
@@ -289,14 +274,14 @@ def _texts() -> list[Family]:
     return [
         Family(parser_laws(), own_reading()),
         Family(codec_laws(), byte_codec()),
-        Family(own_world_laws(), ledger(), edits(text_env_mutants.MUTANTS)),
+        Family(own_world_laws(), ledger(), edits(TEXT_ENV_MUTANTS)),
         Family(preparation_laws("a0=0; b1=1;", "b 1", "[ANSWER] 3"), own_prepared()),
     ]
 
 
 def _effects() -> list[Family]:
     return [
-        Family(checkpoint_laws(), own_store(), edits(checkpoint_mutants.MUTANTS)),
+        Family(checkpoint_laws(), own_store(), edits(CHECKPOINT_MUTANTS)),
         Family(machine_laws(), fetcher()),
     ]
 

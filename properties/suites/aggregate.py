@@ -12,9 +12,98 @@ from torch import Tensor
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import POISON, dyadic, masks
-from . import aggregate_mutants as mutants
-from .aggregate_mutants import Reduction
-from .loss_steps import PADDING
+from .loss import PADDING
+
+# --- mutants ---
+# Reductions as people get them wrong: each an edit of one that is right.
+
+
+@attrs.frozen
+class Reduction:
+    """What the laws of reductions judge."""
+
+    reduce: Callable[..., Tensor]  # (loss [N, L], mask [N, L], *, denominator) -> [], or without a denominator
+    denominator: Callable[[Tensor], Tensor | float]  # of a mask [N, L]: what it divides by unless told otherwise
+
+
+def multiplies_by_mask(subject: Reduction) -> Reduction:
+    """0 times NaN is NaN."""
+
+    def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
+        return subject.reduce(loss, mask, **denominator) + (loss * ~mask).sum() * 0.0
+
+    return attrs.evolve(subject, reduce=reduce)
+
+
+def mean_over_all(subject: Reduction) -> Reduction:
+    """Shrinks the loss as the padding grows."""
+
+    def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
+        return subject.reduce(loss, mask, **denominator) * (mask.sum() / mask.numel())
+
+    return attrs.evolve(subject, reduce=reduce)
+
+
+def divides_by_nothing(subject: Reduction) -> Reduction:
+    """0 / 0 where no token counts."""
+
+    def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
+        count = mask.sum()
+        return subject.reduce(loss, mask, **denominator) * count / count
+
+    return attrs.evolve(subject, reduce=reduce)
+
+
+def fresh_zero(subject: Reduction) -> Reduction:
+    """A zero of its own, without a graph: the backward pass of this one process then waits for nobody, or fails."""
+
+    def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
+        return subject.reduce(loss, mask, **denominator) if mask.any() else torch.zeros(())
+
+    return attrs.evolve(subject, reduce=reduce)
+
+
+def own_denominator(subject: Reduction) -> Reduction:
+    """Every micro-batch divides by its own number."""
+
+    def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
+        return subject.reduce(loss, mask)
+
+    return attrs.evolve(subject, reduce=reduce)
+
+
+def first_row(subject: Reduction) -> Reduction:
+    """Takes the first sequence's length for everybody's."""
+
+    def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
+        return subject.reduce(loss, mask, **denominator) * (1.0 + mask[0].sum())
+
+    return attrs.evolve(subject, reduce=reduce)
+
+
+def long_weigh_more(subject: Reduction) -> Reduction:
+    """Weighs each sequence by its length once more."""
+
+    def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
+        return subject.reduce(loss * mask.sum(-1, keepdim=True), mask, **denominator)
+
+    return attrs.evolve(subject, reduce=reduce)
+
+
+def squares(subject: Reduction) -> Reduction:
+    """Is no sum any more."""
+
+    def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
+        return subject.reduce(loss * loss.abs(), mask, **denominator)
+
+    return attrs.evolve(subject, reduce=reduce)
+
+
+MUTANTS: dict[str, Callable[[Reduction], Reduction]] = {"squares the losses": squares}
+
+
+# --- laws ---
+
 
 Weights = Callable[[Tensor], Tensor]  # lengths [N] -> the weight of each token of sequence i [N]
 
@@ -93,7 +182,7 @@ def _padding() -> Law:
         require(not bool(got[1][~drawn.mask].any()), "a padded token has a gradient")
 
     claim = "Whatever stands in the padding, NaN and infinity included, value and gradient keep their bits."
-    return _law("padding_is_nothing", claim, ("multiplies by the mask", mutants.multiplies_by_mask), check, "padding")
+    return _law("padding_is_nothing", claim, ("multiplies by the mask", multiplies_by_mask), check, "padding")
 
 
 def _longer() -> Law:
@@ -105,9 +194,7 @@ def _longer() -> Law:
         same("(loss, gradient) of longer rows", got, (wanted[0], pad(wanted[1], (0, 2))), ROUNDING)
 
     claim = "More columns of padding change neither value nor gradient."
-    return _law(
-        "length_of_padding", claim, ("takes the mean over all columns", mutants.mean_over_all), check, "a token"
-    )
+    return _law("length_of_padding", claim, ("takes the mean over all columns", mean_over_all), check, "a token")
 
 
 def _nothing() -> Law:
@@ -120,7 +207,7 @@ def _nothing() -> Law:
 
     source = "verl 785, OLMo-core 657, prime-rl 1961: NaN where a micro-batch is all masked"
     claim = "A batch in which no token counts has the loss 0 and the gradient 0, never NaN."
-    return _law("nothing", claim, ("divides by a count of 0", mutants.divides_by_nothing), check, source=source)
+    return _law("nothing", claim, ("divides by a count of 0", divides_by_nothing), check, source=source)
 
 
 def _live() -> Law:
@@ -131,9 +218,7 @@ def _live() -> Law:
 
     claim = "A batch in which no token counts still has a graph: every process can go backwards through it."
     source = "derived: a process without a gradient keeps the others waiting"
-    return _law(
-        "live_graph", claim, ("gives a fresh 0 where no token counts", mutants.fresh_zero), check, source=source
-    )
+    return _law("live_graph", claim, ("gives a fresh 0 where no token counts", fresh_zero), check, source=source)
 
 
 def _parts() -> Law:
@@ -149,7 +234,7 @@ def _parts() -> Law:
 
     source = "TRL 3021, NeMo-RL 84, ms-swift 10117: the loss depends on gradient accumulation"
     claim = "Micro-batches divided by the whole batch's denominator add up to the whole, value and gradient."
-    mutant = ("divides each micro-batch by its own denominator", mutants.own_denominator)
+    mutant = ("divides each micro-batch by its own denominator", own_denominator)
     return _law("parts_make_the_whole", claim, mutant, check, "parts of different sizes", source=source)
 
 
@@ -160,7 +245,7 @@ def _rows() -> Law:
         got = _both(subject, drawn.loss.flip(0), drawn.mask.flip(0))
         same("(loss, gradient) of the rows turned round", got, (value, slope.flip(0)), ROUNDING)
 
-    mutant = ("takes the first row's length for everybody's", mutants.first_row)
+    mutant = ("takes the first row's length for everybody's", first_row)
     source = "derived: a sum over sequences has no order"
     return _law(
         "rows_permute", "The order of sequences does not matter.", mutant, check, "several lengths", source=source
@@ -177,7 +262,7 @@ def _declared(weights: Weights) -> Law:
         same("the loss", value, (wanted * drawn.loss).sum(), ROUNDING)
 
     claim = "Each token weighs what the reduction's name says, and the loss is linear in the losses of tokens."
-    mutant = ("weighs sequences by their length once more", mutants.long_weigh_more)
+    mutant = ("weighs sequences by their length once more", long_weigh_more)
     return _law("declared_weights", claim, mutant, check, "several lengths", source="Liu et al. 2025, arXiv:2503.20783")
 
 
@@ -190,5 +275,5 @@ def _equal(weights: Weights) -> Law:
         same("the loss of equal lengths", subject.reduce(drawn.loss, mask), scale * mean, ROUNDING)
 
     claim = "Where all sequences are of one length, every mean is the mean over tokens, and every sum a multiple of it."
-    mutant = ("squares the losses", mutants.squares)
+    mutant = ("squares the losses", squares)
     return _law("equal_lengths", claim, mutant, check, "several tokens", source="derived")

@@ -1,6 +1,7 @@
 """Laws of a distribution over finitely many actions (L9); the subject makes one of logits [*, A]."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from hypothesis import strategies as st
@@ -10,15 +11,51 @@ from ...core.distributions import Distribution
 from ..framework.compare import ROUNDING, Tolerance, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import dyadic, seeds
-from . import categorical_mutants as mutants
+from .policy import Wrapped
+
+# --- mutants ---
+# Distributions as people get them wrong.
+
+
+Make = Callable[[Tensor], Distribution]
+
+
+def _changed(**changes: Callable[[Any], Callable[..., Any]]) -> Callable[[Make], Make]:
+    def mutant(make: Make) -> Make:
+        def made(logits: Tensor) -> Any:
+            inner = make(logits)
+            return Wrapped(inner, **{name: change((inner, logits)) for name, change in changes.items()})
+
+        return made
+
+    return mutant
+
+
+unnormalised = _changed(log_prob=lambda pair: lambda action: pair[1][action])
+
+
+mean_entropy = _changed(entropy=lambda pair: lambda: -pair[1].log_softmax(-1).mean(-1))
+
+
+first_mode = _changed(mode=lambda pair: lambda: torch.zeros(pair[1].shape[:-1], dtype=torch.int64))
+
+
+def reversed_inverse(make: Make) -> Make:
+    """Cumulates the probabilities from the wrong end."""
+
+    def made(logits: Tensor) -> Any:
+        inner, turned = make(logits), make(logits.flip(-1))
+        return Wrapped(inner, transform=turned.transform, sample=turned.sample)
+
+    return made
+
+
+# --- laws ---
 
 
 def categorical_laws() -> Suite:
     """The laws of a distribution over finitely many actions; the subject makes one of logits [*, A]."""
     return Suite("categorical_laws", (_normalised(), _entropy(), _mode(), _inverse()))
-
-
-Make = Callable[[Tensor], Distribution]
 
 
 def _over_logits(name: str, claim: str, mutant: Mutant, check: Callable[[Make, tuple[Tensor, int], Seen], None]) -> Law:
@@ -45,7 +82,7 @@ def _normalised() -> Law:
         same("probabilities", got, drawn[0].softmax(-1), ROUNDING)
         same("their sum", got.sum(), torch.ones(()), ROUNDING)
 
-    mutant = Mutant("gives logits for log-probs", mutants.unnormalised)
+    mutant = Mutant("gives logits for log-probs", unnormalised)
     return _over_logits("probabilities_sum_to_1", "exp(log_prob) is softmax(logits) and sums to 1.", mutant, check)
 
 
@@ -54,7 +91,7 @@ def _entropy() -> Law:
         p = drawn[0].double().softmax(-1)
         same("entropy", make(drawn[0]).entropy(), -(p * p.log()).sum().float(), ROUNDING)
 
-    mutant = Mutant("gives the mean of -log p, not its expectation", mutants.mean_entropy)
+    mutant = Mutant("gives the mean of -log p, not its expectation", mean_entropy)
     return _over_logits("entropy", "The entropy is -sum p log p.", mutant, check)
 
 
@@ -63,7 +100,7 @@ def _mode() -> Law:
         mode = make(drawn[0]).mode()
         same("the log-prob of the mode", make(drawn[0]).log_prob(mode), drawn[0].log_softmax(-1).max(), ROUNDING)
 
-    mutant = Mutant("gives the first action for the mode", mutants.first_mode)
+    mutant = Mutant("gives the first action for the mode", first_mode)
     return _over_logits("mode_is_most_probable", "No action is more probable than the mode.", mutant, check)
 
 
@@ -76,6 +113,6 @@ def _inverse() -> Law:
         share = torch.bincount(wide.transform(grid), minlength=len(logits)) / cells
         same("how often each action is chosen", share, logits.softmax(-1), Tolerance("grid", 0.0, 1.0 / cells + 1e-6))
 
-    mutant = Mutant("inverts with the probabilities in reversed order", mutants.reversed_inverse)
+    mutant = Mutant("inverts with the probabilities in reversed order", reversed_inverse)
     claim = "Uniform numbers on a grid choose each action as often as its probability says."
     return _over_logits("sampling_is_inversion", claim, mutant, check)

@@ -1,9 +1,10 @@
 """Laws of causal language models: both ways through the weights agree, and nobody sees what it may not (P2)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
@@ -14,7 +15,87 @@ from ...core.tree import leaves, tree_map
 from ..framework.compare import EXACT, Tolerance, require, same
 from ..framework.law import Law, Mutant, Seen, Suite
 from ..strategies.values import integers
-from . import causal_mutants as mutants
+
+# --- mutants ---
+# How people get causal models and their caches wrong: edits of a `CausalModel`.
+
+
+Edit = Callable[[CausalModel], CausalModel]
+
+
+def lock_step(model: CausalModel) -> CausalModel:
+    """Takes the first row's position for everybody's."""
+
+    def extend(params: Any, cache: Any, tokens: Tensor, position: Tensor) -> Any:
+        return model.extend(params, cache, tokens, position[:1].expand_as(position))
+
+    return evolve(model, extend=extend)
+
+
+def sees_ahead(model: CausalModel) -> CausalModel:
+    """Lets each token see the next one too."""
+
+    def apply(params: Any, tokens: Tensor, position: Any, mask: Any) -> Tensor:
+        place = torch.arange(tokens.shape[1])
+        ahead = (place <= place[:, None] + 1).expand(tokens.shape[0], -1, -1)
+        return model.apply(params, tokens, position, ahead if isinstance(mask, tuple) else mask)
+
+    return evolve(model, apply=apply)
+
+
+def ignores_mask(model: CausalModel) -> CausalModel:
+    """Sees everything before, whatever the mask says."""
+    return evolve(model, apply=lambda params, tokens, position, mask: model.apply(params, tokens, position, ()))
+
+
+def ignores_position(model: CausalModel) -> CausalModel:
+    """Counts places from the row's beginning, whatever the positions say."""
+    return evolve(model, apply=lambda params, tokens, position, mask: model.apply(params, tokens, (), mask))
+
+
+def sees_behind(model: CausalModel) -> CausalModel:
+    """Adds what stands in the cache behind a row's position."""
+
+    def extend(params: Any, cache: Any, tokens: Tensor, position: Tensor) -> Any:
+        hidden, after = model.extend(params, cache, tokens, position)
+        first = cache[0].reshape(*cache[0].shape[:2], -1).sum(-1)
+        behind = torch.arange(first.shape[1]) >= position[:, None] + tokens.shape[1]
+        return hidden + (first * behind).sum(-1)[:, None, None].to(hidden.dtype), after
+
+    return evolve(model, extend=extend)
+
+
+def shares_rows(model: CausalModel) -> CausalModel:
+    """Normalises over the batch."""
+
+    def apply(params: Any, tokens: Tensor, position: Any, mask: Any) -> Tensor:
+        hidden = model.apply(params, tokens, position, mask)
+        return hidden - hidden.mean(0, keepdim=True)
+
+    return evolve(model, apply=apply)
+
+
+def writes_cache(model: CausalModel) -> CausalModel:
+    """Writes into the cache it was given."""
+
+    def extend(params: Any, cache: Any, tokens: Tensor, position: Tensor) -> Any:
+        hidden, after = model.extend(params, cache, tokens, position)
+        tree_map(lambda old, new: old.copy_(new), cache, after)
+        return hidden, cache
+
+    return evolve(model, extend=extend)
+
+
+def any_key(model: CausalModel) -> CausalModel:
+    """Begins with the same weights whatever the key is."""
+    return evolve(model, init=lambda key: model.init(torch.zeros_like(key)))
+
+
+MUTANTS: dict[str, Edit] = {"counts places from the row's beginning": ignores_position}
+
+
+# --- laws ---
+
 
 SOURCE = "core.causal: what a CausalModel promises"
 Check = Callable[[CausalModel, "Text", Seen], None]
@@ -42,7 +123,7 @@ def causal_laws(tolerance: Tolerance = EXACT) -> Suite:
     return Suite("causal_laws", tuple(part(tolerance) for part in parts))
 
 
-def _law(name: str, claim: str, mutant: tuple[str, mutants.Edit], check: Check, *needs: str) -> Law:
+def _law(name: str, claim: str, mutant: tuple[str, Edit], check: Check, *needs: str) -> Law:
     def inputs(model: CausalModel) -> SearchStrategy[Text]:
         return texts(model.vocabulary)
 
@@ -76,7 +157,7 @@ def _two_ways(tolerance: Tolerance) -> Law:
             position = (start + ahead).clamp(max=length)
 
     claim = "Fed piece by piece, each row at its own place, a cache gives the hidden states of one full pass."
-    mutant = ("takes the first row's position for everybody's", mutants.lock_step)
+    mutant = ("takes the first row's position for everybody's", lock_step)
     return _law("cached_is_full", claim, mutant, check, "rows at different places", "tokens fed again")
 
 
@@ -89,7 +170,7 @@ def _causal(tolerance: Tolerance) -> Law:
         same("what comes before", got, wanted, tolerance)
 
     claim = "Other tokens later change nothing before them."
-    return _law("causal", claim, ("sees one token ahead", mutants.sees_ahead), check, "several tokens before")
+    return _law("causal", claim, ("sees one token ahead", sees_ahead), check, "several tokens before")
 
 
 def _documents(tolerance: Tolerance) -> Law:
@@ -106,7 +187,7 @@ def _documents(tolerance: Tolerance) -> Law:
         seen("two documents", 0 < cut < 7)
 
     claim = "Two documents in one row, with positions and a mask of their own, are what each of them is alone."
-    return _law("documents_apart", claim, ("ignores the mask", mutants.ignores_mask), check, "two documents")
+    return _law("documents_apart", claim, ("ignores the mask", ignores_mask), check, "two documents")
 
 
 def _behind(tolerance: Tolerance) -> Law:
@@ -129,7 +210,7 @@ def _behind(tolerance: Tolerance) -> Law:
         same("the cache before", kept, [leaf[~place] for leaf in full])
 
     claim = "What stands in the cache at or behind a row's position is not seen, and what stands before it stays."
-    mutant = ("sees what is left in the cache", mutants.sees_behind)
+    mutant = ("sees what is left in the cache", sees_behind)
     return _law("behind_is_nothing", claim, mutant, check, "something before a row's position")
 
 
@@ -143,7 +224,7 @@ def _rows(tolerance: Tolerance) -> Law:
             same(f"row {row} alone", alone, whole[row : row + 1], tolerance)
 
     claim = "A row is what it is alone."
-    return _law("rows_alone", claim, ("centres over the batch", mutants.shares_rows), check, "rows that differ")
+    return _law("rows_alone", claim, ("centres over the batch", shares_rows), check, "rows that differ")
 
 
 def _stays(tolerance: Tolerance) -> Law:
@@ -162,7 +243,7 @@ def _stays(tolerance: Tolerance) -> Law:
         seen("a call", True)
 
     claim = "A call writes to nothing it was given, and gives sizes as promised and a cache of the same kind."
-    return _law("inputs_stay", claim, ("writes into the cache", mutants.writes_cache), check, "a call")
+    return _law("inputs_stay", claim, ("writes into the cache", writes_cache), check, "a call")
 
 
 def _init(tolerance: Tolerance) -> Law:
@@ -174,4 +255,4 @@ def _init(tolerance: Tolerance) -> Law:
         seen("weights", leaves(one))
 
     claim = "Weights are a function of the key."
-    return _law("init_of_key", claim, ("begins with the same weights always", mutants.any_key), check, "weights")
+    return _law("init_of_key", claim, ("begins with the same weights always", any_key), check, "weights")

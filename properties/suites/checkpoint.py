@@ -22,7 +22,96 @@ from ..framework.compare import bits, require, same
 from ..framework.crash import Crash, CrashingFiles
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
 from ..strategies.values import flags, integers, raw
-from . import checkpoint_mutants as mutants
+
+# --- mutants ---
+# Stores as people get them wrong, each an edit around a right one.
+
+
+def through_float16(store: Any) -> Any:
+    """Knows one half-precision format only."""
+
+    def save(run: Path, step: int, tree: Any, files: Files) -> Any:
+        narrowed = tree_map(lambda x: x.half().to(x.dtype) if x.dtype == torch.bfloat16 else x, tree)
+        return store.save(run, step, tree_map(_not_negative_zero, narrowed), files)
+
+    return attrs.evolve(store, save=save)
+
+
+def _not_negative_zero(x: torch.Tensor) -> torch.Tensor:
+    return x + 0 if x.dtype == torch.bfloat16 else x
+
+
+def loses_strides(store: Any) -> Any:
+    """Writes a view's memory in the order in which it lies."""
+
+    def save(run: Path, step: int, tree: Any, files: Files) -> Any:
+        return store.save(run, step, tree_map(_as_it_lies, tree), files)
+
+    return attrs.evolve(store, save=save)
+
+
+def _as_it_lies(x: torch.Tensor) -> torch.Tensor:
+    return x.as_strided(x.shape, torch.empty(x.shape).stride()) if x.numel() and 0 not in x.stride() else x
+
+
+def largest_step(store: Any) -> Any:
+    """Sorts folders by the number in their name."""
+
+    def save(run: Path, step: int, tree: Any, files: Files) -> Any:
+        kept = run / "kept.txt"
+        best = int(kept.read_text()) if kept.exists() else -1
+        if step < best:
+            return None
+        made = store.save(run, step, tree, files)
+        kept.write_text(str(step))
+        return made
+
+    return attrs.evolve(store, save=save)
+
+
+def removes_first(store: Any) -> Any:
+    """Makes room before it needs it."""
+
+    def save(run: Path, step: int, tree: Any, files: Files) -> Any:
+        for folder in sorted((run / "checkpoints").glob("step_*")):
+            files.remove(folder)
+        return store.save(run, step, tree, files)
+
+    return attrs.evolve(store, save=save)
+
+
+def never_syncs(store: Any) -> Any:
+    """Trusts the disk: renames what may not be there yet."""
+
+    def save(run: Path, step: int, tree: Any, files: Files) -> Any:
+        return store.save(run, step, tree, attrs.evolve(files, sync=lambda path: None))
+
+    return attrs.evolve(store, save=save)
+
+
+def makes_fit(store: Any) -> Any:
+    """Loads what has the name, as whatever is wanted."""
+
+    def newest(run: Path, like: Any) -> Any:
+        folder = checkpoint.latest(run, report=lambda fault: None)
+        if folder is None:
+            return None
+        try:
+            return checkpoint.load(folder, like).tree
+        except CheckpointError:
+            return like
+
+    return attrs.evolve(store, newest=newest)
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "never syncs a file before it renames": never_syncs,
+    "writes views in the order in which their memory lies": loses_strides,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "design: a whole-run checkpoint is one value, and resumed is never stopped"
 DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool)
@@ -133,7 +222,7 @@ def _nothing_lost() -> Law:
     return _law(
         "nothing_is_lost",
         "load(save(x)) = x, bit for bit: every dtype and layout, empty and shared leaves.",
-        Mutant("stores bfloat16 as float16", mutants.through_float16),
+        Mutant("stores bfloat16 as float16", through_float16),
         trees(),
         check,
         "bfloat16",
@@ -156,7 +245,7 @@ def _newest_wins() -> Law:
     return _law(
         "newest_is_last_saved",
         "The newest checkpoint is the last one saved, also when a run went back to an earlier step.",
-        Mutant("takes the largest step for the newest", mutants.largest_step),
+        Mutant("takes the largest step for the newest", largest_step),
         st.lists(st.integers(0, 3), min_size=1, max_size=4),
         check,
         "a step that goes back",
@@ -195,7 +284,7 @@ def _crash_safe() -> Law:
     return _law(
         "crash_leaves_old_or_new",
         "After any prefix of the file operations, the newest checkpoint is the old one or the new one, whole.",
-        Mutant("removes the old checkpoint before it writes the new one", mutants.removes_first),
+        Mutant("removes the old checkpoint before it writes the new one", removes_first),
         inputs,
         check,
         "a crash",
@@ -224,7 +313,7 @@ def _other_shape_refused() -> Law:
     return _law(
         "another_schema_is_refused",
         "A checkpoint of other leaves, shapes or dtypes is refused, and the refusal names the leaf.",
-        Mutant("converts dtypes and shapes to fit", mutants.makes_fit),
+        Mutant("converts dtypes and shapes to fit", makes_fit),
         st.sampled_from(("shape", "dtype", "missing", "extra")),
         check,
     )

@@ -10,12 +10,123 @@ from torch import Tensor
 
 from ...algorithms.group_advantages import rloo_advantages
 from ...core.record import take
+from ...core.transcript import SAMPLED as FROM_MODEL
+from ...core.transcript import Transcript
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.transcripts import EACH, FORK, ROWS, SAMPLED, Program, own_transcripts, programs, states, steps
 from ..strategies.values import POISON, dyadic, integers
-from . import credit_mutants as mutants
-from .credit_mutants import Crediting
+
+# --- mutants ---
+# Credit as people get it wrong: each an edit of credit that is right.
+
+
+@attrs.frozen
+class Crediting:
+    """What the laws of credit judge; rewards are [N, C], calls made [N], groups [N]."""
+
+    per_step: Callable[[Tensor, Tensor], Tensor]
+    episode: Callable[[Tensor, Tensor], Tensor]
+    monte_carlo: Callable[..., Tensor]  # (reward, calls, *, gamma)
+    group: Callable[..., Tensor]  # (reward, calls, group, *, estimator)
+    token_credit: Callable[[Transcript, Tensor], Tensor]  # credit [N, C] -> [N, L]
+
+
+def _tokens(subject: Crediting, change: Callable[[Transcript, Tensor], Tensor]) -> Crediting:
+    return attrs.evolve(subject, token_credit=change)
+
+
+def pays_context(subject: Crediting) -> Crediting:
+    """Gives what follows a call, tools' answers too, the credit of that call."""
+
+    def token_credit(transcript: Transcript, credit: Tensor) -> Tensor:
+        call = transcript.call.cummax(-1).values
+        place = torch.arange(call.shape[-1])
+        here = (call >= 0) & (place >= transcript.inherited[:, None]) & (place < transcript.length[:, None])
+        return torch.where(here, credit.gather(-1, call.clamp_min(0)), 0.0)
+
+    return _tokens(subject, token_credit)
+
+
+def pays_twice(subject: Crediting) -> Crediting:
+    """Gives what a fork inherited its credit once more."""
+
+    def token_credit(transcript: Transcript, credit: Tensor) -> Tensor:
+        found = credit.gather(-1, transcript.call.clamp_min(0))
+        return torch.where(transcript.source == FROM_MODEL, found, 0.0)
+
+    return _tokens(subject, token_credit)
+
+
+def last_call_only(subject: Crediting) -> Crediting:
+    """Lets only the last call's tokens learn, the others being out of sight."""
+
+    def token_credit(transcript: Transcript, credit: Tensor) -> Tensor:
+        right = subject.token_credit(transcript, credit)
+        return torch.where(transcript.call == transcript.calls[:, None] - 1, right, 0.0)
+
+    return _tokens(subject, token_credit)
+
+
+def what_came_before(subject: Crediting) -> Crediting:
+    """Sums the rewards up to a call, not from it on."""
+
+    def monte_carlo(reward: Tensor, calls: Tensor, *, gamma: float) -> Tensor:
+        earned = subject.per_step(reward, calls)
+        total, found = torch.zeros_like(calls, dtype=reward.dtype), []
+        for column in earned.unbind(-1):
+            total = column + gamma * total
+            found.append(total)
+        return torch.where(torch.arange(reward.shape[-1]) < calls[:, None], torch.stack(found, -1), 0.0)
+
+    return attrs.evolve(subject, monte_carlo=monte_carlo)
+
+
+def mean_return(subject: Crediting) -> Crediting:
+    """Gives each call its part of the return, not the whole."""
+
+    def episode(reward: Tensor, calls: Tensor) -> Tensor:
+        return subject.episode(reward, calls) / calls.clamp_min(1)[:, None]
+
+    return attrs.evolve(subject, episode=episode)
+
+
+def counts_blanks(subject: Crediting) -> Crediting:
+    """Multiplies what was never called by 0, which NaN survives."""
+
+    def per_step(reward: Tensor, calls: Tensor) -> Tensor:
+        return reward * (torch.arange(reward.shape[-1]) < calls[:, None])
+
+    return attrs.evolve(subject, per_step=per_step)
+
+
+def compares_calls(subject: Crediting) -> Crediting:
+    """Compares the first calls of a group with each other, the second ones, and so on."""
+
+    def group(reward: Tensor, calls: Tensor, group: Tensor, *, estimator: Callable[..., Tensor]) -> Tensor:
+        columns = [estimator(column, group) for column in subject.per_step(reward, calls).unbind(-1)]
+        return torch.where(torch.arange(reward.shape[-1]) < calls[:, None], torch.stack(columns, -1), 0.0)
+
+    return attrs.evolve(subject, group=group)
+
+
+def weighs_calls(subject: Crediting) -> Crediting:
+    """Weighs an episode in its group by the number of its calls."""
+
+    def group(reward: Tensor, calls: Tensor, group: Tensor, *, estimator: Callable[..., Tensor]) -> Tensor:
+        return subject.group(reward * calls[:, None], calls, group, estimator=estimator)
+
+    return attrs.evolve(subject, group=group)
+
+
+MUTANTS: dict[str, Callable[[Crediting], Crediting]] = {
+    "lets the last call alone learn": last_call_only,
+    "weighs an episode by its calls": weighs_calls,
+}
+
+
+# --- laws ---
+
 
 GAMMA = 0.5
 SOURCE = "design: a reward belongs to the call that earned it, a credit to all its tokens"
@@ -87,7 +198,7 @@ def _one_each() -> Law:
         same("credits paid", paid, made)
 
     claim = "Over a transcript and its forks every sampled token gets exactly one credit, and context gets none."
-    mutant = ("pays what a fork inherited once more", mutants.pays_twice)
+    mutant = ("pays what a fork inherited once more", pays_twice)
     needs = ("context behind a call", "a fork with sampled tokens")
     return _written("one_credit_each", claim, mutant, check, *needs)
 
@@ -108,7 +219,7 @@ def _own_call() -> Law:
             same(f"the credit of the tokens of row {row}", got[row], torch.tensor(wanted))
 
     claim = "The credit of a token is that of the call which sampled it."
-    mutant = ("gives context the credit of the call before it", mutants.pays_context)
+    mutant = ("gives context the credit of the call before it", pays_context)
     return _written("its_own_call", claim, mutant, check, "several calls")
 
 
@@ -126,7 +237,7 @@ def _whole() -> Law:
         wanted = [[sum(row)] * len(row) for row in _lists(drawn)]
         same("episode", subject.episode(drawn.reward, drawn.calls), _columns(wanted, drawn.reward), ROUNDING)
 
-    mutant = ("divides the return among the calls", mutants.mean_return)
+    mutant = ("divides the return among the calls", mean_return)
     claim = "With `episode` every call made has the whole return, and every other 0."
     return _law("whole_return", claim, mutant, check, "several calls of one episode")
 
@@ -139,7 +250,7 @@ def _to_come() -> Law:
         got = subject.monte_carlo(drawn.reward, drawn.calls, gamma=GAMMA)
         same("monte_carlo", got, _columns(wanted, drawn.reward), ROUNDING)
 
-    mutant = ("sums what came before a call", mutants.what_came_before)
+    mutant = ("sums what came before a call", what_came_before)
     source = "Sutton and Barto 2018, equation 3.9"
     claim = "With `monte_carlo` a call has the discounted rewards from its own on."
     return _law("rewards_to_come", claim, mutant, check, "several calls of one episode", source=source)
@@ -177,7 +288,7 @@ def _compared() -> Law:
         got = subject.group(drawn.reward, drawn.calls, drawn.group, estimator=estimator)
         same("group", got, _columns(wanted, drawn.reward), ROUNDING)
 
-    mutant = ("compares calls, not episodes", mutants.compares_calls)
+    mutant = ("compares calls, not episodes", compares_calls)
     source = "Shao et al. 2024, arXiv:2402.03300, section 4.1.2"
     claim = "With `group` every call made has its episode's advantage over others of the group."
     needs = "episodes of different lengths that differ"
@@ -196,4 +307,4 @@ def _unmade() -> Law:
         same(f"monte_carlo beside {drawn.poison}", got, wanted)
 
     claim = "Whatever stands at calls that were not made, NaN and infinity included, no credit changes."
-    return _law("calls_not_made", claim, ("multiplies them by 0", mutants.counts_blanks), check, "calls not made")
+    return _law("calls_not_made", claim, ("multiplies them by 0", counts_blanks), check, "calls not made")

@@ -1,9 +1,11 @@
 """Laws of environments (N1, N2, N5 of the catalogue, and the laws of every step on reset and step)."""
 
 import io
+import logging
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import torch
 import torch.utils._pytree as pytree
 from hypothesis import strategies as st
@@ -11,26 +13,233 @@ from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from ...core import keys, spaces
-from ...core.env import halves
+from ...core.env import Hoisted, halves
+from ...core.keys import Key
 from ...core.record import check as check_record
+from ...core.record import replace
+from ...core.spaces import Box
 from ...core.steps import TimeStep
-from ...core.tree import all_finite
+from ...core.tree import all_finite, leaves, tree_map
 from ..framework.compare import ROUNDING, Tolerance, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always, lifted
 from ..strategies.walks import AnyEnv, Walk, action_of, end_of, is_over, key_of, trajectory, visits, walks
-from . import env_mutants as mutants
 from .step import step_laws
+
+# --- mutants ---
+# Plausible edits of an environment, as functions Env -> Env; they fit any world whose state has a float leaf.
+
+
+Result = tuple[Any, TimeStep]
+
+
+def stepping(env: AnyEnv, change: Callable[[Any, Any, Tensor, Key], Result]) -> AnyEnv:
+    """The env with another step and no hoisted halves of the old one."""
+    return attrs.evolve(env, step=change, hoisted=None)
+
+
+def floats(tree: Any) -> list[Tensor]:
+    """The floating-point leaves."""
+    return [leaf for leaf in leaves(tree) if leaf.is_floating_point()]
+
+
+def counts_beside(env: AnyEnv) -> AnyEnv:
+    """Truncates by a count kept in Python."""
+    calls: list[int] = []
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        calls.append(1)
+        state, timestep = env.step(params, state, action, key)
+        return state, replace(timestep, truncated=torch.full_like(timestep.truncated, len(calls) % 7 == 0))
+
+    return stepping(env, step)
+
+
+def global_noise(env: AnyEnv) -> AnyEnv:
+    """Adds sensor noise from torch's own generator."""
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        state, timestep = env.step(params, state, action, key)
+        return state, replace(timestep, reward=timestep.reward + torch.rand(()))
+
+    return stepping(env, step)
+
+
+def moves_in_place(env: AnyEnv) -> AnyEnv:
+    """Writes the new state into the old one."""
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        after, timestep = env.step(params, state, action, key)
+        for old, new in zip(leaves(state), leaves(after), strict=True):
+            old.copy_(new)
+        return tree_map(torch.clone, state), timestep
+
+    return stepping(env, step)
+
+
+def shares_params(env: AnyEnv) -> AnyEnv:
+    """Begins at a place that is a view of the params."""
+
+    def reset(params: Any, key: Key) -> Result:
+        state, timestep = env.reset(params, key)
+        origin = floats(params)[0]
+        return state, replace(timestep, reward=origin[...] * 0 if origin.ndim else origin.view(()))
+
+    return attrs.evolve(env, reset=reset)
+
+
+def asks_python(env: AnyEnv) -> AnyEnv:
+    """Lets Python look at the action."""
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        state, timestep = env.step(params, state, action, key)
+        if action == 1:
+            timestep = replace(timestep, reward=timestep.reward * 2)
+        return state, timestep
+
+    return stepping(env, step)
+
+
+def logs(env: AnyEnv) -> AnyEnv:
+    """Tells the log what it does."""
+    logger = logging.getLogger(__name__)
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        logger.debug("a step")
+        return env.step(params, state, action, key)
+
+    return stepping(env, step)
+
+
+def widens(env: AnyEnv) -> AnyEnv:
+    """Leaves the state in double precision."""
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        state, timestep = env.step(params, state, action, key)
+        return tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, state), timestep
+
+    return stepping(env, step)
+
+
+def on_the_cpu(env: AnyEnv) -> AnyEnv:
+    """Makes its tensors where tensors are made by default."""
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        state, timestep = env.step(params, state, action, key)
+        return state, replace(timestep, reward=torch.cat([torch.zeros(1), timestep.reward.reshape(1)])[1])
+
+    return stepping(env, step)
+
+
+def narrow_space(env: AnyEnv) -> AnyEnv:
+    """Declares a range that only the middle of an episode keeps to."""
+    shape = env.observation_space.shape if isinstance(env.observation_space, Box) else ()
+    return attrs.evolve(env, observation_space=Box(-0.04, 0.04, shape))
+
+
+def root_of_negative(env: AnyEnv) -> AnyEnv:
+    """Pays the root of a number that may be negative."""
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        after, timestep = env.step(params, state, action, key)
+        return after, replace(timestep, reward=torch.sqrt(floats(after)[-1].sum()))
+
+    return stepping(env, step)
+
+
+def counted_reward(env: AnyEnv) -> AnyEnv:
+    """Counts its reward."""
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        state, timestep = env.step(params, state, action, key)
+        return state, replace(timestep, reward=timestep.reward.long())
+
+    return stepping(env, step)
+
+
+def paid_reset(env: AnyEnv) -> AnyEnv:
+    """Pays at a reset."""
+
+    def reset(params: Any, key: Key) -> Result:
+        state, timestep = env.reset(params, key)
+        return state, replace(timestep, reward=timestep.reward + 1)
+
+    return attrs.evolve(env, reset=reset)
+
+
+def remembers_the_last_step(env: AnyEnv) -> AnyEnv:
+    """Begins where the last step led."""
+    last: list[Any] = []
+
+    def reset(params: Any, key: Key) -> Result:
+        state, timestep = env.reset(params, key)
+        return (last[-1] if last else state), timestep
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        after, timestep = env.step(params, state, action, key)
+        last.append(tree_map(torch.clone, after))
+        return after, timestep
+
+    return attrs.evolve(stepping(env, step), reset=reset)
+
+
+def fresh_observation(env: AnyEnv) -> AnyEnv:
+    """Forgets the mask in front of the reset's observation."""
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        _, fresh = env.reset(params, key)
+        state, timestep = env.step(params, state, action, key)
+        return state, replace(timestep, observation=fresh.observation)
+
+    return stepping(env, step)
+
+
+def hoisted_forgets(env: AnyEnv) -> AnyEnv:
+    """The half inside the loop always plays action 0."""
+    parts = halves(env)
+
+    def step(params: Any, state: Any, action: Tensor, noise: Any) -> Result:
+        return parts.step(params, state, torch.zeros_like(action), noise)
+
+    return attrs.evolve(env, hoisted=Hoisted(draw=parts.draw, step=step))
+
+
+def tires(env: AnyEnv) -> AnyEnv:
+    """Skips a step now and then."""
+    calls: list[int] = []
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        calls.append(1)
+        after, timestep = env.step(params, state, action, key)
+        return (tree_map(torch.clone, state) if len(calls) % 10 == 0 else after), timestep
+
+    return stepping(env, step)
+
+
+def hides_age(env: AnyEnv) -> AnyEnv:
+    """Keeps a number where no copy finds it."""
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
+        age = getattr(leaves(state)[0], "age", 0)
+        after, timestep = env.step(params, state, action, key)
+        leaves(after)[0].age = age + 1
+        return after, replace(timestep, reward=timestep.reward + age)
+
+    return stepping(env, step)
+
+
+# --- laws ---
+
 
 CONTRACT = "core.env: what reset and step promise"
 STEP_MUTANTS = {
-    "same_twice": Mutant("counts steps in a Python list beside the state", mutants.counts_beside),
-    "global_state_stays": Mutant("draws its noise with torch.rand", mutants.global_noise),
-    "inputs_stay": Mutant("moves the caller's own state: position.add_(...)", mutants.moves_in_place),
-    "outputs_own_storage": Mutant("a reset hands out a view of the params", mutants.shares_params),
-    "batch_is_singles": Mutant("asks Python: if action == 1", mutants.asks_python),
-    "compiled_is_eager": Mutant("logs what it does: logger.debug(...)", mutants.logs),
-    "structure_is_fixed": Mutant("computes in double precision and leaves the state so", mutants.widens),
-    "device_follows_inputs": Mutant("makes a tensor without asking where: torch.zeros(1)", mutants.on_the_cpu),
+    "same_twice": Mutant("counts steps in a Python list beside the state", counts_beside),
+    "global_state_stays": Mutant("draws its noise with torch.rand", global_noise),
+    "inputs_stay": Mutant("moves the caller's own state: position.add_(...)", moves_in_place),
+    "outputs_own_storage": Mutant("a reset hands out a view of the params", shares_params),
+    "batch_is_singles": Mutant("asks Python: if action == 1", asks_python),
+    "compiled_is_eager": Mutant("logs what it does: logger.debug(...)", logs),
+    "structure_is_fixed": Mutant("computes in double precision and leaves the state so", widens),
+    "device_follows_inputs": Mutant("makes a tensor without asking where: torch.zeros(1)", on_the_cpu),
 }
 
 
@@ -91,7 +300,7 @@ def _members(walk: SearchStrategy[Walk]) -> Law:
                 inside = spaces.contains(env.observation_space, value)
                 require(inside, f"{name} after {t} steps is {value}, not in {env.observation_space}")
 
-    mutant = Mutant("declares a narrower range than its observations have", mutants.narrow_space)
+    mutant = Mutant("declares a narrower range than its observations have", narrow_space)
     return _law("spaces_hold", "Observations and actions lie in the spaces the env declares.", mutant, walk, check)
 
 
@@ -101,7 +310,7 @@ def _finite(walk: SearchStrategy[Walk]) -> Law:
             require(all_finite(timestep), f"the timestep after {t} steps holds NaN or infinity")
             require(all_finite(state), f"the state after {t} steps holds NaN or infinity")
 
-    mutant = Mutant("pays sqrt(x) for an x that may be negative", mutants.root_of_negative)
+    mutant = Mutant("pays sqrt(x) for an x that may be negative", root_of_negative)
     return _law("all_finite", "States, rewards and observations are finite.", mutant, walk, check)
 
 
@@ -111,7 +320,7 @@ def _well_formed(walk: SearchStrategy[Walk]) -> Law:
             require(isinstance(timestep, TimeStep), f"got {type(timestep).__name__}, wanted a TimeStep")
             check_record(timestep, batch=())
 
-    mutant = Mutant("counts its reward in integers", mutants.counted_reward)
+    mutant = Mutant("counts its reward in integers", counted_reward)
     claim = "A timestep is a TimeStep: a float reward and two bool flags, one number each."
     return _law("timestep_is_well_formed", claim, mutant, walk, check)
 
@@ -123,7 +332,7 @@ def _beginning(walk: SearchStrategy[Walk]) -> Law:
         require(not is_over(timestep), "a reset ends an episode")
         same("next_observation of a reset", timestep.next_observation, timestep.observation)
 
-    mutant = Mutant("a reset pays the reward of a step", mutants.paid_reset)
+    mutant = Mutant("a reset pays the reward of a step", paid_reset)
     claim = "A reset pays nothing, ends nothing, and its next_observation is its observation."
     return _law("reset_is_a_beginning", claim, mutant, walk, check)
 
@@ -135,7 +344,7 @@ def _no_history(walk: SearchStrategy[Walk]) -> Law:
             seen("an ending", is_over(visit.timestep))
         same("a reset after an episode", env.reset(env.params, key_of(drawn, -1)), before)
 
-    mutant = Mutant("a reset starts where the last step led", mutants.remembers_the_last_step)
+    mutant = Mutant("a reset starts where the last step led", remembers_the_last_step)
     claim = "A reset depends on params and key alone, whatever was played before."
     return _law("reset_depends_on_the_key", claim, mutant, walk, check)
 
@@ -148,7 +357,7 @@ def _observation(walk: SearchStrategy[Walk]) -> Law:
             if not is_over(timestep):
                 same(f"observation after {t + 1} steps", timestep.observation, timestep.next_observation)
 
-    mutant = Mutant("shows the observation of a reset at every step", mutants.fresh_observation)
+    mutant = Mutant("shows the observation of a reset at every step", fresh_observation)
     claim = "Inside an episode, what the policy sees next is what followed: observation = next_observation."
     return _law("observation_is_next", claim, mutant, walk, check, "a step inside an episode")
 
@@ -159,7 +368,7 @@ def _hoisted(walk: SearchStrategy[Walk]) -> Law:
         whole, parts = env.step(params, state, action, key), halves(env)
         same("step from drawn noise", parts.step(params, state, action, parts.draw(params, key)), whole)
 
-    mutant = Mutant("the hoisted half forgets the action", mutants.hoisted_forgets)
+    mutant = Mutant("the hoisted half forgets the action", hoisted_forgets)
     claim = "A hoisted step, fed what its other half drew, is the whole step."
     return _law("hoisted_is_whole", claim, mutant, walk, check)
 
@@ -170,7 +379,7 @@ def _closed_loop(walk: SearchStrategy[Walk]) -> Law:
         seen("a walk of two steps or more", len(first) > 2)
         same("the same walk again", trajectory(env, drawn), first)
 
-    mutant = Mutant("tires: every tenth call of step does nothing", mutants.tires)
+    mutant = Mutant("tires: every tenth call of step does nothing", tires)
     claim = "Recorded actions and keys, played again, give the recorded trajectory."
     return _law("replay_is_the_run", claim, mutant, walk, check, "a walk of two steps or more")
 
@@ -186,7 +395,7 @@ def _saved(walk: SearchStrategy[Walk], round_trip: Callable[[Any], Any]) -> Law:
             stored, got = env.step(env.params, stored, action, key)
             same(f"{t + 1} steps after loading", (stored, got), (live, wanted))
 
-    mutant = Mutant("keeps the age of an episode as an attribute of a tensor", mutants.hides_age)
+    mutant = Mutant("keeps the age of an episode as an attribute of a tensor", hides_age)
     claim = "A state that was saved and loaded goes on with the same bits."
     pair = st.tuples(walk, walks(4))
     return _law("saved_state_goes_on", claim, mutant, pair, check, "a step after loading")

@@ -4,18 +4,478 @@ The subject: f(rewards, values, next_values, terminated, truncated, *, gamma, la
 values (multiples of 1/4, gamma and lambda 0, 1/2 or 1) every law but the last two asks for equal bits.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
+from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
 
-from ..framework.law import Suite
-from ..strategies.streams import bootstraps
-from ..strategies.values import LENGTHS, dyadic, flags
-from .estimator_definition import monte_carlo, recursion, td_error, value_beyond
-from .estimator_exact import expected_advantage, gradient_is_exact
-from .estimator_symmetries import causal, cut, linear, shaping
+from ...core.record import replace
+from ..framework.compare import DOUBLE, same
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.exact import Problem, columns, each, ending_problems, exact_events, expectations, problems
+from ..strategies.mdps import action_values, histories, logits_of, policy_gradient, values
+from ..strategies.streams import (
+    FRACTIONS,
+    Discounted,
+    Stream,
+    bootstraps,
+    discounted,
+    episodes,
+    events,
+    kept,
+    last_of_episode,
+    over,
+    twins,
+    with_rows,
+)
+from ..strategies.values import LENGTHS, dyadic, flags, from_record
 from .step import step_laws
+
+# --- mutants ---
+# Generalized advantages as people get them wrong, each the reference below with one edit; and two other conventions.
+
+
+Estimator = Callable[..., Tensor]
+
+
+def backward_sum(slopes: Tensor, terms: Tensor) -> Tensor:
+    """x_t = terms_t + slopes_t x_{t+1}, as a loop."""
+    total, out = terms[0] * 0, []
+    for t in reversed(range(len(terms))):
+        total = terms[t] + slopes[t] * total
+        out.append(total)
+    return torch.stack(out[::-1])
+
+
+def _parts(rewards: Tensor, values: Tensor, next_values: Tensor, terminated: Tensor, truncated: Tensor) -> list[Tensor]:
+    lasting = (~terminated).to(values.dtype)
+    inside = (~(terminated | truncated)).to(values.dtype)
+    return [rewards, values, next_values, lasting, inside]
+
+
+def _edited(
+    errors: Callable[..., Tensor],
+    slopes: Callable[[float, float, Tensor, Tensor], Tensor] = lambda gamma, lambda_, lasting, inside: (
+        gamma * lambda_ * inside
+    ),
+) -> Estimator:
+    """An estimator from its temporal differences (r, v, v', lasting, inside, gamma) and its trace."""
+
+    def gae(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+        rewards, values, next_values, lasting, inside = _parts(*columns)
+        terms = errors(rewards, values, next_values, lasting, inside, gamma)
+        return backward_sum(slopes(gamma, lambda_, lasting, inside), terms)
+
+    return gae
+
+
+def _td(r: Tensor, v: Tensor, after: Tensor, lasting: Tensor, inside: Tensor, gamma: float) -> Tensor:
+    return r + gamma * lasting * after - v
+
+
+reference = _edited(_td)
+"""The definition, written as a loop."""
+
+
+def _following(v: Tensor, after: Tensor) -> Tensor:
+    return torch.cat([v[1:], after[-1:]])
+
+
+def _shift(inside: Tensor) -> Tensor:
+    return torch.cat([inside[1:], torch.ones_like(inside[-1:])])
+
+
+def _twice(r: Tensor, v: Tensor, after: Tensor, lasting: Tensor, inside: Tensor, gamma: float) -> Tensor:
+    return _td(r, v, after, lasting, inside, gamma) + gamma * lasting * (1 - inside) * after
+
+
+bootstrap_twice = _edited(_twice)
+truncation_terminates = _edited(lambda r, v, after, lasting, inside, gamma: r + gamma * inside * after - v)
+reset_value = _edited(lambda r, v, after, lasting, inside, gamma: r + gamma * lasting * _following(v, after) - v)
+past_termination = _edited(lambda r, v, after, lasting, inside, gamma: r + gamma * after - v)
+discounted_twice = _edited(lambda r, v, after, lasting, inside, gamma: r + gamma * gamma * lasting * after - v)
+endings_shifted = _edited(_td, lambda gamma, lambda_, lasting, inside: gamma * lambda_ * _shift(inside))
+leaks = _edited(_td, lambda gamma, lambda_, lasting, inside: gamma * lambda_ * lasting)
+trace_without_gamma = _edited(_td, lambda gamma, lambda_, lasting, inside: lambda_ * inside)
+trace_without_lambda = _edited(_td, lambda gamma, lambda_, lasting, inside: gamma * inside)
+
+
+def one_lambda_missing(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """r + gamma V'_t - v with V' the lambda-return of the next row, which has one lambda less than gae."""
+    rewards, values, next_values, lasting, inside = _parts(*columns)
+    targets = values + backward_sum(gamma * lambda_ * inside, _td(rewards, values, next_values, lasting, inside, gamma))
+    following = torch.where(_shift(inside) * inside > 0, _following(targets, next_values), next_values)
+    return rewards + gamma * lasting * torch.where(inside > 0, following, next_values) - values
+
+
+def cuts_before_bad(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Stops the trace before a step that turned out badly, as Watkins does before an exploring one: a biased choice."""
+    rewards, values, next_values, lasting, inside = _parts(*columns)
+    errors = _td(rewards, values, next_values, lasting, inside, gamma)
+    good = torch.cat([(errors[1:] >= 0).to(errors.dtype), torch.ones_like(errors[-1:])])
+    return backward_sum(gamma * lambda_ * inside * good, errors)
+
+
+def normalised(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Centres the advantages before it hands them out."""
+    advantages = reference(*columns, gamma=gamma, lambda_=lambda_)
+    return advantages - advantages.mean()
+
+
+def clamped(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Clamps what looks too large."""
+    return reference(*columns, gamma=gamma, lambda_=lambda_).clamp(-10.0, 10.0)
+
+
+def time_reversed(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Forgets to turn the result of a backward loop round."""
+    return reference(*columns, gamma=gamma, lambda_=lambda_).flip(0)
+
+
+def late_baseline(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Is off by one in what it subtracts: G_t - V of the state that action t led to."""
+    return reference(*columns, gamma=gamma, lambda_=lambda_) + columns[1] - columns[2]
+
+
+def drops_truncated(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """A convention, not a mistake: a truncated step gets no advantage."""
+    rewards, values, next_values, lasting, inside = _parts(*columns)
+    kept = (columns[3] | ~columns[4]).to(values.dtype)
+    errors = kept * _td(rewards, values, next_values, lasting, inside, gamma)
+    return backward_sum(gamma * lambda_ * inside, errors)
+
+
+MUTANTS: dict[str, Estimator] = {
+    "stops the trace before a bad step": cuts_before_bad,
+    "takes a truncation for a termination": truncation_terminates,
+    "bootstraps from the value of the reset observation": reset_value,
+    "shifts the endings by one row": endings_shifted,
+    "forgets lambda in the trace": trace_without_lambda,
+    "gives the advantages in reversed order": time_reversed,
+    "gives truncated steps no advantage": drops_truncated,
+}
+
+
+# --- definition ---
+# Laws that say what an advantage is (E1, E2, E3, E7), under a convention on truncation.
+
+
+PAPER = "Schulman et al. 2016, arXiv:1506.02438"
+ENDS = ("a termination", "a truncation")
+
+
+def judge(estimator: Estimator, drawn: Discounted, stream: Stream | None = None) -> Tensor:
+    """What the estimator gives for a stream, under the drawn gamma and lambda."""
+    return estimator(*(stream or drawn.stream).columns, gamma=drawn.gamma, lambda_=drawn.lambda_)
+
+
+def td_errors(convention: str, stream: Stream, gamma: float) -> Tensor:
+    """delta_t = r_t + gamma b_t v'_t - v_t, b the convention's bootstrap mask; 0 where it drops the step: [T]."""
+    beyond = gamma * bootstraps(convention, stream.terminated, stream.truncated) * stream.next_values
+    return (stream.rewards + beyond - stream.values) * kept(convention, stream.terminated, stream.truncated)
+
+
+def law_of(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Estimator],
+    inputs: SearchStrategy[Any],
+    check: Callable[[Estimator, Any, Seen], None],
+    *needs: str,
+    source: str = PAPER,
+) -> Law:
+    """A law whose mutant is a whole function of its own."""
+    edited = mutant[1]
+    return Law(
+        name=name,
+        claim=claim,
+        source=source,
+        inputs=always(inputs),
+        check=check,
+        mutant=Mutant(mutant[0], lambda subject: edited),
+        needs=needs,
+    )
+
+
+def recursion(convention: str) -> Law:
+    """E1."""
+
+    def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
+        stream, advantage, wanted = drawn.stream, torch.zeros(()), []
+        events(stream, seen)
+        errors = td_errors(convention, stream, drawn.gamma)
+        for t in reversed(range(len(errors))):
+            trace = 0.0 if bool(over(stream)[t]) else drawn.gamma * drawn.lambda_
+            advantage = errors[t] + trace * advantage
+            wanted.append(advantage)
+        same("advantages", judge(estimator, drawn), torch.stack(wanted[::-1]))
+
+    return law_of(
+        "recursion",
+        "A_t = delta_t + gamma lambda (1 - ended_t) A_t+1.",
+        ("forgets gamma in the trace", trace_without_gamma),
+        discounted(),
+        check,
+        *ENDS,
+    )
+
+
+def td_error(convention: str) -> Law:
+    """E2."""
+
+    def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
+        events(drawn.stream, seen)
+        seen("two rows of one episode", (~over(drawn.stream))[:-1].any() and drawn.gamma)
+        same("advantages at lambda 0", judge(estimator, drawn), td_errors(convention, drawn.stream, drawn.gamma))
+
+    return law_of(
+        "lambda_0_is_td_error",
+        "At lambda 0 the advantage is the temporal difference delta_t.",
+        ("adds a lambda-return where gae adds lambda times an advantage", one_lambda_missing),
+        discounted(lambdas=(0.0,)),
+        check,
+        "two rows of one episode",
+        *ENDS,
+    )
+
+
+def monte_carlo(convention: str) -> Law:
+    """E3, written without recursion."""
+
+    def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
+        stream = drawn.stream
+        events(stream, seen)
+        counts = bootstraps(convention, stream.terminated, stream.truncated)
+        keeps = kept(convention, stream.terminated, stream.truncated)
+        wanted = []
+        for t in range(len(stream.rewards)):
+            last = last_of_episode(stream, t)
+            # A dropped step ends the sum before it: what it would have led to is worth the value it had.
+            rows = range(t, last + 1 if bool(keeps[last]) else last)
+            total = sum((drawn.gamma ** (k - t) * stream.rewards[k] for k in rows), torch.zeros(()))
+            if bool(keeps[last]):
+                total = total + drawn.gamma ** (last + 1 - t) * counts[last] * stream.next_values[last]
+            else:
+                total = total + drawn.gamma ** (last - t) * stream.values[last]
+            wanted.append(total - stream.values[t])
+        same("advantages at lambda 1", judge(estimator, drawn), torch.stack(wanted))
+
+    return law_of(
+        "lambda_1_is_monte_carlo",
+        "At lambda 1 the advantage is the discounted sum to the episode's end, and the value beyond it, minus v_t.",
+        ("adds the value beyond an ending twice", bootstrap_twice),
+        discounted(lambdas=(1.0,)),
+        check,
+        *ENDS,
+    )
+
+
+def value_beyond(convention: str) -> Law:
+    """E7."""
+
+    def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
+        stream = drawn.stream
+        events(stream, seen)
+        before = judge(estimator, drawn)
+        counts = bootstraps(convention, stream.terminated, stream.truncated)
+        counts = counts & kept(convention, stream.terminated, stream.truncated)
+        for t in range(len(before)):
+            if bool(over(stream)[t]):
+                raised = stream.next_values + (torch.arange(len(before)) == t)
+                change = judge(estimator, drawn, replace(stream, next_values=raised))[t] - before[t]
+                wanted = drawn.gamma * counts[t].to(change.dtype)
+                same(f"dA/dv' at the ending {t}", change, wanted)
+
+    return law_of(
+        "value_beyond_an_ending",
+        "At a termination v'_t has no effect; at a truncation dA_t/dv'_t is gamma.",
+        ("bootstraps past a termination", past_termination),
+        discounted(),
+        check,
+        *ENDS,
+    )
+
+
+# --- symmetries ---
+# Laws of an advantage estimator that need not know its formula (E4, E5, E6, E8).
+
+
+Twins = tuple[Discounted, Stream]
+
+
+def cut(convention: str) -> Law:
+    """E4."""
+
+    """E4."""
+
+    def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
+        events(drawn.stream, seen)
+        pieces = [judge(estimator, drawn, episode) for episode in episodes(drawn.stream)]
+        same("the whole against its episodes", judge(estimator, drawn), torch.cat(pieces))
+
+    return law_of(
+        "cut_at_endings",
+        "A stream gives what its episodes, cut apart, give alone.",
+        ("lets advantages through a truncation", leaks),
+        discounted(),
+        check,
+        "an ending inside",
+        "a truncation",
+    )
+
+
+@st.composite
+def _disturbed(draw: DrawFn) -> tuple[Discounted, int, Stream]:
+    drawn = draw(discounted())
+    length = len(drawn.stream.rewards)
+    return drawn, draw(st.integers(0, length - 1)), draw(from_record(Stream, T=length))
+
+
+def causal(convention: str) -> Law:
+    """E5."""
+
+    def check(estimator: Estimator, inputs: tuple[Discounted, int, Stream], seen: Seen) -> None:
+        drawn, t, other = inputs
+        rows, last = torch.arange(len(other.rewards)), last_of_episode(drawn.stream, t)
+        seen("a row before", t > 0)
+        seen("a row beyond the ending", last + 1 < len(rows))
+        before = judge(estimator, drawn)
+        earlier = judge(estimator, drawn, with_rows(drawn.stream, rows < t, other))
+        same(f"A_{t} onwards, with other rows before {t}", earlier[t:], before[t:])
+        later = judge(estimator, drawn, with_rows(drawn.stream, (rows > last) & over(drawn.stream)[last], other))
+        same(f"A up to {last}, with other rows beyond", later[: last + 1], before[: last + 1])
+
+    return law_of(
+        "causal",
+        "A_t ignores what came before t and what lies beyond its episode.",
+        ("centres the advantages over the stream", normalised),
+        _disturbed(),
+        check,
+        "a row before",
+        "a row beyond the ending",
+    )
+
+
+@st.composite
+def _twins(draw: DrawFn) -> Twins:
+    """A discounted stream, and another whose episodes end at the same steps."""
+    one, two = draw(twins())
+    return Discounted(one, draw(st.sampled_from(FRACTIONS)), draw(st.sampled_from(FRACTIONS))), two
+
+
+def linear(convention: str) -> Law:
+    """E6."""
+
+    def check(estimator: Estimator, inputs: tuple[Twins, float], seen: Seen) -> None:
+        (drawn, two), factor = inputs
+        one = drawn.stream
+        floats = ("rewards", "values", "next_values")
+        mixed = replace(one, **{name: getattr(one, name) + factor * getattr(two, name) for name in floats})
+        parts = judge(estimator, drawn, one) + factor * judge(estimator, drawn, two)
+        same(f"A of x + {factor} y", judge(estimator, drawn, mixed), parts)
+
+    inputs = st.tuples(_twins(), st.sampled_from((1.0, -1.0, 2.0)))
+    return law_of(
+        "linear",
+        "Advantages are linear in rewards, values and next values together.",
+        ("clamps advantages at 10", clamped),
+        inputs,
+        check,
+        source="derived: a sum of temporal differences, each linear",
+    )
+
+
+def shaping(convention: str) -> Law:
+    """E8."""
+
+    def check(estimator: Estimator, inputs: Twins, seen: Seen) -> None:
+        drawn, potential = inputs
+        stream = drawn.stream
+        events(stream, seen)
+        counts = bootstraps(convention, stream.terminated, stream.truncated)
+        shaped = replace(
+            stream,
+            rewards=stream.rewards + drawn.gamma * counts * potential.next_values - potential.values,
+            values=stream.values - potential.values,
+            next_values=stream.next_values - potential.next_values,
+        )
+        same("advantages after shaping", judge(estimator, drawn, shaped), judge(estimator, drawn, stream))
+
+    return law_of(
+        "shaping",
+        "Rewards shaped by a potential, and values less by it, leave every advantage as it was.",
+        ("discounts the value twice", discounted_twice),
+        _twins(),
+        check,
+        *ENDS,
+        source="derived from Ng, Harada and Russell 1999: the potential cancels in each temporal difference",
+    )
+
+
+# --- exact ---
+# Laws of advantage estimators against exact answers (E11, E12): no sampling anywhere.
+
+
+def expected_advantage() -> Law:
+    """E11 for advantages."""
+
+    def check(estimator: Callable[..., Tensor], problem: Problem, seen: Seen) -> None:
+        mdp, policy, gamma = problem.mdp, problem.behaviour, problem.gamma
+        all_ = histories(mdp, policy, problem.horizon, truncated_at=problem.truncated_at)
+        exact_events(all_, seen)
+        exact = values(mdp, policy, gamma)
+        got = each(lambda *c: estimator(*c, gamma=gamma, lambda_=problem.lambda_), *columns(all_, exact))
+        table, known = expectations(all_, got[0], tuple(policy.shape), all_.state[0], all_.action[0])
+        wanted = action_values(mdp, policy, gamma) - exact[:, None]
+        same("E[A | s, a] against Q - V", torch.where(known, table, wanted), wanted, DOUBLE)
+
+    return Law(
+        name="expected_advantage",
+        claim="With exact values the expected advantage of (s, a) is Q(s, a) - V(s), for every lambda.",
+        source="Schulman et al. 2016, arXiv:1506.02438, section 3; by enumeration",
+        inputs=always(problems()),
+        check=check,
+        mutant=Mutant("bootstraps from the value of the reset observation", lambda subject: reset_value),
+        needs=("a termination", "a truncation", "chance"),
+    )
+
+
+def gradient_is_exact() -> Law:
+    """E12."""
+
+    def check(estimator: Callable[..., Tensor], problem: Problem, seen: Seen) -> None:
+        mdp, policy, gamma = problem.mdp, problem.policy, problem.gamma
+        all_ = histories(mdp, policy, problem.horizon)
+        inside = all_.first_episode
+        seen("an episode of several steps", inside[1:].any())
+        seen("a baseline that is not the value", problem.lambda_ == 1.0)
+        baseline = problem.baseline if problem.lambda_ == 1.0 else values(mdp, policy, gamma)
+        got = each(lambda *c: estimator(*c, gamma=gamma, lambda_=problem.lambda_), *columns(all_, baseline))
+        discount = gamma ** torch.arange(problem.horizon, dtype=torch.float64)[:, None]
+        weights = all_.probability * discount * got * inside
+
+        def surrogate(logits: Tensor) -> Tensor:
+            return (weights * logits.log_softmax(-1)[all_.state, all_.action]).sum()
+
+        logits = logits_of(policy)
+        same("the gradient", torch.func.grad(surrogate)(logits), policy_gradient(mdp, logits, gamma), DOUBLE)
+
+    return Law(
+        name="gradient_is_exact",
+        claim="sum_t gamma^t A_t grad log pi, expected over all histories, is grad J: for any baseline at lambda 1, "
+        "for the exact one below.",
+        source="Sutton et al. 2000, policy gradient theorem; by enumeration, the gradient through the linear solve",
+        inputs=always(ending_problems()),
+        check=check,
+        mutant=Mutant("subtracts the value of the row after for a baseline", lambda subject: late_baseline),
+        needs=("an episode of several steps", "a baseline that is not the value"),
+    )
+
+
+# --- laws ---
 
 
 def estimator_laws(convention: str = "bootstrap") -> Suite:

@@ -10,9 +10,37 @@ from torch import Tensor
 from ...core.tree import leaves
 from ..framework.compare import CURVATURE, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
-from . import gradient_mutants as mutants
+
+# --- mutants ---
+# Functions whose values are right and whose gradients are not.
+
 
 Function = Callable[..., Tensor]
+
+
+def scaled_by_detached(function: Function) -> Function:
+    """Gives twice the function with half of it detached: the value is kept, the gradient is not."""
+
+    def mutant(*arguments: Tensor) -> Tensor:
+        value = function(*arguments)
+        return 0.5 * value + 0.5 * value.detach()
+
+    return mutant
+
+
+def leaks_into(function: Function, constant: tuple[int, ...]) -> Function:
+    """Adds what is 0 but has a slope."""
+
+    def mutant(*arguments: Tensor) -> Tensor:
+        leak = torch.stack([(arguments[place] - arguments[place].detach()).sum() for place in constant]).sum()
+        return function(*arguments) + leak
+
+    return mutant
+
+
+# --- laws ---
+
+
 SOURCE = "properties: autograd's gradient is the slope, and what is declared constant has none"
 
 
@@ -54,7 +82,7 @@ def _slope(inputs: SearchStrategy[tuple[Tensor, ...]], constant: Sequence[int]) 
         source=SOURCE,
         inputs=always(inputs),
         check=check,
-        mutant=Mutant("detaches what it scales by", mutants.scaled_by_detached),
+        mutant=Mutant("detaches what it scales by", scaled_by_detached),
     )
 
 
@@ -70,7 +98,7 @@ def _constant(inputs: SearchStrategy[tuple[Tensor, ...]], constant: Sequence[int
         source=SOURCE,
         inputs=always(inputs),
         check=check,
-        mutant=Mutant("forgets a detach", lambda function: mutants.leaks_into(function, tuple(constant))),
+        mutant=Mutant("forgets a detach", lambda function: leaks_into(function, tuple(constant))),
     )
 
 

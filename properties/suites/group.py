@@ -12,8 +12,123 @@ from torch import Tensor
 from ..framework.compare import EXACT, ROUNDING, Tolerance, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import dyadic, integers
-from . import group_mutants as mutants
-from .group_mutants import Estimator
+
+# --- mutants ---
+# Group advantages as people get them wrong: each has the signature (reward [N], group [N], *, groups) -> [N].
+
+
+Estimator = Callable[..., Tensor]
+
+
+def _member(group: Tensor, groups: int) -> Tensor:
+    return (group == torch.arange(groups)[:, None]).float()
+
+
+def batch_mean(estimator: Estimator) -> Estimator:
+    """Compares answers to different questions."""
+    return lambda reward, group, *, groups: estimator(reward, torch.where(group < 0, group, 0), groups=groups)
+
+
+def uncentred(estimator: Estimator) -> Estimator:
+    """Leaves a tenth of the reward in."""
+    return lambda reward, group, *, groups: (
+        estimator(reward, group, groups=groups) + torch.where(group < 0, 0.0, 0.1 * reward)
+    )
+
+
+def divides_by_range(estimator: Estimator) -> Estimator:
+    """Scales every batch to the size of 1, whatever its rewards were."""
+
+    def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
+        advantage = estimator(reward, group, groups=groups)
+        return advantage / advantage.abs().amax().clamp(min=1e-6)
+
+    return wrong
+
+
+def reward_units(estimator: Estimator) -> Estimator:
+    """Multiplies the deviation back in."""
+
+    def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
+        return estimator(reward, group, groups=groups) * reward.std(correction=0)
+
+    return wrong
+
+
+def unguarded(estimator: Estimator) -> Estimator:
+    """0 / 0 where all answers are equally good."""
+
+    def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
+        member = _member(group, groups)
+        mean = (member @ reward) / member.sum(-1).clamp(min=1)
+        spread = (member * (reward - mean[:, None]).square()).sum(-1).sqrt()
+        own = (member * spread[:, None]).sum(0) + (group < 0)
+        return estimator(reward, group, groups=groups) * own / own
+
+    return wrong
+
+
+def unbiased_of_one(estimator: Estimator) -> Estimator:
+    """n - 1 of a single answer is 0."""
+
+    def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
+        others = (_member(group, groups) * (_member(group, groups).sum(-1) - 1)[:, None]).sum(0)
+        return torch.where((others == 0) & (group >= 0), torch.nan, estimator(reward, group, groups=groups))
+
+    return wrong
+
+
+def blocks(estimator: Estimator) -> Estimator:
+    """Takes neighbours for a group: the rows came sorted when it was written."""
+    return lambda reward, group, *, groups: estimator(reward, group.sort().values, groups=groups)
+
+
+def first_is_padding(estimator: Estimator) -> Estimator:
+    """Takes the id 0 for no group."""
+    return lambda reward, group, *, groups: estimator(reward, torch.where(group == 0, -1, group), groups=groups)
+
+
+def matrix_product(estimator: Estimator) -> Estimator:
+    """Sums groups by a product with a matrix of zeros and ones, and 0 times NaN is NaN."""
+
+    def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
+        leak = (_member(group, groups) @ reward).sum() * 0.0
+        return estimator(reward, group, groups=groups) + leak
+
+    return wrong
+
+
+def counts_the_ungrouped(estimator: Estimator) -> Estimator:
+    """Lets a row of no group (-1, the last in Python) into the last group."""
+    return lambda reward, group, *, groups: estimator(reward, group % groups, groups=groups)
+
+
+def other_centre(estimator: Estimator) -> Estimator:
+    """Mixes up the two means: n / (n - 1) too much, or as much too little."""
+
+    def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
+        size = (_member(group, groups) * _member(group, groups).sum(-1)[:, None]).sum(0)
+        factor = torch.where(size > 1, size / (size - 1).clamp(min=1), 1.0)
+        return estimator(reward, group, groups=groups) * factor
+
+    return wrong
+
+
+def forgets_late_rows(estimator: Estimator) -> Estimator:
+    """Reads no more rows than twice the number of groups."""
+
+    def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
+        late = torch.arange(len(group)) >= 2 * groups
+        return estimator(reward, torch.where(late, -1, group), groups=groups)
+
+    return wrong
+
+
+MUTANTS: dict[str, Callable[[Estimator], Estimator]] = {"reads too few rows": forgets_late_rows}
+
+
+# --- laws ---
+
 
 DAMPED = Tolerance("damped", 5e-3, 1e-4)  # an eps of up to 1e-4 beside the least standard deviation that is drawn
 SOURCE = "Shao et al. 2024, arXiv:2402.03300; Ahmadian et al. 2024, arXiv:2402.14740"
@@ -88,7 +203,7 @@ def _sums_to_zero() -> Law:
             require(total.abs() <= 1e-4, f"the advantages of group {name} sum to {float(total)}")
 
     claim = "The advantages of a group of several sum to 0."
-    mutant = ("takes the mean over all groups", mutants.batch_mean)
+    mutant = ("takes the mean over all groups", batch_mean)
     return _law("sums_to_zero", claim, mutant, check, "two groups of several")
 
 
@@ -102,7 +217,7 @@ def _shift(singleton: str) -> Law:
             same(f"the advantages of rewards plus {shift}", got[among], wanted[among], EXACT)
 
     claim = "Adding one number to all rewards changes no bit."
-    return _law("shift", claim, ("leaves part of the reward in", mutants.uncentred), check, "a group")
+    return _law("shift", claim, ("leaves part of the reward in", uncentred), check, "a group")
 
 
 def _scale(scaled: bool) -> Law:
@@ -117,9 +232,9 @@ def _scale(scaled: bool) -> Law:
             same("the advantages of doubled rewards", got, 2.0 * wanted[several], EXACT)
 
     if scaled:
-        claim, mutant = "Rewards in other units give the same advantages.", mutants.reward_units
+        claim, mutant = "Rewards in other units give the same advantages.", reward_units
         return _law("scale", claim, ("gives advantages in the units of rewards", mutant), check, "an advantage")
-    claim, wrong = "Twice the rewards give twice the advantages.", mutants.divides_by_range
+    claim, wrong = "Twice the rewards give twice the advantages.", divides_by_range
     return _law("scale", claim, ("normalises the batch to the size of 1", wrong), check, "an advantage")
 
 
@@ -139,7 +254,7 @@ def _equal_rewards() -> Law:
         same("the advantages of equal rewards", got, torch.zeros_like(got), EXACT)
 
     claim = "Where all rewards of a group are equal, its advantages are exactly 0, never NaN."
-    mutant = ("divides by a spread of 0", mutants.unguarded)
+    mutant = ("divides by a spread of 0", unguarded)
     return _law("equal_rewards", claim, mutant, check, "a group of several", inputs=_level())
 
 
@@ -151,7 +266,7 @@ def _alone(singleton: str) -> Law:
         same("the advantage of a group of one", _ask(estimator, drawn)[alone], wanted[alone], DAMPED)
 
     said = "its reward" if singleton == "raw" else "0"
-    mutant = ("divides by n - 1 in a group of one", mutants.unbiased_of_one)
+    mutant = ("divides by n - 1 in a group of one", unbiased_of_one)
     return _law("group_of_one", f"A group of one has the advantage {said}.", mutant, check, "a group of one")
 
 
@@ -165,7 +280,7 @@ def _rows_permute() -> Law:
         same("the advantages of rows sorted by group", got, _ask(estimator, drawn)[ordered], ROUNDING)
 
     claim = "Another order of rows gives the same advantages in that order: groups need not stand together."
-    mutant = ("takes neighbours for a group", mutants.blocks)
+    mutant = ("takes neighbours for a group", blocks)
     return _law("rows_permute", claim, mutant, check, "rows not in the order of groups")
 
 
@@ -176,7 +291,7 @@ def _names() -> Law:
         same("the advantages of renamed groups", _ask(estimator, drawn, group=renamed), _ask(estimator, drawn), EXACT)
 
     claim = "What a group is called does not matter."
-    return _law("names", claim, ("takes the id 0 for no group", mutants.first_is_padding), check, "several groups")
+    return _law("names", claim, ("takes the id 0 for no group", first_is_padding), check, "several groups")
 
 
 def _own_group() -> Law:
@@ -189,7 +304,7 @@ def _own_group() -> Law:
             same(f"the advantages beside rewards of {other}", got[own], wanted[own], EXACT)
 
     claim = "Advantages depend on rewards of their own group alone, even beside NaN and infinity."
-    mutant = ("sums groups by a matrix product", mutants.matrix_product)
+    mutant = ("sums groups by a matrix product", matrix_product)
     return _law("own_group", claim, mutant, check, "another group")
 
 
@@ -204,7 +319,7 @@ def _no_group() -> Law:
             same("the advantages without such rows", got[~none], _ask(estimator, kept), ROUNDING)
 
     claim = "A row with the id -1 has the advantage 0, whatever its reward, and changes nobody else's."
-    mutant = ("counts a row of no group to the last one", mutants.counts_the_ungrouped)
+    mutant = ("counts a row of no group to the last one", counts_the_ungrouped)
     return _law("no_group", claim, mutant, check, "a row of no group beside others")
 
 
@@ -224,5 +339,5 @@ def _definition(centre: str, scaled: bool) -> Law:
 
     means = "the mean of the others" if centre == "leave_one_out" else "the mean of its group"
     claim = f"An advantage is the reward less {means}{', over the standard deviation of the group' if scaled else ''}."
-    mutant = ("mixes up the mean of all and that of the others", mutants.other_centre)
+    mutant = ("mixes up the mean of all and that of the others", other_centre)
     return _law("definition", claim, mutant, check, "an advantage")

@@ -12,9 +12,72 @@ from torch import Tensor
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import POISON, log_prob_pairs, masks
-from . import importance_mutants as mutants
-from .importance_mutants import Edit, Weighting
-from .loss_steps import PADDING
+from .loss import PADDING
+
+# --- mutants ---
+# Importance weights as people get them wrong: each an edit of f(log_prob, sampler_log_prob, mask) -> [N, L].
+
+
+Weighting = Callable[[Tensor, Tensor, Tensor], Tensor]
+Edit = Callable[[Weighting], Weighting]
+
+
+def probability(weighting: Weighting) -> Weighting:
+    """Forgets the sampler."""
+    return lambda log_prob, sampler, mask: weighting(log_prob, torch.zeros_like(sampler), mask)
+
+
+def live(weighting: Weighting) -> Weighting:
+    """Learns to be weighed less."""
+    return lambda log_prob, sampler, mask: (
+        weighting(log_prob, sampler, mask) + torch.where(mask, log_prob - log_prob.detach(), 0.0)
+    )
+
+
+def believes_the_sampler(weighting: Weighting) -> Weighting:
+    """Takes -inf and NaN for log-probs."""
+    return lambda log_prob, sampler, mask: torch.where(
+        mask & ~torch.isfinite(log_prob - sampler), torch.nan, weighting(log_prob, sampler, mask)
+    )
+
+
+def multiplies_by_mask(weighting: Weighting) -> Weighting:
+    """0 times infinity is NaN."""
+    return lambda log_prob, sampler, mask: (
+        weighting(log_prob, sampler, mask) + torch.exp(log_prob - sampler) * ~mask * 0.0
+    )
+
+
+def unbounded(weighting: Weighting) -> Weighting:
+    """Lets every weight through."""
+
+    def wrong(log_prob: Tensor, sampler: Tensor, mask: Tensor) -> Tensor:
+        kept = weighting(log_prob, sampler, mask)
+        return torch.where(mask, kept + torch.nan_to_num(log_prob - sampler, 0.0, 0.0, 0.0).clamp(min=0.0), 0.0)
+
+    return wrong
+
+
+def turned_round(weighting: Weighting) -> Weighting:
+    """Divides the sampler's probability by the trainer's."""
+    return lambda log_prob, sampler, mask: weighting(sampler, log_prob, mask)
+
+
+def whole_batch(weighting: Weighting) -> Weighting:
+    """Takes the batch for one sequence."""
+
+    def wrong(log_prob: Tensor, sampler: Tensor, mask: Tensor) -> Tensor:
+        flat = [x.reshape(1, -1) for x in (log_prob, sampler, mask)]
+        return weighting(flat[0], flat[1].mean(-1, keepdim=True).expand(flat[1].shape), flat[2]).reshape(mask.shape)
+
+    return wrong
+
+
+MUTANTS: dict[str, Edit] = {"takes the batch for one sequence": whole_batch}
+
+
+# --- laws ---
+
 
 SOURCE = "Yao et al. 2025, truncated importance sampling; Ling Team 2025, arXiv:2510.18855"
 
@@ -67,7 +130,7 @@ def _on_policy() -> Law:
         same("the weights of equal log-probs", got, drawn.mask.to(got.dtype))
 
     claim = "Where trainer and sampler agree every token that counts has the weight 1, all others 0."
-    return _law("agreement", claim, ("forgets the sampler", mutants.probability), check, "a token")
+    return _law("agreement", claim, ("forgets the sampler", probability), check, "a token")
 
 
 def _constant() -> Law:
@@ -77,7 +140,7 @@ def _constant() -> Law:
         require(not got.requires_grad, "a weight has a gradient")
 
     claim = "Weights are constants: no gradient flows through them."
-    return _law("constant", claim, ("forgets to detach", mutants.live), check)
+    return _law("constant", claim, ("forgets to detach", live), check)
 
 
 def _unknown(level: str) -> Law:
@@ -92,7 +155,7 @@ def _unknown(level: str) -> Law:
         require(not bool((wanted[first] != 1).any()) or level != "token", "an unknown ratio is not 1")
 
     claim = "A log-ratio that is not finite counts as 0, and changes no other token's."
-    mutant = ("believes what the sampler says", mutants.believes_the_sampler)
+    mutant = ("believes what the sampler says", believes_the_sampler)
     source = "objectives: a missing rollout log-prob must not poison the batch (TRL 6166)"
     return _law("unknown", claim, mutant, check, "an unknown log-prob", source=source)
 
@@ -106,7 +169,7 @@ def _padding() -> Law:
         require(not bool(wanted[~drawn.mask].any()), "a padded token has a weight")
 
     claim = "Whatever stands in the padding, the weights keep their bits, and those of the padding are 0."
-    mutant = ("multiplies by the mask", mutants.multiplies_by_mask)
+    mutant = ("multiplies by the mask", multiplies_by_mask)
     return _law("padding_is_nothing", claim, mutant, check, "padding beside tokens", source=PADDING)
 
 
@@ -120,7 +183,7 @@ def _bounds(bounds: tuple[float, float], outside: str) -> Law:
         require(inside | (got == 0) if outside == "zero" else inside, f"weights {got.tolist()} outside {bounds}")
 
     said = "or 0" if outside == "zero" else "and reach the bounds"
-    mutant = ("lets large weights through", mutants.unbounded)
+    mutant = ("lets large weights through", unbounded)
     return _law("bounds", f"Weights lie between the bounds, {said}.", mutant, check, "a bound")
 
 
@@ -141,5 +204,5 @@ def _definition(bounds: tuple[float, float], outside: str, level: str) -> Law:
             same(f"the weights of sequence {i}", got[i][row], wanted, ROUNDING)
 
     claim = f"A weight is the ratio of trainer to sampler at the level of {level}, kept to its bounds."
-    mutant = ("turns the ratio round", mutants.turned_round)
+    mutant = ("turns the ratio round", turned_round)
     return _law("definition", claim, mutant, check, "a weight that is not 1")

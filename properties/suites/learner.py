@@ -1,29 +1,226 @@
 """Laws of learners from transcripts (L1 to L10 of whole algorithms). The subject: `factory(model, optimizer)` makes one."""
 
+from collections.abc import Callable
 from typing import Any
 
+import attrs
 import torch
 from torch import Tensor
 
-from ...algorithms.language import LanguageAlgorithm, learner
+from ...algorithms.language import LanguageAlgorithm, LanguageState, learner
+from ...algorithms.language_batch import Reading
 from ...algorithms.language_loss import combined
 from ...algorithms.language_objectives import Objective
-from ...algorithms.packing import packing
-from ...algorithms.token_batch import TokenBatch
+from ...algorithms.packing import Packing, packing
+from ...algorithms.token_batch import Counts, TokenBatch
 from ...algorithms.token_policy import Layout
 from ...core.causal import CausalModel
-from ...core.optim import Optimizer
+from ...core.optim import Optimizer, sgd
 from ...core.record import replace, take
 from ...core.transcript import TOKEN_BLANKS, Transcript
 from ...core.tree import leaves, tree_map
 from ..framework.compare import DOUBLE, require, same
-from ..framework.law import Law, Seen, Suite
-from ..strategies.learner import Talks, heat_of, log_probs_of, logits_of, on_policy, params_of
-from . import learner_mutants as mutants
+from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.learner import MODEL, Talks, heat_of, log_probs_of, logits_of, on_policy, params_of, talks
 from .aggregate import Weights
-from .learner_mutants import Factory
-from .learner_steps import begun, law, prepared, slopes
-from .loss_steps import PADDING
+from .loss import PADDING
+
+# --- mutants ---
+# Learners as people get them wrong: each an edit of one that is right, `factory(model, optimizer) -> LanguageAlgorithm`.
+
+
+Factory = Callable[[CausalModel, Optimizer], LanguageAlgorithm]
+Made = Callable[[LanguageAlgorithm], LanguageAlgorithm]
+Gradient = Callable[..., Any]
+
+
+def _edited(change: Made) -> Callable[[Factory], Factory]:
+    return lambda subject: lambda model, optimizer: change(subject(model, optimizer))
+
+
+def _gradient(change: Callable[[LanguageAlgorithm, Gradient], Gradient]) -> Callable[[Factory], Factory]:
+    return _edited(lambda one: attrs.evolve(one, gradient=change(one, one.gradient)))
+
+
+def _batch(change: Callable[[TokenBatch], TokenBatch]) -> Callable[[Factory], Factory]:
+    """An edit of what `prepare` makes."""
+
+    def edit(one: LanguageAlgorithm) -> LanguageAlgorithm:
+        def prepare(*given: Any) -> Any:
+            batch, state, figures = one.prepare(*given)
+            return change(batch), state, figures
+
+        return attrs.evolve(one, prepare=prepare)
+
+    return _edited(edit)
+
+
+def _multiplies(one: LanguageAlgorithm, gradient: Gradient) -> Gradient:
+    def edited(params: Any, batch: TokenBatch, *rest: Any) -> Any:
+        slopes, sums = gradient(params, batch, *rest)
+        left = (batch.behaviour_log_prob * (~batch.mask).double() * 0.0).sum()
+        return tree_map(lambda leaf: leaf + left, slopes), sums
+
+    return edited
+
+
+def _own_counts(one: LanguageAlgorithm, gradient: Gradient) -> Gradient:
+    def edited(params: Any, batch: TokenBatch, counts: Counts, *rest: Any) -> Any:
+        return gradient(params, batch, one.counts(batch), *rest)
+
+    return edited
+
+
+def _across(one: LanguageAlgorithm, gradient: Gradient) -> Gradient:
+    def edited(params: Any, batch: TokenBatch, counts: Counts, layout: Any = ()) -> Any:
+        if isinstance(layout, Layout) and isinstance(layout.packing, Packing):
+            where = layout.packing
+            one_segment = replace(where, segment=where.segment.clamp(max=0))
+            layout = replace(layout, packing=one_segment)
+        return gradient(params, batch, counts, layout)
+
+    return edited
+
+
+def _first_twice(one: LanguageAlgorithm, gradient: Gradient) -> Gradient:
+    def edited(params: Any, batch: TokenBatch, *rest: Any) -> Any:
+        slopes, sums = gradient(params, batch, *rest)
+        return tree_map(torch.add, slopes, gradient(params, take(batch, slice(0, 1)), rest[0])[0]), sums
+
+    return edited
+
+
+def _by_count(one: LanguageAlgorithm, gradient: Gradient) -> Gradient:
+    def edited(params: Any, batch: TokenBatch, *rest: Any) -> Any:
+        slopes, sums = gradient(params, batch, *rest)
+        number = batch.mask.sum().double()
+        return tree_map(lambda leaf: leaf * (number / number), slopes), sums
+
+    return edited
+
+
+def _by_columns(one: LanguageAlgorithm, gradient: Gradient) -> Gradient:
+    def edited(params: Any, batch: TokenBatch, *rest: Any) -> Any:
+        slopes, sums = gradient(params, batch, *rest)
+        return tree_map(lambda leaf: leaf / batch.mask.shape[1], slopes), sums
+
+    return edited
+
+
+def _cold(one: LanguageAlgorithm, gradient: Gradient) -> Gradient:
+    def edited(params: Any, batch: TokenBatch, *rest: Any) -> Any:
+        return gradient(params, replace(batch, temperature=torch.ones_like(batch.temperature)), *rest)
+
+    return edited
+
+
+def _over_padding(one: LanguageAlgorithm, gradient: Gradient) -> Gradient:
+    def edited(params: Any, batch: TokenBatch, *rest: Any) -> Any:
+        slopes, sums = gradient(params, batch, *rest)
+        return slopes, replace(sums, tokens=torch.full_like(sums.tokens, batch.mask.numel()))
+
+    return edited
+
+
+def _decayed(one: LanguageAlgorithm) -> LanguageAlgorithm:
+    def update(state: LanguageState, transcripts: Any) -> Any:
+        after, figures = one.update(state, transcripts)
+        return replace(after, params=tree_map(lambda leaf: 0.99 * leaf, after.params)), figures
+
+    return attrs.evolve(one, update=update)
+
+
+def _twice(one: LanguageAlgorithm) -> LanguageAlgorithm:
+    def update(state: LanguageState, transcripts: Any) -> Any:
+        return one.update(one.update(state, transcripts)[0], transcripts)
+
+    return attrs.evolve(one, update=update)
+
+
+def _always(one: LanguageAlgorithm) -> LanguageAlgorithm:
+    def update(state: LanguageState, transcripts: Any) -> Any:
+        after, figures = one.update(state, transcripts)
+        return replace(after, step=state.step + 1), figures
+
+    return attrs.evolve(one, update=update)
+
+
+def _centred(batch: TokenBatch) -> TokenBatch:
+    mean = batch.advantage.sum() / batch.mask.sum().clamp(min=1)
+    return replace(batch, advantage=torch.where(batch.mask, batch.advantage - mean, 0.0))
+
+
+def _hears(batch: TokenBatch) -> TokenBatch:
+    place = torch.arange(batch.mask.shape[1])
+    return replace(batch, mask=(place > 0) & (place < batch.length[:, None]))
+
+
+multiplies_by_mask = _gradient(_multiplies)
+own_denominators = _gradient(_own_counts)
+across_segments = _gradient(_across)
+first_row_twice = _gradient(_first_twice)
+divides_by_count = _gradient(_by_count)
+divides_by_columns = _gradient(_by_columns)
+forgets_temperature = _gradient(_cold)
+averages_over_padding = _gradient(_over_padding)
+decays = _edited(_decayed)
+updates_twice = _edited(_twice)
+counts_always = _edited(_always)
+centres_over_batch = _batch(_centred)
+learns_from_context = _batch(_hears)
+turns_advantages = _batch(lambda batch: replace(batch, advantage=-batch.advantage))
+
+MUTANTS: dict[str, Callable[[Factory], Factory]] = {"learns from what tools and users say": learns_from_context}
+
+
+# --- steps ---
+# What laws of learners do with one: begin, prepare a batch, take its gradient. And how such a law is written.
+
+
+CONTRACT = "algorithms.language: an update is its steps, in whatever parts"
+
+
+def begun(factory: Factory, talk: Talks, rate: float = 0.1) -> tuple[LanguageAlgorithm, LanguageState]:
+    """A learner at its beginning, its critic's head moved off 0."""
+    algorithm = factory(MODEL, sgd(rate))
+    state = algorithm.init(params_of(talk))
+    moved = tree_map(lambda leaf: leaf + 0.3, state.params.critic)
+    return algorithm, replace(state, params=replace(state.params, critic=moved))
+
+
+def prepared(
+    algorithm: LanguageAlgorithm, state: LanguageState, transcripts: Transcript
+) -> tuple[TokenBatch, LanguageState]:
+    """What it learns from, and the state with what it has seen."""
+    reading = algorithm.read(state, transcripts) if algorithm.reads else Reading()
+    batch, state, _ = algorithm.prepare(state, transcripts, reading)
+    return batch, state
+
+
+def slopes(factory: Factory, talk: Talks) -> tuple[Any, Any]:
+    """The gradient and the sums of all transcripts at once."""
+    algorithm, state = begun(factory, talk)
+    batch, state = prepared(algorithm, state, talk.transcripts)
+    return algorithm.gradient(state.params, batch, algorithm.counts(batch))
+
+
+def law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Callable[[Factory], Factory]],
+    check: Callable[[Factory, Talks, Seen], None],
+    *needs: str,
+    source: str = CONTRACT,
+) -> Law:
+    """A law of learners, tried on transcripts of a few talks."""
+    drawn = always(talks())
+    return Law(
+        name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs, most=200
+    )
+
+
+# --- laws ---
+
 
 SPLIT = "TRL 3021, NeMo-RL 84, ms-swift 10117: the loss depends on gradient accumulation"
 
@@ -72,7 +269,7 @@ def _padding() -> Law:
     claim = (
         "Whatever stands in padding and at context, NaN and infinity included, gradient and figures keep their bits."
     )
-    mutant = ("multiplies by the mask, which leaves NaN where it was", mutants.multiplies_by_mask)
+    mutant = ("multiplies by the mask, which leaves NaN where it was", multiplies_by_mask)
     return law("padding_is_nothing", claim, mutant, check, "context beside sampled tokens", source=PADDING)
 
 
@@ -89,7 +286,7 @@ def _split() -> Law:
         got = tree_map(torch.add, one[0], two[0]), combined(one[1], two[1])
         same(f"(gradient, sums) cut at {cut}", got, wanted, DOUBLE)
 
-    mutant = ("divides each part by what counts in it", mutants.own_denominators)
+    mutant = ("divides each part by what counts in it", own_denominators)
     claim = "The gradients and sums of parts add up to those of the whole, however it is cut."
     return law("split", claim, mutant, check, "parts of different token counts", source=SPLIT)
 
@@ -106,7 +303,7 @@ def _packed() -> Law:
         for layout in (Layout(places=places), Layout(places=places, packing=where)):
             same("(gradient, sums) laid out", algorithm.gradient(state.params, batch, counts, layout), wanted, DOUBLE)
 
-    mutant = ("lets a token attend to all before it in its row", mutants.across_segments)
+    mutant = ("lets a token attend to all before it in its row", across_segments)
     claim = "Packed rows, and logits of sampled tokens alone, give the same gradient and sums."
     return law("layout", claim, mutant, check, "sequences that share a row", source="Krell et al. 2021")
 
@@ -123,7 +320,7 @@ def _rows() -> Law:
         got, wanted = (algorithm.gradient(state.params, *each) for each in given)
         same("(gradient, sums) in another order", got, wanted, DOUBLE)
 
-    mutant = ("counts the first row twice", mutants.first_row_twice)
+    mutant = ("counts the first row twice", first_row_twice)
     return law("rows_permute", "The order of transcripts does not matter.", mutant, check, "a different last row")
 
 
@@ -138,7 +335,7 @@ def _nothing() -> Law:
         _, figures = algorithm.apply(state, gradients, sums)
         require(all(bool(value.isfinite()) for value in figures.values()), f"figures of nothing are {figures}")
 
-    mutant = ("divides by a count of 0", mutants.divides_by_count)
+    mutant = ("divides by a count of 0", divides_by_count)
     claim = "A batch in which nothing counts has loss and gradient 0, and figures that are numbers."
     return law("nothing", claim, mutant, check, source="verl 785, prime-rl 1961")
 
@@ -155,7 +352,7 @@ def _longer() -> Law:
         seen("something to learn", any(bool(leaf.any()) for leaf in leaves(wanted[0])))
         same("(gradient, sums) with more columns", slopes(factory, _with(talk, longer)), wanted, DOUBLE)
 
-    mutant = ("divides by the number of columns", mutants.divides_by_columns)
+    mutant = ("divides by the number of columns", divides_by_columns)
     return law("length_of_padding", "More columns of padding change nothing.", mutant, check, "something to learn")
 
 
@@ -179,7 +376,7 @@ def _reinforce(weights: Weights) -> Law:
         seen("temperatures other than 1", (batch.mask & (heat_of(talk.transcripts) != 1) & (own != 0)).any())
         same("the policy's gradient where it sampled itself", got.policy, wanted, DOUBLE)
 
-    mutant = ("scores at temperature 1", mutants.forgets_temperature)
+    mutant = ("scores at temperature 1", forgets_temperature)
     claim = (
         "On policy the gradient is that of REINFORCE: minus A log p at the sampler's temperature, weighed as declared."
     )
@@ -202,7 +399,7 @@ def _figures() -> Law:
         same("entropy", figures["entropy"], entropy.sum() / number, DOUBLE)
         same("log_prob_difference", figures["log_prob_difference"], away.abs().sum(0).new_tensor(_most(away)), DOUBLE)
 
-    mutant = ("averages over padding too", mutants.averages_over_padding)
+    mutant = ("averages over padding too", averages_over_padding)
     claim = "Figures are means over the tokens that count, and only what a model sampled counts."
     return law("figures", claim, mutant, check, "several tokens")
 
@@ -225,7 +422,7 @@ def _update() -> Law:
             same("the state after an update", got, wanted if teaches else after)
             same("names of figures", tuple(figures), algorithm.metrics)
 
-    mutant = ("updates twice", mutants.updates_twice)
+    mutant = ("updates twice", updates_twice)
     claim = "An update is its steps in a row; with no advantage but 0, and a critic that is right, it changes nothing."
     return law("composed", claim, mutant, check, "an update", "nothing to learn")
 
@@ -245,7 +442,7 @@ def _still() -> Law:
         seen("an update", after.step > state.step)
         same("params after an update at rate 0", after.params, state.params)
 
-    mutant = ("decays its weights by a fixed share", mutants.decays)
+    mutant = ("decays its weights by a fixed share", decays)
     return law("rate_0_changes_nothing", "At learning rate 0 parameters stay.", mutant, check, "an update")
 
 
@@ -266,7 +463,7 @@ def _level() -> Law:
         after, _ = algorithm.update(state, equal)
         same("the state after an update on equal returns", after, state)
 
-    mutant = ("counts an update that was none", mutants.counts_always)
+    mutant = ("counts an update that was none", counts_always)
     claim = (
         "Where all returns of a group are equal its advantages are exactly 0, and nothing is updated where all are so."
     )
@@ -285,6 +482,6 @@ def _groups() -> Law:
         seen("another advantage", (got.advantage != wanted.advantage).any())
         same("advantages of other groups", got.advantage[~mine], wanted.advantage[~mine])
 
-    mutant = ("centres advantages over the batch", mutants.centres_over_batch)
+    mutant = ("centres advantages over the batch", centres_over_batch)
     claim = "What one group earns says nothing of another."
     return law("own_group", claim, mutant, check, "other groups", "another advantage", source="derived")

@@ -5,15 +5,301 @@ without one. A loss that reduces has laws of its own, in masked_loss_laws.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import attrs
 import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from torch import Tensor
 
-from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Broken, Law, Seen, Suite
-from . import loss_mutants as mutants
-from .loss_mutants import Batch, Loss
-from .loss_steps import PPO, constants, gradient, judge, law_of, padding, per_step, permutation, policy_gradient, slope
+from ..framework.compare import CURVATURE, ROUNDING, require, same
+from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
+from ..strategies.values import POISON, dyadic, log_prob_pairs, smooth
+
+# --- mutants ---
+# Policy losses as people get them wrong, each the reference with one edit.
+
+
+Loss = Callable[..., Tensor]
+
+
+@attrs.frozen
+class Batch:
+    """What a policy loss takes: [*] each, and the clip."""
+
+    log_prob: Tensor
+    behaviour_log_prob: Tensor
+    advantage: Tensor
+    clip: float
+
+
+def reference(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """max(-A r, -A clip(r)): the definition."""
+    ratio = torch.exp(log_prob - behaviour_log_prob.detach())
+    scale = -advantage.detach()
+    return torch.maximum(scale * ratio, scale * ratio.clamp(1 - clip, 1 + clip))
+
+
+def reduced(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Takes the mean at the end."""
+    return reference(log_prob, behaviour_log_prob, advantage, clip=clip).mean()
+
+
+def ignores_bad_actions(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Learns from success alone."""
+    return reference(log_prob, behaviour_log_prob, advantage, clip=clip) * (advantage > 0)
+
+
+def log_prob_for_ratio(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Has the right gradient on policy, and the value of another loss."""
+    surrogate = reference(log_prob, behaviour_log_prob, advantage, clip=clip)
+    return surrogate + advantage.detach() * (1 - log_prob.detach())
+
+
+def optimistic(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """min where max belongs: the sign of the loss was turned, the minimum was not."""
+    ratio = torch.exp(log_prob - behaviour_log_prob.detach())
+    scale = -advantage.detach()
+    return torch.minimum(scale * ratio, scale * ratio.clamp(1 - clip, 1 + clip))
+
+
+def clips_both_sides(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Forgets the unclipped half."""
+    ratio = torch.exp(log_prob - behaviour_log_prob.detach())
+    return -advantage.detach() * ratio.clamp(1 - clip, 1 + clip)
+
+
+def ratio_to_itself(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Stands on the policy it is, not on the one that acted."""
+    return reference(log_prob, log_prob.detach(), advantage, clip=clip)
+
+
+def live_advantage(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Lets the value network learn from the policy's loss."""
+    ratio = torch.exp(log_prob - behaviour_log_prob.detach())
+    return torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1 - clip, 1 + clip))
+
+
+def centred(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Normalises inside the loss."""
+    return reference(log_prob, behaviour_log_prob, advantage - advantage.mean(), clip=clip)
+
+
+def shifted(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Is off by one between tokens and their log-probs."""
+    return reference(log_prob, behaviour_log_prob.roll(1, -1), advantage, clip=clip)
+
+
+def detached(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """A straight-through estimate: right value, right on policy, wrong slope elsewhere."""
+    value = reference(log_prob, behaviour_log_prob, advantage, clip=clip).detach()
+    through = -advantage.detach() * (log_prob - log_prob.detach())
+    return value + through
+
+
+def squared_ratio(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Weighs by importance what is a ratio already."""
+    ratio = torch.exp(log_prob - behaviour_log_prob).detach()
+    return ratio * reference(log_prob, behaviour_log_prob, advantage, clip=clip)
+
+
+MUTANTS: dict[str, Loss] = {"weighs the clipped loss by the ratio once more": squared_ratio}
+
+
+# --- steps ---
+# Laws of any policy loss of one number a step (L1, L5, L6 and the gradients of S7).
+
+
+CLIPS = (0.25, 0.0, 0.5)
+PPO = "Schulman et al. 2017, arXiv:1707.06347, section 3"
+PADDING = "objectives: a step that does not count must not count, whatever stands in it"
+
+
+@st.composite
+def batches(draw: DrawFn, size: int = 4) -> Batch:
+    """Up to `size` on- and off-policy steps, ratios from exp(-2) to exp(2)."""
+    count = draw(st.sampled_from((1, 2, size, size)))
+    log_prob, behaviour = draw(log_prob_pairs((count,)))
+    return Batch(log_prob, behaviour, draw(dyadic((count,))), draw(st.sampled_from(CLIPS)))
+
+
+def judge(loss: Loss, batch: Batch, clipped: bool, **changes: Any) -> Tensor:
+    """The subject's losses on a batch, some of its fields exchanged."""
+    batch = attrs.evolve(batch, **changes)
+    named = {"clip": batch.clip} if clipped else {}
+    return loss(batch.log_prob, batch.behaviour_log_prob, batch.advantage, **named)
+
+
+def gradient(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
+    """The gradient of the sum, by autograd."""
+    leaf = at.detach().clone().requires_grad_()
+    value = function(leaf).sum()
+    if not value.requires_grad:
+        return torch.zeros_like(at)
+    return torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)[0]
+
+
+def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
+    """The batch with every tensor changed."""
+    return Batch(change(batch.log_prob), change(batch.behaviour_log_prob), change(batch.advantage), batch.clip)
+
+
+def law_of(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Loss],
+    check: Callable[[Loss, Any, Seen], None],
+    *needs: str,
+    inputs: SearchStrategy[Any] | None = None,
+    source: str = PPO,
+) -> Law:
+    """A law whose mutant is a whole function of its own."""
+    edited = Mutant(mutant[0], lambda subject: mutant[1])
+    drawn = batches() if inputs is None else inputs
+    return Law(name=name, claim=claim, source=source, inputs=always(drawn), check=check, mutant=edited, needs=needs)
+
+
+def per_step(clipped: bool) -> Law:
+    """No reduction inside."""
+
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        got = judge(loss, batch, clipped)
+        seen("several steps", len(batch.advantage) > 1)
+        require(got.shape == batch.advantage.shape, f"got {list(got.shape)}, wanted {list(batch.advantage.shape)}")
+
+    mutant = ("reduces to a mean inside", reduced)
+    return law_of("per_step", "A loss gives one number for each step and leaves reducing to others.", mutant, check)
+
+
+def policy_gradient(clipped: bool) -> Law:
+    """L1, the gradient."""
+
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        on_policy = attrs.evolve(batch, behaviour_log_prob=batch.log_prob.clone())
+        got = gradient(lambda x: judge(loss, on_policy, clipped, log_prob=x), batch.log_prob)
+        seen("a bad action", (batch.advantage < 0).any())
+        same("the gradient at ratio 1", got, -batch.advantage, ROUNDING)
+
+    return law_of(
+        "on_policy_gradient",
+        "At ratio 1 the gradient is the policy gradient, -A, whatever the clip.",
+        ("drops steps of negative advantage", ignores_bad_actions),
+        check,
+        "a bad action",
+    )
+
+
+def constants(clipped: bool) -> Law:
+    """S7, what gets no gradient."""
+
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        slopes = {
+            "behaviour_log_prob": gradient(
+                lambda x: judge(loss, batch, clipped, behaviour_log_prob=x), batch.behaviour_log_prob
+            ),
+            "advantage": gradient(lambda x: judge(loss, batch, clipped, advantage=x), batch.advantage),
+        }
+        for name, got in slopes.items():
+            require(not bool(got.any()), f"the gradient with respect to {name} is {got.tolist()}, wanted 0")
+
+    return law_of(
+        "constants",
+        "No gradient flows into advantages and behaviour log-probs.",
+        ("forgets to detach the advantage", live_advantage),
+        check,
+        source="Sutton et al. 2000: the theorem differentiates log pi alone",
+    )
+
+
+@st.composite
+def _poisoned(draw: DrawFn) -> tuple[Batch, Tensor, float]:
+    batch = draw(batches())
+    rows = draw(st.lists(st.booleans(), min_size=len(batch.advantage), max_size=len(batch.advantage)))
+    return batch, torch.tensor(rows), draw(st.sampled_from(POISON))
+
+
+def _kept_slope(loss: Loss, batch: Batch, clipped: bool, kept: Tensor) -> Tensor:
+    return gradient(lambda x: judge(loss, batch, clipped, log_prob=x)[kept], batch.log_prob)
+
+
+def padding(clipped: bool) -> Law:
+    """L5, for a loss that does not reduce."""
+
+    def check(loss: Loss, inputs: tuple[Batch, Tensor, float], seen: Seen) -> None:
+        batch, padded, poison = inputs
+        kept = ~padded
+        seen("a padded step beside a real one", padded.any() & kept.any())
+        other = mapped(batch, lambda x: torch.where(padded, poison, x))
+        wanted, got = judge(loss, batch, clipped), judge(loss, other, clipped)
+        same(f"the loss beside {poison}", got[kept], wanted[kept])
+        slopes = [_kept_slope(loss, one, clipped, kept) for one in (batch, other)]
+        same(f"the gradient beside {poison}", slopes[1][kept], slopes[0][kept])
+
+    return law_of(
+        "padding",
+        "A step's loss and gradient ignore what stands at other steps, NaN and infinity included.",
+        ("centres the advantages over the batch, padding included", centred),
+        check,
+        "a padded step beside a real one",
+        inputs=_poisoned(),
+        source=PADDING,
+    )
+
+
+@st.composite
+def _permuted(draw: DrawFn) -> tuple[Batch, list[int]]:
+    batch = draw(batches())
+    return batch, draw(st.permutations(range(len(batch.advantage))))
+
+
+def permutation(clipped: bool) -> Law:
+    """L6."""
+
+    def check(loss: Loss, inputs: tuple[Batch, list[int]], seen: Seen) -> None:
+        batch, order = inputs
+        seen("another order", order != sorted(order))
+        other = mapped(batch, lambda x: x[order])
+        same("the permuted batch's loss", judge(loss, other, clipped), judge(loss, batch, clipped)[order])
+
+    return law_of(
+        "permutation",
+        "Permuting the steps permutes the losses.",
+        ("shifts the behaviour log-probs by one step", shifted),
+        check,
+        "another order",
+        inputs=_permuted(),
+        source="derived: a sum over steps has no order",
+    )
+
+
+@st.composite
+def _smooth_points(draw: DrawFn) -> Batch:
+    log_prob, behaviour = -draw(smooth((2,))).abs(), -draw(smooth((2,))).abs()
+    return Batch(log_prob, behaviour, draw(smooth((2,))), draw(st.sampled_from((0.25, 0.5))))
+
+
+def slope(clipped: bool) -> Law:
+    """S7, autograd against finite differences."""
+
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        step = 1e-6
+        got = gradient(lambda x: judge(loss, batch, clipped, log_prob=x), batch.log_prob)
+        up, down = (judge(loss, batch, clipped, log_prob=batch.log_prob + sign * step) for sign in (1, -1))
+        same("the gradient against finite differences", got, (up - down) / (2 * step), CURVATURE)
+
+    return law_of(
+        "gradient_is_the_slope",
+        "The gradient autograd gives is the slope of the loss.",
+        ("detaches the ratio where the clip does not bind", detached),
+        check,
+        inputs=_smooth_points(),
+        source="derived: central differences in float64, away from kinks",
+    )
+
+
+# --- laws ---
 
 
 def loss_laws(clipped: bool = True) -> Suite:
@@ -28,7 +314,7 @@ def _surrogate(clipped: bool) -> Law:
         on_policy = attrs.evolve(batch, behaviour_log_prob=batch.log_prob.clone())
         same("the loss at ratio 1", judge(loss, on_policy, clipped), -batch.advantage)
 
-    mutant = ("maximises log pi A inside the clip, not the ratio", mutants.log_prob_for_ratio)
+    mutant = ("maximises log pi A inside the clip, not the ratio", log_prob_for_ratio)
     return law_of("on_policy_value", "At ratio 1 the loss is -A.", mutant, check)
 
 
@@ -47,7 +333,7 @@ def _pessimism(clipped: bool) -> Law:
     return law_of(
         "pessimism",
         "The objective never promises more than ratio times advantage.",
-        ("takes the larger of the two objectives", mutants.optimistic),
+        ("takes the larger of the two objectives", optimistic),
         check,
         "a ratio outside the clip",
     )
@@ -70,7 +356,7 @@ def _gradient_stops(clipped: bool) -> Law:
     return law_of(
         "gradient_stops_at_the_clip",
         "The gradient is 0 exactly where A > 0 and the ratio is above, or A < 0 and it is below; elsewhere -A ratio.",
-        ("clips on both sides, whatever the sign of A", mutants.clips_both_sides),
+        ("clips on both sides, whatever the sign of A", clips_both_sides),
         check,
         "a ratio above, A > 0",
         "a ratio below, A < 0",
@@ -87,7 +373,7 @@ def _unclipped(clipped: bool) -> Law:
     return law_of(
         "no_clip_is_importance_weighting",
         "With an infinite clip the loss is -A times the ratio to the behaviour policy.",
-        ("takes the ratio to its own detached log-prob: it is always 1", mutants.ratio_to_itself),
+        ("takes the ratio to its own detached log-prob: it is always 1", ratio_to_itself),
         check,
         "an off-policy step",
         source=f"{PPO}; TRL 2769",

@@ -6,16 +6,140 @@ The subject is a `Play`: a machine, where it begins, and handlers that answer it
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ...core.machine import Machine
+from ...core.machine import Command, Event, Machine, Started, Stop
 from ...runtime.drive import Told, drive
 from ...runtime.replay import Log, from_lines, recorded, replayed, simulated, to_lines
 from ..framework.compare import render
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
-from . import machine_mutants as mutants
+
+# --- mutants ---
+# A machine that fetches numbered pages, two at a time, and the ways in which people make such a machine impure.
+
+
+Step = Callable[[Any, Event], tuple[Any, tuple[Command, ...]]]
+
+
+@frozen
+class Fetch:
+    """Get page number n."""
+
+    n: int
+
+
+@frozen
+class Fetched:
+    """Page number n holds this."""
+
+    n: int
+    value: int
+
+
+@frozen
+class Fetching:
+    """Which page to ask for next, how many answers are awaited, and what came, in the order in which it came."""
+
+    next: int = 0
+    awaited: int = 0
+    pages: Any = ()
+
+
+PAGES, AT_ONCE = 6, 2
+
+
+def fetch_step(state: Fetching, event: Event) -> tuple[Fetching, tuple[Command, ...]]:
+    """Files what came and asks for more, until all pages are there."""
+    if isinstance(event, Fetched):
+        pages = (*state.pages, (event.n, event.value))
+        state = attrs.evolve(state, awaited=state.awaited - 1, pages=pages)
+    elif not isinstance(event, Started):
+        return state, ()
+    if len(state.pages) == PAGES:
+        return state, (Stop(),)
+    more = min(AT_ONCE - state.awaited, PAGES - state.next)
+    commands = tuple(Fetch(n) for n in range(state.next, state.next + more))
+    return attrs.evolve(state, next=state.next + more, awaited=state.awaited + more), commands
+
+
+def fetcher() -> Any:
+    """The reference: six pages whose content is the square of their number."""
+
+    def handlers() -> dict[type[Any], Callable[[Any], Any]]:
+        return {Fetch: lambda command: Fetched(command.n, command.n**2)}
+
+    return Play(Machine(fetch_step), Fetching(), handlers, (Fetched, Fetch))
+
+
+def _stepping(play: Any, step: Step) -> Any:
+    return attrs.evolve(play, machine=Machine(step))
+
+
+def counts_beside(play: Any) -> Any:
+    """Every seventh event is filed twice."""
+    events: list[Event] = []
+
+    def step(state: Any, event: Event) -> tuple[Any, tuple[Command, ...]]:
+        events.append(event)
+        after, commands = play.machine.step(state, event)
+        extra = (("seen", len(events)),) if len(events) % 7 == 0 else ()
+        return (attrs.evolve(after, pages=(*extra, *after.pages)[:PAGES]) if extra else after), commands
+
+    return _stepping(play, step)
+
+
+def looks_outside(play: Any) -> Any:
+    """Reads a page itself once it is told that it is there."""
+    world: dict[int, int] = {}
+
+    def handlers() -> Any:
+        world.clear()
+        inner = play.handlers()
+
+        def fetch(command: Fetch) -> Fetched:
+            answer: Fetched = inner[Fetch](command)
+            world[command.n] = answer.value
+            return attrs.evolve(answer, value=0)
+
+        return {Fetch: fetch}
+
+    def step(state: Any, event: Event) -> tuple[Any, tuple[Command, ...]]:
+        if isinstance(event, Fetched):
+            event = attrs.evolve(event, value=world.pop(event.n, -1))
+        answer: tuple[Any, tuple[Command, ...]] = play.machine.step(state, event)
+        return answer
+
+    return attrs.evolve(play, machine=Machine(step), handlers=handlers)
+
+
+def opaque_events(play: Any) -> Any:
+    """Answers with objects that only this process knows."""
+
+    def handlers() -> Any:
+        inner = play.handlers()
+        return {Fetch: lambda command: attrs.evolve(inner[Fetch](command), value=object())}
+
+    return attrs.evolve(play, handlers=handlers)
+
+
+def shares_a_list(play: Any) -> Any:
+    """Files pages in a list."""
+
+    def step(state: Any, event: Event) -> tuple[Any, tuple[Command, ...]]:
+        after, commands = play.machine.step(state, event)
+        shared = state.pages if isinstance(state.pages, list) else []
+        if isinstance(event, Fetched):
+            shared.append((event.n, event.value))
+        return attrs.evolve(after, pages=shared), commands
+
+    return _stepping(play, step)
+
+
+# --- laws ---
+
 
 SOURCE = "core.machine: effects as data; runtime.replay: the same run without the world"
 
@@ -78,7 +202,7 @@ def _pure() -> Law:
             play.machine.step(play.state, event)
             _equal(f"the answer to {render(event)}, asked twice", play.machine.step(state, event), first)
 
-    mutant = Mutant("counts events in a list beside the state", mutants.counts_beside)
+    mutant = Mutant("counts events in a list beside the state", counts_beside)
     claim = "A machine's answer depends on its state and the event alone."
     return _law("machine_is_pure", claim, mutant, check, "several events")
 
@@ -91,7 +215,7 @@ def _replay() -> Law:
         seen("answers out of order", order != sorted(order))
         _equal("the states of the replayed run", list(drive(play.machine, play.state, replayed(log))), live)
 
-    mutant = Mutant("looks at the world itself, not through a command", mutants.looks_outside)
+    mutant = Mutant("looks at the world itself, not through a command", looks_outside)
     claim = "A run replayed from its log goes through the states of the live one, under every schedule."
     return _law("replay_is_the_run", claim, mutant, check, "answers out of order")
 
@@ -104,7 +228,7 @@ def _text() -> Law:
         _equal("the log, written and read", again, log)
         _equal("the states from the log that was read", list(drive(play.machine, play.state, replayed(again))), live)
 
-    mutant = Mutant("puts a Python object without fields into an event", mutants.opaque_events)
+    mutant = Mutant("puts a Python object without fields into an event", opaque_events)
     claim = "A log survives as lines of text, and the run with it."
     return _law("log_survives_as_text", claim, mutant, check)
 
@@ -122,6 +246,6 @@ def _values() -> Law:
             if now != look:
                 raise Broken(f"a state that was {look} became {now} in later steps")
 
-    mutant = Mutant("appends to a list that all states share", mutants.shares_a_list)
+    mutant = Mutant("appends to a list that all states share", shares_a_list)
     claim = "States are values: later steps change none of them."
     return _law("states_are_values", claim, mutant, check, "a state that changes")

@@ -14,10 +14,56 @@ from torch import Tensor
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import POISON, dyadic, log_prob_pairs, masks
-from . import masked_loss_mutants as mutants
-from .loss_mutants import Batch
-from .loss_steps import PADDING, mapped
-from .masked_loss_mutants import Masked
+from .loss import PADDING, Batch, mapped, reference
+
+# --- mutants ---
+# Losses of masked steps as people get them wrong.
+
+
+def masked_reference(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+    """The mean over real steps; the inputs of the others are neutralised before the loss."""
+    return (_neutral(log_prob, behaviour_log_prob, advantage, mask)).sum() / mask.sum().clamp(min=1)
+
+
+def _neutral(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+    quiet = [torch.where(mask, x, 0.0) for x in (log_prob, behaviour_log_prob, advantage)]
+    return torch.where(mask, reference(*quiet, clip=0.25), 0.0)
+
+
+def multiplies_by_mask(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+    """0 times NaN is NaN."""
+    losses = reference(log_prob, behaviour_log_prob, advantage, clip=0.25)
+    return (losses * mask).sum() / mask.sum().clamp(min=1)
+
+
+def masks_afterwards(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+    """Hides the value of a padded step, not its gradient."""
+    losses = reference(log_prob, behaviour_log_prob, advantage, clip=0.25)
+    return torch.where(mask, losses, 0.0).sum() / mask.sum().clamp(min=1)
+
+
+def mean_over_all(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+    """Shrinks the loss with the padding."""
+    return _neutral(log_prob, behaviour_log_prob, advantage, mask).mean()
+
+
+def divides_by_count(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+    """0 / 0."""
+    return _neutral(log_prob, behaviour_log_prob, advantage, mask).sum() / mask.sum()
+
+
+def first_row_denominator(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+    """Reads the number of real steps from the first row."""
+    return _neutral(log_prob, behaviour_log_prob, advantage, mask).sum() / (mask[0].sum() * len(mask)).clamp(min=1)
+
+
+Masked = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+MASKED: dict[str, Masked] = {"masks the losses after an infinite ratio has made them": masks_afterwards}
+
+
+# --- laws ---
 
 
 @attrs.frozen
@@ -85,7 +131,7 @@ def _padding_is_nothing() -> Law:
     return _law(
         "padding_is_nothing",
         "Whatever stands in the padding, NaN and infinity included, value and gradient keep their bits.",
-        ("multiplies the losses by the mask, which leaves NaN where it was", mutants.multiplies_by_mask),
+        ("multiplies the losses by the mask, which leaves NaN where it was", multiplies_by_mask),
         check,
         "padding beside real steps",
     )
@@ -107,7 +153,7 @@ def _more_padding() -> Law:
     return _law(
         "length_of_padding",
         "More columns of padding change neither value nor gradient.",
-        ("divides by the size of the batch, padding included", mutants.mean_over_all),
+        ("divides by the size of the batch, padding included", mean_over_all),
         check,
         "more padding",
     )
@@ -122,7 +168,7 @@ def _nothing_counts() -> Law:
     return _law(
         "nothing_counts_for_nothing",
         "A batch without a single real step has loss 0 and gradient 0, never NaN.",
-        ("divides by the number of real steps, which may be 0", mutants.divides_by_count),
+        ("divides by the number of real steps, which may be 0", divides_by_count),
         check,
         source="verl 785, prime-rl 1961: NaN on a micro-batch that is all masked",
     )
@@ -140,7 +186,7 @@ def _rows_permute() -> Law:
     return _law(
         "rows_permute",
         "The order of the rows does not matter to the reduced loss.",
-        ("weighs the first row as if it were alone", mutants.first_row_denominator),
+        ("weighs the first row as if it were alone", first_row_denominator),
         check,
         "several rows",
         source="derived: a sum over sequences has no order",

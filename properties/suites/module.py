@@ -2,14 +2,46 @@
 
 from typing import Any
 
+import attrs
 import torch
 from hypothesis.strategies import SearchStrategy
+from torch import Tensor
 
 from ...core import keys as core_keys
 from ...core.tree import tree_map
 from ..framework.compare import EXACT, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
-from . import module_mutants as mutants
+
+# --- mutants ---
+# Functional forms of modules as people get them wrong.
+
+
+Pair = tuple[torch.nn.Module, Any]
+
+
+def zero_biases(pair: Pair) -> Pair:
+    """Begins with the biases at 0, whatever the module has."""
+    module, network = pair
+
+    def init(key: Tensor) -> dict[str, Tensor]:
+        params = network.init(key)
+        return {name: torch.zeros_like(leaf) if "bias" in name else leaf for name, leaf in params.items()}
+
+    return module, attrs.evolve(network, init=init)
+
+
+def loads_parameters(pair: Pair) -> Pair:
+    """Puts the parameters where the module keeps its own."""
+    module, network = pair
+
+    def apply(params: dict[str, Tensor], x: Any) -> Any:
+        module.load_state_dict({**module.state_dict(), **{name: leaf.detach() for name, leaf in params.items()}})
+        return module(x)
+
+    return module, attrs.evolve(network, apply=apply)
+
+
+# --- laws ---
 
 
 def module_laws(inputs: SearchStrategy[Any]) -> Suite:
@@ -17,7 +49,6 @@ def module_laws(inputs: SearchStrategy[Any]) -> Suite:
     return Suite("module_laws", (_same_call(inputs), _untouched(inputs)))
 
 
-Pair = tuple[torch.nn.Module, Any]
 MODULE = "core.networks.functional: a module as a pure network"
 
 
@@ -33,7 +64,7 @@ def _same_call(inputs: SearchStrategy[Any]) -> Law:
         source=MODULE,
         inputs=always(inputs),
         check=check,
-        mutant=Mutant("leaves out the parameters that have no gradient yet", mutants.zero_biases),
+        mutant=Mutant("leaves out the parameters that have no gradient yet", zero_biases),
     )
 
 
@@ -53,6 +84,6 @@ def _untouched(inputs: SearchStrategy[Any]) -> Law:
         source=MODULE,
         inputs=always(inputs),
         check=check,
-        mutant=Mutant("loads the parameters into the module", mutants.loads_parameters),
+        mutant=Mutant("loads the parameters into the module", loads_parameters),
         needs=("parameters that matter",),
     )

@@ -15,9 +15,51 @@ from ...core import keys
 from ..framework.compare import require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import seeds
-from . import order_mutants as mutants
+
+# --- mutants ---
+# Orders of rows as people get them wrong.
+
 
 Order = Callable[..., Tensor]
+
+
+def with_replacement(order: Order) -> Order:
+    """A bootstrap sample instead of a permutation."""
+
+    def mutant(key: Tensor, rows: int, *, epochs: int, minibatches: int) -> Tensor:
+        return keys.randint(key, (epochs * minibatches, rows // minibatches), 0, rows)
+
+    return mutant
+
+
+def shuffled_once(order: Order) -> Order:
+    """The first epoch's order for all."""
+
+    def mutant(key: Tensor, rows: int, *, epochs: int, minibatches: int) -> Tensor:
+        return order(key, rows, epochs=1, minibatches=minibatches).repeat(epochs, 1)
+
+    return mutant
+
+
+def fixed_order(order: Order) -> Order:
+    """A key of its own."""
+    return lambda key, rows, *, epochs, minibatches: order(keys.key(0), rows, epochs=epochs, minibatches=minibatches)
+
+
+def drops_the_last(order: Order) -> Order:
+    """Leaves out the last row, and uses the first one twice."""
+
+    def mutant(key: Tensor, rows: int, *, epochs: int, minibatches: int) -> Tensor:
+        whole = order(key, rows, epochs=epochs, minibatches=minibatches)
+        return torch.where(whole == rows - 1, 0, whole)
+
+    return mutant
+
+
+ORDERS: dict[str, Callable[[Order], Order]] = {"leaves the last row out": drops_the_last}
+
+
+# --- laws ---
 
 
 def order_laws() -> Suite:
@@ -60,7 +102,7 @@ def _once_an_epoch() -> Law:
         used = got.reshape(plan.epochs, rows).sort(-1).values
         same("the rows used in each epoch", used, torch.arange(rows).expand(plan.epochs, rows))
 
-    mutant = Mutant("draws rows with replacement", mutants.with_replacement)
+    mutant = Mutant("draws rows with replacement", with_replacement)
     return _law("once_an_epoch", "Every row is used exactly once in each epoch.", mutant, check)
 
 
@@ -70,7 +112,7 @@ def _other_order() -> Law:
         first, second = _order(subject, wide).chunk(2)
         require((first != second).any(), f"both epochs use {first.flatten()[:4].tolist()}...")
 
-    mutant = Mutant("shuffles once, before the first epoch", mutants.shuffled_once)
+    mutant = Mutant("shuffles once, before the first epoch", shuffled_once)
     return _law("another_order_each_epoch", "Two epochs use two orders.", mutant, check)
 
 
@@ -81,5 +123,5 @@ def _keyed_order() -> Law:
         same("the order with the same key", _order(subject, wide), first)
         require((_order(subject, wide, plan.seed + 1) != first).any(), "another key gives the same order")
 
-    mutant = Mutant("ignores its key", mutants.fixed_order)
+    mutant = Mutant("ignores its key", fixed_order)
     return _law("order_depends_on_key", "The order is a function of the key.", mutant, check)

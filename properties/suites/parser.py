@@ -1,16 +1,109 @@
 """Laws of reading texts: any text has a meaning, and what earns is what sampling stops at. The subject is a `Reading`."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 
-from ...core.language.parsers import Call, Parsed
+from ...core.language.parsers import Call, Parsed, Parser
 from ..framework.compare import require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.language import NAMES, texts
-from . import parser_mutants as mutants
-from .parser_mutants import Reading
+
+# --- mutants ---
+# How people get the reading of texts wrong.
+
+
+@frozen
+class Reading:
+    """Functions that read texts: those of core.language.parsers, under their names there."""
+
+    find_calls: Callable[[str, Sequence[str]], tuple[Call, ...]]
+    strict_answer: Callable[[str], Any]
+    lenient_answer: Callable[[str], Any]
+    stop: Callable[[str, Sequence[str]], int]
+    tagged: Callable[..., Parser]
+    after: Callable[..., Parser]
+    chain: Callable[..., Parser]
+
+
+def raises_on_rubbish(reading: Reading) -> Reading:
+    """Takes whatever follows the last tag for a number."""
+
+    def strict_answer(text: str) -> int | tuple[()]:
+        return int(text.rpartition("[ANSWER] ")[2]) if "[ANSWER] " in text else ()
+
+    return evolve(reading, strict_answer=strict_answer)
+
+
+def any_case(reading: Reading) -> Reading:
+    """Reads `[answer] 5` for an answer, though sampling does not stop there."""
+    return evolve(reading, strict_answer=lambda text: reading.strict_answer(text.upper()))
+
+
+def stops_at_a_digit(reading: Reading) -> Reading:
+    """Stops at `[ANSWER] 1` even where 12 was about to be written."""
+
+    def stop(text: str, names: Sequence[str]) -> int:
+        found = re.search(r"\[ANSWER\] -?\d", text, re.ASCII)
+        return reading.stop(text[: found.end()] + "\n" if found else text, names)
+
+    return evolve(reading, stop=stop)
+
+
+def first_answer(reading: Reading) -> Reading:
+    """Takes the first answer of several."""
+
+    def strict_answer(text: str) -> int | tuple[()]:
+        numbers = [reading.strict_answer(f"[ANSWER] {part}") for part in text.split("[ANSWER] ")[1:]]
+        return next((number for number in numbers if number != ()), ())
+
+    return evolve(reading, strict_answer=strict_answer)
+
+
+def by_name(reading: Reading) -> Reading:
+    """Gives the calls of one tool before those of the next, whatever stands first."""
+
+    def find_calls(text: str, names: Sequence[str]) -> tuple[Call, ...]:
+        return tuple(call for name in names for call in reading.find_calls(text, [name]))
+
+    return evolve(reading, find_calls=find_calls)
+
+
+def last_reward(reading: Reading) -> Reading:
+    """Pays for the last parser of a chain alone."""
+
+    def chain(*parsers: Parser) -> Parser:
+        def parse(text: str) -> Parsed:
+            parsed = Parsed(text)
+            for parser in parsers:
+                parsed = parser(parsed.action)
+                if parsed.failed:
+                    break
+            return parsed
+
+        return parse
+
+    return evolve(reading, chain=chain)
+
+
+def nested_tags(reading: Reading) -> Reading:
+    """Reads from the first opening tag to the last closing one."""
+
+    def tagged(tag: str, **rewards: float) -> Parser:
+        def parse(text: str) -> Parsed:
+            found = re.search(f"<{tag}>(.*)</{tag}>", text, re.DOTALL)
+            return Parsed(found[1].strip(), rewards.get("reward", 0.0)) if found else reading.tagged(tag, **rewards)("")
+
+        return parse
+
+    return evolve(reading, tagged=tagged)
+
+
+# --- laws ---
+
 
 SOURCE = "core.language.parsers: one pattern decides what is an answer and where sampling may stop"
 SEVERAL = st.lists(texts(), min_size=1, max_size=10)
@@ -37,7 +130,7 @@ def _total() -> Law:
             require(all(isinstance(call, Call) for call in reading.find_calls(text, NAMES)), "calls are calls")
             require(isinstance(read(text), Parsed), "a chain gives a Parsed")
 
-    mutant = Mutant("takes whatever follows the tag for a number", mutants.raises_on_rubbish)
+    mutant = Mutant("takes whatever follows the tag for a number", raises_on_rubbish)
     return _law("any_text", "Any text whatever has a meaning; none raises.", mutant, check, "half an answer")
 
 
@@ -49,7 +142,7 @@ def _strict() -> Law:
             seen("a text with a tag in small letters", "[answer]" in text and not answered)
             same(f"whether {text[:60]!r} holds an answer", answered, stops)
 
-    mutant = Mutant("reads tags in any case", mutants.any_case)
+    mutant = Mutant("reads tags in any case", any_case)
     claim = "A text holds a strict answer exactly when sampling stops at one in it."
     return _law("answers_are_stops", claim, mutant, check, "an answer", "a text with a tag in small letters")
 
@@ -72,7 +165,7 @@ def _final() -> Law:
             if first != ():
                 same(f"the answer that ends at {end}, with more behind it", reading.strict_answer(head + rest), first)
 
-    mutant = Mutant("stops at the first digit of an answer", mutants.stops_at_a_digit)
+    mutant = Mutant("stops at the first digit of an answer", stops_at_a_digit)
     claim = "Where sampling stops, an answer or a call has ended, and no further text changes that."
     inputs = st.tuples(SEVERAL, st.sampled_from(("2", ".5", ".", "]", "[ANSWER] 3\n", "x")))
     return _law("stops_are_final", claim, mutant, check, "an answer", "a call", inputs=inputs)
@@ -88,7 +181,7 @@ def _last() -> Law:
                 same("the last answer", reading.strict_answer(f"{text}\n[ANSWER] {value}{ending}"), value)
             same("read leniently", reading.lenient_answer(f"{text}\n[answer] {value}"), value)
 
-    mutant = Mutant("takes the first answer of several", mutants.first_answer)
+    mutant = Mutant("takes the first answer of several", first_answer)
     inputs = st.tuples(SEVERAL, st.integers(-(10**18) + 1, 10**18 - 1))
     claim = "The last answer counts, whatever came before and whatever sign it has."
     return _law("the_last_answer", claim, mutant, check, "another answer before it", inputs=inputs)
@@ -110,7 +203,7 @@ def _order() -> Law:
         st.sampled_from(("kra", "ZK_1")),
         st.sampled_from(("", "'", '"')),
     )
-    mutant = Mutant("gives the calls of one tool before those of the next", mutants.by_name)
+    mutant = Mutant("gives the calls of one tool before those of the next", by_name)
     claim = "Calls are found in the order of the text, quoted or not, in any case."
     needs = "two tools, not in the order of their names"
     return _law("calls_in_order", claim, mutant, check, needs, inputs=st.lists(one, max_size=6))
@@ -127,7 +220,7 @@ def _tags() -> Law:
             wanted = (False, 0.5) if marks == ["<", ">"] else (True, -0.25)
             same(f"what {text[:60]!r} is", (parsed.failed, parsed.reward), wanted)
 
-    mutant = Mutant("reads from the first opening tag to the last closing one", mutants.nested_tags)
+    mutant = Mutant("reads from the first opening tag to the last closing one", nested_tags)
     pieces = ("<answer>", "</answer>", "5", "\n", "<answer> 5 </answer>", "<answer></answer>")
     texts_of_tags = st.lists(st.sampled_from(pieces), max_size=4).map("".join)
     drawn = st.lists(texts_of_tags, min_size=1, max_size=10)
@@ -154,7 +247,7 @@ def _rewards() -> Law:
             same("a chain of chains", left, reading.chain(first, reading.chain(second, third))(text))
             same("the chain of one", reading.chain(first)(text), one)
 
-    mutant = Mutant("pays for the last parser of a chain alone", mutants.last_reward)
+    mutant = Mutant("pays for the last parser of a chain alone", last_reward)
     parts = ("<think>a</think>", "<answer>5</answer>", "<answer>", "<answer><number>5</number></answer>")
     drawn = st.lists(st.lists(st.sampled_from(parts), max_size=3).map("".join), min_size=1, max_size=10)
     claim = "Rewards add up along a chain as far as it was read, and chains of chains are chains."

@@ -10,15 +10,101 @@ from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from ...core import keys as core_keys
+from ...core.distributions import Categorical
 from ...core.policy import ActorCritic, act
+from ...core.record import replace
 from ...core.spaces import Box, Discrete, Space, contains
 from ...core.spaces import Fields as FieldSpace
 from ...core.tree import tree_map
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import dyadic, flags, integers, seeds
-from . import policy_mutants as mutants
 from .step import same_kind
+
+# --- mutants ---
+# Policies and distributions as people get them wrong.
+
+
+class Wrapped:
+    """A distribution with some of its functions exchanged."""
+
+    def __init__(self, inner: Any, **changes: Callable[..., Any]) -> None:
+        self.inner = inner
+        self.changes = changes
+
+    def __getattr__(self, name: str) -> Any:
+        return self.changes[name] if name in self.changes else getattr(self.inner, name)
+
+
+def _around(model: ActorCritic, change: Callable[[Any], Any]) -> ActorCritic:
+    def apply(params: Any, observation: Any, carry: Any) -> tuple[Any, Tensor, Any]:
+        distribution, value, carry = model.apply(params, observation, carry)
+        return change(distribution), value, carry
+
+    return attrs.evolve(model, apply=apply)
+
+
+def dropout(model: ActorCritic) -> ActorCritic:
+    """Every other call of apply drops a little of what it knows."""
+    calls: list[int] = []
+
+    def change(distribution: Categorical) -> Categorical:
+        calls.append(1)
+        first = torch.arange(distribution.logits.shape[-1]) == 0
+        return replace(distribution, logits=distribution.logits + 0.5 * (len(calls) % 2) * first)
+
+    return _around(model, change)
+
+
+def counts_from_one(model: ActorCritic) -> ActorCritic:
+    """Mixes up the index of an action and its name."""
+
+    def change(distribution: Categorical) -> Any:
+        return Wrapped(
+            distribution,
+            sample=lambda key: distribution.sample(key) + 1,
+            transform=lambda noise: distribution.transform(noise) + 1,
+            log_prob=lambda action: distribution.log_prob(action - 1),
+        )
+
+    return _around(model, change)
+
+
+def global_sample(model: ActorCritic) -> ActorCritic:
+    """Draws from the generator everybody shares."""
+
+    def change(distribution: Categorical) -> Any:
+        return Wrapped(
+            distribution,
+            sample=lambda key: torch.multinomial(distribution.logits.softmax(-1), 1)[0],
+            transform=lambda noise: torch.multinomial(distribution.logits.softmax(-1), 1)[0],
+        )
+
+    return _around(model, change)
+
+
+def batch_normalised(model: ActorCritic) -> ActorCritic:
+    """Centres what it sees by the batch it is in."""
+
+    def apply(params: Any, observation: Any, carry: Any) -> tuple[Any, Tensor, Any]:
+        centred = tree_map(lambda x: x - x.mean(0, keepdim=True) if x.ndim > 1 else x, observation)
+        return model.apply(params, centred, carry)
+
+    return attrs.evolve(model, apply=apply)
+
+
+def growing_carry(model: ActorCritic) -> ActorCritic:
+    """Remembers everything."""
+
+    def apply(params: Any, observation: Any, carry: Any) -> tuple[Any, Tensor, Any]:
+        distribution, value, _ = model.apply(params, observation, ())
+        return distribution, value, (*carry, value)
+
+    return attrs.evolve(model, apply=apply)
+
+
+# --- laws ---
+
 
 CONTRACT = "core.policy: what apply and act promise"
 
@@ -90,7 +176,7 @@ def _log_prob(looks: SearchStrategy[Look], memory: Any) -> Law:
         distribution, _, _ = model.apply(params, look.observation, memory)
         same("the log-prob act gives", chosen.log_prob, distribution.log_prob(chosen.action))
 
-    mutant = Mutant("leaves dropout on: two calls of apply differ", mutants.dropout)
+    mutant = Mutant("leaves dropout on: two calls of apply differ", dropout)
     claim = "The log-prob that comes with an action is that of the action under the policy's distribution."
     return _law("log_prob_of_the_action", claim, mutant, looks, check)
 
@@ -105,7 +191,7 @@ def _member(looks: SearchStrategy[Look], space: Space, memory: Any) -> Law:
         require(torch.isfinite(chosen.log_prob), f"the action's log-prob is {chosen.log_prob}")
         require(value.shape == (), f"the value of one observation is {list(value.shape)}, wanted []")
 
-    mutant = Mutant("counts its actions from 1", mutants.counts_from_one)
+    mutant = Mutant("counts its actions from 1", counts_from_one)
     claim = "One observation gives one action of the space's kind, a finite log-prob and one value."
     return _law("one_action_one_value", claim, mutant, looks, check)
 
@@ -118,7 +204,7 @@ def _own_key(looks: SearchStrategy[Look], memory: Any) -> Law:
         chosen = act(model, params, look.observation, memory, key)
         same("the same key again", act(model, params, look.observation, memory, key).action, chosen.action)
 
-    mutant = Mutant("samples with torch's global generator", mutants.global_sample)
+    mutant = Mutant("samples with torch's global generator", global_sample)
     claim = "An action is a function of its key: sample(key) = transform(noise(key))."
     return _law("action_depends_on_key", claim, mutant, looks, check)
 
@@ -132,7 +218,7 @@ def _batch(pairs: SearchStrategy[Look], memory: Any) -> Law:
             single = _tells(model, params, alone, memory)
             same(f"observation {i} of 2", [leaf[i] for leaf in both], single, ROUNDING)
 
-    mutant = Mutant("normalises its input over the batch", mutants.batch_normalised)
+    mutant = Mutant("normalises its input over the batch", batch_normalised)
     claim = "What else is in the batch does not matter: (distribution, value) of two are those of each alone."
     return _law("batch_does_not_matter", claim, mutant, pairs, check)
 
@@ -150,6 +236,6 @@ def _carry(looks: SearchStrategy[Look], memory: Any) -> Law:
         again = act(model, params, look.observation, chosen.carry, key)
         same_kind("the carry of a second step", again.carry, memory)
 
-    mutant = Mutant("collects what it saw in its carry", mutants.growing_carry)
+    mutant = Mutant("collects what it saw in its carry", growing_carry)
     claim = "The memory leaves with the tree, shapes and dtypes it came with."
     return _law("carry_is_fixed", claim, mutant, looks, check)

@@ -1,21 +1,128 @@
 """Laws of optimisers of parameters below float32; the subject is `Descending`: make(learning_rate), and apply_updates."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ...core import keys as core_keys
-from ...core.rounding import rounded
-from ...core.tree import leaf_names, leaves, size
+from ...core.optim import MasterState, Optimizer
+from ...core.record import replace
+from ...core.rounding import below_float32, rounded
+from ...core.tree import leaf_names, leaves, size, tree_map
 from ..framework.compare import require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import seeds
-from . import precision_mutants as mutants
-from .precision_mutants import Descending
+
+# --- mutants ---
+# Optimisers of parameters below float32 as people get them wrong.
+
+
+@frozen
+class Descending:
+    """The subject of the laws of precision: `make(learning_rate) -> Optimizer` and `apply(params, updates) -> params`."""
+
+    make: Callable[[float], Optimizer]
+    apply: Callable[[Any, Any], Any]
+
+
+Update = Callable[[Optimizer, Any, Any, Any], tuple[Any, Any]]
+
+
+def _edited(change: Update) -> Callable[[Descending], Descending]:
+    """An edit of the update of parameters below float32."""
+
+    def make(subject: Descending) -> Descending:
+        def optimizer(rate: float) -> Optimizer:
+            right = subject.make(rate)
+
+            def update(gradients: Any, state: Any, params: Any) -> tuple[Any, Any]:
+                narrow = isinstance(state, MasterState)
+                return (change if narrow else _unchanged)(right, gradients, state, params)
+
+            return Optimizer(init=right.init, update=update)
+
+        return evolve(subject, make=optimizer)
+
+    return make
+
+
+def _unchanged(right: Optimizer, gradients: Any, state: Any, params: Any) -> tuple[Any, Any]:
+    return right.update(gradients, state, params)
+
+
+def _shortened(leaf: Tensor) -> Tensor:
+    return leaf.to(torch.bfloat16) if leaf.dtype == torch.float32 else leaf
+
+
+def _short_moments(right: Optimizer, gradients: Any, state: Any, params: Any) -> tuple[Any, Any]:
+    updates, after = right.update(gradients, state, params)
+    return updates, replace(after, inner=tree_map(_shortened, after.inner))
+
+
+def _still(right: Optimizer, gradients: Any, state: Any, params: Any) -> tuple[Any, Any]:
+    updates, after = right.update(gradients, state, params)
+    return updates, replace(after, master=state.master)
+
+
+def _no_copy(right: Optimizer, gradients: Any, state: Any, params: Any) -> tuple[Any, Any]:
+    begun = tree_map(lambda p: p.float() if below_float32(p) else (), params)
+    return right.update(gradients, replace(state, master=begun), params)
+
+
+def _stale(right: Optimizer, gradients: Any, state: Any, params: Any) -> tuple[Any, Any]:
+    own = tree_map(lambda p, m: rounded(m, p.dtype).to(p.dtype) if below_float32(p) else p, params, state.master)
+    updates, after = right.update(gradients, state, own)
+    return tree_map(lambda u, o, p: u + (o.float() - p.float()), updates, own, params), after
+
+
+def _short_updates(right: Optimizer, gradients: Any, state: Any, params: Any) -> tuple[Any, Any]:
+    updates, after = right.update(gradients, state, params)
+    return tree_map(lambda u, p: u.to(p.dtype), updates, params), after
+
+
+def widens(subject: Descending) -> Descending:
+    """Leaves the sum in float32, as an addition of both does."""
+    return evolve(subject, apply=lambda params, updates: tree_map(torch.add, params, updates))
+
+
+def always_copies(subject: Descending) -> Descending:
+    """Keeps a copy of float32 parameters as well."""
+
+    def optimizer(rate: float) -> Optimizer:
+        right = subject.make(rate)
+
+        def init(params: Any) -> Any:
+            state = right.init(params)
+            copied = isinstance(state, MasterState)
+            return state if copied else MasterState(inner=state, master=tree_map(torch.clone, params))
+
+        def update(gradients: Any, state: Any, params: Any) -> tuple[Any, Any]:
+            if any(below_float32(leaf) for leaf in leaves(params)):
+                return right.update(gradients, state, params)
+            updates, inner = right.update(gradients, state.inner, params)
+            return updates, MasterState(inner=inner, master=state.master)
+
+        return Optimizer(init=init, update=update)
+
+    return evolve(subject, make=optimizer)
+
+
+short_moments, still, no_copy = _edited(_short_moments), _edited(_still), _edited(_no_copy)
+stale, short_updates = _edited(_stale), _edited(_short_updates)
+
+MUTANTS: dict[str, Callable[[Descending], Descending]] = {
+    "never advances the copy": still,
+    "rounds the updates": short_updates,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "Micikevicius et al. 2017, arXiv:1710.03740, section 3.1: an FP32 master copy of weights"
 RATES = (1e-6, 1e-4, 1e-3)
@@ -100,7 +207,7 @@ def _follows() -> Law:
 
     claim = "After any number of steps parameters are those of the same steps on float32, rounded once, bit for bit."
     needs = ("steps too small for a last bit", "numbers that change")
-    return _law("steps_add_up", claim, ("keeps no copy", mutants.no_copy), check, *needs)
+    return _law("steps_add_up", claim, ("keeps no copy", no_copy), check, *needs)
 
 
 def _loaded() -> Law:
@@ -109,7 +216,7 @@ def _loaded() -> Law:
         same("parameters after others were loaded", params, wanted)
 
     claim = "Parameters that were changed from outside are gone on from, and what they were before does not come back."
-    return _law("loaded_weights_stay", claim, ("goes on from the copy", mutants.stale), check)
+    return _law("loaded_weights_stay", claim, ("goes on from the copy", stale), check)
 
 
 def _moments() -> Law:
@@ -123,7 +230,7 @@ def _moments() -> Law:
             _, state = optimizer.update(gradients, state, descent.params)
 
     claim = "All that is remembered is float32 or more, before and after an update."
-    return _law("memory_is_float32", claim, ("moments in the parameters' dtype", mutants.short_moments), check)
+    return _law("memory_is_float32", claim, ("moments in the parameters' dtype", short_moments), check)
 
 
 def _dtypes() -> Law:
@@ -135,7 +242,7 @@ def _dtypes() -> Law:
             require(after[name].dtype == leaf.dtype, f"{name} becomes {after[name].dtype}, wanted {leaf.dtype}")
 
     claim = "Parameters keep their dtypes."
-    return _law("dtypes_stay", claim, ("leaves the sum in float32", mutants.widens), check)
+    return _law("dtypes_stay", claim, ("leaves the sum in float32", widens), check)
 
 
 def _absent() -> Law:
@@ -146,4 +253,4 @@ def _absent() -> Law:
         require(more == wanted, f"beside float32 parameters the state holds {more} more numbers, wanted {wanted}")
 
     claim = "A copy is kept of parameters below float32, and of no others."
-    return _law("float32_has_no_copy", claim, ("copies float32 as well", mutants.always_copies), check)
+    return _law("float32_has_no_copy", claim, ("copies float32 as well", always_copies), check)

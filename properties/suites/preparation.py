@@ -5,23 +5,114 @@ test_my_preparation = check(preparation_laws("a text that means something"), my_
 """
 
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
+from attrs import evolve
 from hypothesis import strategies as st
 
 from ...core import keys
+from ...core.keys import Key
 from ...core.language.attempt import Said
 from ...core.language.events import LENGTH, STOP
 from ...core.language.preparation import Preparation, Prepared
-from ...core.language.prompting import Query, Response
+from ...core.language.prompting import Prompting, Query, Response
 from ...core.language.task import TRAINING, TextTask
 from ...runtime.asynchronous.preparing import kept_starts, starts_from
 from ..framework.compare import require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.language import texts
 from ..strategies.values import seeds
-from . import preparation_mutants as mutants
+
+# --- mutants ---
+# How people get preparations wrong: edits of a TextTask that has one.
+
+
+Moved = tuple[Any, tuple[Query, ...]]
+
+
+def _with(task: TextTask, change: Callable[[Preparation], Preparation]) -> TextTask:
+    assert not isinstance(task.preparation, tuple)
+    return evolve(task, preparation=change(task.preparation))
+
+
+def _prompting(task: TextTask, change: Callable[[Prompting[Any, Any]], Prompting[Any, Any]]) -> TextTask:
+    return _with(task, lambda one: evolve(one, prompting=change(one.prompting)))
+
+
+def _result(task: TextTask, change: Callable[[Prepared], Prepared]) -> TextTask:
+    return _prompting(task, lambda one: evolve(one, result=lambda state: change(one.result(state))))
+
+
+def by_chance(task: TextTask) -> TextTask:
+    """Draws its keys from Python's own random numbers."""
+    drawn = random.Random(0)
+
+    def changed(moved: Moved) -> Moved:
+        state, queries = moved
+        return state, tuple(evolve(one, sampling=(drawn.getrandbits(32), 0)) for one in queries)
+
+    return _prompting(
+        task,
+        lambda one: evolve(
+            one,
+            begin=lambda *given: changed(one.begin(*given)),
+            step=lambda state, responses: changed(one.step(state, responses)),
+        ),
+    )
+
+
+def one_number(task: TextTask) -> TextTask:
+    """Begins each preparation as the first."""
+
+    def begin(one: Prompting[Any, Any]) -> Callable[[Key, int, int], Moved]:
+        return lambda key, number, count: one.begin(key, 0, count)
+
+    return _prompting(task, lambda one: evolve(one, begin=begin(one)))
+
+
+def gives_up(task: TextTask) -> TextTask:
+    """Ends without starts where a reply was empty."""
+
+    def changed(one: Prompting[Any, Any]) -> Prompting[Any, Any]:
+        def step(state: tuple[Any, bool], responses: tuple[Response, ...]) -> Moved:
+            inner, queries = one.step(state[0], responses)
+            return (inner, state[1] or any(not each.text for each in responses)), queries
+
+        def begin(*given: Any) -> Moved:
+            inner, queries = one.begin(*given)
+            return (inner, False), queries
+
+        def result(state: tuple[Any, bool]) -> Prepared:
+            found: Prepared = one.result(state[0])
+            return evolve(found, starts=(), otherwise=()) if state[1] else found
+
+        return Prompting(begin=begin, step=step, result=result)
+
+    return _prompting(task, changed)
+
+
+def from_zero(task: TextTask) -> TextTask:
+    """Numbers the records of each preparation from 0."""
+    return _result(
+        task,
+        lambda one: evolve(one, records=tuple(evolve(each, number=place) for place, each in enumerate(one.records))),
+    )
+
+
+def other_figure(task: TextTask) -> TextTask:
+    """Reports a figure that it does not name."""
+    return _result(task, lambda one: evolve(one, figures={**one.figures, "unnamed": 1.0}))
+
+
+def unnamed(task: TextTask) -> TextTask:
+    """Does not name the classes that its states are made of."""
+    return _with(task, lambda one: evolve(one, classes=()))
+
+
+# --- laws ---
+
 
 SOURCE = "core.language.preparation: queries follow from key, number and replies"
 ROUNDS = 200  # that a preparation of a few tasks may take
@@ -82,7 +173,7 @@ def _repeated() -> Callable[[Any], Law]:
         same("otherwise", other.prepared.otherwise, one.prepared.otherwise)
         same("records", other.prepared.records, one.prepared.records)
 
-    mutant = Mutant("draws by chance", mutants.by_chance)
+    mutant = Mutant("draws by chance", by_chance)
     return _law(
         "repeated",
         "The same key, number and replies give the same queries and starts.",
@@ -99,7 +190,7 @@ def _own_keys() -> Callable[[Any], Law]:
         seen("several queries", len(asked) > 2)
         same("sampling keys, each once", len({one.sampling for one in asked}), len(asked))
 
-    mutant = Mutant("forgets its number", mutants.one_number)
+    mutant = Mutant("forgets its number", one_number)
     return _law("own_keys", "No two queries of a run share a sampling key.", mutant, check, "several queries")
 
 
@@ -117,7 +208,7 @@ def _starts() -> Callable[[Any], Law]:
                     _, outcome = world.step(world.params, start.state, action.action, keys.key(0))
                     require(math.isfinite(outcome.reward), "a step from a start has a reward that is a number")
 
-    mutant = Mutant("gives up where a reply is empty", mutants.gives_up)
+    mutant = Mutant("gives up where a reply is empty", gives_up)
     claim = "Whatever was replied, a preparation ends with starts from which the world goes on."
     return _law("starts", claim, mutant, check, "a start")
 
@@ -134,7 +225,7 @@ def _numbered() -> Callable[[Any], Law]:
         same("numbers of two tasks at once, and one by one", sorted(together), sorted(apart))
         same("numbers, each once", len(set(apart)), len(apart))
 
-    mutant = Mutant("numbers the records of each preparation from 0", mutants.from_zero)
+    mutant = Mutant("numbers the records of each preparation from 0", from_zero)
     claim = "Records have numbers of their own, the same ones however many tasks are prepared at once."
     return _law("numbered", claim, mutant, check, "records", "not the first")
 
@@ -147,7 +238,7 @@ def _figures() -> Callable[[Any], Law]:
         require(all(isinstance(one, float) for one in prepared.figures.values()), "figures are floats")
         require(prepared.texts >= 0, "published texts are counted")
 
-    mutant = Mutant("reports a figure that it does not name", mutants.other_figure)
+    mutant = Mutant("reports a figure that it does not name", other_figure)
     return _law("figures", "A preparation reports the figures that it names.", mutant, check, "figures")
 
 
@@ -158,5 +249,5 @@ def _kept() -> Callable[[Any], Law]:
         seen("a start", bool(starts))
         same("starts from a checkpoint", starts_from(kept_starts(starts), preparation, "here"), starts)
 
-    mutant = Mutant("does not name the classes of its states", mutants.unnamed)
+    mutant = Mutant("does not name the classes of its states", unnamed)
     return _law("kept", "A start in a checkpoint is the same start.", mutant, check, "a start")

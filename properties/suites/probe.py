@@ -9,16 +9,57 @@ from typing import Any
 import torch
 from attrs import frozen
 from hypothesis import strategies as st
+from torch import Tensor
 
+from ...algorithms.algorithm import Algorithm, TrainState
 from ...core import keys
 from ...core.env import Env
 from ...core.envs import probes
 from ...core.policy import actor_critic_mlp
+from ...core.record import replace
+from ...core.steps import Trajectory
 from ...runtime.train import trainer
 from ..framework.compare import Tolerance, require, same
 from ..framework.law import Law, Mutant, Seen, Suite
-from . import probe_mutants as mutants
-from .update import Factory
+from .update import Factory, Result, around
+
+# --- mutants ---
+# Learners that no longer learn, each with one edit.
+
+
+@around
+def mixes_worlds(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Is off by one in the batch."""
+    return algorithm.update(state, replace(trajectory, observation=trajectory.observation.roll(1, 1)), key)
+
+
+@around
+def ends_everywhere(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Never looks beyond a step."""
+    return algorithm.update(state, replace(trajectory, terminated=torch.ones_like(trajectory.terminated)), key)
+
+
+@around
+def mixes_actions(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Is off by one in the actions."""
+    return algorithm.update(state, replace(trajectory, action=1 - trajectory.action), key)
+
+
+@around
+def centres_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Normalises what must not be normalised: a constant reward becomes 0."""
+    centred = trajectory.reward - trajectory.reward.mean()
+    return algorithm.update(state, replace(trajectory, reward=centred), key)
+
+
+@around
+def mixes_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Is off by one in the rewards."""
+    return algorithm.update(state, replace(trajectory, reward=trajectory.reward.roll(1, 1)), key)
+
+
+# --- laws ---
+
 
 SOURCE = "Andy Jones 2021, Debugging reinforcement learning systems"
 ENVS, HORIZON, ITERATIONS = 16, 8, 120
@@ -51,7 +92,7 @@ def _of_values(gamma: float) -> tuple[Probe, ...]:
             {0.0: 1.0},
             {},
             "A reward of 1 at every step: V = 1. Otherwise the value loss or the optimiser is wrong.",
-            Mutant("centres the rewards over the batch", mutants.centres_rewards),
+            Mutant("centres the rewards over the batch", centres_rewards),
         ),
         Probe(
             "learns_from_observations",
@@ -59,7 +100,7 @@ def _of_values(gamma: float) -> tuple[Probe, ...]:
             {1.0: 1.0, -1.0: -1.0},
             {},
             "The observation is the reward: V(o) = o. Otherwise the batch is mixed up.",
-            Mutant("reads the observations of the next world in the batch", mutants.mixes_worlds),
+            Mutant("reads the observations of the next world in the batch", mixes_worlds),
         ),
         Probe(
             "learns_to_discount",
@@ -67,7 +108,7 @@ def _of_values(gamma: float) -> tuple[Probe, ...]:
             {0.0: gamma, 1.0: 1.0},
             {},
             "A reward one step later: V(0) = gamma. Otherwise bootstrapping is wrong.",
-            Mutant("takes every step for a termination", mutants.ends_everywhere),
+            Mutant("takes every step for a termination", ends_everywhere),
         ),
     )
 
@@ -80,7 +121,7 @@ def _of_actions() -> tuple[Probe, ...]:
             {0.0: 1.0},
             {0.0: 1},
             "One action is right: the policy finds it. Otherwise the advantage or its sign is wrong.",
-            Mutant("mixes the two actions up", mutants.mixes_actions),
+            Mutant("mixes the two actions up", mixes_actions),
         ),
         Probe(
             "learns_to_act_on_what_it_sees",
@@ -88,7 +129,7 @@ def _of_actions() -> tuple[Probe, ...]:
             {1.0: 1.0, -1.0: 1.0},
             {1.0: 1, -1.0: 0},
             "The right action depends on the observation. Otherwise experience is shuffled.",
-            Mutant("pays each world the reward of the next", mutants.mixes_rewards),
+            Mutant("pays each world the reward of the next", mixes_rewards),
         ),
     )
 

@@ -10,18 +10,194 @@ from typing import Any
 
 import attrs
 import torch
+from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
 
-from ..framework.compare import ROUNDING, same
+from ..framework.compare import DOUBLE, ROUNDING, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..strategies.exact import Problem, columns, each, exact_events, expectations, problems
+from ..strategies.mdps import histories, values
 from ..strategies.streams import Discounted, Stream, discounted, episodes, events, last_of_episode, over, with_rows
 from ..strategies.values import from_record
-from . import returns_mutants as mutants
-from .estimator_definition import Estimator, judge, td_errors
-from .estimator_mutants import reference as gae
-from .returns_exact import expected_target, fixed_point
+from . import estimator as advantages
+from .estimator import Estimator, backward_sum, judge, td_errors
+from .estimator import reference as gae
+
+# --- mutants ---
+# Lambda-returns and V-trace as people get them wrong, each the reference with one edit.
+
+
+def squares_lambda(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Multiplies by lambda at both places where once is enough: right at 0 and at 1."""
+    return columns[1] + advantages.reference(*columns, gamma=gamma, lambda_=lambda_ * lambda_)
+
+
+def forgets_lambda(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Gives the whole return, whatever lambda is."""
+    return columns[1] + advantages.reference(*columns, gamma=gamma, lambda_=1.0)
+
+
+def cuts_before_bad(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Stops the trace before a step that turned out badly."""
+    return columns[1] + advantages.cuts_before_bad(*columns, gamma=gamma, lambda_=lambda_)
+
+
+def endings_shifted(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Shifts the endings by a row."""
+    return columns[1] + advantages.endings_shifted(*columns, gamma=gamma, lambda_=lambda_)
+
+
+def forgets_gamma(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+    """Does not discount the trace."""
+    return columns[1] + advantages.trace_without_gamma(*columns, gamma=gamma, lambda_=lambda_)
+
+
+LAMBDA_RETURNS: dict[str, Callable[..., Tensor]] = {"forgets gamma in the trace": forgets_gamma}
+
+
+@frozen
+class Result:
+    """What a V-trace gives."""
+
+    targets: Tensor
+    advantages: Tensor
+
+
+Parts = dict[str, Any]
+
+
+def _parts(log_ratios: Tensor, columns: tuple[Tensor, ...], gamma: float) -> Parts:
+    rewards, values, next_values, terminated, truncated = columns
+    beyond = torch.where(terminated, 0.0, next_values)
+    return {
+        "ratio": torch.exp(log_ratios),
+        "error": rewards + gamma * beyond - values,
+        "beyond": beyond,
+        "inside": (~(terminated | truncated)).to(values.dtype),
+        "lasting": (~terminated).to(values.dtype),
+        "values": values,
+        "rewards": rewards,
+    }
+
+
+def _bounded(ratio: Tensor, bar: float) -> Tensor:
+    return ratio.clamp(max=bar)
+
+
+def _next_target(parts: Parts, targets: Tensor) -> Tensor:
+    last = torch.zeros_like(parts["inside"]).index_fill(0, torch.tensor(len(targets) - 1), 1.0)
+    cut = (parts["inside"] == 0) | (last > 0)
+    return torch.where(cut, parts["beyond"], torch.cat([targets[1:], targets[-1:]]))
+
+
+def _edited(**edits: Callable[..., Tensor]) -> Callable[..., Result]:
+    """V-trace with some of its parts exchanged: rho, trace, following."""
+
+    def vtrace(
+        log_ratios: Tensor,
+        *columns: Tensor,
+        gamma: float,
+        lambda_: float = 1.0,
+        rho_bar: float = 1.0,
+        c_bar: float = 1.0,
+    ) -> Result:
+        parts = _parts(log_ratios, columns, gamma)
+        rho = edits.get("rho", _bounded)(parts["ratio"], rho_bar)
+        c = edits.get("c", _bounded)(parts["ratio"], c_bar)
+        plain_trace = gamma * lambda_ * c * parts["inside"]
+        trace = edits["trace"](parts, gamma, lambda_, c) if "trace" in edits else plain_trace
+        targets = parts["values"] + backward_sum(trace, rho * parts["error"])
+        following = edits.get("following", _next_target)(parts, targets)
+        return Result(targets, rho * (parts["rewards"] + gamma * following - parts["values"]))
+
+    return vtrace
+
+
+reference = _edited()
+no_lambda = _edited(trace=lambda parts, gamma, lambda_, c: gamma * c * parts["inside"])
+value_for_target = _edited(following=lambda parts, targets: parts["beyond"])
+lower_bound = _edited(rho=lambda ratio, bar: ratio.clamp(0.1, bar))
+trace_without_ratio = _edited(trace=lambda parts, gamma, lambda_, c: gamma * lambda_ * parts["inside"])
+unbounded_error = _edited(rho=lambda ratio, bar: ratio)
+self_normalised = _edited(rho=lambda ratio, bar: (ratio / ratio.mean().clamp(min=1e-6)).clamp(max=bar))
+leaks = _edited(
+    following=lambda parts, targets: torch.where(
+        parts["lasting"] > 0, torch.cat([targets[1:], parts["beyond"][-1:]]), 0.0
+    )
+)
+ratio_twice = _edited(rho=lambda ratio, bar: (ratio * ratio).clamp(max=bar))
+ratio_shifted = _edited(rho=lambda ratio, bar: torch.cat([ratio[1:], ratio[-1:]]).clamp(max=bar))
+
+VTRACE: dict[str, Callable[..., Result]] = {
+    "takes the ratio of the next row": ratio_shifted,
+}
+
+
+# --- exact ---
+# Laws of returns against exact answers (E11): no sampling anywhere.
+
+
+def expected_target() -> Law:
+    """E11 for lambda-returns."""
+
+    def check(returns: Callable[..., Tensor], problem: Problem, seen: Seen) -> None:
+        mdp, policy, gamma = problem.mdp, problem.behaviour, problem.gamma
+        all_ = histories(mdp, policy, problem.horizon, truncated_at=problem.truncated_at)
+        exact_events(all_, seen)
+        exact = values(mdp, policy, gamma)
+        got = each(lambda *c: returns(*c, gamma=gamma, lambda_=problem.lambda_), *columns(all_, exact))
+        table, known = expectations(all_, got[0], tuple(exact.shape), all_.state[0])
+        same("E[target | s] against V", torch.where(known, table, exact), exact, DOUBLE)
+
+    return Law(
+        name="expected_target",
+        claim="With exact values the expected lambda-return of a state is its value, for every lambda.",
+        source="Sutton and Barto 2018, chapter 12; by enumeration",
+        inputs=always(problems()),
+        check=check,
+        mutant=Mutant("stops the trace before a bad step", lambda subject: cuts_before_bad),
+        needs=("a termination", "a truncation", "chance"),
+    )
+
+
+def fixed_point() -> Law:
+    """E11 for V-trace."""
+
+    def check(subject: Callable[..., Any], problem: Problem, seen: Seen) -> None:
+        mdp, behaviour, policy, gamma = problem.mdp, problem.behaviour, problem.policy, problem.gamma
+        bar = 1.0
+        clipped = torch.minimum(bar * behaviour, policy)
+        learnt = clipped / clipped.sum(-1, keepdim=True)
+        seen("a ratio above the bound", (policy > bar * behaviour).any())
+        exact = values(mdp, learnt, gamma)
+        all_ = histories(mdp, behaviour, problem.horizon, truncated_at=problem.truncated_at)
+        exact_events(all_, seen)
+        ratios = (policy / behaviour).log()[all_.state, all_.action]
+
+        def targets(*arguments: Tensor) -> Tensor:
+            result = subject(*arguments, gamma=gamma, lambda_=problem.lambda_, rho_bar=bar, c_bar=bar)
+            found: Tensor = result.targets
+            return found
+
+        got = each(targets, ratios, *columns(all_, exact))
+        table, known = expectations(all_, got[0], tuple(exact.shape), all_.state[0])
+        same("E[target | s] against V of the bounded policy", torch.where(known, table, exact), exact, DOUBLE)
+
+    return Law(
+        name="fixed_point",
+        claim="The value of the policy proportional to min(rho_bar mu, pi) is what V-trace's targets expect to be.",
+        source="Espeholt et al. 2018, arXiv:1802.01561, appendix A; by enumeration, the value by a linear solve",
+        inputs=always(problems()),
+        check=check,
+        mutant=Mutant("weighs each error by the squared ratio", lambda subject: ratio_twice),
+        needs=("a ratio above the bound", "a truncation", "chance"),
+    )
+
+
+# --- laws ---
+
 
 DEFINITION = "Sutton and Barto 2018, equation 12.3; Schulman et al. 2016, arXiv:1506.02438"
 IMPALA = "Espeholt et al. 2018, arXiv:1802.01561"
@@ -54,7 +230,7 @@ def _value_plus_gae() -> Law:
         events(drawn.stream, seen)
         same("targets - values", judge(returns, drawn) - drawn.stream.values, judge(gae, drawn))
 
-    mutant = ("multiplies by lambda twice", mutants.squares_lambda)
+    mutant = ("multiplies by lambda twice", squares_lambda)
     claim = "A lambda-return is the value plus the generalized advantage."
     return _law("value_plus_advantage", claim, mutant, discounted(), check, *ENDS, source=DEFINITION)
 
@@ -65,7 +241,7 @@ def _one_step() -> Law:
         wanted = td_errors("bootstrap", drawn.stream, drawn.gamma) + drawn.stream.values
         same("targets at lambda 0", judge(returns, drawn), wanted)
 
-    mutant = ("gives the whole return, whatever lambda is", mutants.forgets_lambda)
+    mutant = ("gives the whole return, whatever lambda is", forgets_lambda)
     claim = "At lambda 0 a lambda-return is r_t + gamma v'_t."
     return _law(
         "lambda_0_is_one_step", claim, mutant, discounted(lambdas=(0.0,)), check, "a truncation", source=DEFINITION
@@ -83,7 +259,7 @@ def _whole_return() -> Law:
             wanted.append(total + drawn.gamma ** (last + 1 - t) * beyond)
         same("targets at lambda 1", judge(returns, drawn), torch.stack(wanted))
 
-    mutant = ("shifts the endings by one row", mutants.endings_shifted)
+    mutant = ("shifts the endings by one row", endings_shifted)
     claim = "At lambda 1 a lambda-return is the discounted sum to the episode's end and the value beyond it."
     return _law("lambda_1_is_the_return", claim, mutant, discounted(lambdas=(1.0,)), check, *ENDS, source=DEFINITION)
 
@@ -126,7 +302,7 @@ def _on_policy() -> Law:
         targets = trace(subject, drawn, torch.zeros_like(drawn.stream.rewards)).targets
         same("targets - values at ratio 1", targets - drawn.stream.values, judge(gae, drawn))
 
-    mutant = ("forgets lambda in the trace", mutants.no_lambda)
+    mutant = ("forgets lambda in the trace", no_lambda)
     claim = "On policy the targets are values plus generalized advantages."
     return _law("on_policy_is_gae", claim, mutant, discounted(), check, *ENDS, source=IMPALA)
 
@@ -137,7 +313,7 @@ def _policy_advantage() -> Law:
         advantages = trace(subject, drawn, torch.zeros_like(drawn.stream.rewards)).advantages
         same("advantages at ratio 1, lambda 1", advantages, judge(gae, drawn))
 
-    mutant = ("takes the value of the next row, not its target", mutants.value_for_target)
+    mutant = ("takes the value of the next row, not its target", value_for_target)
     claim = "On policy and at lambda 1 the policy's advantages are generalized advantages."
     return _law("on_policy_advantage", claim, mutant, discounted(lambdas=(1.0,)), check, *ENDS, source=IMPALA)
 
@@ -149,7 +325,7 @@ def _ratio_zero() -> Law:
         same("targets at ratio 0", result.targets, drawn.stream.values)
         same("advantages at ratio 0", result.advantages, torch.zeros_like(result.advantages))
 
-    mutant = ("bounds the ratio from below, by 1/10", mutants.lower_bound)
+    mutant = ("bounds the ratio from below, by 1/10", lower_bound)
     claim = "What the policy would never do teaches nothing: at ratio 0 the targets are the values."
     return _law("ratio_0_keeps_values", claim, mutant, discounted(), check, source=IMPALA)
 
@@ -169,7 +345,7 @@ def _unclipped() -> Law:
         got = trace(subject, attrs.evolve(drawn.drawn, lambda_=1.0), drawn.log_ratios, rho_bar=1e6, c_bar=1e6)
         same("targets without bounds", got.targets, torch.stack(wanted), ROUNDING)
 
-    mutant = ("leaves the ratio out of the trace", mutants.trace_without_ratio)
+    mutant = ("leaves the ratio out of the trace", trace_without_ratio)
     claim = "With bounds above all ratios, at lambda 1, the targets are per-decision importance sampling."
     source = f"{IMPALA}; Precup, Sutton and Singh 2000"
     return _law(
@@ -186,7 +362,7 @@ def _bounds() -> Law:
         same("targets with ratios above the bound", got.targets, cut.targets)
         same("advantages with ratios above the bound", got.advantages, cut.advantages)
 
-    mutant = ("bounds the ratio in the trace, not that of the error", mutants.unbounded_error)
+    mutant = ("bounds the ratio in the trace, not that of the error", unbounded_error)
     claim = "A ratio above both bounds counts as one that stands on them."
     return _law("ratios_are_bounded", claim, mutant, off_policy(), check, "a ratio above the bound", source=IMPALA)
 
@@ -204,7 +380,7 @@ def _cut() -> Law:
             wanted = torch.cat([getattr(piece, name) for piece in pieces])
             same(f"{name} of the whole against its episodes", getattr(whole, name), wanted)
 
-    mutant = ("takes the next episode's target for what a truncation led to", mutants.leaks)
+    mutant = ("takes the next episode's target for what a truncation led to", leaks)
     claim = "A stream gives what its episodes, cut apart, give alone."
     return _law("cut_at_endings", claim, mutant, off_policy(), check, "an ending inside", "a truncation", source=IMPALA)
 
@@ -230,6 +406,6 @@ def _causal() -> Law:
             got, wanted = getattr(after, name)[t : last + 1], getattr(before, name)[t : last + 1]
             same(f"{name} of rows {t} to {last}, with other rows outside", got, wanted)
 
-    mutant = ("divides the ratios by their mean", mutants.self_normalised)
+    mutant = ("divides the ratios by their mean", self_normalised)
     claim = "Targets and advantages ignore what came before and what lies beyond their episode."
     return _law("causal", claim, mutant, _disturbed(), check, "a row outside", source=IMPALA)

@@ -8,19 +8,88 @@ from typing import Any
 
 import attrs
 import torch
+import torch.utils._pytree as pytree
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ...core.errors import StructureError
-from ...core.record import record, replace, take, tensor
-from ...core.tree import tree_map
+from ...core.record import record, replace, stack, take, tensor
+from ...core.tree import leaves, tree_map
 from ..framework.compare import same
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
 from ..strategies.values import LENGTHS, dyadic, integers
-from . import scan_mutants as mutants
+
+# --- mutants ---
+# A fold over time as people get it wrong, each edit put around a right one.
+
 
 Scan = Callable[..., tuple[Any, Any]]
+
+
+def order_of_coming(scan: Scan) -> Scan:
+    """Forgets to turn the outputs of a backward scan round."""
+
+    def mutant(step: Any, init: Any, xs: Any, length: int | None = None, *, reverse: bool = False) -> tuple[Any, Any]:
+        carry, ys = scan(step, init, xs, length, reverse=reverse)
+        return carry, pytree.tree_map(lambda leaf: leaf.flip(0), ys) if reverse else ys
+
+    return mutant
+
+
+def starts_from_first(scan: Scan) -> Scan:
+    """Runs the first step twice, once to find the shapes of the outputs."""
+
+    def mutant(step: Any, init: Any, xs: Any, length: int | None = None, *, reverse: bool = False) -> tuple[Any, Any]:
+        if leaves(xs)[0].shape[0]:
+            init, _ = step(init, take(xs, -1 if reverse else 0))
+        return scan(step, init, xs, length, reverse=reverse)
+
+    return mutant
+
+
+def one_step_at_least(scan: Scan) -> Scan:
+    """A loop that asks after its first round."""
+
+    def mutant(step: Any, init: Any, xs: Any, length: int | None = None, *, reverse: bool = False) -> tuple[Any, Any]:
+        if leaves(xs)[0].shape[0]:
+            return scan(step, init, xs, length, reverse=reverse)
+        zeros = pytree.tree_map(lambda leaf: leaf.new_zeros(leaf.shape[1:]), xs)
+        carry, y = step(init, zeros)
+        return carry, stack([y])
+
+    return mutant
+
+
+def casts(scan: Scan) -> Scan:
+    """Makes every carry fit, silently."""
+
+    def mutant(step: Any, init: Any, xs: Any, length: int | None = None, *, reverse: bool = False) -> tuple[Any, Any]:
+        def forced(carry: Any, x: Any) -> tuple[Any, Any]:
+            after, y = step(carry, x)
+            return pytree.tree_map(lambda new, old: new.to(old.dtype), after, carry), y
+
+        return scan(forced, init, xs, length, reverse=reverse)
+
+    return mutant
+
+
+def last_output_for_carry(scan: Scan) -> Scan:
+    """Steps the carry only at the end."""
+
+    def mutant(step: Any, init: Any, xs: Any, length: int | None = None, *, reverse: bool = False) -> tuple[Any, Any]:
+        carry, ys = scan(step, init, xs, length, reverse=reverse)
+        return carry, pytree.tree_map(lambda leaf: torch.roll(leaf, 1, 0), ys)
+
+    return mutant
+
+
+MUTANTS: dict[str, Callable[[Scan], Scan]] = {"gives each output one step late": last_output_for_carry}
+
+
+# --- laws ---
+
+
 SOURCE = "core.scan: one meaning, several lowerings"
 
 
@@ -96,7 +165,7 @@ def _is_loop(lengths: Sequence[int]) -> Law:
         for t, y in enumerate(outputs):
             same(f"y_{t}", take(ys, t), y)
 
-    mutant = Mutant("gives the outputs of a backward scan in the order in which they came", mutants.order_of_coming)
+    mutant = Mutant("gives the outputs of a backward scan in the order in which they came", order_of_coming)
     return _law(
         lengths,
         "is_a_loop",
@@ -124,7 +193,7 @@ def _composes(lengths: Sequence[int]) -> Law:
         joined = tree_map(lambda a, b: torch.cat([a, b]), before, after)
         same("the outputs", joined, ys)
 
-    mutant = Mutant("begins with the first input as if it were the state", mutants.starts_from_first)
+    mutant = Mutant("begins with the first input as if it were the state", starts_from_first)
     claim = "scan over n + m steps is scan over n, then over m from where that stopped."
     return _law(lengths, "composes", claim, mutant, check, "two parts")
 
@@ -137,7 +206,7 @@ def _of_nothing(lengths: Sequence[int]) -> Law:
         _, one = scan(step, fold.init, take(fold.xs, slice(0, 1)), reverse=fold.reverse)
         same("the outputs of no steps", ys, take(one, slice(0, 0)))
 
-    mutant = Mutant("takes one step at least", mutants.one_step_at_least)
+    mutant = Mutant("takes one step at least", one_step_at_least)
     return _law(
         lengths, "of_nothing_is_identity", "Over no steps the carry stays and the outputs are empty.", mutant, check
     )
@@ -155,7 +224,7 @@ def _refuses(lengths: Sequence[int]) -> Law:
             return
         raise Broken("a carry that changed from float32 to float64 was taken")
 
-    mutant = Mutant("lets a carry change its dtype", mutants.casts)
+    mutant = Mutant("lets a carry change its dtype", casts)
     return _law(
         lengths, "refuses_a_changed_carry", "A carry of another structure, shape or dtype is refused.", mutant, check
     )

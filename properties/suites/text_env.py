@@ -6,23 +6,113 @@ test_my_world = check(text_env_laws(my_parser(), "PEEK[x]", classes=(MyState,)),
 
 import json
 import math
+import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ...core import keys
-from ...core.language.parsers import Parser
+from ...core.keys import Key
+from ...core.language.parsers import Call, Parser
 from ...core.language.world import Outcome, TextEnv
 from ...runtime.values import decode, encode
 from ..framework.compare import require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.language import texts
 from ..strategies.values import seeds
-from . import text_env_mutants as mutants
+
+# --- mutants ---
+# How people get worlds of text wrong: edits of a TextEnv.
+
 
 World = TextEnv[Any, Any]
+
+
+def asks_by_chance(env: World) -> World:
+    """Draws the task from Python's own random numbers."""
+    drawn = random.Random(0)
+
+    def reset(params: Any, key: Key) -> tuple[Any, str]:
+        state, question = env.reset(params, key)
+        return state, f"{question} ({drawn.random()})"
+
+    return evolve(env, reset=reset)
+
+
+def knows_calls_alone(env: World) -> World:
+    """Fails for an action that is no call of a tool."""
+
+    def step(params: Any, state: Any, action: Any, key: Key) -> tuple[Any, Outcome]:
+        if isinstance(action, Call):
+            return env.step(params, state, action, key)
+        raise KeyError(action)
+
+    return evolve(env, step=step)
+
+
+def remembers_beside_the_state(env: World) -> World:
+    """Pays less for what was done before, in whatever episode."""
+    known: list[Any] = []
+
+    def step(params: Any, state: Any, action: Any, key: Key) -> tuple[Any, Outcome]:
+        after, outcome = env.step(params, state, action, key)
+        known.append(action)
+        return after, evolve(outcome, reward=outcome.reward - known[:-1].count(action))
+
+    return evolve(env, step=step)
+
+
+class Notes(list[Any]):
+    """A state that no checkpoint knows."""
+
+
+def keeps_notes(env: World) -> World:
+    """Keeps its state in a list of its own kind."""
+
+    def reset(params: Any, key: Key) -> tuple[Any, str]:
+        state, question = env.reset(params, key)
+        return Notes([state]), question
+
+    def step(params: Any, state: Any, action: Any, key: Key) -> tuple[Any, Outcome]:
+        after, outcome = env.step(params, state[0], action, key)
+        return Notes([after]), outcome
+
+    return evolve(env, reset=reset, step=step, tools={})
+
+
+def pays_answers_with_nan(env: World) -> World:
+    """Pays NaN for what is no call of a tool."""
+
+    def step(params: Any, state: Any, action: Any, key: Key) -> tuple[Any, Outcome]:
+        after, outcome = env.step(params, state, action, key)
+        return after, evolve(outcome, reward=outcome.reward if isinstance(action, Call) else float("nan"))
+
+    return evolve(env, step=step)
+
+
+def tools_get_tired(env: World) -> World:
+    """Lets an auxiliary tool answer once."""
+    used: list[tuple[str, str]] = []
+
+    def tired(name: str) -> Any:
+        def tool(params: Any, state: Any, argument: str) -> str:
+            used.append((name, argument))
+            return env.tools[name](params, state, argument) if used.count((name, argument)) == 1 else "again?"
+
+        return tool
+
+    return evolve(env, tools={name: tired(name) for name in env.tools})
+
+
+MUTANTS: dict[str, Callable[[World], World]] = {"pays NaN for what is no call of a tool": pays_answers_with_nan}
+
+
+# --- laws ---
+
+
 Script = tuple[int, list[str]]
 SOURCE = "properties.md N1, N2, N5, for texts; core.language.world"
 
@@ -76,7 +166,7 @@ def _key() -> Law:
             same("the world of a key", other, one)
             require(isinstance(one[1], str), "the first observation is a text")
 
-    mutant = Mutant("draws its task from Python's own random numbers", mutants.asks_by_chance)
+    mutant = Mutant("draws its task from Python's own random numbers", asks_by_chance)
     claim = "A reset depends on its key alone."
     inputs = st.lists(seeds(), min_size=2, max_size=6)
     return _law("key", claim, mutant, inputs, check, "a world that was drawn twice")
@@ -92,7 +182,7 @@ def _total(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
             flags = (outcome.terminated, outcome.truncated)
             require(all(isinstance(flag, bool) for flag in flags), "terminated and truncated are flags")
 
-    mutant = Mutant("fails for an action that is no call of a tool", mutants.knows_calls_alone)
+    mutant = Mutant("fails for an action that is no call of a tool", knows_calls_alone)
     claim = "Whatever a parser makes of a text has an outcome: a text, a finite reward, two flags."
     return _law("total", claim, mutant, scripts, check, "a text that means nothing", "an action")
 
@@ -103,7 +193,7 @@ def _loop(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
         seen("a step", len(first) > 1)
         same("the episode, played again", played(env, acted, script), first)
 
-    mutant = Mutant("remembers beside its state", mutants.remembers_beside_the_state)
+    mutant = Mutant("remembers beside its state", remembers_beside_the_state)
     claim = "The same actions under the same keys are the same episode."
     return _law("closed_loop", claim, mutant, scripts, check, "a step")
 
@@ -119,7 +209,7 @@ def _saved(acted: Callable[[str], Any], scripts: SearchStrategy[Script], classes
             after = env.step(env.params, loaded, action, keys.key(number))
             same("the step behind a state that was loaded", after, states[number + 1])
 
-    mutant = Mutant("keeps its state in a list of its own kind", mutants.keeps_notes)
+    mutant = Mutant("keeps its state in a list of its own kind", keeps_notes)
     claim = "States are values of numbers, strings, tuples and frozen classes: saved and loaded they go on the same."
     return _law("saved", claim, mutant, scripts, check, "a state that goes on")
 
@@ -133,6 +223,6 @@ def _tools(acted: Callable[[str], Any], scripts: SearchStrategy[Script], argumen
                 same(f"what {name} says, asked again", env.tools[name](env.params, state, argument), said)
                 seen("a tool")
 
-    mutant = Mutant("lets an auxiliary tool answer once", mutants.tools_get_tired)
+    mutant = Mutant("lets an auxiliary tool answer once", tools_get_tired)
     claim = "An auxiliary tool only reads: asked again in the same state it says the same."
     return _law("tools_only_read", claim, mutant, scripts, check, "a tool")

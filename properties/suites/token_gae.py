@@ -12,9 +12,85 @@ from torch import Tensor
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import POISON, dyadic, flags
-from . import token_gae_mutants as mutants
-from .estimator_mutants import reference
-from .token_gae_mutants import TokenGae
+from .estimator import reference
+
+# --- mutants ---
+# Advantages over the tokens of a conversation as people get them wrong.
+
+
+TokenGae = Callable[..., Tensor]  # (rewards, values, mask, next_value, terminated, *, gamma, lambda_)
+
+
+def _given(change: Callable[..., tuple[Tensor, ...]]) -> Callable[[TokenGae], TokenGae]:
+    """An edit of the arguments; the result stays masked as it was."""
+
+    def make(subject: TokenGae) -> TokenGae:
+        def edited(rewards: Tensor, values: Tensor, mask: Tensor, *rest: Tensor, **numbers: Any) -> Tensor:
+            found = subject(*change(rewards, values, mask, *rest), **numbers)
+            return torch.where(mask, found, 0.0)
+
+        return edited
+
+    return make
+
+
+def _up_to_the_last(mask: Tensor) -> Tensor:
+    return mask.flip(-1).cummax(-1).values.flip(-1) if mask.shape[-1] else mask
+
+
+def _reward_moved(rewards: Tensor, values: Tensor, mask: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+    earlier = torch.nn.functional.pad(rewards, (0, 1))[..., 1:]
+    return (rewards + torch.where(torch.nn.functional.pad(~mask, (0, 1))[..., 1:], earlier, 0.0), values, mask, *rest)
+
+
+context_takes_time = _given(lambda r, v, mask, *rest: (r, v, _up_to_the_last(mask.to(torch.uint8)) > 0, *rest))
+pays_for_context = _given(_reward_moved)
+truncation_terminates = _given(lambda r, v, m, after, terminated: (r, v, m, after, torch.ones_like(terminated)))
+past_termination = _given(lambda r, v, m, after, terminated: (r, v, m, after, torch.zeros_like(terminated)))
+next_row = _given(lambda r, v, m, after, terminated: (r, v, m, after.roll(1), terminated))
+
+
+def cut_at_turns(subject: TokenGae) -> TokenGae:
+    """Begins the trace anew after each stretch of context, bootstrapping from the value behind it."""
+
+    def edited(
+        rewards: Tensor, values: Tensor, mask: Tensor, next_value: Tensor, terminated: Tensor, **numbers: Any
+    ) -> Tensor:
+        right = subject(rewards, values, mask, next_value, terminated, **numbers)
+        one_step = subject(rewards, values, mask, next_value, terminated, **{**numbers, "lambda_": 0.0})
+        before_context = mask & torch.nn.functional.pad(~mask, (0, 1))[..., 1:]
+        return torch.where(before_context, one_step, right)
+
+    return edited
+
+
+def multiplies_by_mask(subject: TokenGae) -> TokenGae:
+    """0 times NaN is NaN."""
+
+    def edited(rewards: Tensor, values: Tensor, mask: Tensor, *rest: Tensor, **numbers: Any) -> Tensor:
+        return subject(rewards, values, mask, *rest, **numbers) + 0.0 * (values * ~mask).sum(-1, keepdim=True)
+
+    return edited
+
+
+def whitened(subject: TokenGae) -> TokenGae:
+    """Centres the advantages over the batch before it hands them out."""
+
+    def edited(rewards: Tensor, values: Tensor, mask: Tensor, *rest: Tensor, **numbers: Any) -> Tensor:
+        found = subject(rewards, values, mask, *rest, **numbers)
+        return torch.where(mask, found - found.sum() / mask.sum().clamp_min(1), 0.0)
+
+    return edited
+
+
+MUTANTS: dict[str, Callable[[TokenGae], TokenGae]] = {
+    "bootstraps past a termination": past_termination,
+    "takes the next value of another row": next_row,
+}
+
+
+# --- laws ---
+
 
 GAE = "Schulman et al. 2016, arXiv:1506.02438"
 FIELD = "verl, AReaL: value and trace are carried across context"
@@ -97,7 +173,7 @@ def _joined() -> Law:
             same(f"row {row} of the tokens sampled", got[row][mask], _joined_up(talk, row), ROUNDING)
 
     claim = "The advantages are those of the sampled tokens in a row, all else left out."
-    mutant = ("takes context for steps", mutants.context_takes_time)
+    mutant = ("takes context for steps", context_takes_time)
     needs = ("context between sampled tokens", "nothing sampled")
     return _law("sampled_tokens_joined", claim, mutant, check, *needs, source=GAE)
 
@@ -111,7 +187,7 @@ def _context() -> Law:
         require(not bool(wanted[~talk.mask].any()), "a token that no model sampled has an advantage")
 
     claim = "Whatever stands at context, NaN and infinity included, advantages keep their bits, and there they are 0."
-    return _law("context_is_nothing", claim, ("multiplies by the mask", mutants.multiplies_by_mask), check, "context")
+    return _law("context_is_nothing", claim, ("multiplies by the mask", multiplies_by_mask), check, "context")
 
 
 def _inserted() -> Law:
@@ -127,7 +203,7 @@ def _inserted() -> Law:
         same("advantages with context after each token", got, spread(_ask(subject, talk), 0.0), ROUNDING)
 
     claim = "Context between tokens costs no discount, however long it is, and what it earns is nobody's."
-    mutant = ("adds what context earned to the token before", mutants.pays_for_context)
+    mutant = ("adds what context earned to the token before", pays_for_context)
     return _law("context_takes_no_time", claim, mutant, check, "several tokens sampled")
 
 
@@ -146,7 +222,7 @@ def _ends() -> Law:
         same("what the value beyond adds to the last token", more, wanted, ROUNDING)
 
     claim = "A termination ignores what lies beyond, and a truncation adds gamma v' to the last token."
-    mutant = ("takes a truncation for a termination", mutants.truncation_terminates)
+    mutant = ("takes a truncation for a termination", truncation_terminates)
     return _law("endings", claim, mutant, check, "a value beyond that counts", source=GAE)
 
 
@@ -160,7 +236,7 @@ def _sums() -> Law:
         same("advantages with gamma = lambda = 1", _ask(subject, talk), wanted, ROUNDING)
 
     claim = "With gamma = lambda = 1 an advantage is what is still to come, less the value."
-    mutant = ("begins the trace anew after context", mutants.cut_at_turns)
+    mutant = ("begins the trace anew after context", cut_at_turns)
     return _law("sums", claim, mutant, check, "several tokens sampled", source="derived: the errors telescope")
 
 
@@ -174,4 +250,4 @@ def _rows() -> Law:
             same(f"conversation {row} alone", _ask(subject, talk, **alone), wanted[row : row + 1], ROUNDING)
 
     claim = "A conversation's advantages do not depend on the others in the batch."
-    return _law("rows_alone", claim, ("centres over the batch", mutants.whitened), check, "several conversations")
+    return _law("rows_alone", claim, ("centres over the batch", whitened), check, "several conversations")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from attrs import frozen
@@ -12,8 +13,77 @@ from torch import Tensor
 from ..framework.compare import ROUNDING, same, unequal
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
 from ..strategies.values import dyadic, integers
-from . import token_log_prob_mutants as mutants
-from .token_log_prob_mutants import Score as Score
+
+# --- mutants ---
+# Scores of tokens as people get them wrong.
+
+
+class Score(Protocol):
+    """What scores tokens by logits."""
+
+    def __call__(self, logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
+        """[*, L, V], int [*, L] -> [*, L]"""
+        ...
+
+
+def _with_logits(score: Score, change: Callable[[Tensor], Tensor]) -> Score:
+    def mutant(logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
+        return score(change(logits), tokens, temperature=temperature)
+
+    return mutant
+
+
+def unshifted(score: Score) -> Score:
+    """Scores token t by the logits at t."""
+    return _with_logits(score, lambda logits: logits.roll(-1, -2))
+
+
+def twice(score: Score) -> Score:
+    """Shifts what was shifted already."""
+    return _with_logits(score, lambda logits: logits.roll(1, -2))
+
+
+def rolled(score: Score) -> Score:
+    """Rolls the logits by one and scores every token, the first by the last logits."""
+
+    def mutant(logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
+        shifted = torch.nn.functional.pad(logits.roll(1, -2), (0, 0, 0, 1))
+        more = torch.nn.functional.pad(tokens, (1, 0))
+        if isinstance(temperature, Tensor) and temperature.shape == tokens.shape:
+            temperature = torch.nn.functional.pad(temperature, (1, 0), value=1.0)
+        return score(shifted, more, temperature=temperature)[..., 1:]
+
+    return mutant
+
+
+def unshifted_temperature(score: Score) -> Score:
+    """Divides the logits at t by the temperature of token t."""
+
+    def mutant(logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
+        if isinstance(temperature, Tensor) and temperature.shape == tokens.shape:
+            temperature = temperature.roll(1, -1)
+        return score(logits, tokens, temperature=temperature)
+
+    return mutant
+
+
+def tempered_afterwards(score: Score) -> Score:
+    """Divides log-probs, and not logits, by the temperature."""
+
+    def mutant(logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
+        heat = temperature
+        if isinstance(heat, Tensor) and heat.ndim == tokens.ndim - 1:
+            heat = heat[..., None]
+        return score(logits, tokens) / heat
+
+    return mutant
+
+
+MUTANTS: dict[str, Callable[[Score], Score]] = {"shifts what was shifted already": twice}
+
+
+# --- laws ---
+
 
 BATCH, WORDS = 2, 3
 SOURCE = "the chain rule: p(tokens) = product over t of p(token t | tokens before t)"
@@ -76,7 +146,7 @@ def _by_position() -> Law:
         wanted = _scores(text, torch.ones_like(text.temperature))
         same("log-probs", score(text.logits(text.tokens), text.tokens), wanted, ROUNDING)
 
-    mutant = Mutant("scores each token by the logits that came after it", mutants.unshifted)
+    mutant = Mutant("scores each token by the logits that came after it", unshifted)
     claim = "Column t scores token t by the logits before it, as position after position by hand; column 0 is 0."
     return _law("by_position", claim, mutant, check, "one token", "several tokens")
 
@@ -96,7 +166,7 @@ def _later() -> Law:
                 if unequal(found, before[:, : t + 1]).any():
                     raise Broken(f"later {name}: got {found.tolist()} up to {t}, wanted {before[:, : t + 1].tolist()}")
 
-    mutant = Mutant("rolls the logits, so that the last ones speak of the first token", mutants.rolled)
+    mutant = Mutant("rolls the logits, so that the last ones speak of the first token", rolled)
     claim = "Later tokens, and logits at and after a token, change no bit of its score, be they NaN."
     return _law("later", claim, mutant, check, "logits that change")
 
@@ -112,7 +182,7 @@ def _temperature() -> Law:
         wanted = _scores(text, torch.full_like(heat, number))
         same("of all", score(logits, text.tokens, temperature=number), wanted, ROUNDING)
 
-    mutant = Mutant("divides logits by the temperature of the token they stand at", mutants.unshifted_temperature)
+    mutant = Mutant("divides logits by the temperature of the token they stand at", unshifted_temperature)
     claim = "A temperature belongs to the token scored; one for a row, or for all, is one for each of its tokens."
     return _law("temperature", claim, mutant, check, "several temperatures")
 
@@ -127,6 +197,6 @@ def _sums() -> Law:
             total = total + score_of.exp()
         same("the sum over all tokens", total[:, 1:], torch.ones_like(total[:, 1:]), ROUNDING)
 
-    mutant = Mutant("divides log-probs by the temperature", mutants.tempered_afterwards)
+    mutant = Mutant("divides log-probs by the temperature", tempered_afterwards)
     claim = "At every place but the first the probabilities of all tokens sum to 1, at any temperature."
     return _law("sums_to_one", claim, mutant, check, "a temperature")

@@ -10,11 +10,141 @@ from torch import Tensor
 from ...algorithms.masking import mean_of_tokens
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
-from . import token_loss_mutants as mutants
-from .loss_mutants import Batch
-from .loss_steps import PADDING, PPO, mapped
+from .loss import PADDING, PPO, Batch, mapped
 from .masked_loss import Padded, padded_batches
-from .token_loss_mutants import Edit, TokenLoss
+
+# --- mutants ---
+# Losses of tokens as people get them wrong: each an edit of f(log_prob, behaviour_log_prob, advantage, mask) -> [N, L].
+
+
+TokenLoss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+Edit = Callable[[TokenLoss], TokenLoss]
+
+
+def dual_step(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor) -> Tensor:
+    """The dual clip of one step, by cases: clip 0.25, c 2."""
+    ratio = torch.exp(log_prob - behaviour_log_prob)
+    good, bad = ratio.clamp(max=1.25), ratio.clamp(min=0.75, max=2.0)
+    return -advantage * torch.where(advantage > 0, good, bad)
+
+
+def cispo_step(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor) -> Tensor:
+    """REINFORCE under a ratio kept between 0.5 and 2, of one step."""
+    weight = (log_prob - behaviour_log_prob).detach().exp().clamp(0.5, 2.0)
+    return -weight * advantage * log_prob
+
+
+def reduced(loss: TokenLoss) -> TokenLoss:
+    """Gives every token its sequence's sum."""
+    return lambda log_prob, behaviour, advantage, mask: (
+        loss(log_prob, behaviour, advantage, mask).sum(-1, keepdim=True).expand(mask.shape)
+    )
+
+
+def only_good(loss: TokenLoss) -> TokenLoss:
+    """Learns from success alone."""
+    return lambda log_prob, behaviour, advantage, mask: loss(log_prob, behaviour, advantage, mask) * (advantage > 0)
+
+
+def live_advantage(loss: TokenLoss) -> TokenLoss:
+    """Lets the critic learn from the policy's loss."""
+    return lambda log_prob, behaviour, advantage, mask: (
+        loss(log_prob, behaviour, advantage, mask) + torch.where(mask, advantage - advantage.detach(), 0.0)
+    )
+
+
+def live_behaviour(loss: TokenLoss) -> TokenLoss:
+    """Moves the policy that acted."""
+    return lambda log_prob, behaviour, advantage, mask: (
+        loss(log_prob, behaviour, advantage, mask) + torch.where(mask, behaviour - behaviour.detach(), 0.0)
+    )
+
+
+def masks_afterwards(loss: TokenLoss) -> TokenLoss:
+    """Hides the value of a padded token, not its gradient."""
+
+    def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        ratio = torch.exp(log_prob - behaviour)
+        return loss(log_prob, behaviour, advantage, mask) + torch.where(mask, 0.0, ratio * 0.0)
+
+    return wrong
+
+
+def mean_of_nothing(loss: TokenLoss) -> TokenLoss:
+    """Divides by the length of a sequence that has none."""
+
+    def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        length = mask.sum(-1, keepdim=True)
+        return loss(log_prob, behaviour, advantage, mask) * (length / length)
+
+    return wrong
+
+
+def batch_ratio(loss: TokenLoss) -> TokenLoss:
+    """Takes the batch for one long sequence."""
+
+    def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        quiet = torch.where(mask, behaviour - log_prob, 0.0)
+        shift = (quiet.sum() / mask.sum().clamp(min=1)).detach()
+        return loss(log_prob, torch.where(mask, behaviour + shift, 0.0), advantage, mask)
+
+    return wrong
+
+
+def shifted(loss: TokenLoss) -> TokenLoss:
+    """Is off by one between tokens and their log-probs."""
+    return lambda log_prob, behaviour, advantage, mask: loss(log_prob, behaviour.roll(1, -1), advantage, mask)
+
+
+def ratio_to_itself(loss: TokenLoss) -> TokenLoss:
+    """Stands on the policy it is, not on the one that acted."""
+    return lambda log_prob, behaviour, advantage, mask: loss(log_prob, log_prob.detach(), advantage, mask)
+
+
+def sequence_for_token(loss: TokenLoss) -> TokenLoss:
+    """Takes the ratio of the sequence for that of each token."""
+
+    def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        mean = mean_of_tokens(log_prob - behaviour, mask)[..., None]
+        return loss(log_prob, torch.where(mask, log_prob.detach() - mean.detach(), 0.0), advantage, mask)
+
+    return wrong
+
+
+def unnormalised(loss: TokenLoss) -> TokenLoss:
+    """Takes the product of a sequence's ratios, which grows with its length."""
+
+    def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        length = mask.sum(-1, keepdim=True)
+        difference = (log_prob - behaviour).detach() * (length - 1)
+        return loss(log_prob, torch.where(mask, behaviour - difference, 0.0), advantage, mask)
+
+    return wrong
+
+
+def ignores_behaviour(loss: TokenLoss) -> TokenLoss:
+    """Weighs by the probability, not by the ratio."""
+    return lambda log_prob, behaviour, advantage, mask: loss(log_prob, torch.zeros_like(behaviour), advantage, mask)
+
+
+def by_place(loss: TokenLoss) -> TokenLoss:
+    """Discounts a bandit's tokens as if they were steps."""
+
+    def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        return loss(log_prob, behaviour, advantage * 0.5 ** torch.arange(mask.shape[-1]), mask)
+
+    return wrong
+
+
+MUTANTS: dict[str, Edit] = {
+    "forgets to detach the behaviour log-prob": live_behaviour,
+    "gives up the ratio": ignores_behaviour,
+    "shifts the behaviour log-probs by one token": shifted,
+}
+
+
+# --- laws ---
+
 
 Single = Callable[[Tensor, Tensor, Tensor], Tensor]  # log_prob, behaviour_log_prob, advantage [*] -> [*]
 
@@ -65,7 +195,7 @@ def _per_token() -> Law:
         require(not bool(got[~drawn.mask].any()), "a padded token has a loss")
 
     claim = "One number a token, 0 in the padding; reducing is left to others."
-    return _law("per_token", claim, ("gives each token the sum of its sequence", mutants.reduced), check, "padding")
+    return _law("per_token", claim, ("gives each token the sum of its sequence", reduced), check, "padding")
 
 
 def _on_policy() -> Law:
@@ -76,7 +206,7 @@ def _on_policy() -> Law:
         same("the gradient at ratio 1", _both(loss, batch, drawn.mask)[1], wanted, ROUNDING)
 
     claim = "At ratio 1 the gradient is REINFORCE's: -A at every token that counts."
-    mutant = ("drops tokens of negative advantage", mutants.only_good)
+    mutant = ("drops tokens of negative advantage", only_good)
     return _law("on_policy_gradient", claim, mutant, check, "a bad action", source="Williams 1992")
 
 
@@ -91,7 +221,7 @@ def _constants() -> Law:
             require(not bool(slope.any()), f"the gradient with respect to {name} is {slope.tolist()}, wanted 0")
 
     claim = "No gradient flows into advantages and behaviour log-probs."
-    return _law("constants", claim, ("forgets to detach the advantage", mutants.live_advantage), check, "a token")
+    return _law("constants", claim, ("forgets to detach the advantage", live_advantage), check, "a token")
 
 
 def _padding() -> Law:
@@ -102,7 +232,7 @@ def _padding() -> Law:
         same(f"(losses, gradient) with padding of {drawn.poison}", _both(loss, poisoned, drawn.mask), wanted)
 
     claim = "Whatever stands in the padding, NaN and infinity included, losses and gradient keep their bits."
-    mutant = ("masks the ratio after it was made", mutants.masks_afterwards)
+    mutant = ("masks the ratio after it was made", masks_afterwards)
     return _law("padding_is_nothing", claim, mutant, check, "padding beside tokens", source=PADDING)
 
 
@@ -115,7 +245,7 @@ def _nothing() -> Law:
         same("their gradient", torch.autograd.grad(value.sum(), leaf)[0], torch.zeros_like(leaf))
 
     claim = "A batch in which no token counts has losses and gradients of 0, never NaN, and a graph."
-    mutant = ("divides by a length of 0", mutants.mean_of_nothing)
+    mutant = ("divides by a length of 0", mean_of_nothing)
     return _law("nothing", claim, mutant, check, source="verl 785, prime-rl 1961")
 
 
@@ -129,7 +259,7 @@ def _sequences() -> Law:
             same(f"sequence {i} alone", got, (wanted[0][i : i + 1], wanted[1][i : i + 1]), ROUNDING)
 
     claim = "A sequence's losses and gradient do not depend on the others in the batch."
-    mutant = ("takes the ratio against the mean of the batch", mutants.batch_ratio)
+    mutant = ("takes the ratio against the mean of the batch", batch_ratio)
     return _law("sequences_alone", claim, mutant, check, "several sequences", source="derived")
 
 
@@ -142,7 +272,7 @@ def _turned() -> Law:
         same("tokens in reverse", got, (value.flip(-1), slope.flip(-1)), ROUNDING)
 
     claim = "Another order of a sequence's tokens gives the same losses in that order."
-    mutant = ("discounts by the place of a token", mutants.by_place)
+    mutant = ("discounts by the place of a token", by_place)
     return _law("tokens_permute", claim, mutant, check, "several tokens", source="derived")
 
 
@@ -160,7 +290,7 @@ def _alone(single: Single) -> Law:
         same("(losses, gradient) at length 1", _both(loss, batch, mask), _pair(single, batch), ROUNDING)
 
     claim = "A sequence of one token has the loss and gradient of a single step."
-    mutant = ("takes the ratio to its own detached log-prob", mutants.ratio_to_itself)
+    mutant = ("takes the ratio to its own detached log-prob", ratio_to_itself)
     return _law("length_one", claim, mutant, check, "an off-policy token", source="Zheng et al. 2025, arXiv:2507.18071")
 
 
@@ -172,7 +302,7 @@ def _of_tokens(single: Single) -> Law:
         same("(losses, gradient)", _both(loss, drawn.batch, drawn.mask), wanted, ROUNDING)
 
     claim = "Each token has the loss and gradient of a single step, whatever stands beside it."
-    mutant = ("takes the ratio of the sequence", mutants.sequence_for_token)
+    mutant = ("takes the ratio of the sequence", sequence_for_token)
     return _law("ratio_of_tokens", claim, mutant, check, "several tokens of a sequence")
 
 
@@ -190,7 +320,7 @@ def _of_sequences(single: Single) -> Law:
     claim = (
         "Each token has the loss of one step whose log-probs are the means over its sequence, and the sum its gradient."
     )
-    mutant = ("takes the product of ratios, not their mean", mutants.unnormalised)
+    mutant = ("takes the product of ratios, not their mean", unnormalised)
     needs, source = "several tokens of a sequence", "Zheng et al. 2025, arXiv:2507.18071, equation 7"
     return _law("ratio_of_sequences", claim, mutant, check, needs, source=source)
 

@@ -3,6 +3,7 @@
 It is given models of the laws' own making, some of which know the exact values of a small process.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
 
-from ...algorithms.algorithm import Algorithm
+from ...algorithms.algorithm import Algorithm, TrainState
 from ...core import keys
 from ...core.distributions import Categorical
 from ...core.optim import hyperparameters, with_hyperparameters
@@ -20,16 +21,171 @@ from ...core.policy import ActorCritic, actor_critic_mlp
 from ...core.record import replace
 from ...core.spaces import Box, Discrete
 from ...core.steps import Trajectory, Transition
-from ...core.tree import leaves
+from ...core.tree import leaves, tree_map
 from ..framework.compare import ROUNDING, Tolerance, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always, lifted
 from ..strategies.mdps import histories, layered_mdps, objective, values
 from ..strategies.values import dyadic, from_record, integers, seeds
-from . import update_mutants as mutants
 from .env import through_bytes
 from .step import step_laws
 
+# --- mutants ---
+# Learners as people get them wrong: each takes a factory (ActorCritic -> Algorithm) and gives a wrong one.
+
+
 Factory = Callable[[ActorCritic], Algorithm]
+Result = tuple[TrainState, Any]
+
+
+def around(change: Callable[[Algorithm, TrainState, Trajectory, Tensor], Result]) -> Callable[[Factory], Factory]:
+    def mutant(factory: Factory) -> Factory:
+        def made(model: ActorCritic) -> Algorithm:
+            algorithm = factory(model)
+            return attrs.evolve(algorithm, update=lambda *arguments: change(algorithm, *arguments))
+
+        return made
+
+    return mutant
+
+
+def _scaled(state: TrainState, before: TrainState, factor: float) -> TrainState:
+    params = tree_map(lambda new, old: old + factor * (new - old), state.params, before.params)
+    return replace(state, params=params)
+
+
+def counts_updates(factory: Factory) -> Factory:
+    """Halves its step with every call."""
+
+    def made(model: ActorCritic) -> Algorithm:
+        algorithm, calls = factory(model), [0]
+
+        def update(state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+            after, metrics = algorithm.update(state, trajectory, key)
+            calls[0] += 1
+            return _scaled(after, state, 0.5 ** calls[0]), metrics
+
+        return attrs.evolve(algorithm, update=update)
+
+    return made
+
+
+def momentum_beside(factory: Factory) -> Factory:
+    """Remembers the last step outside the state: a saved run forgets it."""
+
+    def made(model: ActorCritic) -> Algorithm:
+        algorithm, last = factory(model), [None]
+
+        def update(state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+            after, metrics = algorithm.update(state, trajectory, key)
+            step = tree_map(lambda new, old: new - old, after.params, state.params)
+            if last[0] is not None:
+                after = replace(after, params=tree_map(lambda p, s: p + 0.9 * s, after.params, last[0]))
+            last[0] = step
+            return after, metrics
+
+        return attrs.evolve(algorithm, update=update)
+
+    return made
+
+
+@around
+def updates_in_place(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Writes the new parameters over the old ones."""
+    after, metrics = algorithm.update(state, trajectory, key)
+    for old, new in zip(leaves(state.params), leaves(after.params), strict=True):
+        old.copy_(new)
+    return after, metrics
+
+
+@around
+def float_counter(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Divides its counter once too often."""
+    after, metrics = algorithm.update(state, trajectory, key)
+    return replace(after, step=after.step / 1), metrics
+
+
+@around
+def global_shuffle(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Shuffles with torch's generator."""
+    return algorithm.update(state, trajectory, key + torch.randperm(4)[0])
+
+
+@around
+def logs(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Tells the log what it does."""
+    logging.getLogger(__name__).debug("an update")
+    return algorithm.update(state, trajectory, key)
+
+
+@around
+def decays(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Shrinks the parameters, whatever the learning rate."""
+    after, metrics = algorithm.update(state, trajectory, key)
+    return replace(after, params=tree_map(lambda leaf: leaf * 0.99, after.params)), metrics
+
+
+@around
+def turns_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Takes a cost for a reward."""
+    return algorithm.update(state, replace(trajectory, reward=-trajectory.reward), key)
+
+
+def bonus(factory: Factory) -> Factory:
+    """Moves a little towards larger entropy."""
+
+    def made(model: ActorCritic) -> Algorithm:
+        algorithm = factory(model)
+
+        def update(state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+            def entropy(params: Any) -> Tensor:
+                distribution, _, _ = model.apply(params, trajectory.observation, ())
+                return distribution.entropy().mean()
+
+            after, metrics = algorithm.update(state, trajectory, key)
+            gradient = torch.func.grad(entropy)(after.params)
+            return replace(after, params=tree_map(lambda p, g: p + 0.01 * g, after.params, gradient)), metrics
+
+        return attrs.evolve(algorithm, update=update)
+
+    return made
+
+
+@around
+def on_the_cpu(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Makes its tensors where tensors are made by default."""
+    after, metrics = algorithm.update(state, trajectory, key)
+    return replace(after, step=torch.cat([after.step.reshape(1), torch.zeros(1, dtype=torch.int64)])[0]), metrics
+
+
+@around
+def views(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Reports a window on the data."""
+    after, metrics = algorithm.update(state, trajectory, key)
+    return after, {**metrics, "first_reward": trajectory.reward[0, 0]}
+
+
+@around
+def stops_early(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+    """Lets Python decide whether the policy has moved too far."""
+    after, metrics = algorithm.update(state, trajectory, key)
+    return (after if metrics["approximate_kl"] < 1.0 else state), metrics
+
+
+OF_STEPS = {
+    "same_twice": Mutant("anneals its learning rate by a Python counter", counts_updates),
+    "inputs_stay": Mutant("adds its updates in place", updates_in_place),
+    "structure_is_fixed": Mutant("counts its updates in float", float_counter),
+    "outputs_own_storage": Mutant("reports a view of the data among its metrics", views),
+    "batch_is_singles": Mutant("asks Python: if approximate_kl < 1", stops_early),
+    "device_follows_inputs": Mutant("makes a tensor without asking where: torch.zeros(1)", on_the_cpu),
+    "global_state_stays": Mutant("shuffles with torch's global generator", global_shuffle),
+    "compiled_is_eager": Mutant("logs what it does: logger.debug(...)", logs),
+}
+
+
+# --- laws ---
+
+
 CONTRACT = "algorithms.algorithm: a learner is two pure functions over one state"
 OBSERVATION, ACTION = Box(-1.0, 1.0, (2,)), Discrete(2)
 
@@ -74,7 +230,7 @@ def update_laws(*, round_trip: Callable[[Any], Any] | None = None, tolerance: To
     """
     save = round_trip or through_bytes
     steps = step_laws(lessons(), tolerance=tolerance, carry=0)
-    lifts = tuple(lifted(law, _update_of, _arguments, mutant=mutants.OF_STEPS[law.name]) for law in steps)
+    lifts = tuple(lifted(law, _update_of, _arguments, mutant=OF_STEPS[law.name]) for law in steps)
     return Suite("update_laws", (*lifts, _resumed(save), _zero_rate(), _zero_advantage(), _ascent()))
 
 
@@ -113,7 +269,7 @@ def _resumed(round_trip: Callable[[Any], Any]) -> Law:
             same(f"update {i + 1}, saved and loaded before it", (stored, dict(got)), (live, dict(wanted)))
         seen("two updates", len(drawn) > 1)
 
-    mutant = Mutant("keeps its momentum beside the state", mutants.momentum_beside)
+    mutant = Mutant("keeps its momentum beside the state", momentum_beside)
     claim = "Updates with a save and a load before each are the updates without, bit for bit."
     inputs = st.lists(lessons(), min_size=1, max_size=3)
     return _law("resumed_is_unbroken", claim, mutant, inputs, check, "two updates")
@@ -131,7 +287,7 @@ def _zero_rate() -> Law:
         after, _ = algorithm.update(still, lesson.trajectory, keys.key(lesson.update_seed))
         same("params after an update at rate 0", after.params, state.params)
 
-    mutant = Mutant("decays its weights by a fixed share", mutants.decays)
+    mutant = Mutant("decays its weights by a fixed share", decays)
     claim = "At learning rate 0 an update leaves the parameters."
     return _law("rate_0_changes_nothing", claim, mutant, lessons(), check, "an update that moves")
 
@@ -159,7 +315,7 @@ def _zero_advantage() -> Law:
         after, _ = algorithm.update(state, unpaid, keys.key(lesson.update_seed))
         same("params after an update on advantages of 0", after.params, state.params)
 
-    mutant = Mutant("adds an entropy bonus nobody asked for", mutants.bonus)
+    mutant = Mutant("adds an entropy bonus nobody asked for", bonus)
     claim = "Where every advantage is 0 and there is no bonus, an update leaves the policy."
     return _law("advantage_0_changes_nothing", claim, mutant, lessons(), check)
 
@@ -191,7 +347,7 @@ def _ascent() -> Law:
     return _law(
         "ascent",
         "One small step on exact advantages, over every history there is, does not lower the expected return.",
-        Mutant("turns the sign of the rewards", mutants.turns_rewards),
+        Mutant("turns the sign of the rewards", turns_rewards),
         inputs,
         check,
         "a better policy",

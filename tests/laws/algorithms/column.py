@@ -1,18 +1,69 @@
 """Laws of what a learner's batch takes from transcripts: the subject is `Columns`."""
 
 from collections.abc import Callable
+from typing import Any
 
+import attrs
 import torch
 from torch import Tensor
 
+from purestep.algorithms.token_batch import Counts, TokenBatch
 from purestep.core.record import replace
 from purestep.core.transcript import ABSENT, Transcript
+from purestep.core.transcript_calls import per_token
 from purestep.properties.framework.compare import DOUBLE, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.learner import Talks, talks
 
-from . import column_mutants as mutants
-from .column_mutants import Columns
+# --- mutants ---
+# Columns of transcripts as people get them wrong: each an edit of what is right.
+
+
+@attrs.frozen
+class Columns:
+    """What the laws of columns judge."""
+
+    token_batch: Callable[[Transcript], TokenBatch]
+    token_rewards: Callable[[Transcript], Tensor]
+    numbered: Callable[[Tensor], Tensor]
+    counts: Callable[..., Counts]  # (batch, *, of)
+
+
+def _rewarding(change: Callable[[Columns, Transcript], Tensor]) -> Callable[[Columns], Columns]:
+    return lambda subject: attrs.evolve(subject, token_rewards=lambda said: change(subject, said))
+
+
+def _batch(change: Callable[[TokenBatch, Transcript], TokenBatch]) -> Callable[[Columns], Columns]:
+    return lambda subject: attrs.evolve(subject, token_batch=lambda said: change(subject.token_batch(said), said))
+
+
+def counts_rows(subject: Columns) -> Columns:
+    """Counts sequences in which nothing counts as well."""
+
+    def counts(batch: TokenBatch, **named: Any) -> Counts:
+        told = subject.counts(batch, **named)
+        return replace(told, sequences=torch.full_like(told.sequences, len(batch.length)))
+
+    return attrs.evolve(subject, counts=counts)
+
+
+def ids_as_numbers(subject: Columns) -> Columns:
+    """Takes ids for numbers, the largest for all that are too large."""
+    return attrs.evolve(subject, numbered=lambda group: group.clamp(-1, len(group) - 1))
+
+
+pays_every_token = _rewarding(lambda right, said: torch.where(said.is_action, per_token(said, said.reward), 0.0))
+forgets_silent_calls = _rewarding(
+    lambda right, said: torch.where(right.token_rewards(said) != 0, per_token(said, said.reward), 0.0)
+)
+learns_twice = _batch(lambda batch, said: replace(batch, mask=said.is_action.clone(), sampled=said.is_action.clone()))
+divides_by_0 = _batch(lambda batch, said: replace(batch, temperature=per_token(said, said.temperature, 1.0)))
+
+MUTANTS: dict[str, Callable[[Columns], Columns]] = {"forgets what a silent call earned": forgets_silent_calls}
+
+
+# --- laws ---
+
 
 SOURCE = "design: a reward belongs to the last token sampled before it; a token learns where it was written"
 
@@ -60,7 +111,7 @@ def _rewards() -> Law:
             seen("a call of several tokens", len(spoke) < int(said.is_action[row].sum()))
             same(f"rewards of row {row}", got[row], torch.tensor(_paid(said, row), dtype=torch.float64), DOUBLE)
 
-    mutant = ("pays every token of a call", mutants.pays_every_token)
+    mutant = ("pays every token of a call", pays_every_token)
     claim = "A call's reward stands at its last token, that of a silent one at the last token before it."
     needs = ("a silent call behind another", "a call of several tokens")
     return _law("rewards", claim, mutant, check, *needs)
@@ -79,7 +130,7 @@ def _own() -> Law:
         same("tokens", batch.token, torch.where(inside, said.token, 0))
         same("behaviour log-probs", batch.behaviour_log_prob, said.behaviour_log_prob)
 
-    mutant = ("learns from inherited tokens again", mutants.learns_twice)
+    mutant = ("learns from inherited tokens again", learns_twice)
     claim = "What counts is what was sampled in this transcript; columns are the transcript's."
     return _law("own_tokens", claim, mutant, check, "sampled tokens that were inherited, and others")
 
@@ -95,7 +146,7 @@ def _temperatures() -> Law:
         wanted: Tensor = said.temperature.gather(1, said.call.clamp(min=0))
         same("temperatures", got, torch.where(said.call > 0, wanted, 1.0).to(got.dtype))
 
-    mutant = ("keeps the temperature 0 of a greedy call", mutants.divides_by_0)
+    mutant = ("keeps the temperature 0 of a greedy call", divides_by_0)
     claim = "A token has the temperature of its call, and 1 at context or where the call was greedy."
     return _law("temperatures", claim, mutant, check, "a greedy token", "another one")
 
@@ -110,7 +161,7 @@ def _numbers() -> Law:
         same("which rows have none", got < 0, group < 0)
         same("which rows share one", got[:, None] == got, (group[:, None] == group))
 
-    mutant = ("takes ids for numbers", mutants.ids_as_numbers)
+    mutant = ("takes ids for numbers", ids_as_numbers)
     claim = "Rows have the same number exactly if they have the same group, from 0 to N - 1; -1 is that of no group."
     return _law("numbers", claim, mutant, check, "rows of no group", "several groups")
 
@@ -127,6 +178,6 @@ def _counts() -> Law:
             same(f"tokens {of}", int(told.tokens), sum(rows))
             same(f"sequences {of}", int(told.sequences), sum(number > 0 for number in rows))
 
-    mutant = ("counts empty sequences too", mutants.counts_rows)
+    mutant = ("counts empty sequences too", counts_rows)
     claim = "Counts are the numbers of tokens and of sequences with one, of what counts or of all that was sampled."
     return _law("counts", claim, mutant, check, "a row in which nothing counts")

@@ -15,10 +15,85 @@ from purestep.algorithms.token_losses import token_clip
 from purestep.properties.framework.compare import DOUBLE, ROUNDING, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import POISON, dyadic, flags, integers, log_prob_pairs
-from purestep.properties.suites.loss_steps import PADDING
+from purestep.properties.suites.loss import PADDING
 
-from . import decoupled_mutants as mutants
-from .decoupled_mutants import Anchoring
+# --- mutants ---
+# Decoupled losses as people get them wrong: each an edit of what is right.
+
+
+@attrs.frozen
+class Anchoring:
+    """What the laws of decoupled losses judge."""
+
+    decoupled_clip: Callable[..., Tensor]  # (log_prob, proximal, behaviour, advantage, mask, *, clip)
+    interpolation: Callable[[Tensor, int], Tensor]  # (version, current)
+    interpolated: Callable[..., Tensor]  # (log_prob, behaviour, share, mask, *, form)
+
+
+def _clip(change: Callable[..., Tensor]) -> Callable[[Anchoring], Anchoring]:
+    def make(subject: Anchoring) -> Anchoring:
+        def edited(*given: Tensor, **numbers: Any) -> Tensor:
+            return change(subject.decoupled_clip, *given, **numbers)
+
+        return attrs.evolve(subject, decoupled_clip=edited)
+
+    return make
+
+
+def _share(change: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[[Anchoring], Anchoring]:
+    def make(subject: Anchoring) -> Anchoring:
+        return attrs.evolve(
+            subject,
+            interpolation=lambda version, current: change(subject.interpolation(version, current), version, current),
+        )
+
+    return make
+
+
+clips_against_behaviour = _clip(lambda right, p, q, b, a, mask, **numbers: right(p, b, b, a, mask, **numbers))
+unweighted = _clip(lambda right, p, q, b, a, mask, **numbers: right(p, q, q, a, mask, **numbers))
+inverse_weight = _clip(
+    lambda right, p, q, b, a, mask, **numbers: (
+        torch.where(mask, torch.exp(b - q), 0.0) * token_clip(p, q, a, mask, **numbers)
+    )
+)
+masks_afterwards = _clip(
+    lambda right, p, q, b, a, mask, **numbers: right(p, q, b, a, torch.ones_like(mask), **numbers) * mask
+)
+live_weight = _clip(
+    lambda right, p, q, b, a, mask, **numbers: torch.exp(p - p.detach()) * right(p, q, b, a, mask, **numbers)
+)
+one_more = _share(lambda share, version, current: (1 / (2 - share)).to(share.dtype))
+forgets_version_0 = _share(lambda share, version, current: torch.where(version > 0, share, 0.0))
+
+
+def live_anchor(subject: Anchoring) -> Anchoring:
+    """Lets a gradient into the proximal policy."""
+
+    def edited(log_prob: Tensor, *given: Tensor, **named: Any) -> Tensor:
+        return subject.interpolated(log_prob, *given, **named) + (log_prob - log_prob.detach())
+
+    return attrs.evolve(subject, interpolated=edited)
+
+
+def the_other_end(subject: Anchoring) -> Anchoring:
+    """Takes the share from the wrong end."""
+
+    def edited(log_prob: Tensor, behaviour: Tensor, share: Tensor, mask: Tensor, **named: Any) -> Tensor:
+        return subject.interpolated(log_prob, behaviour, 1 - share, mask, **named)
+
+    return attrs.evolve(subject, interpolated=edited)
+
+
+MUTANTS: dict[str, Callable[[Anchoring], Anchoring]] = {
+    "weighs by the inverse": inverse_weight,
+    "clips against what sampled": clips_against_behaviour,
+    "takes version 0 for none": forgets_version_0,
+}
+
+
+# --- laws ---
+
 
 HILTON = "Hilton et al. 2021, arXiv:2110.00641"
 APPROXIMATED = "AReaL's loglinear approximation, arXiv:2512.06547"
@@ -89,7 +164,7 @@ def _together() -> Law:
         slope = torch.autograd.grad(wanted.sum(), leaf)[0]
         same("(losses, gradient)", _ask(subject, drawn), (wanted.detach(), slope), DOUBLE)
 
-    mutant = ("lets the gradient into the weight", mutants.live_weight)
+    mutant = ("lets the gradient into the weight", live_weight)
     claim = "Where the proximal policy is the one that sampled, it is the clipped surrogate."
     return _law("proximal_is_behaviour", claim, mutant, check, "a ratio")
 
@@ -104,7 +179,7 @@ def _fresh() -> Law:
         wanted = torch.where(drawn.mask, policy_gradient(weight * ones, drawn.advantage), 0.0)
         same("(losses, gradient)", _ask(subject, drawn), (wanted, wanted), DOUBLE)
 
-    mutant = ("forgets the weight", mutants.unweighted)
+    mutant = ("forgets the weight", unweighted)
     claim = "Where the proximal policy is the current one, nothing is clipped: the gradient is weighed REINFORCE."
     return _law("proximal_is_current", claim, mutant, check, "a weight that a clip would cut")
 
@@ -117,7 +192,7 @@ def _padding() -> Law:
         got = _ask(subject, attrs.evolve(drawn, **columns))
         same(f"(losses, gradient) with padding of {drawn.poison}", got, _ask(subject, drawn))
 
-    mutant = ("masks what was made of padding", mutants.masks_afterwards)
+    mutant = ("masks what was made of padding", masks_afterwards)
     claim = "Whatever stands in the padding, NaN and infinity included, losses and gradient keep their bits."
     return _law("padding_is_nothing", claim, mutant, check, "padding beside tokens", source=PADDING)
 
@@ -129,7 +204,7 @@ def _weighted() -> Law:
         wanted = tuple(2 * each for each in _ask(subject, drawn))
         same("(losses, gradient) of tokens sampled half as often", _ask(subject, less), wanted, DOUBLE)
 
-    mutant = ("weighs by the inverse", mutants.inverse_weight)
+    mutant = ("weighs by the inverse", inverse_weight)
     claim = "A token that the sampler was half as likely to choose weighs twice as much, and is clipped as before."
     return _law("weight", claim, mutant, check, "tokens")
 
@@ -146,7 +221,7 @@ def _between() -> Law:
         got = torch.where(drawn.mask, drawn.log_prob - between, 0.0)
         same("log(p / q)", got, torch.where(drawn.mask, wanted, 0.0), ROUNDING)
 
-    mutant = ("takes the share from the other end", mutants.the_other_end)
+    mutant = ("takes the share from the other end", the_other_end)
     claim = "A token d versions behind the proximal policy has log(p / q) = log(p / b) / (d + 1)."
     needs = ("tokens of an older version", "tokens of version 0")
     return _law("versions", claim, mutant, check, *needs, source=APPROXIMATED)
@@ -170,7 +245,7 @@ def _newest() -> Law:
             told = subject.interpolated(never, drawn.behaviour, share.double(), drawn.mask, form=form)
             same(f"{form}, of the newest tokens that became impossible", told[here], drawn.behaviour[here], DOUBLE)
 
-    mutant = ("counts one version too many", mutants.one_more)
+    mutant = ("counts one version too many", one_more)
     claim = "The newest tokens' proximal policy is the one that sampled them, and every other lies between the two."
     return _law("newest", claim, mutant, check, "the newest tokens", source=APPROXIMATED)
 
@@ -186,6 +261,6 @@ def _constant() -> Law:
             require(not told.requires_grad, f"{form}: a gradient flows into the proximal policy")
             require(told[~drawn.mask] == 0, f"{form}: padding has a proximal log-prob")
 
-    mutant = ("lets a gradient into the anchor", mutants.live_anchor)
+    mutant = ("lets a gradient into the anchor", live_anchor)
     claim = "A proximal log-prob is a constant, and 0 in the padding."
     return _law("constant", claim, mutant, check, "tokens", source=APPROXIMATED)

@@ -2,22 +2,26 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from purestep.algorithms.algorithm import Algorithm, TrainState
-from purestep.algorithms.decoupled_ppo import Versioned, proximal_log_prob
-from purestep.algorithms.importance import importance_weights
+from purestep.algorithms.decoupled import interpolation
+from purestep.algorithms.decoupled_ppo import FIGURES, Versioned, proximal_log_prob
+from purestep.algorithms.importance import effective_fraction, importance_weights
 from purestep.algorithms.kl import k3
+from purestep.algorithms.policy_losses import ppo_clip
 from purestep.algorithms.ppo import ppo, prepare
-from purestep.algorithms.ppo_passes import METRICS
+from purestep.algorithms.ppo_passes import METRICS, Sample, Settings, learner, prepared
 from purestep.core import keys
-from purestep.core.optim import sgd
+from purestep.core.optim import Optimizer, sgd
+from purestep.core.policy import ActorCritic
 from purestep.core.record import replace
 from purestep.core.steps import Trajectory
 from purestep.core.tree import leaves, tree_map
@@ -26,8 +30,91 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import integers, seeds
 from purestep.properties.suites.update import lessons, small_model
 
-from . import decoupled_update_mutants as mutants
-from .decoupled_update_mutants import Make
+# --- mutants ---
+# PPO with two anchors as people get it wrong: each is what is right, written once more with one mistake.
+
+
+Make = Callable[..., Algorithm]  # what `decoupled_ppo` is
+Row = tuple[Tensor, Tensor, Tensor, Tensor]  # log-probs p, q, b of the rows, and the share of each
+
+
+@frozen
+class _Choices:
+    """Where mistakes are made."""
+
+    near: Callable[[Row], Tensor] = lambda row: row[1]  # around what the ratio is clipped
+    weighed: Callable[[Tensor], Tensor] = lambda weight: weight  # of the weights
+    share: Callable[[Tensor, Tensor], Tensor] = interpolation  # (version, current)
+
+
+def _written(choices: _Choices) -> Callable[[Make], Make]:
+    def mutant(right: Make) -> Make:
+        return partial(_made, choices)
+
+    return mutant
+
+
+def _made(choices: _Choices, model: ActorCritic, optimizer: Optimizer, **given: Any) -> Algorithm:
+    proximal, weights = given.pop("proximal"), given.pop("weights")
+    usual = {"gamma": 0.99, "lambda_": 0.95, "clip": 0.2, "value_clip": math.inf, "epochs": 4, "minibatches": 4}
+    others = {"value_coefficient": 0.5, "entropy_coefficient": 0.01, "target_kl": math.inf, "advantages": "minibatch"}
+    numbers = Settings(**(usual | others | given))  # type: ignore[arg-type]
+
+    def samples_of(params: Any, told: Any, step: Tensor) -> Sample:
+        played = told.trajectory if isinstance(told, Versioned) else told
+        recomputed = proximal_log_prob(model, params, played)
+        share = (
+            choices.share(told.version, step) if proximal == "interpolated" else torch.full_like(recomputed, math.nan)
+        )
+        return replace(prepared(model, params, played, numbers), anchor=(recomputed.flatten(0, 1), share.flatten(0, 1)))
+
+    def surrogate(log_prob: Tensor, sample: Sample, advantage: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        (recomputed, share), played, now = sample.anchor, sample.behaviour_log_prob, log_prob.detach()
+        q = torch.where(share.isnan(), recomputed, played + share.nan_to_num() * (now - played))
+        near = choices.near((now, q, played, share))
+        weight = choices.weighed(weights(q, played, torch.ones_like(q, dtype=torch.bool)))
+        loss = weight * ppo_clip(log_prob, near, advantage, clip=numbers.clip)
+        return loss, near, (weight.mean(), effective_fraction(weight, torch.ones_like(q, dtype=torch.bool)))
+
+    return learner(model, optimizer, numbers, surrogate, samples_of, (*METRICS, *FIGURES))
+
+
+right = _written(_Choices())
+current_is_proximal = _written(_Choices(near=lambda row: row[0]))
+clips_around_sampler = _written(_Choices(near=lambda row: row[2]))
+unweighted = _written(_Choices(weighed=torch.ones_like))
+inverse_weight = _written(_Choices(weighed=lambda weight: 1 / weight))
+of_those_kept = _written(_Choices(weighed=lambda weight: weight / (weight > 0).to(weight.dtype).mean().clamp(min=1e-6)))
+one_more = _written(_Choices(share=lambda version, current: interpolation(version, current + 1)))
+the_other_end = _written(_Choices(share=lambda version, current: _turned(interpolation(version, current))))
+
+
+def _turned(share: Tensor) -> Tensor:
+    return torch.where(share > 0, 1 - share, share)
+
+
+def old_values(right: Make) -> Make:
+    """Counts its updates twice, so that everything looks one update older than it is."""
+
+    def make(*given: Any, **named: Any) -> Algorithm:
+        algorithm = right(*given, **named)
+
+        def update(state: Any, told: Any, key: Any) -> Any:
+            return algorithm.update(replace(state, step=2 * state.step), told, key)
+
+        return evolve(algorithm, update=update)
+
+    return make
+
+
+MUTANTS: dict[str, Callable[[Make], Make]] = {
+    "weighs by the inverse": inverse_weight,
+    "counts its updates twice": old_values,
+}
+
+
+# --- laws ---
+
 
 HILTON = "Hilton et al. 2021, arXiv:2110.00641"
 APPROXIMATED = "AReaL's loglinear approximation, arXiv:2512.06547"
@@ -111,7 +198,7 @@ def _fresh() -> Law:
             _as_ppo(subject, fresh, proximal, seen)
 
     needs = ("a ratio beyond the clip, recomputed", "a ratio beyond the clip, interpolated")
-    mutant = ("takes the policy as it is for the proximal one", mutants.current_is_proximal)
+    mutant = ("takes the policy as it is for the proximal one", current_is_proximal)
     claim = (
         "Where the weights that are trained have played, the update is PPO's, whatever the proximal policy's origin."
     )
@@ -127,7 +214,7 @@ def _first() -> Law:
         require(told["clip_fraction"] == 0, f"{float(told['clip_fraction'])} of the rows are clipped before any step")
         same("approximate_kl before any step", told["approximate_kl"], torch.tensor(0.0), ROUNDING)
 
-    mutant = ("clips around the policy that played", mutants.clips_around_sampler)
+    mutant = ("clips around the policy that played", clips_around_sampler)
     claim = "Around recomputed log-probs the first step is never clipped, however old the weights that played."
     return _law("first_step_is_free", claim, mutant, check, "a row that PPO would clip")
 
@@ -144,7 +231,7 @@ def _weighed() -> Law:
         seen("a step", any(bool((leaf != 0).any()) for leaf in leaves(steps[1])))
         same("the step", steps[0], tree_map(lambda leaf: 2 * leaf, steps[1]), NEAR)
 
-    mutant = ("forgets the weight", mutants.unweighted)
+    mutant = ("forgets the weight", unweighted)
     claim = "Rows that the sampler was half as likely to choose make the first step twice as long."
     return _law("weight", claim, mutant, check, "a step")
 
@@ -164,7 +251,7 @@ def _kept() -> Law:
         same("policy_loss", told["policy_loss"], -(weight * samples.advantage).mean(), NEAR)
         same("weight", told["weight"], weight.mean(), NEAR)
 
-    mutant = ("divides by the number of rows that were kept", mutants.of_those_kept)
+    mutant = ("divides by the number of rows that were kept", of_those_kept)
     claim = "Rows that the weights leave out add nothing, and make the others weigh no more."
     return _law("left_out", claim, mutant, check, "rows kept beside rows left out")
 
@@ -175,7 +262,7 @@ def _newest() -> Law:
         seen("rows of the version before", (version < drawn.state.step).any())
         _as_ppo(subject, Case(drawn.state, drawn.trajectory, version, drawn.key), "interpolated", seen)
 
-    mutant = ("counts one version too many", mutants.one_more)
+    mutant = ("counts one version too many", one_more)
     needs = ("rows of the version before", "a ratio beyond the clip, interpolated")
     claim = "Interpolated, an update on rows at most one version old is PPO's."
     return _law("newest_is_ppo", claim, mutant, check, *needs, source=APPROXIMATED)
@@ -193,6 +280,6 @@ def _between() -> Law:
         same("approximate_kl", told["approximate_kl"], k3(near, log_prob).mean(), NEAR)
         same("weight", told["weight"], (near - played).exp().mean(), NEAR)
 
-    mutant = ("takes the share from the other end", mutants.the_other_end)
+    mutant = ("takes the share from the other end", the_other_end)
     claim = "Interpolated, rows d versions old begin with log(p / q) = log(p / b) / d."
     return _law("between", claim, mutant, check, "rows three versions old", source=APPROXIMATED)

@@ -9,27 +9,21 @@ from purestep.algorithms.token_batch import counts, numbered, token_batch, token
 from purestep.algorithms.token_policy import scored
 from purestep.properties.framework.families import Family, edits
 
-from . import (
-    column_mutants,
-    decoupled_mutants,
-    decoupled_update_mutants,
-    micro_batch_mutants,
-    packing_mutants,
-    scoring_mutants,
-    staleness_mutants,
-    supervised_mutants,
-)
-from .column import column_laws
-from .column_mutants import Columns
-from .decoupled import decoupled_laws
-from .decoupled_mutants import Anchoring
+from .column import MUTANTS as COLUMN_MUTANTS
+from .column import Columns, column_laws
+from .decoupled import MUTANTS as DECOUPLED_MUTANTS
+from .decoupled import Anchoring, decoupled_laws
+from .decoupled_update import MUTANTS as DECOUPLED_UPDATE_MUTANTS
 from .decoupled_update import decoupled_update_laws
-from .micro_batch import micro_batch_laws
-from .micro_batch_mutants import Batching
-from .packing import packing_laws
-from .packing_mutants import Packer
+from .micro_batch import MUTANTS as MICRO_BATCH_MUTANTS
+from .micro_batch import Batching, micro_batch_laws
+from .packing import MUTANTS as PACKING_MUTANTS
+from .packing import Packer, packing_laws
+from .scoring import MUTANTS as SCORING_MUTANTS
 from .scoring import scoring_laws
+from .staleness import MUTANTS as STALENESS_MUTANTS
 from .staleness import own_aging, staleness_laws
+from .supervised import MUTANTS as SUPERVISED_MUTANTS
 from .supervised import supervised_laws
 
 
@@ -51,12 +45,12 @@ def own_packer() -> Packer:
 def families() -> list[Family]:
     """One subject for each suite."""
     return [
-        Family(column_laws(), own_columns(), edits(column_mutants.MUTANTS)),
-        Family(scoring_laws(), scored, edits(scoring_mutants.MUTANTS)),
-        Family(decoupled_laws(), own_anchoring(), edits(decoupled_mutants.MUTANTS)),
-        Family(decoupled_update_laws(), decoupled_ppo, edits(decoupled_update_mutants.MUTANTS)),
-        Family(micro_batch_laws(), Batching(micro_batches, shards), edits(micro_batch_mutants.MUTANTS)),
-        Family(packing_laws(), own_packer(), edits(packing_mutants.MUTANTS)),
-        Family(staleness_laws(), own_aging(), edits(staleness_mutants.MUTANTS)),
-        Family(supervised_laws(), cross_entropy, edits(supervised_mutants.MUTANTS)),
+        Family(column_laws(), own_columns(), edits(COLUMN_MUTANTS)),
+        Family(scoring_laws(), scored, edits(SCORING_MUTANTS)),
+        Family(decoupled_laws(), own_anchoring(), edits(DECOUPLED_MUTANTS)),
+        Family(decoupled_update_laws(), decoupled_ppo, edits(DECOUPLED_UPDATE_MUTANTS)),
+        Family(micro_batch_laws(), Batching(micro_batches, shards), edits(MICRO_BATCH_MUTANTS)),
+        Family(packing_laws(), own_packer(), edits(PACKING_MUTANTS)),
+        Family(staleness_laws(), own_aging(), edits(STALENESS_MUTANTS)),
+        Family(supervised_laws(), cross_entropy, edits(SUPERVISED_MUTANTS)),
     ]

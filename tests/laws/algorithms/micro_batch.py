@@ -11,9 +11,118 @@ from purestep.core.errors import ChoiceError
 from purestep.properties.framework.compare import DOUBLE, require, same
 from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, always
 
-from . import micro_batch_mutants as mutants
-from .micro_batch_mutants import Batching
 from .segment_model import Sentences, at_once, in_parts, sentences
+
+# --- mutants ---
+# Micro-batches as people get them wrong: each an edit of what is right.
+
+
+Batches = tuple[tuple[int, ...], ...]
+
+
+@attrs.frozen
+class Batching:
+    """What the laws of micro-batches judge."""
+
+    micro_batches: Callable[[Sequence[int], int], Batches]  # (lengths, budget)
+    shards: Callable[..., tuple[Batches, ...]]  # (lengths, budget, *, ranks)
+
+
+def _batches(subject: Batching, change: Callable[[Sequence[int], int], Batches]) -> Batching:
+    return attrs.evolve(subject, micro_batches=change)
+
+
+def _filled(order: Sequence[int], fits: Callable[[list[int]], bool]) -> Batches:
+    found: list[list[int]] = []
+    for place in order:
+        if found and fits([*found[-1], place]):
+            found[-1].append(place)
+        else:
+            found.append([place])
+    return tuple(map(tuple, found))
+
+
+def drops_the_rest(subject: Batching) -> Batching:
+    """Leaves out the last batch, which is not full: drop_last."""
+    return _batches(subject, lambda lengths, budget: subject.micro_batches(lengths, budget)[:-1])
+
+
+def overlaps(subject: Batching) -> Batching:
+    """Begins each batch with the last sequence of the one before."""
+
+    def change(lengths: Sequence[int], budget: int) -> Batches:
+        first, *others = subject.micro_batches(lengths, budget)
+        before = (first, *others)
+        return (first, *((old[-1], *new) for old, new in zip(before, others, strict=False)))
+
+    return _batches(subject, change)
+
+
+def forgets_padding(subject: Batching) -> Batching:
+    """Fills up to the sum of the lengths."""
+
+    def change(lengths: Sequence[int], budget: int) -> Batches:
+        order = [place for batch in subject.micro_batches(lengths, budget) for place in batch]
+        return _filled(order, lambda batch: sum(lengths[place] for place in batch) <= budget)
+
+    return _batches(subject, change)
+
+
+def as_they_come(subject: Batching) -> Batching:
+    """Does not sort."""
+
+    def change(lengths: Sequence[int], budget: int) -> Batches:
+        def fits(batch: list[int]) -> bool:
+            return max(lengths[place] for place in batch) * len(batch) <= budget
+
+        subject.micro_batches(lengths, budget)
+        return _filled(range(len(lengths)), fits)
+
+    return _batches(subject, change)
+
+
+def one_each(subject: Batching) -> Batching:
+    """Gives every sequence a batch of its own."""
+
+    def change(lengths: Sequence[int], budget: int) -> Batches:
+        return tuple((place,) for batch in subject.micro_batches(lengths, budget) for place in batch)
+
+    return _batches(subject, change)
+
+
+def too_long_alone(subject: Batching) -> Batching:
+    """Gives a sequence that is too long a batch of its own, and runs out of memory there."""
+
+    def change(lengths: Sequence[int], budget: int) -> Batches:
+        return subject.micro_batches([min(length, budget) for length in lengths], budget)
+
+    return _batches(subject, change)
+
+
+def one_short(subject: Batching) -> Batching:
+    """Deals micro-batches out until there are none left, so that some processes have one less."""
+
+    def shards(lengths: Sequence[int], budget: int, *, ranks: int) -> tuple[Batches, ...]:
+        batches = subject.micro_batches(lengths, budget)
+        return tuple(batches[rank::ranks] for rank in range(ranks))
+
+    return attrs.evolve(subject, shards=shards)
+
+
+def same_for_all(subject: Batching) -> Batching:
+    """Gives every process everything."""
+
+    def shards(lengths: Sequence[int], budget: int, *, ranks: int) -> tuple[Batches, ...]:
+        return (subject.micro_batches(lengths, budget),) * ranks
+
+    return attrs.evolve(subject, shards=shards)
+
+
+MUTANTS: dict[str, Callable[[Batching], Batching]] = {"gives every process everything": same_for_all}
+
+
+# --- laws ---
+
 
 LUDIC = "ludic's micro-batching: sorted, longest x count within the budget, every item exactly once"
 SPLIT = "TRL 3021, NeMo-RL 84, ms-swift 10117: the loss depends on gradient accumulation"
@@ -73,7 +182,7 @@ def _once() -> Law:
         same("the sequences in micro-batches", _places(batches), list(range(len(load.lengths))))
 
     claim = "Every sequence is in exactly one micro-batch."
-    return _law("once", claim, ("drops the last one", mutants.drops_the_rest), check, "several micro-batches")
+    return _law("once", claim, ("drops the last one", drops_the_rest), check, "several micro-batches")
 
 
 def _within() -> Law:
@@ -84,7 +193,7 @@ def _within() -> Law:
             cost = max(lengths, default=0) * len(batch)
             require(cost <= load.budget, f"a micro-batch of lengths {lengths} costs {cost}, more than {load.budget}")
 
-    mutant = ("forgets that padding costs", mutants.forgets_padding)
+    mutant = ("forgets that padding costs", forgets_padding)
     claim = "No micro-batch costs more than the budget, padding included."
     return _law("within_budget", claim, mutant, check, "different lengths in one micro-batch")
 
@@ -97,7 +206,7 @@ def _sorted() -> Law:
         same("the lengths in order", found, sorted(load.lengths, reverse=True))
 
     claim = "Neighbours in length share a micro-batch, the longest first."
-    return _law("by_length", claim, ("takes them as they come", mutants.as_they_come), check, "different lengths")
+    return _law("by_length", claim, ("takes them as they come", as_they_come), check, "different lengths")
 
 
 def _full() -> Law:
@@ -111,7 +220,7 @@ def _full() -> Law:
         alone = [length for length in load.lengths if 2 * length <= load.budget]
         require(len(alone) < 2 or any(len(batch) > 1 for batch in batches), "each sequence has a batch of its own")
 
-    mutant = ("gives each sequence a batch of its own", mutants.one_each)
+    mutant = ("gives each sequence a batch of its own", one_each)
     return _law("filled", "No micro-batch has room for the sequence that comes next.", mutant, check, "room for two")
 
 
@@ -126,7 +235,7 @@ def _refused() -> Law:
             return
         raise Broken(f"a sequence of {load.budget + 1} tokens went into a budget of {load.budget}")
 
-    mutant = ("gives it a batch of its own", mutants.too_long_alone)
+    mutant = ("gives it a batch of its own", too_long_alone)
     return _law("too_long", "A sequence longer than the budget is refused by its place.", mutant, check)
 
 
@@ -139,7 +248,7 @@ def _even() -> Law:
         require(len({len(batches) for batches in dealt}) == 1, f"processes have {[len(rank) for rank in dealt]}")
         same("the sequences of all", _places(_dealt(subject, load)), list(range(len(load.lengths))))
 
-    mutant = ("leaves some processes one short", mutants.one_short)
+    mutant = ("leaves some processes one short", one_short)
     source = "derived: processes wait for each other at every micro-batch"
     claim = "All processes have equally many micro-batches, and together every sequence once."
     return _law("even_shards", claim, mutant, check, "a number that does not divide", source=source)
@@ -154,7 +263,7 @@ def _gradient() -> Law:
         same("(value, gradient) in micro-batches", in_parts(load.drawn, batches), wanted, DOUBLE)
         same("(value, gradient) on all processes", in_parts(load.drawn, _dealt(subject, load)), wanted, DOUBLE)
 
-    mutant = ("begins each one with the last of the one before", mutants.overlaps)
+    mutant = ("begins each one with the last of the one before", overlaps)
     claim = "Under every reduction with the whole's denominator, micro-batches add up to the whole's gradient."
     needs = "micro-batches of different token counts"
     return _law("gradient_of_the_whole", claim, mutant, check, needs, source=SPLIT)

@@ -1,6 +1,7 @@
 """Laws of packing: it can be undone, sequences stay whole, and nothing learned depends on it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 import torch
@@ -9,12 +10,118 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from purestep.algorithms.packing import Packing
+from purestep.core.record import replace
+from purestep.core.transcript_scores import token_log_probs
 from purestep.properties.framework.compare import DOUBLE, EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 
-from . import packing_mutants as mutants
-from .packing_mutants import Packer
 from .segment_model import LONGEST, Params, Sentences, at_once, logits, padded_log_probs, parameters, sentences, slopes
+
+# --- mutants ---
+# Packing as people get it wrong: each an edit of packing that is right.
+
+
+@attrs.frozen
+class Packer:
+    """What the laws of packing judge."""
+
+    packing: Callable[..., Packing]  # (lengths, capacity, *, width)
+    pack: Callable[..., Tensor]  # (packing, column [N, L], blank) -> [R, K]
+    unpack: Callable[..., Tensor]  # (packing, column [R, K], blank) -> [N, L]
+    segment_mask: Callable[[Tensor], Tensor]  # segment [R, K] -> [R, K, K]
+    packed_log_probs: Callable[..., Tensor]  # (packing, logits [R, K, V], tokens [R, K]) -> [R, K]
+
+
+def _edited(subject: Packer, change: Callable[[Packing], Packing]) -> Packer:
+    def packing(lengths: Sequence[int], capacity: int, *, width: int) -> Packing:
+        return change(subject.packing(lengths, capacity, width=width))
+
+    return attrs.evolve(subject, packing=packing)
+
+
+def across(subject: Packer) -> Packer:
+    """Lets a token attend to all before it in its row."""
+
+    def segment_mask(segment: Tensor) -> Tensor:
+        size = segment.shape[-1]
+        return torch.ones((*segment.shape, size), dtype=torch.bool).tril()
+
+    return attrs.evolve(subject, segment_mask=segment_mask)
+
+
+def running_positions(subject: Packer) -> Packer:
+    """Counts positions through the whole row."""
+    return _edited(
+        subject,
+        lambda where: replace(
+            where, position=torch.arange(where.position.shape[1]).expand(where.position.shape).clone()
+        ),
+    )
+
+
+def scores_firsts(subject: Packer) -> Packer:
+    """Scores the first token of a segment with what the segment before it foretold."""
+
+    def packed_log_probs(where: Packing, logits: Tensor, tokens: Tensor, **options: Any) -> Tensor:
+        return torch.where(where.segment >= 0, token_log_probs(logits, tokens, **options), 0.0)
+
+    return attrs.evolve(subject, packed_log_probs=packed_log_probs)
+
+
+def in_packed_order(subject: Packer) -> Packer:
+    """Gives sequences back in the order in which they were packed."""
+
+    def change(where: Packing) -> Packing:
+        first = where.target[:, 0].where(where.target[:, 0] >= 0, where.source.numel())
+        return replace(where, target=where.target[first.argsort(stable=True)])
+
+    return _edited(subject, change)
+
+
+def one_row_each(subject: Packer) -> Packer:
+    """Gives every sequence a row of its own, which is padding with more words."""
+
+    def packing(lengths: Sequence[int], capacity: int, *, width: int) -> Packing:
+        found = [subject.packing([length], capacity, width=width) for length in lengths]
+        names = ("segment", "position", "source", "target")
+        columns = {name: torch.cat([getattr(one, name) for one in found]) for name in names}
+        number = torch.arange(len(found))[:, None]
+        there = columns["segment"] >= 0
+        return Packing(
+            segment=torch.where(there, number, -1),
+            position=columns["position"],
+            source=torch.where(there, columns["source"] + number * width, 0),
+            target=torch.where(columns["target"] >= 0, columns["target"] + number * capacity, -1),
+        )
+
+    return attrs.evolve(subject, packing=packing)
+
+
+def leaks_into_padding(subject: Packer) -> Packer:
+    """Leaves in the padding whatever the index 0 points to."""
+
+    def pack(where: Packing, column: Tensor, blank: float = 0) -> Tensor:
+        return column.flatten(0, 1)[where.source]
+
+    return attrs.evolve(subject, pack=pack)
+
+
+def drops_ends(subject: Packer) -> Packer:
+    """Cuts off what finds no room: a row's last token goes."""
+
+    def change(where: Packing) -> Packing:
+        full = where.segment.shape[1] - 1
+        target = torch.where(where.target % where.segment.shape[1] == full, -1, where.target)
+        return replace(where, target=target)
+
+    return _edited(subject, change)
+
+
+MUTANTS: dict[str, Callable[[Packer], Packer]] = {"cuts off the last token of a full row": drops_ends}
+
+
+# --- laws ---
+
 
 SOURCE = "Krell et al. 2021, arXiv:2107.02027: packed sequences must not see each other"
 
@@ -74,7 +181,7 @@ def _inverse() -> Law:
         back = subject.pack(where, subject.unpack(where, row, -1), -1)
         same("what was unpacked, packed", back, row, EXACT)
 
-    mutant = ("gives sequences back in the order they were packed", mutants.in_packed_order)
+    mutant = ("gives sequences back in the order they were packed", in_packed_order)
     claim = "Unpacking is the inverse of packing, on columns of sequences and on columns of rows."
     return _law("inverse", claim, mutant, check, "sequences that share a row")
 
@@ -95,7 +202,7 @@ def _whole() -> Law:
             same(f"where sequence {number} stands", tokens, [(row, first + t, t) for t in range(length)])
         require(not found, f"rows hold the sequences {sorted(found)}, which nobody gave")
 
-    mutant = ("counts positions through the row", mutants.running_positions)
+    mutant = ("counts positions through the row", running_positions)
     claim = "A sequence stands in one row, whole, side by side, its positions from 0 on."
     return _law("whole_sequences", claim, mutant, check, "sequences that share a row")
 
@@ -113,7 +220,7 @@ def _blank() -> Law:
         back = subject.unpack(where, poisoned, 0)
         same("padding of sequences", back[~inside], torch.zeros_like(back[~inside]), EXACT)
 
-    mutant = ("leaves in the padding what index 0 points to", mutants.leaks_into_padding)
+    mutant = ("leaves in the padding what index 0 points to", leaks_into_padding)
     claim = "Padding comes from nowhere and goes nowhere: it is blank, whatever stood there."
     return _law("padding", claim, mutant, check, "padding in a row", "padding beside a sequence")
 
@@ -128,7 +235,7 @@ def _tight() -> Law:
         least = sum(used[:2]) if len(used) > 1 else load.capacity + 1
         require(least > load.capacity, f"rows of {used[:2]} tokens would fit into one of {load.capacity}")
 
-    mutant = ("gives each sequence a row of its own", mutants.one_row_each)
+    mutant = ("gives each sequence a row of its own", one_row_each)
     claim = "Rows have the capacity asked for, and no two of them would fit into one."
     needs = ("several rows", "sequences that share a row")
     return _law("tight", claim, mutant, check, *needs, source="derived: each goes into the first row that has room")
@@ -150,7 +257,7 @@ def _scores() -> Law:
         wanted = padded_log_probs(params, load.drawn.token, load.drawn.lengths)
         same("log-probs", got, torch.where(load.inside(), wanted, 0.0), DOUBLE)
 
-    mutant = ("scores a first token by the segment before", mutants.scores_firsts)
+    mutant = ("scores a first token by the segment before", scores_firsts)
     claim = "Each token of a sequence has the log-prob it has in a row of its own, its first one 0."
     return _law("same_log_probs", claim, mutant, check, "sequences that share a row")
 
@@ -164,6 +271,6 @@ def _gradient() -> Law:
         got = slopes(params, log_prob, load.drawn.advantage, load.drawn.mask, load.drawn.mask)
         same("(value, gradient) of packed rows", got, at_once(load.drawn), DOUBLE)
 
-    mutant = ("lets a token attend to all before it in its row", mutants.across)
+    mutant = ("lets a token attend to all before it in its row", across)
     claim = "Under every reduction packed rows have the loss and gradient of sequences in rows of their own."
     return _law("same_gradient", claim, mutant, check, "sequences that share a row", "tokens that count")

@@ -1,13 +1,15 @@
 """Laws of what a model says of tokens: the subject is `scored(model, params, token, length, temperature, layout=...)`."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from purestep.algorithms.packing import packing
+from purestep.algorithms.packing import Packing, packing
 from purestep.algorithms.token_policy import Layout, LearnerParams, Scores
 from purestep.core.networks import Linear
+from purestep.core.record import replace
 from purestep.core.tree import tree_map
 from purestep.properties.framework.compare import DOUBLE, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
@@ -22,8 +24,60 @@ from purestep.properties.strategies.learner import (
     talks,
 )
 
-from . import scoring_mutants as mutants
-from .scoring_mutants import Scored
+# --- mutants ---
+# Scores of tokens as people get them wrong: each an edit of scores that are right.
+
+
+Scored = Callable[..., Scores]  # (model, params, token, length, temperature, *, layout)
+
+
+def _result(change: Callable[[Scores], Scores]) -> Callable[[Scored], Scored]:
+    return lambda subject: lambda *given, **named: change(subject(*given, **named))
+
+
+def _given(change: Callable[..., tuple[Any, ...]]) -> Callable[[Scored], Scored]:
+    return lambda subject: lambda *given, **named: subject(*change(*given), **named)
+
+
+def _layout(change: Callable[[Layout], Layout]) -> Callable[[Scored], Scored]:
+    def make(subject: Scored) -> Scored:
+        def edited(*given: Any, layout: Any = ()) -> Scores:
+            return subject(*given, layout=change(layout) if isinstance(layout, Layout) else layout)
+
+        return edited
+
+    return make
+
+
+def _values_moved(scores: Scores) -> Scores:
+    values: Tensor = scores.values
+    return replace(scores, values=torch.cat([values[:, 1:], scores.beyond[:, None]], 1))
+
+
+def _one_segment(layout: Layout) -> Layout:
+    where = layout.packing
+    if not isinstance(where, Packing):
+        return layout
+    return replace(layout, packing=replace(where, segment=where.segment.clamp(max=0)))
+
+
+shifted = _result(lambda scores: replace(scores, log_prob=scores.log_prob.roll(-1, 1)))
+at_one = _given(lambda model, params, token, length, heat: (model, params, token, length, torch.ones_like(heat)))
+of_full_rows = _given(
+    lambda model, params, token, length, heat: (model, params, token, torch.full_like(length, token.shape[1]), heat)
+)
+values_at_the_token = _result(_values_moved)
+negative_entropy = _result(lambda scores: replace(scores, entropy=-scores.entropy))
+across_segments = _layout(_one_segment)
+loses_the_last_place = _layout(
+    lambda layout: layout if isinstance(layout.places, tuple) else replace(layout, places=layout.places[:-1])
+)
+
+MUTANTS: dict[str, Callable[[Scored], Scored]] = {"counts entropy from below": negative_entropy}
+
+
+# --- laws ---
+
 
 SOURCE = "core.transcript_scores.token_log_probs: logits at t speak of the token at t + 1"
 HEAD = torch.linspace(-1.0, 1.0, 3, dtype=torch.float64)
@@ -62,7 +116,7 @@ def _log_probs() -> Law:
         wanted = log_probs_of(params_of(talk), talk.transcripts)
         same("log-probs", _ask(subject, talk).log_prob, wanted, DOUBLE)
 
-    mutant = ("gives each token the log-prob of the next", mutants.shifted)
+    mutant = ("gives each token the log-prob of the next", shifted)
     claim = "Log-probs are those of `token_log_probs` on all logits, at the tokens' temperatures."
     return _law("log_probs", claim, mutant, check, "temperatures other than 1")
 
@@ -77,7 +131,7 @@ def _entropy() -> Law:
         same("entropies", got[:, 1:], wanted, DOUBLE)
         require(got[:, 0] == 0, "a first token has an entropy")
 
-    mutant = ("takes them at temperature 1", mutants.at_one)
+    mutant = ("takes them at temperature 1", at_one)
     claim = "Entropies are those of the distribution a token was drawn from, and 0 at the first."
     return _law("entropies", claim, mutant, check, "temperatures other than 1")
 
@@ -93,7 +147,7 @@ def _places() -> Law:
             same(f"{name} where asked", getattr(got, name), wanted, DOUBLE)
         same("values, asked or not", got.values, whole.values, DOUBLE)
 
-    mutant = ("forgets the last place", mutants.loses_the_last_place)
+    mutant = ("forgets the last place", loses_the_last_place)
     claim = "Where only some tokens are asked for they have the same scores, and the others 0."
     return _law("places", claim, mutant, check, "tokens asked for beside others")
 
@@ -113,7 +167,7 @@ def _packed() -> Law:
         got, wanted = known(_ask(subject, talk, Layout(packing=where))), known(_ask(subject, talk))
         same("(log-probs, entropies, values, beyond) of packed rows", got, wanted, DOUBLE)
 
-    mutant = ("lets a token attend to all before it in its row", mutants.across_segments)
+    mutant = ("lets a token attend to all before it in its row", across_segments)
     claim = "Sequences packed in rows have the scores of sequences in rows of their own."
     return _law("packed", claim, mutant, check, "sequences that share a row")
 
@@ -126,7 +180,7 @@ def _values() -> Law:
         same("values", got[:, 1:], (hidden @ HEAD)[:, :-1] + 0.25, DOUBLE)
         same("values of what precedes nothing", got[:, 0], torch.zeros_like(got[:, 0]))
 
-    mutant = ("gives the value of what the token led to", mutants.values_at_the_token)
+    mutant = ("gives the value of what the token led to", values_at_the_token)
     claim = "A value is the head's at the hidden state before its token."
     return _law("values", claim, mutant, check, "several tokens")
 
@@ -140,6 +194,6 @@ def _beyond() -> Law:
                 alone = MODEL.apply(params_of(talk), talk.transcripts.token[row : row + 1, :length], (), ())
                 same(f"the value beyond row {row}", got[row], alone[0, -1] @ HEAD + 0.25, DOUBLE)
 
-    mutant = ("takes it at the end of the columns", mutants.of_full_rows)
+    mutant = ("takes it at the end of the columns", of_full_rows)
     claim = "The value beyond is that of the hidden state at a sequence's own last token."
     return _law("beyond", claim, mutant, check, "padding")

@@ -1,6 +1,7 @@
 """Laws of capacity and staleness: what may be begun, how old a sample is, and what is too old."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from attrs import evolve, frozen
@@ -14,8 +15,112 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Inputs, Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import flags, integers
 
-from . import staleness_mutants as mutants
-from .staleness_mutants import Aging
+# --- mutants ---
+# Ages and capacities as people get them wrong, each an edit around right functions.
+
+
+Count = Callable[..., int]
+Ages = Callable[..., Tensor]
+
+
+@frozen
+class Aging:
+    """The functions of `algorithms.staleness`."""
+
+    capacity: Count
+    head_staleness: Ages
+    tail_staleness: Ages
+    standard: Ages
+    segment_wise: Ages
+    proximal_version: Ages
+    recompute_due: Ages
+
+
+Edit = Callable[[Aging], Aging]
+
+
+def _capacity(change: Callable[[Count, dict[str, Any]], int]) -> Edit:
+    """The edit of a capacity: `change(capacity, arguments)`."""
+
+    def make(aging: Aging) -> Aging:
+        def capacity(**given: Any) -> int:
+            return change(aging.capacity, given)
+
+        return evolve(aging, capacity=capacity)
+
+    return make
+
+
+def _after_the_minimum(capacity: Count, given: dict[str, Any]) -> int:
+    return capacity(**{**given, "filtered": 0}) + int(given["filtered"])
+
+
+def _until_used(capacity: Count, given: dict[str, Any]) -> int:
+    return capacity(**{**given, "filtered": max(0, given["filtered"] - given["running"])})
+
+
+def _without_version_zero(capacity: Count, given: dict[str, Any]) -> int:
+    return capacity(**{**given, "version": given["version"] or 1})
+
+
+def tail_for_head(aging: Aging) -> Aging:
+    """Knows one version of a sample, the last."""
+    return evolve(aging, head_staleness=aging.tail_staleness)
+
+
+def version_zero_is_none(aging: Aging) -> Aging:
+    """Takes 0 for no version."""
+
+    def edited(ages: Ages) -> Ages:
+        return lambda version, mask, *rest: ages(torch.where(version == 0, ABSENT, version), mask, *rest)
+
+    return evolve(aging, head_staleness=edited(aging.head_staleness), tail_staleness=edited(aging.tail_staleness))
+
+
+def looks_at_padding(aging: Aging) -> Aging:
+    """Takes the versions of all columns."""
+
+    def edited(ages: Ages) -> Ages:
+        return lambda version, mask, *rest: ages(version, torch.ones_like(mask), *rest)
+
+    return evolve(aging, head_staleness=edited(aging.head_staleness), tail_staleness=edited(aging.tail_staleness))
+
+
+def recomputed_zero_is_none(aging: Aging) -> Aging:
+    """`recomputed or -1`."""
+
+    def segment_wise(version: Tensor, mask: Tensor, recomputed: Tensor, current: Any, *, bound: int) -> Tensor:
+        return aging.segment_wise(version, mask, torch.where(recomputed == 0, ABSENT, recomputed), current, bound=bound)
+
+    return evolve(aging, segment_wise=segment_wise)
+
+
+def filters_all_the_same(aging: Aging) -> Aging:
+    """Has one strategy under two names."""
+    return evolve(aging, standard=aging.segment_wise)
+
+
+def recomputes_everything(aging: Aging) -> Aging:
+    """Sets all segments' log-probs again."""
+    return evolve(aging, recompute_due=lambda version, mask, current: mask & (version >= 0) & (version < current))
+
+
+after_the_minimum = _capacity(_after_the_minimum)
+until_used = _capacity(_until_used)
+
+MUTANTS: dict[str, Edit] = {
+    "counts versions from 1": _capacity(_without_version_zero),
+    "takes the versions of padding": looks_at_padding,
+    "takes the newest version for the proximal one": lambda aging: evolve(
+        aging,
+        proximal_version=lambda version, current: torch.where(version >= 0, current, ABSENT),
+        recompute_due=lambda version, mask, current: mask & (version >= 0) & (version < current),
+    ),
+}
+
+
+# --- laws ---
+
 
 SOURCE = "arXiv:2505.24298 (AReaL), sections 4 and 5; worlds, E"
 
@@ -87,7 +192,7 @@ def staleness_laws() -> Suite:
 def _law(
     name: str,
     claim: str,
-    mutant: tuple[str, mutants.Edit],
+    mutant: tuple[str, Edit],
     check: Callable[[Aging, Inputs, Seen], None],
     *needs: str,
     inputs: SearchStrategy[Inputs] | None = None,
@@ -103,7 +208,7 @@ def _concurrency() -> Law:
         require(aging.capacity(**book.given()) <= free, f"more than the {free} places that are free")
 
     claim = "However many samples were filtered, no more may be begun than there is room for under way."
-    mutant = ("adds filtered samples after the minimum", mutants.after_the_minimum)
+    mutant = ("adds filtered samples after the minimum", after_the_minimum)
     needs = ("machines that bind, and a filtered sample",)
     return _law("never_beyond_the_machines", claim, mutant, check, *needs, inputs=books())
 
@@ -117,7 +222,7 @@ def _repaid() -> Law:
         same("the capacity after an update", aging.capacity(**more.given()), aging.capacity(**book.given()))
 
     claim = "A sample that was accepted and filtered costs nothing, now or later; an update makes room for its batch."
-    mutant = ("forgets a repayment once it is used", mutants.until_used)
+    mutant = ("forgets a repayment once it is used", until_used)
     return _law("filtered_costs_nothing", claim, mutant, check, "filtered and running samples", inputs=books())
 
 
@@ -162,7 +267,7 @@ def _definition() -> Law:
         )
 
     claim = "A sample's head is its oldest token that counts and has a version, 0 included, its tail the newest."
-    mutant = ("knows one version of a sample, the last", mutants.tail_for_head)
+    mutant = ("knows one version of a sample, the last", tail_for_head)
     needs = ("a sample of several versions", "a sample without a version")
     return _law("age_is_of_tokens_that_count", claim, mutant, check, *needs)
 
@@ -176,7 +281,7 @@ def _nothing_else() -> Law:
         same("the tail of version 0", aging.tail_staleness(all_zero, one, drawn.current).tolist(), [drawn.current] * 2)
 
     claim = "Version 0 is a version."
-    mutant = ("takes version 0 for none", mutants.version_zero_is_none)
+    mutant = ("takes version 0 for none", version_zero_is_none)
     return _law("zero_is_a_version", claim, mutant, check, "a later version")
 
 
@@ -195,7 +300,7 @@ def _strategies() -> Law:
     claim = (
         "Standard keeps all; segment-wise drops tails older than 1, or, once recomputed, heads older than the bound."
     )
-    mutant = ("filters under both names", mutants.filters_all_the_same)
+    mutant = ("filters under both names", filters_all_the_same)
     return _law("strategies_by_name", claim, mutant, check, "a sample that is too old")
 
 
@@ -211,7 +316,7 @@ def _recomputed() -> Law:
         same("recomputed under version 0", first.tolist(), [False, False])
 
     claim = "Being recomputed under version 0 is being recomputed."
-    mutant = ("takes recomputed under version 0 for never", mutants.recomputed_zero_is_none)
+    mutant = ("takes recomputed under version 0 for never", recomputed_zero_is_none)
     return _law("recomputed_at_zero_counts", claim, mutant, check, "two samples")
 
 
@@ -230,5 +335,5 @@ def _segments() -> Law:
             same("by hand", wanted[there].tolist(), [min(v + 1, now) for v in made[there].tolist()])
 
     claim = "Recomputing what is due before every update keeps each token one version after the one that made it."
-    mutant = ("recomputes every segment each time", mutants.recomputes_everything)
+    mutant = ("recomputes every segment each time", recomputes_everything)
     return _law("proximal_is_one_later", claim, mutant, check, "a token that is recomputed")

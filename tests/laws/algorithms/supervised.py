@@ -1,6 +1,7 @@
 """Laws of the cross-entropy of what was said; the subject is f(model, params, token, mask, *, denominator) -> []."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from attrs import frozen
@@ -13,8 +14,74 @@ from purestep.properties.framework.compare import ROUNDING, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import dyadic, flags, integers
 
-from . import supervised_mutants as mutants
-from .supervised_mutants import Entropy
+# --- mutants ---
+# Cross-entropies of transcripts as people get them wrong.
+
+
+Entropy = Callable[..., Tensor]  # (model, params, token, mask, *, denominator) -> []
+
+
+def _given(change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Callable[[Entropy], Entropy]:
+    """An edit of the tokens and the mask."""
+
+    def make(subject: Entropy) -> Entropy:
+        return lambda model, params, token, mask, **given: subject(model, params, *change(token, mask), **given)
+
+    return make
+
+
+unshifted = _given(lambda token, mask: (token, mask.roll(1, -1)))
+counts_context = _given(lambda token, mask: (token, torch.ones_like(mask)))
+
+
+def own_count(subject: Entropy) -> Entropy:
+    """Divides each part by what counts in it."""
+
+    def entropy(model: Any, params: Any, token: Tensor, mask: Tensor, **given: Any) -> Tensor:
+        return subject(model, params, token, mask)
+
+    return entropy
+
+
+def by_row(subject: Entropy) -> Entropy:
+    """Takes the mean of the rows' means."""
+
+    def entropy(model: Any, params: Any, token: Tensor, mask: Tensor, **given: Any) -> Tensor:
+        rows = zip(token[:, None], mask[:, None], strict=True)
+        means = [subject(model, params, *row) for row in rows]
+        return torch.stack(means).mean() if not given else subject(model, params, token, mask, **given)
+
+    return entropy
+
+
+def unnormalized(subject: Entropy) -> Entropy:
+    """Takes logits for log-probs."""
+
+    def entropy(model: Any, params: Any, token: Tensor, mask: Tensor, **given: Any) -> Tensor:
+        logits = model.head(params, model.apply(params, token, (), ()))
+        chosen = torch.nn.functional.pad(logits[:, :-1].gather(-1, token[:, 1:, None])[..., 0], (1, 0))
+        count = given.get("denominator", mask.sum().clamp(min=1))
+        total: Tensor = -torch.where(mask, chosen, 0.0).sum() / count
+        return total
+
+    return entropy
+
+
+def sees_beyond(subject: Entropy) -> Entropy:
+    """Adds a little of what stands behind the last token that counts."""
+
+    def entropy(model: Any, params: Any, token: Tensor, mask: Tensor, **given: Any) -> Tensor:
+        behind = mask.flip(-1).cumsum(-1).flip(-1) == 0
+        return subject(model, params, token, mask, **given) + 0.25 * (token * behind).sum()
+
+    return entropy
+
+
+MUTANTS: dict[str, Callable[[Entropy], Entropy]] = {"takes the mean of rows": by_row}
+
+
+# --- laws ---
+
 
 SOURCE = "the definition: -log p of each token that counts, given those before it"
 SIZE = 4
@@ -74,7 +141,7 @@ def _definition() -> Law:
         same("the cross-entropy", subject(bigram(SIZE), said.table, said.token, said.mask), wanted, ROUNDING)
 
     claim = "The loss is the mean of -log p over the tokens that count, 0 where none does."
-    return _law("definition", claim, ("scores each token by itself", mutants.unshifted), check, "several tokens")
+    return _law("definition", claim, ("scores each token by itself", unshifted), check, "several tokens")
 
 
 def _beyond() -> Law:
@@ -86,9 +153,7 @@ def _beyond() -> Law:
         same("with other tokens behind", subject(bigram(SIZE), said.table, changed, said.mask), wanted)
 
     claim = "What stands behind the last token that counts changes no bit."
-    return _law(
-        "beyond_is_nothing", claim, ("looks at what stands behind", mutants.sees_beyond), check, "tokens behind"
-    )
+    return _law("beyond_is_nothing", claim, ("looks at what stands behind", sees_beyond), check, "tokens behind")
 
 
 def _even() -> Law:
@@ -99,7 +164,7 @@ def _even() -> Law:
         same("the sum under even odds", got, count * torch.log(torch.tensor(float(SIZE))), ROUNDING)
 
     claim = "Under even odds each token that counts costs log V, and no other costs anything."
-    return _law("even_odds", claim, ("learns context too", mutants.counts_context), check, "context between")
+    return _law("even_odds", claim, ("learns context too", counts_context), check, "context between")
 
 
 def _parts() -> Law:
@@ -114,7 +179,7 @@ def _parts() -> Law:
 
     claim = "Rows divided by the whole batch's count add up to the whole: every token weighs the same."
     needs = ("rows of different counts",)
-    return _law("parts_add_up", claim, ("divides parts by their own count", mutants.own_count), check, *needs)
+    return _law("parts_add_up", claim, ("divides parts by their own count", own_count), check, *needs)
 
 
 def _odds() -> Law:
@@ -125,4 +190,4 @@ def _odds() -> Law:
         same("with all logits of a row raised", subject(bigram(SIZE), raised, said.token, said.mask), wanted, ROUNDING)
 
     claim = "Only odds matter: a number added to all logits of a prediction changes nothing."
-    return _law("odds_alone", claim, ("takes logits for log-probs", mutants.unnormalized), check, "tokens that count")
+    return _law("odds_alone", claim, ("takes logits for log-probs", unnormalized), check, "tokens that count")

@@ -7,14 +7,190 @@ model of integers, so that equal means equal bits.
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
+from attrs import evolve
 from hypothesis.strategies import SearchStrategy
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.runtime.asynchronous.desk import Chunk, Desk
+from purestep.runtime.effects.generate import Generator
+from purestep.runtime.effects.generate_turns import FREE, AnyAttempt, Generation
 
-from . import active_rollouts_mutants as mutants
 from .rollout_schedules import Course, Desking, Scene, alone, by_definition, calls_of, played, scenes
+
+# --- mutants ---
+# Desks as people get them wrong: edits of how attempts come to a generation, leave it, and are told of.
+
+
+NOBODY = -1
+Taken = tuple[Desk, tuple[tuple[int, AnyAttempt], ...]]
+
+
+def takes_twice(desking: Desking) -> Desking:
+    """Gives what has ended and keeps it, if it sat in the last of the slots."""
+
+    def taken(desk: Desk) -> Taken:
+        after, over = desking.taken(desk)
+        again = [one for one in over if one[0] % 4 == 1]
+        return (desking.added(after, *again[-1]) if again and not after.idle else after), over
+
+    return evolve(desking, taken=taken)
+
+
+def loses_waiting(desking: Desking) -> Desking:
+    """Leaves the number of the next that waits where it was, when some before it leave."""
+
+    def left(before: Desk, after: Desk) -> Desk:
+        following = min(before.generation.following, len(after.tasks))
+        return evolve(after, generation=evolve(after.generation, following=following))
+
+    def taken(desk: Desk) -> Taken:
+        after, over = desking.taken(desk)
+        return left(desk, after), over
+
+    return evolve(desking, given_up=lambda desk, task: left(desk, desking.given_up(desk, task)), taken=taken)
+
+
+def old_seats(desking: Desking) -> Desking:
+    """Leaves slots with the numbers that attempts had before others left."""
+
+    def left(before: Desk, after: Desk) -> Desk:
+        pairs = zip(before.generation.seats, after.generation.seats, strict=True)
+        seats = tuple(old if new != FREE and old[0] < len(after.tasks) else new for old, new in pairs)
+        return evolve(after, generation=evolve(after.generation, seats=seats))
+
+    def taken(desk: Desk) -> Taken:
+        after, over = desking.taken(desk)
+        return left(desk, after), over
+
+    return evolve(desking, given_up=lambda desk, task: left(desk, desking.given_up(desk, task)), taken=taken)
+
+
+def old_caches(desking: Desking) -> Desking:
+    """Goes on with what other weights have put into the caches."""
+
+    def advance(made: Generator, params: Any, version: int, generation: Generation) -> Generation:
+        return desking.advance(made, params, version, evolve(generation, version=version))
+
+    return evolve(desking, advance=advance)
+
+
+def first_version(desking: Desking) -> Desking:
+    """Says of a call that is over that the weights it began with made all of it."""
+
+    def advance(made: Generator, params: Any, version: int, generation: Generation) -> Generation:
+        after = desking.advance(made, params, version, generation)
+        attempts = tuple(_of_one_version(one) for one in after.attempts)
+        return evolve(after, attempts=attempts)
+
+    return evolve(desking, advance=advance)
+
+
+def _of_one_version(attempt: AnyAttempt) -> AnyAttempt:
+    calls = calls_of(attempt)
+    if not calls:
+        return attempt
+    said = calls[-1].said
+    heard = evolve(calls[-1], said=evolve(said, versions=said.versions[:1] * len(said.versions)))
+    return evolve(attempt, pieces=tuple(heard if piece is calls[-1] else piece for piece in attempt.pieces))
+
+
+def _telling(change: Callable[[Desk, Desk, tuple[Chunk, ...]], tuple[Desk, tuple[Chunk, ...]]]) -> Any:
+    """The edit of what is told: `change(before, after, more)`."""
+
+    def make(desking: Desking) -> Desking:
+        return evolve(desking, chunks=lambda desk: change(desk, *desking.chunks(desk)))
+
+    return make
+
+
+def _forgets(before: Desk, after: Desk, more: tuple[Chunk, ...]) -> tuple[Desk, tuple[Chunk, ...]]:
+    return evolve(after, told=before.told), more
+
+
+def _whole_calls(before: Desk, after: Desk, more: tuple[Chunk, ...]) -> tuple[Desk, tuple[Chunk, ...]]:
+    said = tuple(sum(len(one.said.ids) for one in calls_of(attempt)) for attempt in after.generation.attempts)
+    new = zip(before.tasks, before.told, said, strict=True)
+    return evolve(after, told=said), tuple((task, now - old) for task, old, now in new if now > old)
+
+
+def _under_way_again(before: Desk, after: Desk, more: tuple[Chunk, ...]) -> tuple[Desk, tuple[Chunk, ...]]:
+    """Remembers no more than what was told of calls that are over."""
+    said = tuple(sum(len(one.said.ids) for one in calls_of(attempt)) for attempt in after.generation.attempts)
+    return evolve(after, told=said), more
+
+
+def sits_on(desking: Desking) -> Desking:
+    """Lets an attempt that was given up go on to its end, with nobody to hear of it."""
+
+    def given_up(desk: Desk, task: int) -> Desk:
+        return evolve(desk, tasks=tuple(NOBODY if one == task else one for one in desk.tasks))
+
+    def taken(desk: Desk) -> Taken:
+        after, over = desking.taken(desk)
+        return after, tuple(one for one in over if one[0] != NOBODY)
+
+    def chunks(desk: Desk) -> tuple[Desk, tuple[Chunk, ...]]:
+        after, more = desking.chunks(desk)
+        return after, tuple(one for one in more if one[0] != NOBODY)
+
+    return evolve(desking, given_up=given_up, taken=taken, chunks=chunks)
+
+
+def newest_first(desking: Desking) -> Desking:
+    """Lets who came last go first."""
+
+    def added(desk: Desk, task: int, attempt: AnyAttempt) -> Desk:
+        place, whole = desk.generation.following, desk.generation.attempts
+        return Desk(
+            generation=evolve(desk.generation, attempts=(*whole[:place], attempt, *whole[place:])),
+            tasks=(*desk.tasks[:place], task, *desk.tasks[place:]),
+            told=(*desk.told[:place], 0, *desk.told[place:]),
+        )
+
+    return evolve(desking, added=added)
+
+
+def _gives_up_all(desking: Desking) -> Desking:
+    """Empties the desk to give one up, and begins the others anew."""
+
+    def given_up(desk: Desk, task: int) -> Desk:
+        if task not in desk.tasks:
+            return desk
+        left = [one for one in desk.tasks if one != task]
+        attempts = [desk.generation.attempts[desk.tasks.index(one)] for one in left]
+        for one in desk.tasks:
+            desk = desking.given_up(desk, one)
+        for one, attempt in zip(left, attempts, strict=True):
+            desk = desking.added(desk, one, attempt)
+        return desk
+
+    return evolve(desking, given_up=given_up)
+
+
+def _unknown_is_newest(desking: Desking) -> Desking:
+    """Takes a task that is not there for the newest one."""
+
+    def given_up(desk: Desk, task: int) -> Desk:
+        return desking.given_up(desk, task if task in desk.tasks or desk.idle else desk.tasks[-1])
+
+    return evolve(desking, given_up=given_up)
+
+
+forgets, whole_calls = _telling(_forgets), _telling(_whole_calls)
+MUTANTS: dict[str, Callable[[Desking], Desking]] = {
+    "counts the call under way again": _telling(_under_way_again),
+    "leaves the next that waits where it was, when some before it leave": loses_waiting,
+    "says one version of a whole call": first_version,
+    "begins all anew to give one up": _gives_up_all,
+    "gives up the newest for one that is not there": _unknown_is_newest,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.asynchronous.desk: attempts that come and go"
 MOVED = "other weights in the middle of an attempt"
@@ -61,7 +237,7 @@ def _once() -> Law:
             same(f"the request of task {task}", attempt.rollout.request.id, course.begun[task].rollout.request.id)
 
     claim = "Every task leaves once, ended or given up; none is lost, none comes from nowhere."
-    mutant = Mutant("gives what has ended and keeps it", mutants.takes_twice)
+    mutant = Mutant("gives what has ended and keeps it", takes_twice)
     needs = ("one given up while waiting", "one given up while sitting", "one given up that was not there")
     return _law("leaves_once", claim, mutant, scenes(versions=False), check, *needs)
 
@@ -75,7 +251,7 @@ def _alone() -> Law:
             require(attempt == wanted, f"task {task} gave {attempt.ids}, and {wanted.ids} where it is alone")
 
     claim = "What an attempt gives is, bit for bit, what it gives alone, whatever comes, goes or is given up beside it."
-    mutant = Mutant("leaves slots with the numbers of others", mutants.old_seats)
+    mutant = Mutant("leaves slots with the numbers of others", old_seats)
     needs = ("several side by side", "one given up beside others")
     return _law("as_if_alone", claim, mutant, scenes(versions=False), check, *needs)
 
@@ -90,7 +266,7 @@ def _versions() -> Law:
             same(f"the tokens of task {task}", got, by_definition(scene.seed, attempt))
 
     claim = "Each token is the one that the weights of its version draw behind all before it, and its log-prob theirs."
-    mutant = Mutant("goes on with what other weights have put into the caches", mutants.old_caches)
+    mutant = Mutant("goes on with what other weights have put into the caches", old_caches)
     needs = (MOVED, "other weights in the middle of a call")
     return _law("versions_made_their_tokens", claim, mutant, scenes(versions=True), check, *needs)
 
@@ -113,7 +289,7 @@ def _told() -> Law:
             require(count <= most, f"{count} tokens are told of task {task} in time for {most}")
 
     claim = "What is told of an attempt, as the weights that made it come, adds up to its tokens of each version."
-    mutant = Mutant("tells of a call once it is over", mutants.whole_calls)
+    mutant = Mutant("tells of a call once it is over", whole_calls)
     needs = (MOVED, "tokens told of one that was given up")
     return _law("told_adds_up", claim, mutant, scenes(versions=True), check, *needs)
 
@@ -128,7 +304,7 @@ def _slots() -> Law:
             require(set(look.sat) <= course.begun.keys(), f"{look.sat} had slots, some for nobody")
 
     claim = "No slot is empty while somebody waits, nor with somebody who was given up."
-    mutant = Mutant("lets one that was given up go on to its end", mutants.sits_on)
+    mutant = Mutant("lets one that was given up go on to its end", sits_on)
     needs = ("one given up in a slot", "more than there are slots for")
     return _law("slots_are_used", claim, mutant, scenes(versions=False), check, *needs)
 
@@ -145,5 +321,5 @@ def _turns() -> Law:
         require(not early, f"of each of these the second got a slot before the first, who had come earlier: {early}")
 
     claim = "Those who wait get slots in the order in which they came."
-    mutant = Mutant("lets the newest go first", mutants.newest_first)
+    mutant = Mutant("lets the newest go first", newest_first)
     return _law("served_in_turn", claim, mutant, scenes(versions=False), check, "one that waited for another")

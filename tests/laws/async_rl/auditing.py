@@ -14,13 +14,119 @@ from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.asynchronous.auditing import Audit, Bounds, Heard
 
-from . import auditing_mutants as mutants
+# --- mutants ---
+# Audits as people get them wrong: each an edit around a right one.
+
+
+Auditor = Callable[..., Audit]
+Ledger = Sequence[dict[str, Any]]
+
+
+def strict(audit: Auditor) -> Auditor:
+    """Refuses an age that is allowed."""
+
+    def stricter(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+        return audit(ledger, evolve(bounds, staleness=max(0, bounds.staleness - 1)), told, totals)
+
+    return stricter
+
+
+def by_the_ledger(audit: Auditor) -> Auditor:
+    """Takes sizes and sums from what it is to examine."""
+
+    def credulous(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+        found = audit(ledger, bounds, told, totals)
+        wrong = tuple(one for one in found.wrong if " samples of " not in one and "learned from" not in one)
+        return evolve(found, wrong=wrong)
+
+    return credulous
+
+
+def by_place(audit: Auditor) -> Auditor:
+    """Says which update a row is of by where it stands."""
+
+    def numbered(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+        return audit([{**row, "version": place} for place, row in enumerate(ledger)], bounds, told, totals)
+
+    return numbered
+
+
+def by_attempt(audit: Auditor) -> Auditor:
+    """Takes another attempt at a seat for another sample."""
+
+    def apart(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+        def renamed(one: Sequence[int]) -> list[int]:
+            group, seat, attempt, *rest = one
+            return [group, seat + bounds.group * attempt, 0, *rest]
+
+        rows = [{**row, "samples": [renamed(one) for one in row["samples"]]} for row in ledger]
+        return audit(rows, bounds, told, totals)
+
+    return apart
+
+
+def by_tail(audit: Auditor) -> Auditor:
+    """Takes a sample for as old as its newest token."""
+
+    def young(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+        rows = [{**row, "samples": [[*one[:4], one[5], *one[5:]] for one in row["samples"]]} for row in ledger]
+        made = {name: (tokens, tail, tail) for name, (tokens, _, tail) in told.made.items()}
+        found = audit(rows, bounds, evolve(told, made=made), totals)
+        return evolve(found, oldest=audit(ledger, bounds, told, totals).oldest)
+
+    return young
+
+
+def no_groups(audit: Auditor) -> Auditor:
+    """Does not look whether groups are whole."""
+
+    def flat(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+        found = audit(ledger, bounds, told, totals)
+        return evolve(found, wrong=tuple(one for one in found.wrong if not one.startswith("group")))
+
+    return flat
+
+
+def believes(audit: Auditor) -> Auditor:
+    """Takes what was learned from for what was made."""
+
+    def believing(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+        own = {tuple(one[:3]): (one[6], one[4], one[5]) for row in ledger for one in row["samples"]}
+        return audit(ledger, bounds, evolve(told, made={**told.made, **own}), totals)
+
+    return believing
+
+
+def no_totals(audit: Auditor) -> Auditor:
+    """Does not look at the counts."""
+
+    def uncounted(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+        found = audit(ledger, bounds, told, totals)
+        return evolve(found, wrong=tuple(one for one in found.wrong if " is " not in one or "missing" in one))
+
+    return uncounted
+
+
+def hasty(audit: Auditor) -> Auditor:
+    """Stops at the first fault."""
+
+    def first(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+        found = audit(ledger, bounds, told, totals)
+        return evolve(found, wrong=found.wrong[:1])
+
+    return first
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {"stops at the first fault": hasty}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.asynchronous.auditing: each sample once, none too old, groups whole, numbers that agree"
 Row = dict[str, Any]
 GROUP, SEAT, ATTEMPT, REQUEST, HEAD, TAIL, TOKENS = range(7)
 BALANCED = ("submitted", "waiting", "accepted", "rejected", "consumed", "filtered", "queued", "version", "tokens_used")
-Auditor = Callable[..., Audit]
 
 
 @frozen(kw_only=True)
@@ -143,9 +249,7 @@ def _sound() -> Law:
 
     claim = "A sound phase passes, with its updates, samples, groups and its oldest sample."
     needs = ("a sample as old as it may be", "samples that were not learned from")
-    return _law(
-        "sound_is_sound", claim, Mutant("takes the bound for the first age refused", mutants.strict), check, *needs
-    )
+    return _law("sound_is_sound", claim, Mutant("takes the bound for the first age refused", strict), check, *needs)
 
 
 def _lost() -> Law:
@@ -161,7 +265,7 @@ def _lost() -> Law:
             _named(audit, f"group {group} ", f"of {phase.bounds.group} samples")
 
     claim = "A sample that was used up and not learned from is missed, in its batch, in its group and in the counts."
-    mutant = Mutant("takes what is written for what there was", mutants.by_the_ledger)
+    mutant = Mutant("takes what is written for what there was", by_the_ledger)
     return _law("lost_samples_are_found", claim, mutant, check, "a group with others in it")
 
 
@@ -176,7 +280,7 @@ def _gone() -> Law:
         _named(again, f"update {phase.update} was made 2 times")
 
     claim = "Each update from the first to the last is there once; also the last one that was told to be made."
-    mutant = Mutant("numbers updates by their place", mutants.by_place)
+    mutant = Mutant("numbers updates by their place", by_place)
     return _law("updates_are_there_once", claim, mutant, check, "an update in the middle")
 
 
@@ -190,7 +294,7 @@ def _twice() -> Law:
         _named(asked.audit(subject), f"request {first[REQUEST]} was learned from 2 times")
 
     claim = "A seat that was learned from twice is named, also by two attempts; so is a request."
-    mutant = Mutant("tells attempts at a seat apart", mutants.by_attempt)
+    mutant = Mutant("tells attempts at a seat apart", by_attempt)
     return _law("samples_taken_twice_are_found", claim, mutant, check, "two attempts at one seat")
 
 
@@ -205,7 +309,7 @@ def _old() -> Law:
         _named(newer.audit(subject), f"sample {name} of versions", f"update {version}")
 
     claim = "A sample one update too old is named by its oldest token; so is one from the future."
-    mutant = Mutant("looks at the newest token", mutants.by_tail)
+    mutant = Mutant("looks at the newest token", by_tail)
     return _law("old_samples_are_found", claim, mutant, check, "a bound above 0")
 
 
@@ -224,7 +328,7 @@ def _torn() -> Law:
             _named(alone.audit(subject), "group 9999 ", f"1 of {phase.bounds.group} samples")
 
     claim = "A group that was learned from in parts, at one update or at several, is named."
-    mutant = Mutant("counts samples and not groups", mutants.no_groups)
+    mutant = Mutant("counts samples and not groups", no_groups)
     return _law("torn_groups_are_found", claim, mutant, check, "groups of several")
 
 
@@ -240,7 +344,7 @@ def _other() -> Law:
         _named(unknown.audit(subject), f"sample {name} was never told to be whole")
 
     claim = "A sample that was never made, or made otherwise than it was learned from, is named."
-    mutant = Mutant("does not ask what was made", mutants.believes)
+    mutant = Mutant("does not ask what was made", believes)
     return _law("samples_are_those_made", claim, mutant, check, "a sample nobody made")
 
 
@@ -254,5 +358,5 @@ def _counted() -> Law:
         require(not running.audit(subject).wrong, "a phase without totals is said to be wrong")
 
     claim = "A count that is off by one is noticed, in both balances and against what was learned from."
-    mutant = Mutant("believes the counts", mutants.no_totals)
+    mutant = Mutant("believes the counts", no_totals)
     return _law("counts_balance", claim, mutant, check, "samples that were not learned from")

@@ -6,14 +6,17 @@ from purestep.runtime.asynchronous.folding import folded
 from purestep.runtime.asynchronous.learning import Learning
 from purestep.runtime.asynchronous.preparing import Starts
 
-from . import active_rollouts_mutants, auditing_mutants, sample_mutants, segment_mutants
+from .active_rollouts import MUTANTS as ACTIVE_ROLLOUTS_MUTANTS
 from .active_rollouts import desk_laws
+from .auditing import MUTANTS as AUDITING_MUTANTS
 from .auditing import auditing_laws
 from .comparing import comparing_laws, own_comparing
 from .conversations import own_writing
 from .replaying import replaying_laws
 from .rollout_schedules import own_desking
+from .sample import MUTANTS as SAMPLE_MUTANTS
 from .sample import sample_laws
+from .segment import MUTANTS as SEGMENT_MUTANTS
 from .segment import segment_laws
 from .starts import starts_laws
 from .timeline import own_timing, timeline_laws
@@ -27,12 +30,12 @@ def own_starts(groups: int) -> Starts:
 def families() -> list[Family]:
     """One subject for each suite."""
     return [
-        Family(desk_laws(), own_desking(), edits(active_rollouts_mutants.MUTANTS)),
-        Family(sample_laws(), own_writing(), edits(sample_mutants.MUTANTS)),
-        Family(segment_laws(), Learning.anchored, edits(segment_mutants.MUTANTS)),
+        Family(desk_laws(), own_desking(), edits(ACTIVE_ROLLOUTS_MUTANTS)),
+        Family(sample_laws(), own_writing(), edits(SAMPLE_MUTANTS)),
+        Family(segment_laws(), Learning.anchored, edits(SEGMENT_MUTANTS)),
         Family(starts_laws(), own_starts),
         Family(timeline_laws(), own_timing()),
-        Family(auditing_laws(), audited, edits(auditing_mutants.MUTANTS)),
+        Family(auditing_laws(), audited, edits(AUDITING_MUTANTS)),
         Family(comparing_laws(), own_comparing()),
         Family(replaying_laws(), folded),
     ]

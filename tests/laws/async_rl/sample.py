@@ -4,23 +4,148 @@ The subject is a `Writing`, the functions of `runtime.asynchronous.samples`; att
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
+from attrs import evolve
 
 from purestep.core.language.diagnosis import FAILURE_MODES
 from purestep.core.language.transcribe import transcripts
 from purestep.core.language.zorplex_task import zorplex_task
-from purestep.core.record import take
+from purestep.core.record import replace, take
 from purestep.core.transcript import Transcript
-from purestep.core.tree import leaves
+from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import ROUNDING, bits, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.asynchronous.samples import Sample
 from purestep.runtime.language.evaluate import standing
 
-from . import sample_mutants as mutants
 from .conversations import CALLS, CODEC, ROOM, AnyAttempt, Talk, Writing, ended, talks, versions_of, written
 from .sample_faults import SPOILED
+
+# --- mutants ---
+# Samples as people get them wrong: edits of what is made of attempts, and of what is found in it.
+
+
+def _making(change: Callable[[AnyAttempt, Sample], Sample]) -> Callable[[Writing], Writing]:
+    """The edit that changes each sample: `change(attempt, sample)`."""
+
+    def make(writing: Writing) -> Writing:
+        def samples_of(attempts: Sequence[AnyAttempt], **room: int) -> tuple[Sample, ...]:
+            made = writing.samples_of(attempts, **room)
+            return tuple(change(attempt, sample) for attempt, sample in zip(attempts, made, strict=True))
+
+        return evolve(writing, samples_of=samples_of)
+
+    return make
+
+
+def row_before(writing: Writing) -> Writing:
+    """Is off by one among the rows that were written together."""
+
+    def samples_of(attempts: Sequence[AnyAttempt], **room: int) -> tuple[Sample, ...]:
+        made = writing.samples_of(attempts, **room)
+        return tuple(evolve(sample, row=made[place - 1].row) for place, sample in enumerate(made))
+
+    return evolve(writing, samples_of=samples_of)
+
+
+def _figured(sample: Sample, **values: float) -> Sample:
+    return evolve(sample, figures={**sample.figures, **values})
+
+
+def _first_is_head(attempt: AnyAttempt, sample: Sample) -> Sample:
+    return evolve(sample, head=versions_of(attempt)[0])
+
+
+def _last_is_tail(attempt: AnyAttempt, sample: Sample) -> Sample:
+    return evolve(sample, tail=versions_of(attempt)[-1])
+
+
+def _all_tokens(attempt: AnyAttempt, sample: Sample) -> Sample:
+    return evolve(sample, tokens=len(attempt.ids))
+
+
+def stacked_by_id(writing: Writing) -> Writing:
+    """Sorts rows by their requests on the way."""
+
+    def stacked(samples: Sequence[Sample]) -> Transcript:
+        return writing.stacked(sorted(samples, key=lambda sample: int(sample.row.id[0])))
+
+    return evolve(writing, stacked=stacked)
+
+
+def sends_halves(writing: Writing) -> Writing:
+    """Saves bytes: floats go through bfloat16, as weights may."""
+
+    def halved(column: torch.Tensor) -> torch.Tensor:
+        return column.to(torch.bfloat16).to(column.dtype) if column.is_floating_point() else column
+
+    def sent(sample: Sample) -> Sample:
+        row: Transcript = tree_map(halved, writing.sent(sample).row)
+        return evolve(sample, row=row)
+
+    return evolve(writing, sent=sent)
+
+
+def _blind(name: str, value: float) -> Callable[[Writing], Writing]:
+    """The edit that does not look at a column."""
+
+    def make(writing: Writing) -> Writing:
+        def fault(sample: Any, **room: int) -> str:
+            if isinstance(sample, Sample) and isinstance(sample.row, Transcript):
+                column = torch.full_like(getattr(sample.row, name), value)
+                sample = evolve(sample, row=replace(sample.row, **{name: column}))
+            return writing.fault(sample, **room)
+
+        return evolve(writing, fault=fault)
+
+    return make
+
+
+def _takes_any_summary(writing: Writing) -> Writing:
+    """Believes what is said beside a row."""
+
+    def fault(sample: Any, **room: int) -> str:
+        if isinstance(sample, Sample) and isinstance(sample.row, Transcript):
+            made = sample.row.version[sample.row.is_action].tolist() or [0]
+            sample = evolve(sample, head=min(made), tail=max(made), tokens=len(made))
+        return writing.fault(sample, **room)
+
+    return evolve(writing, fault=fault)
+
+
+def _wants_version_one(writing: Writing) -> Writing:
+    """Takes version 0 for none."""
+
+    def fault(sample: Any, **room: int) -> str:
+        zero = isinstance(sample, Sample) and sample.head == 0
+        return "a version that is none" if zero else writing.fault(sample, **room)
+
+    return evolve(writing, fault=fault)
+
+
+first_is_head = _making(_first_is_head)
+strict_format = _making(lambda attempt, sample: _figured(sample, format=sample.figures["accuracy"]))
+any_log_prob = _blind("behaviour_log_prob", 0.0)
+MUTANTS: dict[str, Callable[[Writing], Writing]] = {
+    "takes the last token's version for the newest": _making(_last_is_tail),
+    "counts what the model was told": _making(_all_tokens),
+    "counts turns of the world that lie behind": _making(
+        lambda attempt, sample: _figured(sample, turns=float(attempt.episode.turn))
+    ),
+    "pays the last call alone": _making(
+        lambda attempt, sample: _figured(sample, reward=attempt.episode.steps[-1].reward)
+    ),
+    "does not look at rewards": _blind("reward", 0.0),
+    "does not look at what found no room": _blind("overflow", 0),
+    "believes what is said beside a row": _takes_any_summary,
+    "takes version 0 for none": _wants_version_one,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.asynchronous.samples: what a generator gives for a request"
 Drawn = tuple[Talk, ...]
@@ -64,7 +189,7 @@ def _rows() -> Law:
             _same_rows(f"row {number} alone", written(writing, [attempt])[0].row, alone)
 
     claim = "A sample's row is its attempt's transcript, whichever attempts are written beside it."
-    mutant = Mutant("gives each attempt the row of the one before", mutants.row_before)
+    mutant = Mutant("gives each attempt the row of the one before", row_before)
     return _law("row_is_the_transcript", claim, mutant, check, "attempts of different lengths")
 
 
@@ -80,7 +205,7 @@ def _summaries() -> Law:
     claim = (
         "Head and tail are the oldest and the newest version among the sampled tokens, and all of those are counted."
     )
-    mutant = Mutant("takes the first token's version for the oldest", mutants.first_is_head)
+    mutant = Mutant("takes the first token's version for the oldest", first_is_head)
     return _law("summary_is_true", claim, mutant, check, "an older version behind a newer one")
 
 
@@ -95,7 +220,7 @@ def _figures() -> Law:
             same(name, torch.tensor(value), torch.tensor(wanted.described()[name]), ROUNDING)
 
     claim = "Means of figures over samples are what an evaluation says of their attempts."
-    mutant = Mutant("calls an answer well formed only where it is right", mutants.strict_format)
+    mutant = Mutant("calls an answer well formed only where it is right", strict_format)
     return _law("figures_are_the_standing", claim, mutant, check, *FAILURE_MODES)
 
 
@@ -109,7 +234,7 @@ def _stacked() -> Law:
             _same_rows(f"row {number}", take(rows, [number]), sample.row)
 
     claim = "Stacked rows are the samples' own, in their order."
-    mutant = Mutant("stacks rows in the order of their requests", mutants.stacked_by_id)
+    mutant = Mutant("stacks rows in the order of their requests", stacked_by_id)
     return _law("stacked_in_order", claim, mutant, check, "ids that go down")
 
 
@@ -122,7 +247,7 @@ def _sent() -> Law:
             same("what is said of it", _said(back), _said(sample))
 
     claim = "What arrives is, bit for bit, what was sent."
-    mutant = Mutant("sends numbers of half the size", mutants.sends_halves)
+    mutant = Mutant("sends numbers of half the size", sends_halves)
     return _law("arrives_as_sent", claim, mutant, check, "a row longer than what was said")
 
 
@@ -143,5 +268,5 @@ def _faults() -> Law:
             require(writing.fault(spoil(samples[0]), **room), f"nothing is found in a sample with {name}")
 
     claim = "Nothing is found in a right sample, and something in each that cannot be true."
-    mutant = Mutant("does not look at log-probs", mutants.any_log_prob)
+    mutant = Mutant("does not look at log-probs", any_log_prob)
     return _law("faults_are_found", claim, mutant, check, *SPOILED)

@@ -4,11 +4,12 @@ The subject is a function (learning, samples) -> samples, as `Learning.anchored`
 of weights, token and place, so that equal means equal bits; weights are kept no longer than a run keeps them.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
@@ -26,11 +27,106 @@ from purestep.runtime.asynchronous.learning import Anchored, Learning
 from purestep.runtime.asynchronous.samples import OWN, Sample
 from purestep.runtime.language.config import TaskRun
 
-from . import segment_mutants as mutants
+# --- mutants ---
+# How people get segment-wise proximal log-probs wrong: edits of a function like `Learning.anchored`.
+
+
+Anchor = Callable[[Learning, Mapping[Any, Anchored]], dict[Any, Anchored]]
+Samples = Mapping[Any, Anchored]
+
+
+def newest_for_all(anchor: Anchor) -> Anchor:
+    """One pass under the newest weights, whatever the version."""
+
+    def newest(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
+        policy = learning.state.params.policy
+        return anchor(evolve(learning, past=dict.fromkeys(learning.past, policy)), samples)
+
+    return newest
+
+
+def sets_again(anchor: Anchor) -> Anchor:
+    """Remembers nothing, and takes the weights there are where older ones are not kept any more."""
+
+    def again(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
+        policy = learning.state.params.policy
+        past = defaultdict(lambda: policy, {version: learning.past.get(version, policy) for version in range(99)})
+        return anchor(evolve(learning, past=past), {name: Anchored(one.sample) for name, one in samples.items()})
+
+    return again
+
+
+def _behind(change: Callable[[Learning, Anchored, Anchored], Tensor]) -> Callable[[Anchor], Anchor]:
+    """The edit of each sample's proximal log-probs: `change(learning, before, after)`."""
+
+    def make(anchor: Anchor) -> Anchor:
+        def edited(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
+            done = anchor(learning, samples)
+            return {name: _with(one, change(learning, samples[name], one)) for name, one in done.items()}
+
+        return edited
+
+    return make
+
+
+def _with(one: Anchored, log_prob: Tensor) -> Anchored:
+    return evolve(one, sample=evolve(one.sample, row=replace(one.sample.row, proximal_log_prob=log_prob)))
+
+
+def _own(learning: Learning, before: Anchored, after: Anchored) -> Tensor:
+    row = after.sample.row
+    read = learning.read(learning.state, row).log_prob
+    return torch.where(row.version == learning.version, read, row.proximal_log_prob)
+
+
+def _told(learning: Learning, before: Anchored, after: Anchored) -> Tensor:
+    row = after.sample.row
+    read = learning.read(learning.state, row).log_prob
+    return row.proximal_log_prob if row.is_action.all() else torch.where(row.is_action, row.proximal_log_prob, read)
+
+
+def _all_at_once(learning: Learning, before: Anchored, after: Anchored) -> Tensor:
+    """Sets every token of a sample of which some is due."""
+    row = after.sample.row
+    read = learning.read(learning.state, row).log_prob
+    return (
+        torch.where(row.is_action, read, row.proximal_log_prob) if after.done != before.done else row.proximal_log_prob
+    )
+
+
+def other_order(anchor: Anchor) -> Anchor:
+    """Gives what was read together back to the samples the other way round."""
+
+    def turned(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
+        def read(state: LanguageState, rows: Transcript) -> Reading:
+            return replace(learning.read(state, rows), log_prob=learning.read(state, rows).log_prob.flip(0))
+
+        return anchor(evolve(learning, read=read), samples)
+
+    return turned
+
+
+def _no_version_zero(anchor: Anchor) -> Anchor:
+    """Takes version 0 for none."""
+
+    def zero(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
+        return anchor(learning, {name: evolve(one, done=one.done | {0}) for name, one in samples.items()})
+
+    return zero
+
+
+under_their_own, told_too = _behind(_own), _behind(_told)
+MUTANTS: dict[str, Callable[[Anchor], Anchor]] = {
+    "takes version 0 for none": _no_version_zero,
+    "sets a whole sample when some of it is due": _behind(_all_at_once),
+}
+
+
+# --- laws ---
+
 
 SOURCE = "worlds E.2's invariant; Fu et al. 2025, arXiv:2505.24298, section 5, segment by segment"
 LENGTH = 6
-Anchor = Callable[[Learning, Mapping[Any, Anchored]], dict[Any, Anchored]]
 
 
 @frozen
@@ -164,7 +260,7 @@ def _next_one() -> Law:
                     same(what, row.proximal_log_prob[chosen].tolist(), wanted[chosen].tolist())
 
     claim = "log q_t = log pi_(v_t + 1)(token_t) for each token that an update lies behind, version 0 among them."
-    mutant = Mutant("takes the newest weights for all of them", mutants.newest_for_all)
+    mutant = Mutant("takes the newest weights for all of them", newest_for_all)
     needs = ("tokens of version 0", "tokens of several versions", "tokens older than one version")
     return _law("one_version_after_its_own", claim, mutant, check, *needs)
 
@@ -182,7 +278,7 @@ def _newest() -> Law:
                 require(not due, f"sample {number} at version {version}: versions {sorted(due)} are still due")
 
     claim = "Tokens of the newest weights wait for the next ones, and nothing else is left."
-    mutant = Mutant("sets the newest tokens under their own weights", mutants.under_their_own)
+    mutant = Mutant("sets the newest tokens under their own weights", under_their_own)
     return _law("newest_wait", claim, mutant, check, "tokens of the newest weights")
 
 
@@ -201,7 +297,7 @@ def _set_once() -> Law:
                     same(f"sample {number}, set at version {version}", new, one.sample.row.proximal_log_prob[chosen])
 
     claim = "What is set stays, without the weights that it was set with."
-    mutant = Mutant("sets all of them again each time", mutants.sets_again)
+    mutant = Mutant("sets all of them again each time", sets_again)
     return _law("set_for_good", claim, mutant, check, "what was set before")
 
 
@@ -215,7 +311,7 @@ def _rest() -> Law:
             same(f"sample {number}, all else", replace(row, proximal_log_prob=was.proximal_log_prob), was)
 
     claim = "Nothing but proximal log-probs of sampled tokens changes."
-    mutant = Mutant("sets tokens that nobody sampled", mutants.told_too)
+    mutant = Mutant("sets tokens that nobody sampled", told_too)
     return _law("rest_stays", claim, mutant, check, "tokens that nobody sampled")
 
 
@@ -229,7 +325,7 @@ def _alone() -> Law:
             same(f"sample {number}", _bits(course.at[-1][number]), _bits(alone))
 
     claim = "What becomes of a sample does not depend on those beside it."
-    mutant = Mutant("gives rows back to the samples in another order", mutants.other_order)
+    mutant = Mutant("gives rows back to the samples in another order", other_order)
     return _law("alone_as_together", claim, mutant, check, "samples of the same versions beside it")
 
 

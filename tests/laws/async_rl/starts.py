@@ -7,7 +7,7 @@ generators that are lost, in any order.
 from collections.abc import Callable
 from typing import Any
 
-from attrs import Factory, define
+from attrs import Factory, define, evolve
 from hypothesis import strategies as st
 
 from purestep.core.language.preparation import Start
@@ -15,11 +15,67 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.asynchronous.preparing import Held, Ready, Starts
 
-from . import starts_mutants as mutants
+# --- mutants ---
+# How people get starts wrong: what is prepared twice, freed once, forgotten, or given to the wrong group.
+
+
+Subject = Callable[[int], Starts]
+
+
+def _of(subject: Subject, kind: type) -> Subject:
+    return lambda groups: kind(groups=subject(groups).groups)
+
+
+class _ForEach(Starts):
+    def asked(self, held: Held) -> tuple[Starts, bool]:
+        after, _ = super().asked(held)
+        return evolve(after, under_way={**after.under_way, held.prompt // self.groups: held.worker}), True
+
+
+class _FreesOne(Starts):
+    def come(self, ready: Ready) -> tuple[Starts, tuple[int, ...]]:
+        after, freed = super().come(ready)
+        kept = tuple(one for one in self.waiting if one.number in freed[1:])
+        return evolve(after, waiting=(*after.waiting, *kept)), freed[:1]
+
+
+class _Forgets(Starts):
+    def lost(self, worker: int) -> tuple[Starts, tuple[Held, ...], tuple[int, ...]]:
+        after, _, gone = super().lost(worker)
+        left = {one: by for one, by in self.under_way.items() if by != worker}
+        return evolve(after, under_way=left), (), gone
+
+
+class _FirstStart(Starts):
+    def come(self, ready: Ready) -> tuple[Starts, tuple[int, ...]]:
+        return super().come(evolve(ready, starts=ready.starts[:1] * len(ready.starts)))
+
+
+def for_each(subject: Subject) -> Any:
+    """Prepares for each command."""
+    return _of(subject, _ForEach)
+
+
+def frees_one(subject: Subject) -> Any:
+    """Frees the first command alone; the others go on waiting."""
+    return _of(subject, _FreesOne)
+
+
+def forgets(subject: Subject) -> Any:
+    """Forgets what a lost generator was preparing."""
+    return _of(subject, _Forgets)
+
+
+def first_start(subject: Subject) -> Any:
+    """Gives all groups of a preparation its first start."""
+    return _of(subject, _FirstStart)
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.asynchronous.preparing: a preparation is done once, by a generator that is there"
 Move = tuple[str, int, int]  # what happens; a prompt, or which preparation; a generator
-Subject = Callable[[int], Starts]
 
 
 def starts_laws() -> Suite:
@@ -120,7 +176,7 @@ def _once() -> Law:
         asked = [one // course.groups for kind, one, _ in drawn[1] if kind == "ask"]
         seen("two commands for one preparation", len(set(asked)) < len(asked))
 
-    mutant = Mutant("prepares for each command", mutants.for_each)
+    mutant = Mutant("prepares for each command", for_each)
     claim = "A preparation that is under way is not begun again."
     return _law("once", claim, mutant, check, "two commands for one preparation")
 
@@ -136,7 +192,7 @@ def _freed() -> Law:
         seen("a command that was freed", course.freed)
         same("commands, freed once", len(set(course.freed)), len(course.freed))
 
-    mutant = Mutant("frees the first command alone", mutants.frees_one)
+    mutant = Mutant("frees the first command alone", frees_one)
     claim = "A command waits until its start is there, and goes on once."
     return _law("freed", claim, mutant, check, "a command that was freed")
 
@@ -156,7 +212,7 @@ def _lost() -> Law:
         shared = len({one for one, _ in asked}) < len(asked)
         seen("a preparation for two generators, and one lost", shared and any(kind == "lost" for kind, *_ in drawn[1]))
 
-    mutant = Mutant("forgets what a lost generator was preparing", mutants.forgets)
+    mutant = Mutant("forgets what a lost generator was preparing", forgets)
     claim = "What a lost generator was preparing is prepared by another one that waits for it."
     return _law("lost", claim, mutant, check, "a preparation for two generators, and one lost")
 
@@ -170,6 +226,6 @@ def _ready() -> Law:
             wanted = prompt // course.groups, str(prompt % course.groups)
             same(f"the start of prompt {prompt}", (start.state, start.observation), wanted)
 
-    mutant = Mutant("gives all groups of a preparation its first start", mutants.first_start)
+    mutant = Mutant("gives all groups of a preparation its first start", first_start)
     claim = "Each group of a preparation has a start of its own."
     return _law("ready", claim, mutant, check, "several groups of a preparation")

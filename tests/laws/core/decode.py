@@ -4,15 +4,20 @@ The subject is a `Slots`, the functions of `core.slots` and `core.decode`; it is
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
+from attrs import evolve
+from torch import Tensor
 
+from purestep.core import keys
+from purestep.core.decode import Decoder
 from purestep.core.record import replace, take
 from purestep.core.slots import Decoding
+from purestep.core.tree import tree_map
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 
-from . import decode_mutants as mutants
 from .conversations import (
     CAPACITY,
     DECODER,
@@ -27,6 +32,138 @@ from .conversations import (
     said,
     seated,
 )
+
+# --- mutants ---
+# How people get decoding in slots wrong: edits of its functions.
+
+
+def _behind(change: Callable[[Decoding, Decoding], Decoding]) -> Callable[[Slots], Slots]:
+    """The edit that changes what a step gives: `change(before, after)`."""
+
+    def make(slots: Slots) -> Slots:
+        def step(decoder: Decoder, params: Any, version: Any, decoding: Decoding, *, width: int = 1) -> Decoding:
+            return change(decoding, slots.step(decoder, params, version, decoding, width=width))
+
+        return evolve(slots, step=step)
+
+    return make
+
+
+def _seated(change: Callable[..., Decoding]) -> Callable[[Slots], Slots]:
+    """The edit that changes what seating gives: `change(seat, decoding, rows, token, known, key, room)`."""
+    return lambda slots: evolve(slots, seat=lambda *given: change(slots.seat, *given))
+
+
+def _drawn_by_slot(seat: Callable[..., Decoding], decoding: Decoding, rows: Tensor, *rest: Any) -> Decoding:
+    token, known, key, room = rest
+    return seat(decoding, rows, token, known, keys.fold_in(key, rows), room)
+
+
+def _kept_by_number(seat: Callable[..., Decoding], decoding: Decoding, rows: Tensor, *rest: Any) -> Decoding:
+    after = seat(decoding, rows, *rest)
+    held = torch.minimum(decoding.position[rows], (rest[1] - 1).clamp(min=0))
+    return replace(after, position=after.position.index_put((rows,), held))
+
+
+def _nothing_fed_again(seat: Callable[..., Decoding], decoding: Decoding, rows: Tensor, *rest: Any) -> Decoding:
+    """Keeps all that is held, so that behind tokens that are all held nothing tells what comes next."""
+    after, old, (token, known, _, _) = seat(decoding, rows, *rest), take(decoding, rows), rest
+    place = torch.arange(token.shape[-1])
+    same = ((token == old.token) | (place >= torch.minimum(known, old.known)[..., None])).all(-1)
+    held = torch.where(same & (old.position >= known), known, after.position[rows])
+    return replace(after, position=after.position.index_put((rows,), held))
+
+
+def _room_of_all(seat: Callable[..., Decoding], decoding: Decoding, rows: Tensor, *rest: Any) -> Decoding:
+    token, known, key, room = rest
+    return seat(decoding, rows, token, known, key, torch.full_like(room, decoding.noise.shape[-1]))
+
+
+def last_of_block(slots: Slots) -> Slots:
+    """Takes what stands at the end of a block for what stands at the last known token."""
+
+    def step(decoder: Decoder, params: Any, version: Any, decoding: Decoding, *, width: int = 1) -> Decoding:
+        def extend(*given: Any) -> tuple[Tensor, Any]:
+            hidden, cache = decoder.model.extend(*given)
+            return hidden[:, -1:].expand_as(hidden), cache
+
+        edited = evolve(decoder, model=evolve(decoder.model, extend=extend))
+        return slots.step(edited, params, version, decoding, width=width)
+
+    return evolve(slots, step=step)
+
+
+def _waits_moving(before: Decoding, after: Decoding) -> Decoding:
+    waits = ~before.speaking & (before.position == before.known)
+    moved = (after.position + waits).clamp(max=after.token.shape[-1] - 1)
+    return replace(after, position=torch.where(waits, moved, after.position))
+
+
+def _keeps_room(before: Decoding, after: Decoding) -> Decoding:
+    """Goes on behind a stop token as long as there is room."""
+    return replace(after, speaking=before.speaking & (after.count < after.room))
+
+
+def _one_version(before: Decoding, after: Decoding) -> Decoding:
+    newest = after.version.amax(-1, keepdim=True)
+    return replace(after, version=torch.where(after.version >= 0, newest, after.version))
+
+
+def _over_the_prompt(before: Decoding, after: Decoding) -> Decoding:
+    """Writes what it sampled at the slot's position, which is right while nothing is forced."""
+    place = torch.arange(after.token.shape[-1])
+    drawn = after.token.gather(-1, (after.known - 1).clamp(min=0)[..., None])
+    here = (after.known > before.known)[..., None] & (place == before.position[..., None])
+    return replace(after, token=torch.where(here, drawn, after.token))
+
+
+def _stopped_for_good(before: Decoding, after: Decoding) -> Decoding:
+    return replace(after, stopped=after.stopped | (before.speaking & ~after.speaking))
+
+
+def ends_early(slots: Slots) -> Slots:
+    """Leaves the chunk as soon as one call has ended."""
+
+    def chunk(decoder: Decoder, params: Any, version: Any, decoding: Decoding, length: int) -> Decoding:
+        first = decoding.speaking.sum()
+        for _ in range(length):
+            if decoding.speaking.sum() == first:
+                decoding = slots.step(decoder, params, version, decoding)
+        return decoding
+
+    return evolve(slots, chunk=chunk)
+
+
+def sorted_rows(slots: Slots) -> Slots:
+    """Puts rows back in the order of their numbers."""
+
+    def prefill(
+        decoder: Decoder, params: Any, version: Any, decoding: Decoding, rows: Tensor, *, width: int
+    ) -> Decoding:
+        some = slots.step(decoder, params, version, take(decoding, rows), width=width)
+        back = rows.sort().values
+        return tree_map(lambda whole, part: whole.index_put((back,), part), decoding, some)
+
+    return evolve(slots, prefill=prefill)
+
+
+def remembers(slots: Slots) -> Slots:
+    """Keeps what other weights have put into the cache."""
+    return evolve(slots, forget=lambda decoding: decoding)
+
+
+by_slot, by_number = _seated(_drawn_by_slot), _seated(_kept_by_number)
+waits_moving, goes_on, one_version = _behind(_waits_moving), _behind(_keeps_room), _behind(_one_version)
+over_the_prompt = _behind(_over_the_prompt)
+MUTANTS: dict[str, Callable[[Slots], Slots]] = {
+    "says of every call that it stopped": _behind(_stopped_for_good),
+    "feeds nothing where all is held": _seated(_nothing_fed_again),
+    "gives each call as much room as any": _seated(_room_of_all),
+}
+
+
+# --- laws ---
+
 
 SOURCE = "core.decode: what a step promises"
 
@@ -64,7 +201,7 @@ def _full_passes() -> Law:
             same(f"talk {number}", got[number], wanted)
 
     claim = "Tokens, log-probs and endings are those of full passes over what stands before each token, with its own number."
-    mutant = ("takes a block's last place for the last known token", mutants.last_of_block)
+    mutant = ("takes a block's last place for the last known token", last_of_block)
     needs = ("a stop token", "room used up", "a block cut short", "a call told nothing")
     return _law("full_passes", claim, mutant, check, *needs)
 
@@ -78,7 +215,7 @@ def _any_room() -> Law:
         same("in other slots, steps and order", one, played(slots, exam, exam.rooms[1], tuple(range(4))))
 
     claim = "The number of slots, steps and known tokens at a time, and the order of the talks change no bit."
-    mutant = ("mixes the slot into the key", mutants.by_slot)
+    mutant = ("mixes the slot into the key", by_slot)
     needs = ("another number of slots", "another number of steps", "another order")
     return _law("any_room", claim, mutant, check, *needs)
 
@@ -108,7 +245,7 @@ def _told() -> Law:
             decoding = after
 
     claim = "What is known is fed and never sampled over: tokens only come behind those that are known."
-    mutant = ("writes what it samples at the slot's position", mutants.over_the_prompt)
+    mutant = ("writes what it samples at the slot's position", over_the_prompt)
     return _law("told_stays", claim, mutant, check, "known tokens left to feed")
 
 
@@ -125,7 +262,7 @@ def _waiting() -> Law:
         same("rows that wait", bare[0], bare[1])
 
     claim = "A row with nothing to do stands still, in all but what its cache holds behind its position."
-    mutant = ("moves rows that wait", mutants.waits_moving)
+    mutant = ("moves rows that wait", waits_moving)
     needs = ("a row that waits beside one that does not", "an idle slot")
     return _law("waiting_stands_still", claim, mutant, check, *needs)
 
@@ -146,7 +283,7 @@ def _back() -> Law:
         same("the call", said(gone_on, 0), said(fresh, 0))
 
     claim = "A row that goes back and on, with other tokens or none, samples as if it had never been elsewhere."
-    mutant = ("keeps what the cache holds by number, whatever tokens it was made of", mutants.by_number)
+    mutant = ("keeps what the cache holds by number, whatever tokens it was made of", by_number)
     return _law("going_back", claim, mutant, check, "tokens dropped", "others in their place")
 
 
@@ -164,7 +301,7 @@ def _weights() -> Law:
     claim = (
         "With other weights and what the old ones put into the cache forgotten, tokens are those of the new ones alone."
     )
-    mutant = ("remembers what other weights have put into the cache", mutants.remembers)
+    mutant = ("remembers what other weights have put into the cache", remembers)
     return _law("other_weights", claim, mutant, check, "a call half said")
 
 
@@ -181,7 +318,7 @@ def _versions() -> Law:
         same("versions", decoding.version, wanted)
 
     claim = "Each token carries the version of the weights that sampled it; where none was sampled there is none."
-    mutant = ("gives a whole call the version of its last token", mutants.one_version)
+    mutant = ("gives a whole call the version of its last token", one_version)
     return _law("versions_stamped", claim, mutant, check, "a call of several tokens")
 
 
@@ -196,7 +333,7 @@ def _chunks() -> Law:
         same("a chunk", slots.chunk(DECODER, exam.params(), 0, decoding, length), wanted)
 
     claim = "A chunk is its steps, one behind the other."
-    mutant = ("leaves the chunk when the first call has ended", mutants.ends_early)
+    mutant = ("leaves the chunk when the first call has ended", ends_early)
     return _law("chunk_is_steps", claim, mutant, check, "a call that ends on the way")
 
 
@@ -212,5 +349,5 @@ def _some_rows() -> Law:
         same("the other rows", take(got, others), take(decoding, others))
 
     claim = "A block for some rows is that of all for those, and leaves the others as they were."
-    mutant = ("puts rows back in the order of their numbers", mutants.sorted_rows)
+    mutant = ("puts rows back in the order of their numbers", sorted_rows)
     return _law("some_rows", claim, mutant, check, "rows out of order")

@@ -7,23 +7,19 @@ from purestep.core.transcript_cuts import cut_to
 from purestep.properties.framework.families import Family, edits
 from purestep.properties.strategies.transcripts import own_transcripts
 
-from . import (
-    decode_mutants,
-    muon_mutants,
-    sampling_mutants,
-    transcript_cut_mutants,
-    transcript_fork_mutants,
-    transcript_mutants,
-)
 from .conversations import Slots
+from .decode import MUTANTS as DECODE_MUTANTS
 from .decode import decode_laws
 from .kernel import kernel_laws
-from .muon import muon_laws
-from .muon_mutants import Turning
-from .sampling import sampling_laws
-from .sampling_mutants import Sampling
+from .muon import MUTANTS as MUON_MUTANTS
+from .muon import Turning, muon_laws
+from .sampling import MUTANTS as SAMPLING_MUTANTS
+from .sampling import Sampling, sampling_laws
+from .transcript import MUTANTS as TRANSCRIPT_MUTANTS
 from .transcript import transcript_laws
+from .transcript_cut import MUTANTS as TRANSCRIPT_CUT_MUTANTS
 from .transcript_cut import transcript_cut_laws
+from .transcript_fork import MUTANTS as TRANSCRIPT_FORK_MUTANTS
 from .transcript_fork import transcript_fork_laws
 
 
@@ -46,10 +42,10 @@ def families() -> list[Family]:
     """One subject for each suite."""
     return [
         Family(kernel_laws(), tabular),
-        Family(sampling_laws(), own_sampling(), edits(sampling_mutants.MUTANTS)),
-        Family(decode_laws(), own_slots(), edits(decode_mutants.MUTANTS)),
-        Family(muon_laws(), own_muon(), edits(muon_mutants.MUTANTS)),
-        Family(transcript_laws(), own_transcripts(), edits(transcript_mutants.MUTANTS)),
-        Family(transcript_fork_laws(), own_transcripts(), edits(transcript_fork_mutants.MUTANTS)),
-        Family(transcript_cut_laws(), cut_to, edits(transcript_cut_mutants.MUTANTS)),
+        Family(sampling_laws(), own_sampling(), edits(SAMPLING_MUTANTS)),
+        Family(decode_laws(), own_slots(), edits(DECODE_MUTANTS)),
+        Family(muon_laws(), own_muon(), edits(MUON_MUTANTS)),
+        Family(transcript_laws(), own_transcripts(), edits(TRANSCRIPT_MUTANTS)),
+        Family(transcript_fork_laws(), own_transcripts(), edits(TRANSCRIPT_FORK_MUTANTS)),
+        Family(transcript_cut_laws(), cut_to, edits(TRANSCRIPT_CUT_MUTANTS)),
     ]

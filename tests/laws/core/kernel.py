@@ -11,18 +11,69 @@ import attrs
 import torch
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
+from torch import Tensor
 
 from purestep.core import keys
-from purestep.core.env import halves
+from purestep.core.env import Hoisted, halves
 from purestep.core.envs.tabular import TabularMDP, TabularState
 from purestep.core.record import replace
+from purestep.core.steps import TimeStep
 from purestep.core.tree import tree_map
 from purestep.properties.framework.compare import same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.mdps import tabular_mdps
 from purestep.properties.strategies.walks import AnyEnv
 
-from . import kernel_mutants as mutants
+# --- mutants ---
+# Worlds that do not keep to their table: each takes a function TabularMDP -> Env and gives a wrong one.
+
+
+Result = tuple[Any, TimeStep]
+AnyBuild = Callable[[Any], AnyEnv]
+
+
+def ends_where_it_was(build: AnyBuild) -> AnyBuild:
+    """Looks up the ending before it moves."""
+
+    def made(mdp: Any) -> AnyEnv:
+        env = build(mdp)
+        parts = halves(env)
+
+        def step(params: Any, state: Any, action: Tensor, noise: Tensor) -> Result:
+            after, timestep = parts.step(params, state, action, noise)
+            share = params.termination.index_select(0, state.index.reshape(1)).squeeze(0)
+            return after, replace(timestep, terminated=noise[..., 1] < share)
+
+        return attrs.evolve(env, hoisted=Hoisted(draw=parts.draw, step=step))
+
+    return made
+
+
+def pays_expectation(build: AnyBuild) -> AnyBuild:
+    """Pays what (state, action) is worth on average."""
+
+    def made(mdp: Any) -> AnyEnv:
+        env = build(mdp)
+        parts = halves(env)
+        mean = (mdp.transition * mdp.reward).sum(-1).flatten()
+
+        def step(params: Any, state: Any, action: Tensor, noise: Tensor) -> Result:
+            after, timestep = parts.step(params, state, action, noise)
+            place = state.index * params.transition.shape[-2] + action
+            return after, replace(timestep, reward=mean.index_select(0, place.reshape(1)).squeeze(0))
+
+        return attrs.evolve(env, hoisted=Hoisted(draw=parts.draw, step=step))
+
+    return made
+
+
+def begins_anywhere(build: AnyBuild) -> AnyBuild:
+    """Takes the initial distribution for uniform."""
+    return lambda mdp: build(replace(mdp, initial=torch.ones_like(mdp.initial)))
+
+
+# --- laws ---
+
 
 SOURCE = "core.envs.tabular: a record of probabilities as a world"
 CELLS = 8
@@ -79,7 +130,7 @@ def _kernel() -> Law:
         share = torch.bincount(index, minlength=joint.numel()).reshape(joint.shape) / CELLS**2
         same("P(next state, ending)", share, joint)
 
-    mutant = Mutant("ends by the state it comes from, not the one it comes to", mutants.ends_where_it_was)
+    mutant = Mutant("ends by the state it comes from, not the one it comes to", ends_where_it_was)
     claim = "Over all noise, next states and endings are as likely as the table says."
     return _law("kernel_is_the_table", claim, mutant, check, "chance", "an ending by chance")
 
@@ -93,7 +144,7 @@ def _rewards() -> Law:
         hot = torch.eye(len(place.mdp.initial))[after.index]
         same("observations", timestep.next_observation, hot)
 
-    mutant = Mutant("pays the expected reward", mutants.pays_expectation)
+    mutant = Mutant("pays the expected reward", pays_expectation)
     claim = "The reward is the table's for (state, action, next state), and the observation is the next state."
     return _law("reward_is_the_table", claim, mutant, check, "a reward that depends on where it leads")
 
@@ -106,6 +157,6 @@ def _beginnings() -> Law:
         state, _ = torch.vmap(lambda key: env.reset(env.params, key))(keys.split(keys.key(0), 16))
         same("where it begins", state.index, torch.full((16,), place.state))
 
-    mutant = Mutant("begins anywhere", mutants.begins_anywhere)
+    mutant = Mutant("begins anywhere", begins_anywhere)
     claim = "An episode begins where the initial distribution says, and never where it says 0."
     return _law("reset_is_the_table", claim, mutant, check)

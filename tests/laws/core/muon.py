@@ -2,20 +2,133 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from purestep.core import keys as core_keys
+from purestep.core.optim import Optimizer
+from purestep.core.record import replace
 from purestep.properties.framework.compare import Tolerance, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 
-from . import muon_mutants as mutants
-from .muon_mutants import Turning
+# --- mutants ---
+# Muon as people get it wrong.
+
+
+@frozen
+class Turning:
+    """What the laws of Muon judge: `muon(learning_rate, **numbers)` and `orthogonal(matrix)`."""
+
+    muon: Callable[..., Optimizer]
+    orthogonal: Callable[..., Tensor]
+
+
+def _edited(change: Callable[[Optimizer, Any, Any, Any], tuple[Any, Any]]) -> Callable[[Turning], Turning]:
+    """An edit of the update."""
+
+    def make(subject: Turning) -> Turning:
+        def muon(*given: Any, **numbers: Any) -> Optimizer:
+            right = subject.muon(*given, **numbers)
+
+            def update(gradients: Any, state: Any, params: Any) -> tuple[Any, Any]:
+                return change(right, gradients, state, params)
+
+            return Optimizer(init=right.init, update=update)
+
+        return evolve(subject, muon=muon)
+
+    return make
+
+
+def _coupled(right: Optimizer, gradient: Tensor, state: Any, param: Tensor) -> tuple[Any, Any]:
+    decay = state.hyperparameters["weight_decay"].to(param.dtype)
+    numbers = {**state.hyperparameters, "weight_decay": torch.zeros_like(state.hyperparameters["weight_decay"])}
+    updates, after = right.update(gradient + decay * param, replace(state, hyperparameters=numbers), param)
+    return updates, replace(after, hyperparameters=state.hyperparameters)
+
+
+def _forgetful(right: Optimizer, gradient: Tensor, state: Any, param: Tensor) -> tuple[Any, Any]:
+    updates, _ = right.update(gradient, state, param)
+    return updates, state
+
+
+def _plain(right: Optimizer, gradient: Tensor, state: Any, param: Tensor) -> tuple[Any, Any]:
+    _, after = right.update(gradient, state, param)
+    still = {**state.hyperparameters, "momentum": torch.zeros_like(state.hyperparameters["momentum"])}
+    updates, _ = right.update(after.velocity, replace(state, hyperparameters=still), param)
+    return updates, after
+
+
+def _unscaled(right: Optimizer, gradient: Tensor, state: Any, param: Tensor) -> tuple[Any, Any]:
+    updates, after = right.update(gradient, state, param)
+    rows, columns = gradient.shape
+    return updates / max(1.0, rows / columns) ** 0.5, after
+
+
+def _turned_over(right: Optimizer, gradient: Tensor, state: Any, param: Tensor) -> tuple[Any, Any]:
+    updates, after = right.update(gradient, state, param)
+    rows, columns = gradient.shape
+    return updates * (max(1.0, columns / rows) / max(1.0, rows / columns)) ** 0.5, after
+
+
+coupled_decay, forgets = _edited(_coupled), _edited(_forgetful)
+no_look_ahead, unscaled = _edited(_plain), _edited(_unscaled)
+
+
+def sees_size(subject: Turning) -> Turning:
+    """Keeps some of the gradient's size, as an iteration does that divides by too little."""
+
+    def orthogonal(matrix: Tensor, **given: Any) -> Tensor:
+        kept: Tensor = subject.orthogonal(matrix, **given) * (1.0 + 0.1 * torch.tanh(matrix.abs().amax() / 8.0))
+        return kept
+
+    return evolve(subject, orthogonal=orthogonal)
+
+
+def normalized_only(subject: Turning) -> Turning:
+    """Divides by the norm and iterates no further."""
+
+    def orthogonal(matrix: Tensor, **given: Any) -> Tensor:
+        short: Tensor = matrix / torch.linalg.vector_norm(matrix).clamp_min(1e-7)
+        return short
+
+    return evolve(subject, orthogonal=orthogonal)
+
+
+def entry_by_entry(subject: Turning) -> Turning:
+    """Takes the sign of each entry, as Lion does; that is no function of the singular values."""
+
+    def orthogonal(matrix: Tensor, **given: Any) -> Tensor:
+        signs: Tensor = matrix.sign() / max(matrix.shape) ** 0.5
+        return signs
+
+    return evolve(subject, orthogonal=orthogonal)
+
+
+def wide_alone(subject: Turning) -> Turning:
+    """Turns a tall matrix round and does not turn it back, wherever that fits."""
+
+    def orthogonal(matrix: Tensor, **given: Any) -> Tensor:
+        right = subject.orthogonal(matrix, **given)
+        return right.mT.reshape(right.shape) if matrix.shape[0] > matrix.shape[1] else right
+
+    return evolve(subject, orthogonal=orthogonal)
+
+
+MUTANTS: dict[str, Callable[[Turning], Turning]] = {
+    "scales wide matrices in place of tall ones": _edited(_turned_over),
+    "takes signs entry by entry": entry_by_entry,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "Jordan et al. 2024, kellerjordan.github.io/posts/muon"
 CLOSE = Tolerance("a few products of small matrices", relative=1e-3, absolute=1e-4)
@@ -76,7 +189,7 @@ def _values() -> Law:
         require(not bool(subject.orthogonal(torch.zeros_like(push.param)).any()), "0 does not stay 0")
 
     claim = "The singular values of a direction are near 1, whatever those of the gradient; 0 stays 0."
-    return _law("singular_values_near_one", claim, ("divides by the norm alone", mutants.normalized_only), check)
+    return _law("singular_values_near_one", claim, ("divides by the norm alone", normalized_only), check)
 
 
 def _size() -> Law:
@@ -87,7 +200,7 @@ def _size() -> Law:
         same("of the gradient turned round", subject.orthogonal(-push.gradients[0]), -wanted, CLOSE)
 
     claim = "A gradient's size does not matter, and its sign is the direction's."
-    return _law("size_does_not_matter", claim, ("keeps some of the gradient's size", mutants.sees_size), check)
+    return _law("size_does_not_matter", claim, ("keeps some of the gradient's size", sees_size), check)
 
 
 def _turns() -> Law:
@@ -98,7 +211,7 @@ def _turns() -> Law:
         same("of the gradient in other axes", subject.orthogonal(left @ push.gradients[2] @ right), wanted, CLOSE)
 
     claim = "In other axes, orthogonal ones, the direction is the same: f(Q G R) = Q f(G) R."
-    return _law("axes_do_not_matter", claim, ("takes signs entry by entry", mutants.entry_by_entry), check)
+    return _law("axes_do_not_matter", claim, ("takes signs entry by entry", entry_by_entry), check)
 
 
 def _sides() -> Law:
@@ -108,7 +221,7 @@ def _sides() -> Law:
         same("of the transpose", subject.orthogonal(push.gradients[0].mT), wanted, CLOSE)
 
     claim = "The direction of a transpose is the transpose of the direction."
-    return _law("transposes", claim, ("does not turn tall matrices back", mutants.wide_alone), check, "a tall matrix")
+    return _law("transposes", claim, ("does not turn tall matrices back", wide_alone), check, "a tall matrix")
 
 
 def _after(subject: Turning, push: Push, gradients: Tensor, **numbers: float) -> Tensor:
@@ -135,7 +248,7 @@ def _memory() -> Law:
         same("the velocity", state.velocity, wanted, CLOSE)
 
     claim = "The velocity is the decaying mean of all gradients: v' = momentum v + (1 - momentum) g."
-    return _law("velocity_is_a_mean", claim, ("forgets earlier gradients", mutants.forgets), check)
+    return _law("velocity_is_a_mean", claim, ("forgets earlier gradients", forgets), check)
 
 
 def _ahead() -> Law:
@@ -153,7 +266,7 @@ def _ahead() -> Law:
             same("the third update", _after(subject, push, push.gradients), wanted, CLOSE)
 
     claim = "An update follows g + momentum (v' - g), the mean one step ahead."
-    return _law("looks_ahead", claim, ("follows the mean alone", mutants.no_look_ahead), check, "a clear direction")
+    return _law("looks_ahead", claim, ("follows the mean alone", no_look_ahead), check, "a clear direction")
 
 
 def _decay() -> Law:
@@ -164,7 +277,7 @@ def _decay() -> Law:
         same("what decay adds", moved - still, -push.rate * push.weight_decay * push.param, CLOSE)
 
     claim = "Decay takes learning_rate weight_decay params, and no gradient sees it."
-    return _law("decay_apart", claim, ("adds decay to the gradient", mutants.coupled_decay), check, "decay")
+    return _law("decay_apart", claim, ("adds decay to the gradient", coupled_decay), check, "decay")
 
 
 def _shapes() -> Law:
@@ -174,4 +287,4 @@ def _shapes() -> Law:
         same("the first update", _after(subject, push, push.gradients[:1]), wanted, CLOSE)
 
     claim = "The first update has singular values near learning_rate sqrt(max(1, rows / columns))."
-    return _law("tall_matrices_move_more", claim, ("scales all alike", mutants.unscaled), check, "a tall matrix")
+    return _law("tall_matrices_move_more", claim, ("scales all alike", unscaled), check, "a tall matrix")

@@ -1,9 +1,10 @@
 """Laws of drawing tokens: their shares are their probabilities, and what is said of a token is what it was drawn with."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
@@ -12,8 +13,116 @@ from purestep.properties.framework.compare import ROUNDING, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import dyadic, flags
 
-from . import sampling_mutants as mutants
-from .sampling_mutants import Sampling
+# --- mutants ---
+# How people get drawing tokens wrong: edits of its functions.
+
+
+Draw = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+@frozen
+class Sampling:
+    """The functions of `core.sampling`."""
+
+    sampled: Callable[..., Draw]
+    greedy: Draw
+    nucleus: Callable[[Tensor, float], Tensor]
+
+
+def _score(change: Callable[[Tensor, Tensor, dict[str, Any]], Tensor]) -> Callable[[Sampling], Sampling]:
+    """The edit that scores what was drawn otherwise: `change(token, logits, options)`."""
+
+    def make(sampling: Sampling) -> Sampling:
+        def sampled(**options: Any) -> Draw:
+            draw = sampling.sampled(**options)
+
+            def edited(uniform: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+                token, _ = draw(uniform, logits)
+                return token, change(token, logits, options)
+
+            return edited
+
+        return evolve(sampling, sampled=sampled)
+
+    return make
+
+
+def _of(logits: Tensor, token: Tensor) -> Tensor:
+    return torch.log_softmax(logits, -1).gather(-1, token[..., None])[..., 0]
+
+
+untempered = _score(lambda token, logits, options: _of(logits, token))
+whole = _score(lambda token, logits, options: _of(logits / options.get("temperature", 1.0), token))
+
+
+def lukewarm(sampling: Sampling) -> Sampling:
+    """Draws at temperature 1 and scores at the one asked for."""
+
+    def sampled(**options: Any) -> Draw:
+        draw, plain = sampling.sampled(**options), sampling.sampled(**{**options, "temperature": 1.0})
+        return lambda uniform, logits: (plain(uniform, logits)[0], draw(uniform, logits)[1])
+
+    return evolve(sampling, sampled=sampled)
+
+
+def certain_is_not(sampling: Sampling) -> Sampling:
+    """Scores the likeliest token as if it had been sampled."""
+
+    def greedy(uniform: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        token, _ = sampling.greedy(uniform, logits)
+        return token, _of(logits, token)
+
+    return evolve(sampling, greedy=greedy)
+
+
+def below(sampling: Sampling) -> Sampling:
+    """Leaves out the token with which the nucleus has its probability."""
+
+    def nucleus(logits: Tensor, top_p: float) -> Tensor:
+        order = torch.sort(logits, dim=-1, descending=True, stable=True)
+        first = torch.arange(logits.shape[-1]) == 0
+        kept = first | (torch.softmax(order.values, -1).cumsum(-1) < top_p)
+        back = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order.indices, kept)
+        return torch.where(back, logits, -torch.inf)
+
+    return evolve(sampling, nucleus=nucleus)
+
+
+def ties(sampling: Sampling) -> Sampling:
+    """Keeps all that is as likely as the last of the nucleus."""
+
+    def nucleus(logits: Tensor, top_p: float) -> Tensor:
+        kept = sampling.nucleus(logits, top_p)
+        least = torch.where(kept.isinf(), torch.inf, kept).amin(-1, keepdim=True)
+        return torch.where(logits >= least, logits, -torch.inf)
+
+    return evolve(sampling, nucleus=nucleus)
+
+
+def first_beyond(sampling: Sampling) -> Sampling:
+    """Takes the first token whose cumulated probability reaches the number, be it impossible itself."""
+
+    def sampled(**options: Any) -> Draw:
+        draw = sampling.sampled(**options)
+
+        def edited(uniform: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+            _, log_prob = draw(uniform, logits)
+            heated = torch.softmax(logits / options.get("temperature", 1.0), -1)
+            return (heated.cumsum(-1) >= uniform[..., None]).to(torch.int64).argmax(-1), log_prob
+
+        return edited
+
+    return evolve(sampling, sampled=sampled)
+
+
+MUTANTS: dict[str, Callable[[Sampling], Sampling]] = {
+    "scores what the nucleus left as if all were left": whole,
+    "keeps all ties with the last of the nucleus": ties,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "core.sampling: what a draw promises"
 GRID = 512  # uniform numbers, evenly spread
@@ -90,7 +199,7 @@ def _shares() -> Law:
             require(gap <= 1 / GRID + SLACK, f"a token's share is off by {float(gap)} of {GRID} evenly spread numbers")
 
     claim = "Evenly spread numbers draw every token as often as it is probable in the nucleus at the temperature."
-    mutant = ("draws at temperature 1 and scores at the one asked for", mutants.lukewarm)
+    mutant = ("draws at temperature 1 and scores at the one asked for", lukewarm)
     return _law("shares", claim, mutant, check, "tokens outside the nucleus", "another temperature")
 
 
@@ -104,7 +213,7 @@ def _scores() -> Law:
             same("log-probs", log_prob, kept.log().to(torch.float32), ROUNDING)
 
     claim = "A token's log-prob is that of the distribution it was drawn from, temperature and nucleus included."
-    mutant = ("scores at temperature 1 whatever it drew at, as servers do", mutants.untempered)
+    mutant = ("scores at temperature 1 whatever it drew at, as servers do", untempered)
     return _law("scores_of_what_was_drawn", claim, mutant, check, "another temperature", "a nucleus")
 
 
@@ -124,7 +233,7 @@ def _nucleus() -> Law:
         require(not wrong, f"tokens {wrong} are likelier than some that are left, or as likely and of lower id")
 
     claim = "The nucleus is the fewest of the likeliest tokens with at least the probability asked for."
-    mutant = ("leaves out the token with which it has that probability", mutants.below)
+    mutant = ("leaves out the token with which it has that probability", below)
     return _law("least_nucleus", claim, mutant, check, "ties at its edge", "something left out")
 
 
@@ -139,7 +248,7 @@ def _possible() -> Law:
         same("the smallest number's token", token[0], (choice.logits > -torch.inf).to(torch.int64).argmax())
 
     claim = "No number, the least and the largest included, draws what is impossible."
-    mutant = ("takes the first token whose cumulated probability reaches the number", mutants.first_beyond)
+    mutant = ("takes the first token whose cumulated probability reaches the number", first_beyond)
     return _law("never_the_impossible", claim, mutant, check, "the first token impossible", "the last token impossible")
 
 
@@ -152,5 +261,5 @@ def _greedy() -> Law:
         same("its log-prob", log_prob, torch.zeros(GRID))
 
     claim = "Greedy takes the first of the likeliest tokens whatever the number, and what is certain has log-prob 0."
-    mutant = ("scores the likeliest token as if it had been sampled", mutants.certain_is_not)
+    mutant = ("scores the likeliest token as if it had been sampled", certain_is_not)
     return _law("greedy_is_certain", claim, mutant, check, "several likeliest tokens")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import attrs
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
 from purestep.core.record import replace
 from purestep.core.transcript import CALL_BLANKS, MAX_SEQ_LEN, TOKEN_BLANKS, Transcript
@@ -13,8 +14,81 @@ from purestep.properties.framework.compare import EXACT, ROUNDING, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.transcripts import Program, own_transcripts, programs, states
 
-from . import transcript_cut_mutants as mutants
-from .transcript_cut_mutants import CutTo
+# --- mutants ---
+# Cuts of transcripts as people get them wrong.
+
+
+CutTo = Callable[[Transcript, int], Cut]
+
+
+def _after(change: Callable[[Transcript, Cut, int], Transcript]) -> Callable[[CutTo], CutTo]:
+    """An edit of the transcript that comes out."""
+
+    def make(subject: CutTo) -> CutTo:
+        def edited(transcript: Transcript, max_seq_len: int) -> Cut:
+            right = subject(transcript, max_seq_len)
+            return replace(right, transcript=change(transcript, right, max_seq_len))
+
+        return edited
+
+    return make
+
+
+def _keeps_the_end(old: Transcript, right: Cut, most: int) -> Transcript:
+    place = torch.arange(min(most, old.token.shape[-1]))
+    first = (right.original - right.retained)[..., None]
+    ends = {name: getattr(old, name).gather(-1, (place + first).expand(*first.shape[:-1], -1)) for name in TOKEN_BLANKS}
+    return replace(right.transcript, **ends)
+
+
+def _last_reason(old: Transcript, right: Cut, most: int) -> Transcript:
+    return replace(right.transcript, reason=torch.where(old.length > most, MAX_SEQ_LEN, right.transcript.reason))
+
+
+def _for_good_measure(old: Transcript, right: Cut, most: int) -> Transcript:
+    cut = old.length >= most
+    reason = torch.where(cut & ~old.truncated, MAX_SEQ_LEN, right.transcript.reason)
+    return replace(right.transcript, truncated=right.transcript.truncated | cut, reason=reason)
+
+
+def _blames_length(old: Transcript, right: Cut, most: int) -> Transcript:
+    return replace(right.transcript, terminated=right.transcript.terminated & (old.length <= most))
+
+
+def _unseen(old: Transcript, right: Cut, most: int) -> Transcript:
+    return replace(right.transcript, truncated=old.truncated.clone(), reason=old.reason.clone())
+
+
+def _loses_rewards(old: Transcript, right: Cut, most: int) -> Transcript:
+    last = right.transcript.call.amax(-1, keepdim=True)
+    kept = torch.arange(old.reward.shape[-1]) <= last
+    return replace(right.transcript, reward=torch.where(kept, old.reward, 0.0))
+
+
+keeps_the_end = _after(_keeps_the_end)
+last_reason = _after(_last_reason)
+for_good_measure = _after(_for_good_measure)
+blames_length = _after(_blames_length)
+unseen = _after(_unseen)
+loses_rewards = _after(_loses_rewards)
+
+
+def share_of_room(subject: CutTo) -> CutTo:
+    """Tells how full the room is, not how much is left of what there was."""
+
+    def edited(transcript: Transcript, max_seq_len: int) -> Cut:
+        right = subject(transcript, max_seq_len)
+        share: Tensor = right.retained / max_seq_len
+        return replace(right, share=share)
+
+    return edited
+
+
+MUTANTS: dict[str, Callable[[CutTo], CutTo]] = {"takes back that a cut episode terminated": blames_length}
+
+
+# --- laws ---
+
 
 TABLE = "ludic's table of truncations: MAX_SEQ_LEN only if no earlier reason, and the share retained is told"
 
@@ -59,7 +133,7 @@ def _beginning() -> Law:
         same("length", new.length, old.length.clamp_max(most), EXACT)
         same("inherited", new.inherited, old.inherited.clamp_max(most), EXACT)
 
-    mutant = ("keeps the end, where the answer is", mutants.keeps_the_end)
+    mutant = ("keeps the end, where the answer is", keeps_the_end)
     needs = ("a transcript that is too long", "one that ends within the cut")
     return _law("beginning", "The first tokens stay, every column as it was.", mutant, check, *needs)
 
@@ -72,7 +146,7 @@ def _calls() -> Law:
         for name in (*CALL_BLANKS, "calls", "turns", "overflow", "id", "group", "parent", "terminated"):
             same(name, getattr(new, name), getattr(old, name), EXACT)
 
-    mutant = ("takes the rewards of calls it took", mutants.loses_rewards)
+    mutant = ("takes the rewards of calls it took", loses_rewards)
     claim = "What is said of calls and of the episode stays: rewards, counts, ids, and that it terminated."
     return _law("calls_stay", claim, mutant, check, "a call that lost all its tokens")
 
@@ -86,7 +160,7 @@ def _reason() -> Law:
         first = torch.where(cut & ~old.truncated, MAX_SEQ_LEN, old.reason)
         same("reason", new.reason, first, EXACT)
 
-    mutant = ("overwrites an earlier reason", mutants.last_reason)
+    mutant = ("overwrites an earlier reason", last_reason)
     claim = "What is cut is truncated, for MAX_SEQ_LEN only if no earlier reason stands."
     return _law("first_reason", claim, mutant, check, "a cut of what was truncated", "a cut of what was not")
 
@@ -101,7 +175,7 @@ def _fits() -> Law:
             same(f"a cut to {room} of {longest} tokens", new.transcript, replace(old, **columns), EXACT)
             require(new.share == 1.0, f"a cut to {room} of {longest} tokens says that some are missing")
 
-    mutant = ("calls truncated what just fits", mutants.for_good_measure)
+    mutant = ("calls truncated what just fits", for_good_measure)
     return _law("fits", "What fits stays as it is, also where it just fits.", mutant, check, "tokens")
 
 
@@ -116,7 +190,7 @@ def _told() -> Law:
         same("original", found.original, old.length, EXACT)
         same("retained", found.retained, found.transcript.length, EXACT)
 
-    mutant = ("tells how full the room is", mutants.share_of_room)
+    mutant = ("tells how full the room is", share_of_room)
     claim = "How many tokens there were, how many are left, and their share are told."
     return _law("told", claim, mutant, check, "a part retained", "no tokens at all")
 
@@ -132,7 +206,7 @@ def _twice() -> Law:
         is_cut = old.length > most
         require(once.transcript.truncated[is_cut], "a transcript that lost its end does not say so")
 
-    mutant = ("does not say that it cut", mutants.unseen)
+    mutant = ("does not say that it cut", unseen)
     return _law(
         "twice",
         "Two cuts are the shorter one, and what lost its end says so.",

@@ -1,9 +1,11 @@
 """Laws of forks, and of what a learner reads off transcripts: each token counts once, for its own call."""
 
 import torch
+from attrs import evolve
+from torch import Tensor
 
 from purestep.core.record import replace
-from purestep.core.transcript import ABSENT, TOKEN_BLANKS
+from purestep.core.transcript import ABSENT, TOKEN_BLANKS, Transcript
 from purestep.core.tree import clone, leaf_names, leaves
 from purestep.properties.framework.compare import EXACT, bits, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite
@@ -19,8 +21,115 @@ from purestep.properties.strategies.transcripts import (
     steps,
 )
 
-from . import transcript_fork_mutants as mutants
-from .transcript import columns, law
+from .transcript import Make, columns, law
+
+# --- mutants ---
+# Forks of transcripts, and readings of them, as people get them wrong.
+
+
+def keeps_the_rest(subject: Transcripts) -> Transcripts:
+    """Sets the length back and leaves what stands beyond it."""
+
+    def fork(old: Transcript, at: Tensor, id: Tensor) -> Transcript:
+        return replace(subject.fork(old, at, id), **{name: getattr(old, name) for name in TOKEN_BLANKS})
+
+    return evolve(subject, fork=fork)
+
+
+def in_place(subject: Transcripts) -> Transcripts:
+    """Blanks what the fork leaves out in the tensor that both then share."""
+
+    def fork(old: Transcript, at: Tensor, id: Tensor) -> Transcript:
+        new = subject.fork(old, at, id)
+        return replace(new, token=old.token.copy_(new.token))
+
+    return evolve(subject, fork=fork)
+
+
+def orphan(subject: Transcripts) -> Transcripts:
+    """Names the fork's own grandparent for its parent."""
+
+    def fork(old: Transcript, at: Tensor, id: Tensor) -> Transcript:
+        return replace(subject.fork(old, at, id), parent=old.parent)
+
+    return evolve(subject, fork=fork)
+
+
+def stays_ended(subject: Transcripts) -> Transcripts:
+    """Keeps the parent's end."""
+
+    def fork(old: Transcript, at: Tensor, id: Tensor) -> Transcript:
+        return replace(subject.fork(old, at, id), truncated=old.truncated, reason=old.reason)
+
+    return evolve(subject, fork=fork)
+
+
+def learns_again(subject: Transcripts) -> Transcripts:
+    """Learns from every action there is."""
+
+    def loss_mask(transcript: Transcript) -> Tensor:
+        return transcript.is_action
+
+    return evolve(subject, loss_mask=loss_mask)
+
+
+def compares_padding(subject: Transcripts) -> Transcripts:
+    """Compares all columns, used or not."""
+
+    def prefix_of(one: Transcript, other: Transcript) -> Tensor:
+        shared = min(one.token.shape[-1], other.token.shape[-1])
+        return (one.token[..., :shared] == other.token[..., :shared]).all(-1) & (one.length <= other.length)
+
+    return evolve(subject, prefix_of=prefix_of)
+
+
+def compares_lengths(subject: Transcripts) -> Transcripts:
+    """Takes the shorter one for a prefix of the longer."""
+
+    def prefix_of(one: Transcript, other: Transcript) -> Tensor:
+        return one.length <= other.length
+
+    return evolve(subject, prefix_of=prefix_of)
+
+
+def proximal_everywhere(subject: Transcripts) -> Transcripts:
+    """Writes all columns of the forward pass."""
+
+    def with_proximal(old: Transcript, log_probs: Tensor, where: Tensor | None = None) -> Transcript:
+        every = torch.ones_like(old.is_action) if where is None else where
+        return replace(old, proximal_log_prob=torch.where(every, log_probs, old.proximal_log_prob))
+
+    return evolve(subject, with_proximal=with_proximal)
+
+
+def over_the_behaviour(subject: Transcripts) -> Transcripts:
+    """Writes recomputed log-probs over the behaviour's."""
+
+    def with_proximal(old: Transcript, log_probs: Tensor, where: Tensor | None = None) -> Transcript:
+        new = subject.with_proximal(old, log_probs, where)
+        return replace(new, behaviour_log_prob=new.proximal_log_prob)
+
+    return evolve(subject, with_proximal=with_proximal)
+
+
+def first_calls(subject: Transcripts) -> Transcripts:
+    """Gives context what stands at the first call."""
+
+    def per_token(transcript: Transcript, values: Tensor, otherwise: float = 0.0) -> Tensor:
+        return values.gather(-1, transcript.call.clamp_min(ABSENT + 1))
+
+    return evolve(subject, per_token=per_token)
+
+
+MUTANTS: dict[str, Make] = {
+    "names the grandparent for the parent": orphan,
+    "keeps the parent's end": stays_ended,
+    "takes the shorter one for a prefix": compares_lengths,
+    "writes recomputed log-probs over the behaviour's": over_the_behaviour,
+}
+
+
+# --- laws ---
 
 
 def transcript_fork_laws() -> Suite:
@@ -52,7 +161,7 @@ def _fork() -> Law:
                 )
                 require(~(new.terminated | new.truncated)[row] & (new.overflow[row] == 0), "a fork has not ended")
 
-    mutant = Mutant("keeps what followed the place of the fork", mutants.keeps_the_rest)
+    mutant = Mutant("keeps what followed the place of the fork", keeps_the_rest)
     claim = "A fork is the prefix as it was written, of a parent that it names, and nothing more."
     needs = ("a fork in the middle", "a fork of a fork", "a fork of what has ended")
     return law("fork", claim, mutant, check, *needs)
@@ -69,7 +178,7 @@ def _untouched() -> Law:
                 same(f"{name} after {operation.kind}", bits(leaf), bits(kept), EXACT)
                 require(leaf._version == version, f"{operation.kind} wrote to {name}")
 
-    mutant = Mutant("blanks in place what the fork leaves out", mutants.in_place)
+    mutant = Mutant("blanks in place what the fork leaves out", in_place)
     claim = "No operation touches the transcript that it is given."
     return law("untouched", claim, mutant, check, "a fork in the middle")
 
@@ -87,7 +196,7 @@ def _once() -> Law:
             require(~last | new.is_action, "something is learnt from that nobody sampled")
             same("tokens learnt from", counted + last.sum(-1), sampled, EXACT)
 
-    mutant = Mutant("learns in a fork from what the parent said", mutants.learns_again)
+    mutant = Mutant("learns in a fork from what the parent said", learns_again)
     claim = "Over a transcript and its forks, each sampled token is learnt from exactly once."
     return law("learnt_once", claim, mutant, check, "actions in a prefix")
 
@@ -112,7 +221,7 @@ def _prefix() -> Law:
             same("within more room", subject.prefix_of(wider, one).tolist(), [True] * ROWS, EXACT)
             same("of an empty one", subject.prefix_of(one, wider).tolist(), [not text for text in some], EXACT)
 
-    mutant = Mutant("compares padding, too", mutants.compares_padding)
+    mutant = Mutant("compares padding, too", compares_padding)
     claim = "One is a prefix of another exactly where its list of tokens begins the other's."
     return law("prefix", claim, mutant, check, "a shorter prefix", "a shorter one, no prefix")
 
@@ -129,7 +238,7 @@ def _proximal() -> Law:
                 wanted = torch.where(chosen, scores, state.proximal_log_prob)
                 same("proximal log-probs", new, replace(state, proximal_log_prob=wanted), EXACT)
 
-    mutant = Mutant("gives context proximal log-probs as well", mutants.proximal_everywhere)
+    mutant = Mutant("gives context proximal log-probs as well", proximal_everywhere)
     claim = "Proximal log-probs come to the actions asked for, and nothing else changes."
     return law("proximal", claim, mutant, check, "some of the actions", "context")
 
@@ -145,6 +254,6 @@ def _per_token() -> Law:
                 wanted = torch.tensor([0.5 if call < 0 else float(values[row, call]) for call in calls])
                 same(f"what tokens of calls {calls} get", found[row], wanted, EXACT)
 
-    mutant = Mutant("gives context what the first call has", mutants.first_calls)
+    mutant = Mutant("gives context what the first call has", first_calls)
     claim = "A token gets what stands at its call, and what no call made gets the rest."
     return law("per_token", claim, mutant, check, "context beside a call")

@@ -3,9 +3,10 @@
 from purestep.properties.framework.families import Family, edits
 from purestep.runtime.ranks.simulated import simulated_ranks
 
-from . import handles_mutants, partition_mutants, ranks_mutants
+from .handles import MUTANTS as HANDLES_MUTANTS
 from .handles import naming_laws, own_naming
-from .partition import dealing_laws, own_dealing
+from .partition import DEALS, dealing_laws, own_dealing
+from .ranks import MUTANTS as RANKS_MUTANTS
 from .ranks import ranks_laws
 from .reduce import own_putting, putting_laws
 
@@ -13,8 +14,8 @@ from .reduce import own_putting, putting_laws
 def families() -> list[Family]:
     """One subject for each suite."""
     return [
-        Family(ranks_laws(), simulated_ranks, edits(ranks_mutants.MUTANTS)),
-        Family(dealing_laws(), own_dealing(), edits(partition_mutants.DEALS)),
+        Family(ranks_laws(), simulated_ranks, edits(RANKS_MUTANTS)),
+        Family(dealing_laws(), own_dealing(), edits(DEALS)),
         Family(putting_laws(), own_putting()),
-        Family(naming_laws(), own_naming(), edits(handles_mutants.MUTANTS)),
+        Family(naming_laws(), own_naming(), edits(HANDLES_MUTANTS)),
     ]

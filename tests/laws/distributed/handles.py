@@ -4,7 +4,7 @@ A talk is played on several ranks at once. The first says which trees to make of
 them of its own leaves. `held` is what each has by number, as `runtime.effects.ranks.leading` keeps it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -12,13 +12,96 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from purestep.core.errors import StructureError
-from purestep.core.tree import leaves
+from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.ranks import naming
+from purestep.runtime.ranks.naming import Name
 
-from . import handles_mutants as mutants
-from .handles_mutants import Naming
+# --- mutants ---
+# Names of leaves that stand on several processes, as people get them wrong; each an edit of what is right.
+
+
+@attrs.frozen
+class Naming:
+    """What the laws of naming judge."""
+
+    named: Callable[[Any, Mapping[int, Any], Callable[[Any], bool]], Any]
+    found: Callable[[Any, Mapping[int, Any]], Any]
+    enrolled: Callable[[Any, Mapping[int, Any], int, Callable[[Any], bool]], dict[int, Any]]
+
+
+def numbers_by_place(subject: Naming) -> Naming:
+    """Names a leaf by its place in the tree that is told."""
+
+    def named(tree: Any, held: Mapping[int, Any], divided: Callable[[Any], bool]) -> Any:
+        subject.named(tree, held, divided)
+        places = iter(range(len(leaves(tree))))
+
+        def stand_in(leaf: Any) -> Any:
+            place = next(places)
+            return Name(place) if divided(leaf) else leaf
+
+        return tree_map(stand_in, tree)
+
+    return attrs.evolve(subject, named=named)
+
+
+def sends_strangers(subject: Naming) -> Naming:
+    """Lets leaves that nobody else knows pass as they are."""
+
+    def named(tree: Any, held: Mapping[int, Any], divided: Callable[[Any], bool]) -> Any:
+        known = {id(leaf) for leaf in held.values()}
+        return subject.named(tree, held, lambda leaf: divided(leaf) and id(leaf) in known)
+
+    return attrs.evolve(subject, named=named)
+
+
+def leaves_names(subject: Naming) -> Naming:
+    """Leaves the name of what is not here where it stands."""
+
+    def found(tree: Any, held: Mapping[int, Any]) -> Any:
+        try:
+            return subject.found(tree, held)
+        except StructureError:
+            return tree
+
+    return attrs.evolve(subject, found=found)
+
+
+def enrols_again(subject: Naming) -> Naming:
+    """Gives leaves that have a number another one."""
+
+    def enrolled(tree: Any, held: Mapping[int, Any], first: int, divided: Callable[[Any], bool]) -> dict[int, Any]:
+        return subject.enrolled(tree, {}, first, divided)
+
+    return attrs.evolve(subject, enrolled=enrolled)
+
+
+def counts_twice(subject: Naming) -> Naming:
+    """Gives a leaf that comes twice two numbers."""
+
+    def enrolled(tree: Any, held: Mapping[int, Any], first: int, divided: Callable[[Any], bool]) -> dict[int, Any]:
+        new = set(map(id, subject.enrolled(tree, held, first, divided).values()))
+        return dict(enumerate([leaf for leaf in leaves(tree) if divided(leaf) and id(leaf) in new], first))
+
+    return attrs.evolve(subject, enrolled=enrolled)
+
+
+def from_nothing(subject: Naming) -> Naming:
+    """Counts from 0 in each tree."""
+
+    def enrolled(tree: Any, held: Mapping[int, Any], first: int, divided: Callable[[Any], bool]) -> dict[int, Any]:
+        return subject.enrolled(tree, held, 0, divided)
+
+    return attrs.evolve(subject, enrolled=enrolled)
+
+
+MUTANTS: dict[str, Callable[[Naming], Naming]] = {"counts from 0 in each tree": from_nothing}
+
+
+# --- laws ---
+
 
 RANKS = 2
 
@@ -152,7 +235,7 @@ def _arrives() -> Law:
                 require(right, f"{meant} is told of and {heard} is heard")
             seen("something that is sent", len(pairs) > sum(divided(meant) for meant, _ in pairs))
 
-    mutant = ("names a leaf by its place in the tree", mutants.numbers_by_place)
+    mutant = ("names a leaf by its place in the tree", numbers_by_place)
     claim = "A rank hears of its own part of each leaf that is told of, and what is not divided as it is."
     return _of_talks("arrives", claim, mutant, check, "a leaf of an earlier word", "something that is sent")
 
@@ -170,7 +253,7 @@ def _once() -> Law:
                 "a leaf has no number",
             )
 
-    mutant = ("gives leaves that have a number another one", mutants.enrols_again)
+    mutant = ("gives leaves that have a number another one", enrols_again)
     claim = "A leaf that has a number keeps it, and one that has none gets one."
     return _of_talks("kept", claim, mutant, check, "a leaf that has a number")
 
@@ -186,7 +269,7 @@ def _one_number() -> Law:
             same = {name: leaf.born for name, leaf in one.items()} == {name: leaf.born for name, leaf in other.items()}
             require(same, "ranks number the same leaves differently")
 
-    mutant = ("gives a leaf that comes twice two numbers", mutants.counts_twice)
+    mutant = ("gives a leaf that comes twice two numbers", counts_twice)
     claim = "New leaves get the next numbers, each one, and on all ranks the same."
     return _of_talks("one_number", claim, mutant, check, "a new leaf that comes twice")
 
@@ -207,7 +290,7 @@ def _strangers() -> Law:
             return
         require(False, f"a leaf that nobody else has is told of as {sent[-1]}")
 
-    mutant = ("lets leaves that nobody else knows pass", mutants.sends_strangers)
+    mutant = ("lets leaves that nobody else knows pass", sends_strangers)
     claim = "A divided leaf that the others do not have is refused."
     return _of_talks("strangers", claim, mutant, check, "leaves that are known")
 
@@ -225,6 +308,6 @@ def _absent() -> Law:
                 continue
             require(False, f"{found} is taken for a leaf that is not here")
 
-    mutant = ("leaves the name of what is not here", mutants.leaves_names)
+    mutant = ("leaves the name of what is not here", leaves_names)
     claim = "A name of what is not held is refused, not passed on."
     return _of_talks("absent", claim, mutant, check, "a leaf that is missing")

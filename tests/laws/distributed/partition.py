@@ -1,13 +1,14 @@
 """Laws of deals: every sequence on one rank, as much to wait for on each, and nobody whose token counts where he has none."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 import torch
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from purestep.algorithms.token_batch import token_batch
+from purestep.algorithms.token_batch import TokenBatch, token_batch
 from purestep.core.errors import ChoiceError
 from purestep.core.record import replace
 from purestep.core.transcript import empty
@@ -15,9 +16,85 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, always
 from purestep.runtime.language_layout import Part
 from purestep.runtime.ranks import dealing
+from purestep.runtime.ranks.dealing import Deal
 
-from . import partition_mutants as mutants
-from .partition_mutants import Dealing
+# --- mutants ---
+# Parts of learning on several ranks as people get them wrong: deals, and what puts together; each an edit of what is right.
+
+
+@attrs.frozen
+class Dealing:
+    """What the laws of deals judge."""
+
+    by_tokens: Callable[..., Deal]
+    by_parts: Callable[..., Deal]
+    placed: Callable[[Sequence[int], Sequence[Sequence[Sequence[int]]]], tuple[tuple[Part, ...], ...]]
+    piece: Callable[[TokenBatch, Part], tuple[TokenBatch, Any]]
+
+
+def _deals(
+    change: Callable[[tuple[tuple[Part, ...], ...]], tuple[tuple[Part, ...], ...]],
+) -> Callable[[Dealing], Dealing]:
+    def edit(subject: Dealing) -> Dealing:
+        def by_tokens(*given: Any, **named: Any) -> Deal:
+            deal = subject.by_tokens(*given, **named)
+            return lambda lengths: change(deal(lengths))
+
+        return attrs.evolve(subject, by_tokens=by_tokens)
+
+    return edit
+
+
+drops_the_last_round = _deals(lambda dealt: tuple(own[:-1] for own in dealt))
+leaves_idle_ranks_out = _deals(lambda dealt: tuple(tuple(part for part in own if part.rows) for own in dealt))
+same_for_all = _deals(lambda dealt: (dealt[0],) * len(dealt))
+
+
+def forgets_padding(subject: Dealing) -> Dealing:
+    """Fills parts up to twice their budget."""
+
+    def by_tokens(budget: int, **named: Any) -> Deal:
+        return subject.by_tokens(2 * budget, **named)
+
+    return attrs.evolve(subject, by_tokens=by_tokens)
+
+
+def parts_for_ranks(subject: Dealing) -> Dealing:
+    """Makes parts that are as many as the ranks, whatever one process would make."""
+
+    def by_parts(budget: int, *, ranks: int) -> Deal:
+        return subject.by_tokens(budget, ranks=ranks)
+
+    return attrs.evolve(subject, by_parts=by_parts)
+
+
+def takes_any_places(subject: Dealing) -> Dealing:
+    """Does not look whether every sequence comes once."""
+
+    def placed(lengths: Sequence[int], places: Any) -> Any:
+        try:
+            return subject.placed(lengths, places)
+        except ValueError:
+            return ((),) * len(places)
+
+    return attrs.evolve(subject, placed=placed)
+
+
+def idle_ranks_count(subject: Dealing) -> Dealing:
+    """Lets the token of a part without sequences count."""
+
+    def piece(batch: TokenBatch, part: Part) -> tuple[TokenBatch, Any]:
+        some, layout = subject.piece(batch, part)
+        return (some if part.rows else replace(some, mask=torch.ones_like(some.mask))), layout
+
+    return attrs.evolve(subject, piece=piece)
+
+
+DEALS: dict[str, Callable[[Dealing], Dealing]] = {"gives every rank everything": same_for_all}
+
+
+# --- laws ---
+
 
 LONGEST = 9
 WAITS = (
@@ -79,7 +156,7 @@ def _once() -> Law:
         found = sorted(row for own in dealt for part in own for row in part.rows)
         same("the sequences of all ranks", found, list(range(len(load.lengths))))
 
-    mutant = ("leaves out the last round, which is not full", mutants.drops_the_last_round)
+    mutant = ("leaves out the last round, which is not full", drops_the_last_round)
     needs = ("several parts of a rank", "rows of several sequences")
     return _of_loads("once", "Every sequence is in one part of one rank.", mutant, check, *needs)
 
@@ -91,7 +168,7 @@ def _even() -> Law:
         numbers = [len(own) for own in dealt]
         require(len(set(numbers)) == 1, f"ranks have {numbers} parts")
 
-    mutant = ("leaves out parts without sequences", mutants.leaves_idle_ranks_out)
+    mutant = ("leaves out parts without sequences", leaves_idle_ranks_out)
     return _of_loads("even", "All ranks have equally many parts.", mutant, check, "a rank with less than others")
 
 
@@ -103,7 +180,7 @@ def _within() -> Law:
             require(part.cost <= load.budget, f"a part of lengths {lengths} costs {part.cost}, more than {load.budget}")
             require(max(lengths, default=0) <= part.width, f"a part of lengths {lengths} has the width {part.width}")
 
-    mutant = ("fills parts up to twice the budget", mutants.forgets_padding)
+    mutant = ("fills parts up to twice the budget", forgets_padding)
     claim = "No part costs more than the budget, padding included, and each is as wide as its longest sequence."
     return _of_loads("within_budget", claim, mutant, check, "different lengths in one part")
 
@@ -118,7 +195,7 @@ def _same_parts() -> Law:
         found = sorted((part for own in dealt for part in own if part.rows), key=lambda part: part.rows)
         same("the parts", found, sorted(alone, key=lambda part: part.rows))
 
-    mutant = ("makes as many parts as there are ranks", mutants.parts_for_ranks)
+    mutant = ("makes as many parts as there are ranks", parts_for_ranks)
     claim = "`by_parts` deals the same parts out whatever the number of ranks, as many to each."
     return _of_loads("same_parts", claim, mutant, check, "several parts on several ranks")
 
@@ -142,7 +219,7 @@ def _refused() -> Law:
         for places in wrong:
             _refuses(subject, load, places)
 
-    mutant = ("takes any places", mutants.takes_any_places)
+    mutant = ("takes any places", takes_any_places)
     claim = "A deal by hand that misses a sequence, doubles one, names none or gives ranks unequal numbers is refused."
     return _of_loads("wrong_places", claim, mutant, check)
 
@@ -167,6 +244,6 @@ def _idle() -> Law:
             same("tokens that count", int(some.mask.sum()), len(part.rows) * part.width)
             require(some.length > 0 if not part.rows else some.length >= 0, "a piece of nothing has no token")
 
-    mutant = ("lets the token of an empty part count", mutants.idle_ranks_count)
+    mutant = ("lets the token of an empty part count", idle_ranks_count)
     claim = "A part without sequences has one token, and nothing counts in it."
     return _of_loads("idle", claim, mutant, check, "a part without sequences")

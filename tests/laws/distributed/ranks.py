@@ -1,7 +1,7 @@
 """Laws of learning on several ranks: whoever computes what, the gradient of the whole comes out, and no rank waits in vain."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import attrs
@@ -14,18 +14,141 @@ from purestep.algorithms import language_objectives as objectives
 from purestep.algorithms.importance import truncated_weights
 from purestep.algorithms.language import LanguageAlgorithm, LanguageState, learner
 from purestep.algorithms.token_batch import TokenBatch
-from purestep.core.optim import chain, clip_by_global_norm, sgd
+from purestep.algorithms.token_policy import LearnerParams
+from purestep.core.optim import chain, clip_by_global_norm, global_norm, sgd
 from purestep.core.record import replace, take
 from purestep.core.transcript_scores import loss_mask
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import DOUBLE, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.learner import MODEL, Talks, params_of, talks
-from purestep.properties.suites.learner_steps import prepared
+from purestep.properties.suites.learner import prepared
 from purestep.runtime.ranks.dealing import Deal, placed
 
-from . import ranks_mutants as mutants
-from .ranks_mutants import NORM, Ranking
+# --- mutants ---
+# Learning on several ranks as people get it wrong: each an edit of what is right.
+
+
+NORM = 0.05  # that gradients of the laws are shortened to
+Ranking = Callable[[LanguageAlgorithm, Deal], LanguageAlgorithm]
+Each = list[tuple[TokenBatch, Any, Any]]  # of each rank with sequences: its part of the batch, gradient, sums
+
+
+def _edited_gradient(
+    change: Callable[[LanguageAlgorithm, Callable[..., Each], LearnerParams, TokenBatch, Any], tuple[Any, Any]],
+) -> Callable[[Ranking], Ranking]:
+    """An edit of how the gradients of ranks become one: `change(algorithm, each(counts), params, batch, counts)`."""
+
+    def edit(subject: Ranking) -> Ranking:
+        def ranking(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorithm:
+            def gradient(params: LearnerParams, batch: TokenBatch, counts: Any, layout: Any = ()) -> tuple[Any, Any]:
+                own = [[row for part in parts for row in part.rows] for parts in deal(batch.length.tolist())]
+
+                def each(counts: Any = ()) -> Each:
+                    given = [take(batch, rows) for rows in own if rows]
+                    chosen = [counts or algorithm.counts(some) for some in given]
+                    return [(a, *algorithm.gradient(params, a, b)) for a, b in zip(given, chosen, strict=True)]
+
+                return change(algorithm, each, params, batch, counts)
+
+            return attrs.evolve(subject(algorithm, deal), gradient=gradient)
+
+        return ranking
+
+    return edit
+
+
+def _added(trees: Sequence[Any]) -> Any:
+    return reduce(lambda one, other: tree_map(torch.add, one, other), trees)
+
+
+def _local(algorithm: LanguageAlgorithm, each: Any, params: Any, batch: Any, counts: Any) -> tuple[Any, Any]:
+    whole = algorithm.gradient(params, batch, counts)
+    return _added([gradient for _, gradient, _ in each()]), whole[1]
+
+
+def _mean_of_means(algorithm: LanguageAlgorithm, each: Any, params: Any, batch: Any, counts: Any) -> tuple[Any, Any]:
+    found = each()
+    total = _added([gradient for _, gradient, _ in found])
+    return tree_map(lambda leaf: leaf / len(found), total), algorithm.gradient(params, batch, counts)[1]
+
+
+def _averaged(algorithm: LanguageAlgorithm, each: Any, params: Any, batch: Any, counts: Any) -> tuple[Any, Any]:
+    found = each(counts)
+    total = _added([gradient for _, gradient, _ in found])
+    return tree_map(lambda leaf: leaf / len(found), total), algorithm.gradient(params, batch, counts)[1]
+
+
+def _clipped_apart(algorithm: LanguageAlgorithm, each: Any, params: Any, batch: Any, counts: Any) -> tuple[Any, Any]:
+    def short(gradient: Any) -> Any:
+        factor = (NORM / (global_norm(gradient) + 1e-6)).clamp(max=1.0)
+        return tree_map(lambda leaf: leaf * factor, gradient)
+
+    return _added([short(gradient) for _, gradient, _ in each(counts)]), algorithm.gradient(params, batch, counts)[1]
+
+
+local_denominators = _edited_gradient(_local)
+mean_of_means = _edited_gradient(_mean_of_means)
+averages_over_ranks = _edited_gradient(_averaged)
+clips_on_each_rank = _edited_gradient(_clipped_apart)
+
+
+def _evolved(
+    change: Callable[[LanguageAlgorithm, Deal, LanguageAlgorithm], dict[str, Any]],
+) -> Callable[[Ranking], Ranking]:
+    """An edit of what becomes of an algorithm: `change(algorithm, deal, made)` gives functions in place of its own."""
+
+    def edit(subject: Ranking) -> Ranking:
+        def ranking(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorithm:
+            made = subject(algorithm, deal)
+            return attrs.evolve(made, **change(algorithm, deal, made))
+
+        return ranking
+
+    return edit
+
+
+def _rows(deal: Deal, lengths: Tensor) -> list[list[int]]:
+    return [[row for part in parts for row in part.rows] for parts in deal(lengths.tolist())]
+
+
+def _unsorted(algorithm: LanguageAlgorithm, deal: Deal, made: LanguageAlgorithm) -> dict[str, Any]:
+    def read(state: Any, transcripts: Any, layout: Any = ()) -> Any:
+        order = [row for rows in _rows(deal, transcripts.length) for row in rows]
+        return tree_map(lambda leaf: leaf[order], made.read(state, transcripts))
+
+    return {"read": read}
+
+
+def _first_alone(algorithm: LanguageAlgorithm, deal: Deal, made: LanguageAlgorithm) -> dict[str, Any]:
+    def distance(params: Any, batch: TokenBatch, layout: Any = ()) -> Tensor:
+        rows = next(rows for rows in _rows(deal, batch.length) if rows)
+        return algorithm.distance(params, take(batch, rows))
+
+    return {"distance": distance}
+
+
+def _own_loss(algorithm: LanguageAlgorithm, deal: Deal, made: LanguageAlgorithm) -> dict[str, Any]:
+    def gradient(params: Any, batch: TokenBatch, counts: Any, layout: Any = ()) -> tuple[Any, Any]:
+        slopes, _ = made.gradient(params, batch, counts)
+        rows = next(rows for rows in _rows(deal, batch.length) if rows)
+        return slopes, algorithm.gradient(params, take(batch, rows), counts)[1]
+
+    return {"gradient": gradient}
+
+
+leaves_readings_as_dealt = _evolved(_unsorted)
+looks_at_its_own_distance = _evolved(_first_alone)
+tells_its_own_loss = _evolved(_own_loss)
+
+MUTANTS: dict[str, Callable[[Ranking], Ranking]] = {
+    "averages over ranks what was divided by the counts of all": averages_over_ranks,
+    "averages over ranks what each divides by its own counts": mean_of_means,
+}
+
+
+# --- laws ---
+
 
 SPLIT = "TRL 3021, NeMo-RL 84, verl 5712: the loss depends on how a batch is split, over ranks as over micro-batches"
 LEARNERS: dict[str, tuple[objectives.Objective, dict[str, Any]]] = {
@@ -130,7 +253,7 @@ def _gradient() -> Law:
         seen("several micro-batches of a rank", any(len(rank) > 1 and all(rank) for rank in split.places))
         same("the gradient on ranks", got[0], wanted[0], DOUBLE)
 
-    mutant = ("divides on each rank by what counts there", mutants.local_denominators)
+    mutant = ("divides on each rank by what counts there", local_denominators)
     claim = "Whatever the partition into ranks and micro-batches, with ranks that have nothing, the gradient is the whole's."
     needs = ("ranks of different token counts", "a rank without a sequence", "several micro-batches of a rank")
     return _law("gradient_of_the_whole", claim, mutant, check, *needs, most=100)
@@ -145,7 +268,7 @@ def _means() -> Law:
         seen("something to learn", any(bool(leaf.any()) for leaf in leaves(one[0])))
         same("the gradient on one rank for each sequence", other[0], one[0], DOUBLE)
 
-    mutant = ("averages over ranks what each divides by its own counts", mutants.mean_of_means)
+    mutant = ("averages over ranks what each divides by its own counts", mean_of_means)
     claim = "As many ranks as sequences find the gradient that one finds."
     return _law("number_of_ranks", claim, mutant, check, "something to learn")
 
@@ -161,7 +284,7 @@ def _clipped() -> Law:
         same("the parameters after a shortened step", found.params, after.params, DOUBLE)
         same("the gradient's norm", same_figures["gradient_norm"], figures["gradient_norm"], DOUBLE)
 
-    mutant = ("shortens the gradient of each rank", mutants.clips_on_each_rank)
+    mutant = ("shortens the gradient of each rank", clips_on_each_rank)
     claim = "A gradient is shortened by the norm of the whole."
     needs = ("a gradient that is shortened", "several ranks with sequences")
     return _law("clipped_as_a_whole", claim, mutant, check, *needs, source="torch.nn.utils.clip_grad_norm_ of shards")
@@ -176,7 +299,7 @@ def _sums() -> Law:
         loss, _ = ranking(one, split.deal).loss(state.params, batch, one.counts(batch))
         same("the loss on ranks", loss, wanted[1].loss, DOUBLE)
 
-    mutant = ("tells the loss of the first rank", mutants.tells_its_own_loss)
+    mutant = ("tells the loss of the first rank", tells_its_own_loss)
     claim = "Losses and figures are those of the whole batch."
     return _law("sums_of_the_whole", claim, mutant, check, "several ranks with tokens that count")
 
@@ -197,7 +320,7 @@ def _read() -> Law:
         seen("sequences out of order", order != sorted(order) and mask.any())
         same("readings on ranks", got, wanted, DOUBLE)
 
-    mutant = ("leaves readings in the order of the deal", mutants.leaves_readings_as_dealt)
+    mutant = ("leaves readings in the order of the deal", leaves_readings_as_dealt)
     claim = "What is read before an update stands at its own sequence, whoever read it."
     return _law("readings_come_back", claim, mutant, check, "sequences out of order")
 
@@ -210,7 +333,7 @@ def _distance() -> Law:
         got, wanted = (each.distance(state.params, batch) for each in (ranking(one, split.deal), one))
         same("the distance on ranks", got, wanted, DOUBLE)
 
-    mutant = ("looks at the sequences of the first rank", mutants.looks_at_its_own_distance)
+    mutant = ("looks at the sequences of the first rank", looks_at_its_own_distance)
     claim = "The largest distance from the sampler is that of all ranks."
     return _law("distance_of_all", claim, mutant, check, "several ranks with tokens that count")
 

@@ -1,6 +1,6 @@
 """Laws of putting together what ranks found: sums, columns, shards, and numbers that do not know how they were cut."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from purestep.algorithms.language_loss import Sums, combined
 from purestep.core import keys
-from purestep.core.optim import clip_by_global_norm
-from purestep.core.record import take
+from purestep.core.optim import Optimizer, clip_by_global_norm
+from purestep.core.record import replace, take
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import DOUBLE, ROUNDING, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
@@ -21,8 +21,79 @@ from purestep.runtime.language_layout import Part
 from purestep.runtime.ranks import putting
 from purestep.runtime.ranks.clipping import clip_by_whole_norm
 
-from . import reduce_mutants as mutants
-from .reduce_mutants import Putting
+# --- mutants ---
+# What puts together as people get it wrong.
+
+
+@attrs.frozen
+class Putting:
+    """What the laws of putting together judge."""
+
+    united: Callable[[Sequence[Any]], Any]
+    as_row: Callable[[Any], Tensor]
+    from_row: Callable[[Tensor], Any]
+    in_order: Callable[..., Any]
+    share_of: Callable[..., tuple[int, int]]
+    fingerprint: Callable[[Any], Tensor]
+    clip: Callable[[float], Optimizer]
+
+
+def adds_differences(subject: Putting) -> Putting:
+    """Adds the largest differences of ranks up."""
+
+    def united(found: Sequence[Any]) -> Any:
+        return replace(subject.united(found), difference=torch.stack([one.difference for one in found]).sum())
+
+    return attrs.evolve(subject, united=united)
+
+
+def rest_to_the_last(subject: Putting) -> Putting:
+    """Rounds down what each keeps and gives the last one the rest."""
+
+    def share_of(size: int, *, ranks: int, rank: int) -> tuple[int, int]:
+        each = size // ranks
+        return rank * each, size if rank == ranks - 1 else (rank + 1) * each
+
+    return attrs.evolve(subject, share_of=share_of)
+
+
+def adds_bits(subject: Putting) -> Putting:
+    """Forgets where a number stands."""
+
+    def fingerprint(tree: Any) -> Tensor:
+        return subject.fingerprint(tree_map(lambda leaf: leaf.reshape(-1).sort().values, tree))
+
+    return attrs.evolve(subject, fingerprint=fingerprint)
+
+
+def fills_from_the_front(subject: Putting) -> Putting:
+    """Puts what was read into the first rows, whichever it was read of."""
+
+    def in_order(found: Sequence[Any], parts: Sequence[Part], number: int, width: int) -> Any:
+        place, moved = 0, []
+        for part in parts:
+            moved.append(attrs.evolve(part, rows=tuple(range(place, place + len(part.rows)))))
+            place += len(part.rows)
+        return subject.in_order(found, moved, number, width)
+
+    return attrs.evolve(subject, in_order=in_order)
+
+
+def swaps_two(subject: Putting) -> Putting:
+    """Reads the first two numbers of a row in the wrong order."""
+
+    def from_row(row: Tensor) -> Any:
+        return subject.from_row(torch.cat([row[:2].flip(0), row[2:]]))
+
+    return attrs.evolve(subject, from_row=from_row)
+
+
+def in_the_dtype_of_leaves(subject: Putting) -> Putting:
+    """Adds squares in the dtype of the gradient."""
+    return attrs.evolve(subject, clip=clip_by_global_norm)
+
+
+# --- laws ---
 
 
 def own_putting() -> Putting:
@@ -96,7 +167,7 @@ def _united() -> Law:
         two = [subject.united(found.sums), found.sums[0]]
         same("one more part", subject.united(two), combined(*two))
 
-    mutant = ("adds the largest differences up", mutants.adds_differences)
+    mutant = ("adds the largest differences up", adds_differences)
     claim = "Sums of parts are added, and the largest difference is the largest of all."
     return _of_finds("united", claim, mutant, check, "several parts")
 
@@ -107,7 +178,7 @@ def _row() -> Law:
             seen("numbers that differ", len(set(map(float, leaves(one)))) > 5)
             same("sums there and back", subject.from_row(subject.as_row(one)), one)
 
-    mutant = ("reads the first two in the wrong order", mutants.swaps_two)
+    mutant = ("reads the first two in the wrong order", swaps_two)
     return _of_finds("there_and_back", "Sums keep their bits on their way.", mutant, check, "numbers that differ")
 
 
@@ -125,7 +196,7 @@ def _in_order() -> Law:
         wide = torch.nn.functional.pad(columns["number"], (0, 1))
         same("what two ranks read, added", total, {"number": wide, "whole": columns["whole"]})
 
-    mutant = ("fills rows from the front", mutants.fills_from_the_front)
+    mutant = ("fills rows from the front", fills_from_the_front)
     claim = "Columns of parts have their numbers in the rows they were read of and 0 elsewhere, so that shares add up."
     return _of_finds("in_order", claim, mutant, check, "rows out of order")
 
@@ -140,7 +211,7 @@ def _shares() -> Law:
             wanted = chunks[rank] if rank < len(chunks) else column[:0]
             same(f"the share of rank {rank} of {found.ranks}", column[first:last], wanted)
 
-    mutant = ("gives the last one the rest", mutants.rest_to_the_last)
+    mutant = ("gives the last one the rest", rest_to_the_last)
     claim = "Shares are those of torch.chunk, which fully_shard cuts by: together all rows, each once."
     return _of_finds("shares", claim, mutant, check, "shares of different sizes", source="torch.chunk")
 
@@ -165,7 +236,7 @@ def _fingerprint() -> Law:
             ):
                 require(subject.fingerprint(other) != own, "two trees that differ have one fingerprint")
 
-    mutant = ("forgets where a number stands", mutants.adds_bits)
+    mutant = ("forgets where a number stands", adds_bits)
     claim = "Trees that differ in a number, in its place or in a shape have different fingerprints; copies have one."
     return _of_finds("fingerprint", claim, mutant, check, "rows in another order")
 
@@ -185,7 +256,7 @@ def _clip() -> Law:
         for parts in (2, 3, 4, 7):
             same(f"the same in {parts} shards", shortened(gradient.chunk(parts), subject.clip), whole)
 
-    mutant = ("adds squares in the gradient's dtype", mutants.in_the_dtype_of_leaves)
+    mutant = ("adds squares in the gradient's dtype", in_the_dtype_of_leaves)
     claim = "What a shortened gradient is does not depend on how it is cut, to the last bit."
     needs = ("a gradient that is shortened", "one that is short enough")
     return _of_finds("shortened_alike", claim, mutant, check, *needs)

@@ -4,15 +4,92 @@ The subject is a `step(desk, event) -> (desk, answers)` as in `runtime.effects.s
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.sharded.later_rules import Answer, Ask, Begin, Desk, Ended, Event, Gone, Leave, Tell, Wait
 
-from . import async_save_mutants as mutants
+# --- mutants ---
+# Saves beside training as people get them wrong: each an edit around a right step.
+
+
+AnyStep = Callable[[Desk, Event], Any]
+
+
+def begins_beside(step: AnyStep) -> AnyStep:
+    """A thread for every save."""
+
+    def beside(desk: Desk, event: Event) -> Any:
+        if isinstance(event, Ask) and desk.writing and not desk.fault:
+            return desk, (Begin(event.step),)
+        return step(desk, event)
+
+    return beside
+
+
+def forgets(step: AnyStep) -> AnyStep:
+    """Keeps the outcome of the last write where nobody looks when the next is begun."""
+
+    def forgetful(desk: Desk, event: Event) -> Any:
+        return step(evolve(desk, fault="") if isinstance(event, Ask) else desk, event)
+
+    return forgetful
+
+
+def serves_one(step: AnyStep) -> AnyStep:
+    """Wakes the first of those who wait, whatever comes of it."""
+
+    def one(desk: Desk, event: Event) -> Any:
+        if not isinstance(event, Ended) or len(desk.waiting) < 2:
+            return step(desk, event)
+        first, *rest = desk.waiting
+        after, answers = step(evolve(desk, waiting=(first,)), event)
+        return evolve(after, waiting=(*after.waiting, *rest)), answers
+
+    return one
+
+
+def leaves_at_once(step: AnyStep) -> AnyStep:
+    """Trusts the thread to end by itself."""
+
+    def hasty(desk: Desk, event: Event) -> Any:
+        return (desk, (Gone(),)) if isinstance(event, Leave) and desk.writing else step(desk, event)
+
+    return hasty
+
+
+def repeats(step: AnyStep) -> AnyStep:
+    """Tells a fault to everybody who ever asks again."""
+
+    def again(desk: Desk, event: Event) -> Any:
+        after, answers = step(desk, event)
+        told = [answer.fault for answer in answers if isinstance(answer, Tell)]
+        return (evolve(after, fault=told[-1]) if told and not after.writing else after), answers
+
+    return again
+
+
+def newest_first(step: AnyStep) -> AnyStep:
+    """Serves whoever came last."""
+
+    def turned(desk: Desk, event: Event) -> Any:
+        return step(evolve(desk, waiting=desk.waiting[::-1]) if isinstance(event, Ended) else desk, event)
+
+    return turned
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "tells a fault again and again": repeats,
+    "serves whoever came last": newest_first,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.effects.sharded.later_rules: saves beside training as a pure machine"
 Step = Callable[[Desk, Event], tuple[Desk, tuple[Answer, ...]]]
@@ -87,7 +164,7 @@ def _one_at_a_time() -> Law:
             require(len(begun) <= (1 if free else 0), f"{begun} while another is being written, on {event}")
 
     claim = "One checkpoint is being written at a time."
-    mutant = Mutant("begins beside the one under way", mutants.begins_beside)
+    mutant = Mutant("begins beside the one under way", begins_beside)
     return _law("one_at_a_time", claim, mutant, check, "somebody who asked while one is written")
 
 
@@ -105,7 +182,7 @@ def _told_once() -> Law:
             require(not later, f"the fault {faults[-1]} was not told to who asked {later}")
 
     claim = "Every fault of a write is told once, to the first who asks for anything afterwards."
-    mutant = Mutant("forgets a fault when the next one is begun", mutants.forgets)
+    mutant = Mutant("forgets a fault when the next one is begun", forgets)
     return _law("faults_are_told_once", claim, mutant, check, "a fault that was told")
 
 
@@ -127,7 +204,7 @@ def _answered() -> Law:
             require(right, f"{event} was answered with {answer}")
 
     claim = "Who asks is answered once, in turn, and nobody waits while nothing is being written."
-    mutant = Mutant("serves one of those who wait", mutants.serves_one)
+    mutant = Mutant("serves one of those who wait", serves_one)
     return _law("everybody_is_answered", claim, mutant, check, "one who waited and was answered")
 
 
@@ -140,5 +217,5 @@ def _left() -> Law:
                 require(not still, "somebody is gone while a checkpoint is being written")
 
     claim = "Nobody leaves while a checkpoint is being written."
-    mutant = Mutant("lets leave at once", mutants.leaves_at_once)
+    mutant = Mutant("lets leave at once", leaves_at_once)
     return _law("leaving_waits", claim, mutant, check, "one who left after waiting")

@@ -4,11 +4,11 @@ The subject is a `Filing`: the functions of `runtime.effects.sharded.placing` an
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -17,8 +17,164 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.sharded import placing, weight_rules
 from purestep.runtime.effects.sharded.placing import File
+from purestep.runtime.effects.sharded.weight_rules import ORDER
 
-from . import checkpoint_layout_mutants as mutants
+# --- mutants ---
+# Filings as people get them wrong, each an edit around a right one.
+
+
+def by_letters(filing: Any) -> Any:
+    """Asks what a name begins with."""
+
+    def placed(names: list[str], divided: Collection[str], form: str, at: str = "") -> dict[str, str]:
+        places = filing.placed(names, divided, form, at)
+        model = form == "hugging_face"
+        return {name: "model" if model and name.startswith(at) else place for name, place in places.items()}
+
+    return evolve(filing, placed=placed)
+
+
+def overfills(filing: Any) -> Any:
+    """Begins a new file when the last one is full, whatever comes next."""
+
+    def numbered(sizes: Mapping[str, int], largest: int) -> dict[str, int]:
+        numbers, number, held = dict[str, int](), 1, 0
+        for name, size in sizes.items():
+            if held >= largest:
+                number, held = number + 1, 0
+            numbers[name], held = number, held + size
+        return numbers
+
+    return evolve(filing, numbered=numbered)
+
+
+def file_for_each(filing: Any) -> Any:
+    """One tensor, one file."""
+    return evolve(filing, numbered=lambda sizes, largest: {name: i for i, name in enumerate(sizes, start=1)})
+
+
+def leaves_the_rest(filing: Any) -> Any:
+    """Divides the count by that of the ranks."""
+
+    def mine(files: list[File], rank: int, size: int) -> tuple[File, ...]:
+        each = len(files) // size
+        return tuple(files[rank * each : (rank + 1) * each])
+
+    return evolve(filing, mine=mine)
+
+
+def all_mine(filing: Any) -> Any:
+    """Every rank reads everything."""
+    return evolve(filing, mine=lambda files, rank, size: tuple(files))
+
+
+def direct_folders(filing: Any) -> Any:
+    """Syncs what files were written into."""
+
+    def folders(names: list[str]) -> tuple[str, ...]:
+        return tuple(sorted({str(PurePosixPath(name).parent) for name in names} - {"."}, reverse=True))
+
+    return evolve(filing, folders=folders)
+
+
+def outside_in(filing: Any) -> Any:
+    """Syncs folders in the order in which they were made."""
+    return evolve(filing, folders=lambda names: filing.folders(names)[::-1])
+
+
+def leaves_of_first(filing: Any) -> Any:
+    """Does not see what only others have."""
+
+    def one_tree(trees: list[Mapping[str, str]]) -> None:
+        first = trees[0]
+        filing.one_tree([{name: tree[name] for name in first if name in tree} for tree in trees])
+
+    return evolve(filing, one_tree=one_tree)
+
+
+def last_fault(filing: Any) -> Any:
+    """Remembers the last thing that was said."""
+
+    def first_fault(said: list[str]) -> str:
+        faults = [f"rank {rank}: {text}" for rank, text in enumerate(said) if text]
+        return f"{faults[-1]} (and {len(faults) - 1} more)" if len(faults) > 1 else "".join(faults)
+
+    return evolve(filing, first_fault=first_fault)
+
+
+def first_listed(filing: Any) -> Any:
+    """Takes files as the disk lists them."""
+
+    def chosen(names: list[str], where: str) -> str:
+        known = [name for name in names if name in ORDER or name.endswith(".pt")]
+        return known[0] if known else filing.chosen(names, where)
+
+    return evolve(filing, chosen=chosen)
+
+
+def skips_absent(filing: Any) -> Any:
+    """Asks for what is there."""
+
+    def files_of(weight_map: Mapping[str, str], there: list[str], where: str) -> Any:
+        kept = {name: file for name, file in weight_map.items() if file in there or "/" in file}
+        return filing.files_of(kept, there, where)
+
+    return evolve(filing, files_of=files_of)
+
+
+def leaves_the_folder(filing: Any) -> Any:
+    """Follows an index wherever it points."""
+
+    def files_of(weight_map: Mapping[str, str], there: list[str], where: str) -> Any:
+        return filing.files_of(
+            {name: file.rpartition("/")[2] for name, file in weight_map.items()}, [*there, "4.bin"], where
+        )
+
+    return evolve(filing, files_of=files_of)
+
+
+def takes_more(filing: Any) -> Any:
+    """Looks at what is wanted."""
+
+    def check_weights(got: Mapping[str, Any], wanted: Mapping[str, Any], twins: Collection[str], where: str) -> None:
+        filing.check_weights(got, wanted, {*twins, *got}, where)
+
+    return evolve(filing, check_weights=check_weights)
+
+
+def any_shape(filing: Any) -> Any:
+    """Looks at names."""
+
+    def check_weights(got: Mapping[str, Any], wanted: Mapping[str, Any], twins: Collection[str], where: str) -> None:
+        filing.check_weights({name: wanted.get(name, shape) for name, shape in got.items()}, wanted, twins, where)
+
+    return evolve(filing, check_weights=check_weights)
+
+
+def silent(filing: Any) -> Any:
+    """Refuses without a name."""
+
+    def check_weights(got: Mapping[str, Any], wanted: Mapping[str, Any], twins: Collection[str], where: str) -> None:
+        try:
+            filing.check_weights(got, wanted, twins, where)
+        except CheckpointError:
+            raise CheckpointError("another model") from None
+
+    return evolve(filing, check_weights=check_weights)
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "gives every tensor a file": file_for_each,
+    "lets every rank look at every file": all_mine,
+    "syncs folders from outside in": outside_in,
+    "follows an index out of its folder": leaves_the_folder,
+    "takes weights of any shape": any_shape,
+    "refuses weights without a name": silent,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.effects.sharded: what all ranks hold alike lies in one file, what is divided by shards, a model apart"
 
@@ -94,7 +250,7 @@ def _places() -> Law:
     inputs = names.flatmap(
         lambda some: st.tuples(st.just(some), st.lists(st.booleans(), min_size=len(some), max_size=len(some)), forms)
     )
-    mutant = Mutant("takes names that begin like the model's for the model's", mutants.by_letters)
+    mutant = Mutant("takes names that begin like the model's for the model's", by_letters)
     claim = "Each leaf has one place, decided by its whole path, by whether it is divided, and by the form."
     needs = ("a name that only begins like the model's", "what all hold beside what is divided")
     return _law("each_leaf_has_one_place", claim, mutant, inputs, check, *needs)
@@ -117,7 +273,7 @@ def _numbers() -> Law:
             require(total > largest, f"{after[0]} has a file of its own and would have made one of {total} bytes")
 
     inputs = st.tuples(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(1, 15))
-    mutant = Mutant("looks at a file's size when it is full alone", mutants.overfills)
+    mutant = Mutant("looks at a file's size when it is full alone", overfills)
     claim = "A model's files are numbered from 1 in the tensors' order, none too large, none for nothing."
     needs = ("a tensor larger than a file may be", "several files")
     return _law("files_have_a_bound", claim, mutant, inputs, check, *needs)
@@ -134,7 +290,7 @@ def _shares() -> Law:
         require(max(counts) - min(counts) <= 1, f"ranks read {counts} files")
 
     inputs = st.tuples(st.lists(st.integers(0, 99), max_size=9), st.integers(1, 4))
-    mutant = Mutant("gives every rank as many, and leaves the rest", mutants.leaves_the_rest)
+    mutant = Mutant("gives every rank as many, and leaves the rest", leaves_the_rest)
     claim = "Every file is looked at for damage by one rank, and no rank has two more than another."
     return _law("every_file_is_looked_at", claim, mutant, inputs, check, "files that cannot be shared evenly")
 
@@ -151,7 +307,7 @@ def _folders() -> Law:
         late = [(a, b) for a, b in itertools.combinations(found, 2) if b.startswith(f"{a}/")]
         require(not late, f"a folder is made to last before what is in it: {late}")
 
-    mutant = Mutant("knows the folders that files lie in alone", mutants.direct_folders)
+    mutant = Mutant("knows the folders that files lie in alone", direct_folders)
     claim = "Every folder on the way to a file is made to last, those inside first."
     inputs = st.lists(st.sampled_from(PATHS), unique=True)
     return _law(
@@ -169,7 +325,7 @@ def _one_tree() -> Law:
         require(not ranks or f"on rank {ranks[0]}" in said, f"rank {ranks[:1]} differs first, and it says {said!r}")
 
     leaf = st.dictionaries(st.sampled_from(("a", "b", "c")), st.sampled_from(("1", "2")), max_size=3)
-    mutant = Mutant("looks at the leaves of rank 0 alone", mutants.leaves_of_first)
+    mutant = Mutant("looks at the leaves of rank 0 alone", leaves_of_first)
     claim = "What all ranks are to hold alike is refused unless they do, and the first rank that differs is named."
     inputs = st.lists(leaf, min_size=1, max_size=3) | st.tuples(leaf, st.integers(2, 3)).map(lambda x: [x[0]] * x[1])
     return _law(
@@ -188,7 +344,7 @@ def _first_fault() -> Law:
             require(told.startswith(f"rank {rank}: {text}"), f"of {said} it says {told!r}")
             require((f"{len(faults) - 1} more" in told) == (len(faults) > 1), f"of {said} it says {told!r}")
 
-    mutant = Mutant("tells the last fault", mutants.last_fault)
+    mutant = Mutant("tells the last fault", last_fault)
     claim = "Of faults on several ranks the first is told with its rank, and how many more there are."
     inputs = st.lists(st.sampled_from(("", "full", "gone")), max_size=4)
     return _law("one_line_for_all_ranks", claim, mutant, inputs, check, "several faults")
@@ -212,7 +368,7 @@ def _order() -> Law:
             said = refusal(lambda: filing.chosen(there, "folder"))
             require(said and all(name in said for name in pickles), f"of {there} it says {said!r}")
 
-    mutant = Mutant("takes the first file that it knows", mutants.first_listed)
+    mutant = Mutant("takes the first file that it knows", first_listed)
     claim = "Weights are read from one source, in a fixed order; several .pt are refused by name."
     needs = ("two sources, the better one listed later", "more than one .pt")
     inputs = st.lists(st.sampled_from(THERE), unique=True) | st.lists(st.sampled_from(THERE[-3:]), unique=True)
@@ -237,7 +393,7 @@ def _index() -> Law:
     files = st.sampled_from(("1.bin", "2.bin", "3.bin", "1.bin", "2.bin", "../4.bin"))
     weight_maps = st.dictionaries(st.sampled_from("abcd"), files, max_size=4)
     there = st.lists(st.sampled_from(("1.bin", "2.bin", "3.bin")), unique=True)
-    mutant = Mutant("reads what there is of an index's files", mutants.skips_absent)
+    mutant = Mutant("reads what there is of an index's files", skips_absent)
     claim = "Every weight of an index is read from its file, inside the folder; absent files are named."
     needs = ("a file outside the folder", "an absent file", "a whole folder")
     return _law("indices_are_whole", claim, mutant, st.tuples(weight_maps, there), check, *needs)
@@ -266,7 +422,7 @@ def _weights() -> Law:
     two: SearchStrategy[Any] = shaped.map(
         lambda x: ({name: a for name, (a, _) in x.items()}, {name: b for name, (_, b) in x.items()}, set())
     )
-    mutant = Mutant("lets weights pass that nobody asked for", mutants.takes_more)
+    mutant = Mutant("lets weights pass that nobody asked for", takes_more)
     claim = "Weights are those of the model, all of them and no others; the first that is not is named."
     needs = ("weights of a larger model", "a tied weight stored twice", "another shape")
     return _law("weights_are_the_models", claim, mutant, pairs | alike | two, check, *needs)

@@ -3,16 +3,88 @@
 The subject is a `next_spot(known, there, devices, taken)` as in `runtime.effects.engine.spots`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import cycle
+from typing import Any
 
 from attrs import Factory, frozen
 from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.engine.spots import Spot, in_turn
+from purestep.runtime.effects.engine.spots import Spot, free, in_turn
 
-from . import device_assignment_mutants as mutants
+# --- mutants ---
+# Ways to place workers as people get them wrong: each an edit of a right one.
+
+
+def each_once(next_spot: Any) -> Any:
+    """Takes a device that is named twice for one."""
+
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+        return next_spot(known, there, tuple(dict.fromkeys(devices)), taken)
+
+    return wrong
+
+
+def by_count(next_spot: Any) -> Any:
+    """Takes turns as if nobody had been lost."""
+
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+        spots = in_turn(there, devices)
+        return spots[len(taken) % len(spots)]
+
+    return wrong
+
+
+def forgets_losses(next_spot: Any) -> Any:
+    """Has workers where they would be if all hosts were there."""
+
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+        return next_spot(known, known, devices, taken)
+
+    return wrong
+
+
+def keeps_to_the_left(next_spot: Any) -> Any:
+    """Has a lost host's workers only on the devices that the other hosts have in turn."""
+
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+        left = [spot for spot in in_turn(known, devices) if spot.host in there]
+        return free(cycle(left), taken) if left else next_spot(known, there, devices, taken)
+
+    return wrong
+
+
+def _host_and_device_apart(next_spot: Any) -> Any:
+    """Looks for the host that is used least, and for the device that is, without a look at who has both."""
+
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+        hosts, used = Counter(spot.host for spot in taken), Counter(spot.device for spot in taken)
+        host = min((one for one in known if one in there), key=lambda one: hosts[one])
+        return Spot(host, min(devices, key=lambda one: used[one] / devices.count(one)))
+
+    return wrong
+
+
+def _the_first_host(next_spot: Any) -> Any:
+    """Has all that is replaced on the first host that is there."""
+
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+        return next_spot(known, there if [*there] == [*known] else there[:1], devices, taken)
+
+    return wrong
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "looks for host and device apart": _host_and_device_apart,
+    "replaces all on the first host": _the_first_host,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.effects.engine.spots: a host and a device for each worker"
 NAMED = ("01", "0011", "001", "012", "0")  # numbers of devices, as people name them
@@ -109,7 +181,7 @@ def _in_turn() -> Law:
         require(crew.spots == _turns(plan), f"{crew.spots}, wanted {_turns(plan)}")
 
     claim = "While nobody is lost, worker i has host i and device i, each modulo how many are named."
-    mutant = Mutant("takes each device once, however often it is named", mutants.each_once)
+    mutant = Mutant("takes each device once, however often it is named", each_once)
     return _law("spots_in_turn", claim, mutant, "", check, "a device is named twice among others")
 
 
@@ -125,7 +197,7 @@ def _the_same() -> Law:
         require(got == sorted(map(str, wanted)), f"{got} behind losses, wanted those of the beginning")
 
     claim = "While no host is lost, whoever was lost: when all are replaced, the spots are those of the beginning."
-    mutant = Mutant("goes by how many there are", mutants.by_count)
+    mutant = Mutant("goes by how many there are", by_count)
     needs = ("one is replaced", "two were away at once")
     return _law("spots_of_the_lost", claim, mutant, "die die fill", check, *needs)
 
@@ -137,7 +209,7 @@ def _there() -> Law:
             require(spot.host in there, f"{spot}, where {there} are there")
 
     claim = "A worker gets a host that is there."
-    mutant = Mutant("forgets that hosts can be gone", mutants.forgets_losses)
+    mutant = Mutant("forgets that hosts can be gone", forgets_losses)
     return _law("spots_on_hosts_there", claim, mutant, "die lose back fill", check, "a host is gone")
 
 
@@ -155,6 +227,6 @@ def _least() -> Law:
             require(rounds.get(spot) == min(rounds.values()), f"{spot} beside {taken}, of {shares}")
 
     claim = "No spot is used more often than it is named while another one is free; where a host is gone, its work is spread."
-    mutant = Mutant("keeps to the spots that are left", mutants.keeps_to_the_left)
+    mutant = Mutant("keeps to the spots that are left", keeps_to_the_left)
     needs = ("a spot is free", "all are taken, and a host is gone")
     return _law("spots_used_least", claim, mutant, "die lose lose back fill fill", check, *needs)

@@ -7,19 +7,118 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from attrs import frozen, mutable
+from attrs import evolve, frozen, mutable
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from purestep.core import keys
-from purestep.core.record import stack
+from purestep.core.record import replace, stack
 from purestep.core.tree import tree_map
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects import experience_rules as rules
 
-from . import experience_mutants as mutants
+# --- mutants ---
+# Replays as people get them wrong: each an edit of one of the rules.
+
+
+def ageless(subject: Any) -> Any:
+    """Finds out that a sample is old where it comes in, and nowhere else."""
+    return evolve(subject, draw=lambda *args, max_age=(), uses=(): subject.draw(*args, uses=uses))
+
+
+def takes_some(subject: Any) -> Any:
+    """Uses samples up before it knows whether there are enough."""
+
+    def draw(shelf: Any, version: Any, key: Tensor, count: int, **limits: Any) -> Any:
+        after, places, enough = subject.draw(shelf, version, key, count, **limits)
+        few = (~enough).to(torch.int64)
+        return replace(after, uses=after.uses + few * after.held), places, enough
+
+    return evolve(subject, draw=draw)
+
+
+def counts_places(subject: Any) -> Any:
+    """Takes an empty place for a sample."""
+
+    def add(shelf: Any, version: Tensor) -> Any:
+        after, places = subject.add(shelf, version)
+        lost = torch.minimum(after.added, shelf.overwritten + version.shape[-1])
+        return replace(after, overwritten=lost), places
+
+    return evolve(subject, add=add)
+
+
+def begins_again(subject: Any) -> Any:
+    """Keeps each batch in one piece."""
+
+    def add(shelf: Any, version: Tensor) -> Any:
+        capacity, count = shelf.held.shape[-1], version.shape[-1]
+        fits = shelf.next + count <= capacity
+        return subject.add(replace(shelf, next=torch.where(fits, shelf.next, 0)), version)
+
+    return evolve(subject, add=add)
+
+
+def neighbours(subject: Any) -> Any:
+    """Draws one place and goes on from there."""
+
+    def draw(shelf: Any, version: Any, key: Tensor, count: int, **limits: Any) -> Any:
+        after, places, enough = subject.draw(shelf, version, key, count, **limits)
+        there = torch.sort((~shelf.held).to(torch.int8), stable=True).indices
+        row = (places[..., :1] + torch.arange(count)) % torch.clamp(shelf.held.sum(-1), min=1)[..., None]
+        return after, there.gather(-1, row), enough
+
+    return evolve(subject, draw=draw)
+
+
+def in_place(subject: Any) -> Any:
+    """Saves an allocation."""
+
+    def draw(shelf: Any, version: Any, key: Tensor, count: int, **limits: Any) -> Any:
+        after, places, enough = subject.draw(shelf, version, key, count, **limits)
+        shelf.uses.copy_(after.uses)
+        return after, places, enough
+
+    return evolve(subject, draw=draw)
+
+
+def with_replacement(subject: Any) -> Any:
+    """Draws each sample of a batch from all of them."""
+
+    def draw(shelf: Any, version: Any, key: Tensor, count: int, **limits: Any) -> Any:
+        after, places, enough = subject.draw(shelf, version, key, count, **limits)
+        twice = torch.where(key[..., :1] % 2 == 0, places[..., :1], places)
+        return after, twice, enough
+
+    return evolve(subject, draw=draw)
+
+
+def remembers_uses(subject: Any) -> Any:
+    """Leaves the count of uses to the place when another sample takes it."""
+
+    def add(shelf: Any, version: Tensor) -> Any:
+        after, places = subject.add(shelf, version)
+        return replace(after, uses=shelf.uses), places
+
+    return evolve(subject, add=add)
+
+
+def never_consumes(subject: Any) -> Any:
+    """Draws samples as often as chance will have it."""
+    return evolve(subject, draw=lambda *args, max_age=(), uses=(): subject.draw(*args, max_age=max_age))
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "draws with replacement": with_replacement,
+    "does not forget the uses of what it overwrites": remembers_uses,
+    "never uses a sample up": never_consumes,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.effects.experience_rules: places in a ring, drawn uniformly"
 CAPACITY = 4
@@ -156,7 +255,7 @@ def _drawn() -> Law:
             require(set(places) <= set(possible), f"drawn from places {places}, wanted some of {possible}")
 
     claim = "What is drawn is held, young enough, not yet used up, and drawn once in a batch."
-    mutant = Mutant("looks at the age where samples are added alone", mutants.ageless)
+    mutant = Mutant("looks at the age where samples are added alone", ageless)
     needs = ("a draw beside a sample too old", "a draw of several")
     return _law("drawn_may_be_drawn", claim, mutant, check, *needs)
 
@@ -173,7 +272,7 @@ def _enough() -> Law:
                 require(used >= 0 and (wanted or _unused(scene)), "a draw that gave nothing used samples up")
 
     claim = "A draw gives as many samples as asked for or none, and none is used up by none."
-    mutant = Mutant("uses up what there is, though it is too few", mutants.takes_some)
+    mutant = Mutant("uses up what there is, though it is too few", takes_some)
     return _law("all_or_none_is_drawn", claim, mutant, check, "too few")
 
 
@@ -196,7 +295,7 @@ def _accounts() -> Law:
     claim = (
         "Every sample is held, or left once: overwritten, too old, or drawn as often as allowed; and it is counted so."
     )
-    mutant = Mutant("counts every place that is written as overwritten", mutants.counts_places)
+    mutant = Mutant("counts every place that is written as overwritten", counts_places)
     return _law("every_sample_leaves_once", claim, mutant, check, "added", "overwritten", "expired", "consumed")
 
 
@@ -215,7 +314,7 @@ def _newest() -> Law:
                 require(there == wanted, f"versions {there} are held, wanted the newest, {wanted}")
 
     claim = "What is overwritten is the oldest: as many of the newest samples are held as there are places."
-    mutant = Mutant("begins again at the first place when samples do not fit behind the last", mutants.begins_again)
+    mutant = Mutant("begins again at the first place when samples do not fit behind the last", begins_again)
     return _law("newest_are_held", claim, mutant, check, "a sample overwritten")
 
 
@@ -233,7 +332,7 @@ def _uniform() -> Law:
         )
 
     claim = "Each pair of samples is drawn equally often (chi squared below 35: by chance once in 700,000 runs)."
-    mutant = Mutant("takes neighbours", mutants.neighbours)
+    mutant = Mutant("takes neighbours", neighbours)
     return _law("draws_are_uniform", claim, mutant, check, most=20)
 
 
@@ -252,5 +351,5 @@ def _batch() -> Law:
         same("a shelf that was drawn from", shelves[0], before)
 
     claim = "A batch of replays is its singles, and a step writes to none of its inputs."
-    mutant = Mutant("writes to the shelf it was given", mutants.in_place)
+    mutant = Mutant("writes to the shelf it was given", in_place)
     return _law("replays_are_values", claim, mutant, check, most=50)

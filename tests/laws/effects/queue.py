@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -32,7 +32,159 @@ from purestep.runtime.effects.queue_rules import (
     too_old,
 )
 
-from . import queue_mutants as mutants
+# --- mutants ---
+# Queues as people get them wrong: each an edit around a right step.
+
+
+AnyStep = Callable[[Line, Event], Any]
+
+
+def newest(step: AnyStep) -> AnyStep:
+    """Takes from the end at which samples come in."""
+
+    def turned(state: Line, event: Event) -> Any:
+        entries = state.entries[::-1] if isinstance(event, Take) else state.entries
+        after, answers = step(evolve(state, entries=entries), event)
+        return (evolve(after, entries=after.entries[::-1]) if isinstance(event, Take) else after), answers
+
+    return turned
+
+
+def drops_oldest(step: AnyStep) -> AnyStep:
+    """A deque with a maximal length."""
+
+    def dropping(state: Line, event: Event) -> Any:
+        if isinstance(event, Put) and len(state.entries) == state.capacity and not state.closed:
+            state = evolve(state, entries=state.entries[1:], expired=state.expired + 1)
+        return step(state, event)
+
+    return dropping
+
+
+def age_when_put(step: AnyStep) -> AnyStep:
+    """Finds out that a sample is old where it comes in, and nowhere else."""
+
+    def lax(state: Line, event: Event) -> Any:
+        if isinstance(event, Advance):
+            return evolve(state, version=max(state.version, event.version)), ()
+        return step(state, event)
+
+    return lax
+
+
+def wakes_nobody(step: AnyStep) -> AnyStep:
+    """Makes room, and tells those who wait for it at the next Put."""
+
+    def silent(state: Line, event: Event) -> Any:
+        if not isinstance(event, Take):
+            return step(state, event)
+        after, answers = step(evolve(state, putting=()), event)
+        return evolve(after, putting=state.putting), answers
+
+    return silent
+
+
+def uncounted(step: AnyStep) -> AnyStep:
+    """Forgets to say that samples were dropped."""
+
+    def quiet(state: Line, event: Event) -> Any:
+        after, answers = step(state, event)
+        return evolve(after, expired=state.expired), answers
+
+    return quiet
+
+
+def small_first(step: AnyStep) -> AnyStep:
+    """Serves whom it can."""
+
+    def greedy(state: Line, event: Event) -> Any:
+        if isinstance(event, Take) and state.taking and len(state.entries) >= event.count:
+            served, answers = step(evolve(state, taking=()), event)
+            return evolve(served, taking=state.taking), answers
+        return step(state, event)
+
+    return greedy
+
+
+def throws_away(step: AnyStep) -> AnyStep:
+    """Closing is clearing."""
+
+    def clearing(state: Line, event: Event) -> Any:
+        after, answers = step(state, event)
+        if isinstance(event, Close):
+            return evolve(after, entries=(), taken=after.taken + len(after.entries)), answers
+        return after, answers
+
+    return clearing
+
+
+def hands_out_twice(step: AnyStep) -> AnyStep:
+    """Gives a sample and keeps it, as a replay would."""
+
+    def keeping(state: Line, event: Event) -> Any:
+        after, answers = step(state, event)
+        given = {ticket for answer in answers if isinstance(answer, Given) for ticket in answer.tickets}
+        back = tuple(entry for entry in state.entries if entry.ticket in given)[:1]
+        return evolve(after, entries=(*back, *after.entries)), answers
+
+    return keeping
+
+
+def answers_twice(step: AnyStep) -> AnyStep:
+    """Tells a caller who was accepted that it was too late, too."""
+
+    def twice(state: Line, event: Event) -> Any:
+        after, answers = step(state, event)
+        again = tuple(answer for answer in answers if isinstance(answer, Answered) and answer.outcome == ACCEPTED)
+        return after, (*answers, *(again if state.putting else ()))
+
+    return twice
+
+
+def reports_again(step: AnyStep) -> AnyStep:
+    """Reports what expired to the one who advances and counts it as refused as well."""
+
+    def double(state: Line, event: Event) -> Any:
+        after, answers = step(state, event)
+        gone = sum(len(answer.tickets) for answer in answers if isinstance(answer, Expired))
+        return evolve(after, refused=after.refused + gone), answers
+
+    return double
+
+
+def back_at_the_end(step: AnyStep) -> AnyStep:
+    """Puts in again what comes back."""
+
+    def behind(state: Line, event: Event) -> Any:
+        after, answers = step(state, event)
+        if not isinstance(event, Leave):
+            return after, answers
+        back = tuple(entry for entry in after.entries if entry in event.back)
+        others = tuple(entry for entry in after.entries if entry not in event.back)
+        return evolve(after, entries=(*others, *back)), answers
+
+    return behind
+
+
+def loses_back(step: AnyStep) -> AnyStep:
+    """Lets callers go with what they were given."""
+
+    def losing(state: Line, event: Event) -> Any:
+        return step(state, Leave(event.caller) if isinstance(event, Leave) else event)
+
+    return losing
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "hands a sample out twice": hands_out_twice,
+    "answers a caller twice": answers_twice,
+    "counts what expired as refused as well": reports_again,
+    "loses what comes back": loses_back,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.effects.queue_rules: a bounded queue as a pure machine"
 Step = Callable[[Line, Event], tuple[Line, tuple[Answer, ...]]]
@@ -142,7 +294,7 @@ def _order() -> Law:
         require(given == wanted, f"taken in the order {given}, accepted in the order {wanted}")
 
     claim = "Samples are taken in the order in which they were accepted, each once."
-    return _law("first_in_first_out", claim, Mutant("takes the newest", mutants.newest), check, "several samples taken")
+    return _law("first_in_first_out", claim, Mutant("takes the newest", newest), check, "several samples taken")
 
 
 def _room() -> Law:
@@ -156,7 +308,7 @@ def _room() -> Law:
         require(not lost, f"accepted and gone: {lost}")
 
     claim = "There are never more samples than room, and a full queue lets callers wait: it drops nothing in silence."
-    mutant = Mutant("drops the oldest to make room", mutants.drops_oldest)
+    mutant = Mutant("drops the oldest to make room", drops_oldest)
     return _law("room_is_kept", claim, mutant, check, "a full queue with somebody waiting")
 
 
@@ -173,7 +325,7 @@ def _age() -> Law:
             require(later.version >= earlier.version, "the version of those who take went back")
 
     claim = "What is taken is at most max_lag versions behind when it is taken, not only when it was put in."
-    mutant = Mutant("looks at the age when a sample is put in alone", mutants.age_when_put)
+    mutant = Mutant("looks at the age when a sample is put in alone", age_when_put)
     return _law("nothing_stale_is_taken", claim, mutant, check, "a sample that got too old inside")
 
 
@@ -188,7 +340,7 @@ def _progress() -> Law:
                 require(len(after.entries) < count, f"somebody waits for {count} of {len(after.entries)} samples")
 
     claim = "Whatever the schedule, nobody waits who could be served."
-    mutant = Mutant("wakes nobody when room is made", mutants.wakes_nobody)
+    mutant = Mutant("wakes nobody when room is made", wakes_nobody)
     return _law("nobody_waits_in_vain", claim, mutant, check, "somebody who waited and was served")
 
 
@@ -213,7 +365,7 @@ def _accounts() -> Law:
         require(numbers == wanted, f"(accepted, refused, taken, expired): counted {numbers}, told {wanted}")
 
     claim = "Every sample is counted once: accepted or refused, and accepted = taken + expired + still there."
-    mutant = Mutant("does not count what expired", mutants.uncounted)
+    mutant = Mutant("does not count what expired", uncounted)
     return _law("accounts_balance", claim, mutant, check, "a sample that expired", "a sample refused")
 
 
@@ -232,7 +384,7 @@ def _turns() -> Law:
                 require(whole or closing, f"{len(answer.tickets)} of {wants[answer.caller]} samples were given")
 
     claim = "Takes are served in turn, each whole, so that a large one is not passed by small ones for ever."
-    mutant = Mutant("lets a small take pass a large one", mutants.small_first)
+    mutant = Mutant("lets a small take pass a large one", small_first)
     return _law("takes_are_served_in_turn", claim, mutant, check, "a take behind a larger one")
 
 
@@ -253,7 +405,7 @@ def _closing() -> Law:
             require(all(told.get(caller) == [CLOSED] for caller in later), "a closed queue took a sample in")
 
     claim = "Closing answers everybody who waits; nothing more comes in, and what is there can be taken."
-    mutant = Mutant("throws away what is there when it closes", mutants.throws_away)
+    mutant = Mutant("throws away what is there when it closes", throws_away)
     return _law("closing_loses_nothing", claim, mutant, check, "a close with somebody waiting")
 
 
@@ -290,7 +442,7 @@ def _coming_back() -> Law:
         source=SOURCE,
         inputs=always(scenes()),
         check=check,
-        mutant=Mutant("puts what comes back at the end", mutants.back_at_the_end),
+        mutant=Mutant("puts what comes back at the end", back_at_the_end),
         needs=("something came back before what is there", "something too old came back"),
         most=500,
     )

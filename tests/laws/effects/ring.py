@@ -4,15 +4,222 @@ The subject is a `Ring`, the two procedures of `runtime.effects.weights_ring`; t
 """
 
 from collections.abc import Callable
+from typing import Any
 
+from attrs import evolve
 from hypothesis.strategies import SearchStrategy
 
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.weights_ring import Ring
+from purestep.runtime.effects.weights_ring import (
+    CHECKSUM,
+    LATEST,
+    NUMBER,
+    VERSION,
+    Fill,
+    Load,
+    Ring,
+    Steps,
+    Words,
+    place,
+)
 
-from . import ring_mutants as mutants
 from .ring_model import CELLS, Operation, Plan, World, plans, played
+
+# --- mutants ---
+# Rings as people get them wrong: each an edit of the writer or of the reader.
+
+
+Edit = Callable[[Any], Any]
+
+
+def _with_words(ring: Ring, reader: Callable[[Words, int], Words]) -> Ring:
+    def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
+        return ring.fetching(reader(words, slots), slots, newer_than, load)
+
+    return evolve(ring, fetching=fetching)
+
+
+def looks_once(ring: Ring) -> Ring:
+    """Trusts that a copy made is a copy of what was asked for."""
+
+    def blind(words: Words, slots: int) -> Words:
+        asked: list[int] = [0]
+
+        def read(index: int) -> int:
+            if index == LATEST:
+                asked[0] = words.read(LATEST)
+                return asked[0]
+            number = any(index == place(slot) + NUMBER for slot in range(slots))
+            return asked[0] if number else words.read(index)
+
+        return evolve(words, read=read)
+
+    return _with_words(ring, blind)
+
+
+def version_of_latest(ring: Ring) -> Ring:
+    """Counts versions beside the bytes."""
+
+    def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
+        found = yield from ring.fetching(words, slots, newer_than, load)
+        yield False
+        latest = words.read(LATEST)
+        return (words.read(place(latest % slots) + VERSION), found[1]) if found else ()
+
+    return evolve(ring, fetching=fetching)
+
+
+def any_version(ring: Ring) -> Ring:
+    """Leaves it to the caller to count."""
+
+    def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
+        def forgetful(index: int) -> int:
+            versions = [place(slot) + VERSION for slot in range(slots)]
+            return -1 if index in versions else words.read(index)
+
+        return ring.publication(evolve(words, read=forgetful), slots, version, fill)
+
+    return evolve(ring, publication=publication)
+
+
+def counts_first(ring: Ring) -> Ring:
+    """Takes its number before it has anything to show for it."""
+
+    def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
+        def announced(slot: int, number: int, label: int) -> Steps[int]:
+            words.write(place(slot) + VERSION, label)
+            words.write(LATEST, number)
+            yield False
+            return (yield from fill(slot, number, label))
+
+        return ring.publication(words, slots, version, announced)
+
+    return evolve(ring, publication=publication)
+
+
+def one_behind(ring: Ring) -> Ring:
+    """Keeps away from the slot that was written last."""
+
+    def reader(words: Words, slots: int) -> Words:
+        def read(index: int) -> int:
+            value = words.read(index)
+            return max(value - 1, min(value, 1)) if index == LATEST else value
+
+        return evolve(words, read=read)
+
+    return _with_words(ring, reader)
+
+
+def one_slot(ring: Ring) -> Ring:
+    """Saves memory."""
+
+    def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
+        return ring.publication(words, 1, version, fill)
+
+    def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
+        return ring.fetching(words, 1, newer_than, load)
+
+    return Ring(publication, fetching)
+
+
+def zero_is_none(ring: Ring) -> Ring:
+    """Asks `if version`."""
+
+    def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
+        return ring.fetching(words, slots, max(newer_than, 0), load)
+
+    return evolve(ring, fetching=fetching)
+
+
+def no_checksum(ring: Ring) -> Ring:
+    """Believes in the order of stores everywhere."""
+
+    def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
+        total: list[int] = [0]
+        sums = [place(slot) + CHECKSUM for slot in range(slots)]
+
+        def read(index: int) -> int:
+            value = words.read(index)
+            if index in sums:
+                total[0] = value
+            return value
+
+        def trusting(slot: int, number: int, version: int) -> Steps[tuple[Any, int]]:
+            found, _ = yield from load(slot, number, version)
+            return found, total[0]
+
+        return ring.fetching(evolve(words, read=read), slots, newer_than, trusting)
+
+    return evolve(ring, fetching=fetching)
+
+
+def stubborn(ring: Ring) -> Ring:
+    """Asks for the latest number once."""
+
+    def reader(words: Words, slots: int) -> Words:
+        first: list[int] = []
+
+        def read(index: int) -> int:
+            if index != LATEST:
+                return words.read(index)
+            if not first:
+                first.append(words.read(LATEST))
+            return first[0]
+
+        return evolve(words, read=read)
+
+    return _with_words(ring, reader)
+
+
+def numbers_afterwards(ring: Ring) -> Ring:
+    """Notes a slot's number when the bytes are there, not before."""
+
+    def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
+        late: list[tuple[int, int]] = []
+        numbers = [place(slot) + NUMBER for slot in range(slots)]
+
+        def write(index: int, value: int) -> None:
+            if index in numbers:
+                late.append((index, value))
+                return
+            if index == LATEST:
+                for kept in late:
+                    words.write(*kept)
+            words.write(index, value)
+
+        return ring.publication(evolve(words, write=write), slots, version, fill)
+
+    return evolve(ring, publication=publication)
+
+
+def few_bits(ring: Ring) -> Ring:
+    """Compares whether numbers are odd or even, as a lock for one reader would."""
+
+    def reader(words: Words, slots: int) -> Words:
+        asked: list[int] = [0]
+
+        def read(index: int) -> int:
+            value = words.read(index)
+            if index == LATEST:
+                asked[0] = value
+            if any(index == place(slot) + NUMBER for slot in range(slots)) and (value - asked[0]) % 2 == 0:
+                return asked[0]
+            return value
+
+        return evolve(words, read=read)
+
+    return _with_words(ring, reader)
+
+
+MUTANTS: dict[str, Edit] = {
+    "notes a slot's number behind the bytes": numbers_afterwards,
+    "compares only whether numbers are odd": few_bits,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.effects.weights_ring: a sequence lock over a ring of slots"
 Check = Callable[[Ring, Plan, Seen], None]
@@ -42,7 +249,7 @@ def _whole() -> Law:
             require(len(set(cells)) == 1, f"reader {each.who} got the cells of versions {cells}")
 
     claim = "A read gives all the bytes of one publication, also when the writer laps it."
-    mutant = Mutant("does not look again behind the copy", mutants.looks_once)
+    mutant = Mutant("does not look again behind the copy", looks_once)
     return _law("reads_are_whole", claim, mutant, plans(), check, "a reader that was overtaken")
 
 
@@ -54,7 +261,7 @@ def _label() -> Law:
             require(version in cells, f"the bytes of version {cells[0]} came as version {version}")
 
     claim = "The version that comes with the bytes is the one they were published under."
-    mutant = Mutant("asks for the version of the latest when the copy is there", mutants.version_of_latest)
+    mutant = Mutant("asks for the version of the latest when the copy is there", version_of_latest)
     return _law("version_is_that_of_the_bytes", claim, mutant, plans(), check, "a version above 0")
 
 
@@ -72,7 +279,7 @@ def _up() -> Law:
             require(versions == sorted(set(versions)), f"reader {who} got versions {versions}")
 
     claim = "Versions never go back: one that is not above the last is refused, and no reader sees them fall."
-    mutant = Mutant("takes whatever version it is given", mutants.any_version)
+    mutant = Mutant("takes whatever version it is given", any_version)
     return _law("versions_go_up", claim, mutant, plans(rising=False), check, "a version that goes back")
 
 
@@ -88,7 +295,7 @@ def _failed() -> Law:
             require(last == good[-1:], f"reader {who} ends with {last}, wanted {good[-1:]}")
 
     claim = "A publication whose bytes cannot be written changes nothing: no version, no bytes, and the next one works."
-    mutant = Mutant("counts the publication when it begins", mutants.counts_first)
+    mutant = Mutant("counts the publication when it begins", counts_first)
     return _law("failed_is_not_published", claim, mutant, plans(failing=True), check, "a publication that failed")
 
 
@@ -112,7 +319,7 @@ def _register() -> Law:
                     require(known[id(other)] <= got, f"a read gave {got}, after one that gave {known[id(other)]}")
 
     claim = "A read gives no less than what was published before it began, no more than what was begun before it ended."
-    mutant = Mutant("gives the publication before the last, which nobody can be writing", mutants.one_behind)
+    mutant = Mutant("gives the publication before the last, which nobody can be writing", one_behind)
     return _law("reads_are_linearizable", claim, mutant, plans(), check, "a read beside a publication")
 
 
@@ -131,7 +338,7 @@ def _crash() -> Law:
             require(all(len(set(each.given[1])) == 1 for each in ended if each.given), "torn bytes were read")
 
     claim = "A writer that dies at any moment leaves the old publication or the new one, and readers wait for nobody."
-    mutant = Mutant("has all publications in one slot", mutants.one_slot)
+    mutant = Mutant("has all publications in one slot", one_slot)
     return _law("crash_leaves_old_or_new", claim, mutant, plans(turns=9), check, "a writer that died while it wrote")
 
 
@@ -147,7 +354,7 @@ def _zero() -> Law:
                 require(not got or got[0] > each.asked, f"a fetch of what is newer than {each.asked} gave {got}")
 
     claim = "A fetch gives what is newer than the version named, and () otherwise; version 0 is newer than none."
-    mutant = Mutant("takes version 0 for none", mutants.zero_is_none)
+    mutant = Mutant("takes version 0 for none", zero_is_none)
     return _law("zero_is_a_version", claim, mutant, plans(turns=5).map(_one), check, "nothing newer")
 
 
@@ -164,7 +371,7 @@ def _late() -> Law:
             require(cells == (version,) * CELLS, f"bytes of {cells} came as version {version}")
 
     claim = "With a checksum reads are whole and rightly labelled, in whatever order the writer's stores arrive."
-    mutant = Mutant("does not compare the checksum", mutants.no_checksum)
+    mutant = Mutant("does not compare the checksum", no_checksum)
     return _law("checksum_holds_without_order", claim, mutant, plans(turns=24), check, "a copy that was refused")
 
 
@@ -178,5 +385,5 @@ def _again() -> Law:
             require(versions[-1:] == [wanted], f"reader {who}, alone at last, ends with {versions[-1:]}, not {wanted}")
 
     claim = "A reader that was overtaken gets the last publication as soon as the writer pauses."
-    mutant = Mutant("tries again for the publication it came for", mutants.stubborn)
+    mutant = Mutant("tries again for the publication it came for", stubborn)
     return _law("overtaken_readers_arrive", claim, mutant, plans(), check, "a reader that was overtaken")

@@ -6,6 +6,7 @@ The subject is a `choice(hosts, engine=, asked=)` as in `runtime.effects.transfe
 from collections.abc import Callable
 from typing import Any
 
+from attrs import evolve
 from hypothesis import strategies as st
 
 from purestep.core.errors import ChoiceError
@@ -13,7 +14,62 @@ from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.transfer.choice import Choice, Host
 
-from . import select_transport_mutants as mutants
+# --- mutants ---
+# Choices of a way as people get them wrong: each an edit around a right one.
+
+
+Choose = Callable[..., Choice]
+
+
+def asks_the_first(choice: Choose) -> Choose:
+    """Takes all hosts for like the one it runs on."""
+
+    def first(hosts: Any, **how: Any) -> Choice:
+        return choice([evolve(host, memory=hosts[0].memory) for host in hosts], **how)
+
+    return first
+
+
+def counts_twice(choice: Choose) -> Choose:
+    """Says how many hosts it was given."""
+
+    def counting(hosts: Any, **how: Any) -> Choice:
+        found = choice(hosts, **how)
+        return evolve(found, why=f"{len(hosts)} hosts; {found.why}")
+
+    return counting
+
+
+def says_nothing(choice: Choose) -> Choose:
+    """Leaves it to the name."""
+    return lambda hosts, **how: evolve(choice(hosts, **how), why="")
+
+
+def chooses_all_the_same(choice: Choose) -> Choose:
+    """Takes no wishes."""
+    return lambda hosts, *, asked="", **how: choice(hosts, **how)
+
+
+def takes_any(choice: Choose) -> Choose:
+    """Takes RDMA where one host has it."""
+
+    def lax(hosts: Any, **how: Any) -> Choice:
+        verbs = any(host.verbs for host in hosts)
+        return choice([evolve(host, verbs=verbs) for host in hosts], **how)
+
+    return lax
+
+
+def forgets_the_fallback(choice: Choose) -> Choose:
+    """Reports TCP and lets it pass for RDMA."""
+    return lambda hosts, **how: evolve(choice(hosts, **how), fallback=False)
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {"forgets the fallback": forgets_the_fallback}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.effects.transfer.choice: a transport by what the hosts and the engine have"
 Subject = Callable[..., Choice]
@@ -73,7 +129,7 @@ def _best() -> Law:
     claim = (
         "Shared memory is taken where all hosts see one, else the transport of the engine; where it has none, refused."
     )
-    mutant = Mutant("asks the first host alone", mutants.asks_the_first)
+    mutant = Mutant("asks the first host alone", asks_the_first)
     needs = "several memories and no engine for them", "one memory, and an engine"
     return _law("the_transport_is_the_fastest", claim, mutant, check, *needs)
 
@@ -88,7 +144,7 @@ def _asked() -> Law:
             require(found == wanted, f"{way} was asked for: got {found!r}, wanted {wanted!r}")
 
     claim = "A transport that is asked for is taken where these hosts can use it, else refused."
-    mutant = Mutant("takes the one it would choose", mutants.chooses_all_the_same)
+    mutant = Mutant("takes the one it would choose", chooses_all_the_same)
     vain = (f"{way} asked for in vain" for way in WAYS)
     return _law("what_is_asked_for_is_taken_or_refused", claim, mutant, check, "one that would not be chosen", *vain)
 
@@ -106,7 +162,7 @@ def _fallback() -> Law:
         require(("TCP" in str(found)) == wanted, f"{str(found)!r} does not name the fallback to TCP")
 
     claim = "Monarch's buffers are reported to fall back to TCP exactly where a host has no device for RDMA."
-    mutant = Mutant("takes a device that one host has", mutants.takes_any)
+    mutant = Mutant("takes a device that one host has", takes_any)
     return _law("the_fallback_is_named", claim, mutant, check, "hosts of which one alone lacks RDMA", "hosts with RDMA")
 
 
@@ -119,7 +175,7 @@ def _alike() -> Law:
             require(found == way, f"{found} for the hosts in another order, or named twice; {way} before")
 
     claim = "Neither the order of the hosts nor how often one is named changes the choice or its report."
-    mutant = Mutant("counts names that come twice", mutants.counts_twice)
+    mutant = Mutant("counts names that come twice", counts_twice)
     return _law("order_and_repetition_do_not_matter", claim, mutant, check, "several hosts")
 
 
@@ -134,5 +190,5 @@ def _said() -> Law:
         require("\n" not in line, f"{line!r} is more than one line")
 
     claim = "The choice reports itself and its reason in one line."
-    mutant = Mutant("gives no reason", mutants.says_nothing)
+    mutant = Mutant("gives no reason", says_nothing)
     return _law("the_choice_is_reported", claim, mutant, check, "a transport over a network")

@@ -6,7 +6,7 @@ The subject is a `Serving`: the machine and the slicing of `runtime.effects.serv
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 from hypothesis import strategies as st
 
 from purestep.core.errors import ChoiceError
@@ -15,6 +15,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects import service_rules as rules
 from purestep.runtime.effects.service_rules import (
     HEALTHY,
+    WAITING,
     Clock,
     Failed,
     NotRestarted,
@@ -25,7 +26,118 @@ from purestep.runtime.effects.service_rules import (
     Served,
 )
 
-from . import service_mutants as mutants
+# --- mutants ---
+# Services as people get them wrong: each an edit around a right machine.
+
+
+def _stepping(serving: Any, edit: Callable[[Callable[..., Any], Any, Any], Any]) -> Any:
+    return evolve(serving, step=lambda state, event: edit(serving.step, state, event))
+
+
+def picks_anybody(serving: Any) -> Any:
+    """Takes the next number."""
+
+    def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
+        if not isinstance(event, Pick):
+            return step(state, event)
+        chosen = state.replicas[state.turns % len(state.replicas)]
+        return evolve(state, turns=state.turns + 1), (Picked(chosen.number, chosen.generation),)
+
+    return _stepping(serving, edit)
+
+
+def counts_over_healthy(serving: Any) -> Any:
+    """Takes a counter modulo the number of those that are healthy."""
+
+    def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
+        healthy = [one for one in state.replicas if one.state == HEALTHY]
+        if not isinstance(event, Pick) or not healthy:
+            return step(state, event)
+        chosen = healthy[state.turns % len(healthy)]
+        return evolve(state, turns=state.turns + 1), (Picked(chosen.number, chosen.generation),)
+
+    return _stepping(serving, edit)
+
+
+def by_number(serving: Any) -> Any:
+    """Takes what is said about a replica for the one that has its number now."""
+
+    def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
+        if isinstance(event, Failed | Served):
+            event = evolve(event, generation=state.replicas[event.number].generation)
+        return step(state, event)
+
+    return _stepping(serving, edit)
+
+
+def no_pause(serving: Any) -> Any:
+    """Hopes for the best."""
+
+    def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
+        if isinstance(event, Clock):
+            replicas = tuple(evolve(one, retry=0.0) if one.state == WAITING else one for one in state.replicas)
+            state = evolve(state, replicas=replicas)
+        return step(state, event)
+
+    return _stepping(serving, edit)
+
+
+def drops_remainder(serving: Any) -> Any:
+    """Divides with //."""
+
+    def slices(processes: Sequence[Any], per_replica: int) -> Any:
+        whole = len(processes) // per_replica * per_replica
+        return serving.slices(processes[:whole], per_replica) if whole else ()
+
+    return evolve(serving, slices=slices)
+
+
+def starts_twice(serving: Any) -> Any:
+    """Starts a replica again at each look, until it is there."""
+
+    def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
+        after, actions = step(state, event)
+        if isinstance(event, Clock):
+            busy = tuple(Restart(one.number) for one in state.replicas if one.state not in (HEALTHY, WAITING))
+            actions = (*actions, *busy)
+        return after, actions
+
+    return _stepping(serving, edit)
+
+
+def forgets_failed_starts(serving: Any) -> Any:
+    """Counts failures from the last start on."""
+
+    def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
+        if isinstance(event, NotRestarted):
+            replica = evolve(state.replicas[event.number], failures=0)
+            replicas = tuple(replica if one.number == replica.number else one for one in state.replicas)
+            state = evolve(state, replicas=replicas)
+        return step(state, event)
+
+    return _stepping(serving, edit)
+
+
+def always_first(serving: Any) -> Any:
+    """Takes the first that is healthy."""
+
+    def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
+        if isinstance(event, Pick):
+            state = evolve(state, replicas=tuple(evolve(one, turn=0) for one in state.replicas))
+        return step(state, event)
+
+    return _stepping(serving, edit)
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "starts a replica again at each look": starts_twice,
+    "forgets starts that failed": forgets_failed_starts,
+    "takes the first that is healthy": always_first,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.effects.service_rules: replicas as a pure machine"
 REPLICAS = 3
@@ -149,7 +261,7 @@ def _healthy() -> Law:
                 require(set(picked) <= up, f"{picked} picked, {sorted(up)} healthy")
 
     claim = "Who is picked is healthy, and somebody is picked while anybody is."
-    mutant = Mutant("goes round without looking", mutants.picks_anybody)
+    mutant = Mutant("goes round without looking", picks_anybody)
     return _law("picked_are_healthy", claim, mutant, check, "nobody healthy", "somebody out of service")
 
 
@@ -174,7 +286,7 @@ def _turns() -> Law:
         "Between two turns of one replica each other one that stayed healthy has one turn, whoever fails or returns; "
         "more only while the first was out of service itself."
     )
-    mutant = Mutant("counts over the list of the healthy", mutants.counts_over_healthy)
+    mutant = Mutant("counts over the list of the healthy", counts_over_healthy)
     needs = ("a failure between two turns", "a replica that was out between its turns")
     return _law("turns_are_fair", claim, mutant, check, *needs)
 
@@ -196,7 +308,7 @@ def _once() -> Law:
                 require(not lost, f"{event} took {sorted(lost)} out of service")
 
     claim = "A replica is taken out once for each time it was started, and never for what the one before it did."
-    mutant = Mutant("goes by the number alone", mutants.by_number)
+    mutant = Mutant("goes by the number alone", by_number)
     needs = ("a failure told twice", "a failure of a replica since replaced")
     return _law("failures_count_once", claim, mutant, check, *needs)
 
@@ -222,7 +334,7 @@ def _pauses() -> Law:
                     del last[number]
 
     claim = "Who failed is started again once, when its pause is over; failures in a row double the pause."
-    mutant = Mutant("starts again at once", mutants.no_pause)
+    mutant = Mutant("starts again at once", no_pause)
     return _law("starts_again_in_time", claim, mutant, check, "a start after several failures")
 
 
@@ -247,7 +359,7 @@ def _slices() -> Law:
         source=SOURCE,
         inputs=always(st.tuples(st.integers(1, 9), st.integers(1, 4))),
         check=check,
-        mutant=Mutant("drops the remainder", mutants.drops_remainder),
+        mutant=Mutant("drops the remainder", drops_remainder),
         needs=("some left over", "several replicas"),
         most=100,
     )

@@ -5,27 +5,167 @@ Who may go first between two accesses is what `ring_laws` are about.
 """
 
 import tempfile
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from purestep.core.errors import ChoiceError
-from purestep.core.tree import tree_map
+from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import bits, require, same
 from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, always
 from purestep.properties.suites.checkpoint import trees
 from purestep.runtime.effects.weights import Publisher, Reader, publishing, reading
-from purestep.runtime.effects.weights_layout import WeightsError
+from purestep.runtime.effects.weights_layout import WeightsError, layout
 
 from . import ring_overrun as laps
-from . import weights_mutants as mutants
+
+# --- mutants ---
+# Transfers of weights as people get them wrong: each an edit around a right one.
+
+
+def _publish(transfer: Any, edit: Callable[[Any], Any]) -> Any:
+    @contextmanager
+    def publishing(params: Any, **options: Any) -> Iterator[Any]:
+        with transfer.publishing(params, **options) as weights:
+            yield evolve(weights, publish=lambda version, tree: weights.publish(version, edit(tree)))
+
+    return evolve(transfer, publishing=publishing)
+
+
+def loses_strides(transfer: Any) -> Any:
+    """Copies a leaf's memory, in the order in which it lies."""
+
+    def edit(leaf: torch.Tensor) -> torch.Tensor:
+        plain = torch.empty(leaf.shape).stride()
+        return leaf.as_strided(leaf.shape, plain) if leaf.numel() and 0 not in leaf.stride() else leaf
+
+    return _publish(transfer, lambda tree: tree_map(edit, tree))
+
+
+def through_half(transfer: Any) -> Any:
+    """Sends half the bytes."""
+
+    def edit(leaf: torch.Tensor) -> torch.Tensor:
+        return leaf.to(torch.bfloat16).to(leaf.dtype) if leaf.is_floating_point() else leaf
+
+    return _publish(transfer, lambda tree: tree_map(edit, tree))
+
+
+def gives_views(transfer: Any) -> Any:
+    """Gives everybody the same tensors."""
+
+    def reading(path: Path, like: Any) -> Any:
+        reader = transfer.reading(path, like)
+        room = tree_map(lambda leaf: torch.empty(leaf.shape, dtype=leaf.dtype), like)
+
+        def fetch(newer_than: int = -1, into: Any = (), seconds: float = 60.0) -> Any:
+            return reader.fetch(newer_than, into if leaves(into) else room, seconds)
+
+        return evolve(reader, fetch=fetch)
+
+    return evolve(transfer, reading=reading)
+
+
+def counts_fetches(transfer: Any) -> Any:
+    """Counts what was fetched as overtaken too."""
+
+    def reading(path: Path, like: Any, **how: Any) -> Any:
+        reader, fetched = transfer.reading(path, like, **how), list[int]()
+
+        def fetch(*asked: Any, **more: Any) -> Any:
+            fetched.append(1)
+            return reader.fetch(*asked, **more)
+
+        return evolve(reader, fetch=fetch, overtaken=lambda: reader.overtaken() + len(fetched))
+
+    return evolve(transfer, reading=reading)
+
+
+def compares_sizes(transfer: Any) -> Any:
+    """Looks whether the bytes fit."""
+
+    def reading(path: Path, like: Any) -> Any:
+        try:
+            return transfer.reading(path, like)
+        except WeightsError:
+            known = {"value": torch.zeros(()), "block": torch.zeros(8)}
+            if layout(known).size != layout(like).size:
+                raise
+            return transfer.reading(path, known)
+
+    return evolve(transfer, reading=reading)
+
+
+def locks_nothing(transfer: Any) -> Any:
+    """Trusts that nobody else has the path."""
+
+    @contextmanager
+    def publishing(params: Any, *, path: Path, **options: Any) -> Iterator[Any]:
+        if path.exists():
+            path = path.with_name("another")
+        with transfer.publishing(params, path=path, **options) as weights:
+            yield weights
+
+    return evolve(transfer, publishing=publishing)
+
+
+def begins_anew(transfer: Any) -> Any:
+    """Clears what is at its path."""
+
+    @contextmanager
+    def publishing(params: Any, *, path: Path, **options: Any) -> Iterator[Any]:
+        with suppress(FileNotFoundError):
+            if path.name == "left":
+                path.unlink()
+        with transfer.publishing(params, path=path, **options) as weights:
+            yield weights
+
+    return evolve(transfer, publishing=publishing)
+
+
+def never_checks(transfer: Any) -> Any:
+    """Writes no checksum and asks for none."""
+
+    @contextmanager
+    def publishing(params: Any, *, guard: str = "sequence", **options: Any) -> Iterator[Any]:
+        with transfer.publishing(params, guard="sequence", **options) as weights:
+            yield weights
+
+    return evolve(transfer, publishing=publishing)
+
+
+def leaves_the_file(transfer: Any) -> Any:
+    """Keeps the memory for later."""
+
+    @contextmanager
+    def publishing(params: Any, *, path: Path, **options: Any) -> Iterator[Any]:
+        kept = b""
+        try:
+            with transfer.publishing(params, path=path, **options) as weights:
+                yield weights
+                kept = path.read_bytes()
+        finally:
+            if kept:
+                path.write_bytes(kept)
+
+    return evolve(transfer, publishing=publishing)
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "sends floats as bfloat16": through_half,
+    "counts what was fetched as thrown away": counts_fetches,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.effects.weights: one publisher, any number of readers"
 GUARDS = ("sequence", "checksum")
@@ -95,7 +235,7 @@ def _same() -> Law:
             same("what it was fetched into", tree_map(bits, into), tree_map(bits, tree))
 
     claim = "What is fetched is what was published, bit for bit: every dtype and layout, empty and shared leaves."
-    mutant = Mutant("writes a view's memory as it lies", mutants.loses_strides)
+    mutant = Mutant("writes a view's memory as it lies", loses_strides)
     inputs = st.tuples(trees(), st.sampled_from(GUARDS))
     needs = ("bfloat16", "a leaf that is not contiguous", "an empty leaf")
     return _law("fetched_is_published", claim, mutant, inputs, check, *needs)
@@ -116,7 +256,7 @@ def _values() -> Law:
                 same(f"version {version}, after {count - 1} was published", found, _of(float(version)))
 
     claim = "What was fetched stays as it was, whatever is published later."
-    mutant = Mutant("gives views of the slot", mutants.gives_views)
+    mutant = Mutant("gives views of the slot", gives_views)
     return _law("fetched_are_values", claim, mutant, st.integers(1, 5), check, "a slot that was used again")
 
 
@@ -139,7 +279,7 @@ def _architecture() -> Law:
     claim = (
         "Weights of other names, shapes or dtypes are refused, to read and to publish, and the refusal names the leaf."
     )
-    mutant = Mutant("compares numbers of bytes", mutants.compares_sizes)
+    mutant = Mutant("compares numbers of bytes", compares_sizes)
     inputs = st.sampled_from(("shape", "dtype", "name", "missing"))
     return _law("another_architecture_is_refused", claim, mutant, inputs, check)
 
@@ -176,7 +316,7 @@ def _one() -> Law:
             same("what is there at last", found, (last, _of(float(last))))
 
     claim = "One publisher at a time, whose versions go up."
-    mutant = Mutant("locks nothing", mutants.locks_nothing)
+    mutant = Mutant("locks nothing", locks_nothing)
     inputs = st.lists(st.integers(0, 5), min_size=1, max_size=5)
     return _law(
         "one_publisher_at_a_time", claim, mutant, inputs, check, "a second publisher", "a version that goes back"
@@ -198,7 +338,7 @@ def _after_death() -> Law:
             same("what the other one published", reader.fetch(last), (last + 1, _of(7.0)))
 
     claim = "What was published stays readable when the publisher dies, and another one goes on where it stopped."
-    mutant = Mutant("begins with an empty file", mutants.begins_anew)
+    mutant = Mutant("begins with an empty file", begins_anew)
     return _law("publishers_may_die", claim, mutant, st.integers(0, 3), check, "version 0")
 
 
@@ -223,7 +363,7 @@ def _checked() -> Law:
             raise Broken(f"a byte that was changed in the slot came through: {found}")
 
     claim = "With a checksum no byte that differs from what was published is given."
-    mutant = Mutant("takes the guard for a hint", mutants.never_checks)
+    mutant = Mutant("takes the guard for a hint", never_checks)
     return _law("checksum_sees_each_byte", claim, mutant, st.integers(0, 31), check)
 
 
@@ -251,5 +391,5 @@ def _left() -> Law:
         same("what a reader still has", reader.fetch(), (0, _of(0.0)))  # type: ignore[union-attr]
 
     claim = "At the end no file is left, readers know it, and what they have open stays readable."
-    mutant = Mutant("leaves the file for the next run", mutants.leaves_the_file)
+    mutant = Mutant("leaves the file for the next run", leaves_the_file)
     return _law("nothing_is_left_behind", claim, mutant, st.booleans(), check, "a block that raised")

@@ -6,7 +6,7 @@ The subject is a `Posting`: the two ends of `runtime.effects.engine.hands_rules`
 from collections.abc import Callable
 from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require
@@ -14,7 +14,66 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.engine import hands_rules as own
 from purestep.runtime.effects.engine.hands_rules import Box, Parcel
 
-from . import worker_adapter_mutants as mutants
+# --- mutants ---
+# Posts as people get them wrong: each an edit of a right one.
+
+
+def takes_all(posting: Any) -> Any:
+    """Trusts that each parcel comes once."""
+
+    def opened(box: Box, come: Parcel) -> Any:
+        after, _ = posting.opened(box, come)
+        return after, come.letters
+
+    return evolve(posting, opened=opened)
+
+
+def forgets_the_sent(posting: Any) -> Any:
+    """Takes what was sent for what has come: an end that has sent a parcel sends what is newer the next time."""
+
+    def put(box: Box, letter: Any) -> Any:
+        return evolve(box, kept=(letter,), first=box.first + len(box.kept))
+
+    return evolve(posting, put=put)
+
+
+def keeps_all(posting: Any) -> Any:
+    """Sends everything each time."""
+
+    def opened(box: Box, come: Parcel) -> Any:
+        after, new = posting.opened(box, come)
+        return evolve(box, wanted=after.wanted), new
+
+    return evolve(posting, opened=opened)
+
+
+def _lets_go_early(posting: Any) -> Any:
+    """Lets one letter go too many."""
+
+    def opened(box: Box, come: Parcel) -> Any:
+        return posting.opened(box, evolve(come, wanted=come.wanted + 1))
+
+    return evolve(posting, opened=opened)
+
+
+def _takes_the_last(posting: Any) -> Any:
+    """Sends the newest letter first."""
+
+    def parcel(box: Box) -> Parcel:
+        whole: Parcel = posting.parcel(box)
+        return evolve(whole, letters=whole.letters[::-1])
+
+    return evolve(posting, parcel=parcel)
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "lets one letter go too many": _lets_go_early,
+    "sends the newest letter first": _takes_the_last,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.effects.engine.hands_rules: letters numbered at both ends"
 Acts = tuple[tuple[str, int], ...]
@@ -115,7 +174,7 @@ def _once() -> Law:
             require(taken == written[: len(taken)], f"of {written} were taken {taken}")
 
     claim = "What an end has taken is what the other one has put first: in order, each letter once."
-    mutant = Mutant("takes all that comes", mutants.takes_all)
+    mutant = Mutant("takes all that comes", takes_all)
     needs = ("a parcel comes twice", "a parcel comes after a later one")
     return _law("letters_are_taken_once", claim, mutant, check, *needs)
 
@@ -130,7 +189,7 @@ def _all() -> Law:
             )
 
     claim = "After one call that nothing happens to both ends have all letters, whatever was lost before."
-    mutant = Mutant("forgets what it has sent", mutants.forgets_the_sent)
+    mutant = Mutant("forgets what it has sent", forgets_the_sent)
     return _law("letters_come_in_the_end", claim, mutant, check, "a parcel is lost")
 
 
@@ -144,5 +203,5 @@ def _bounded() -> Law:
             require(not again, f"{again} go once more, although the other end has said that it has them")
 
     claim = "A letter that the other end has said it has does not go again, and is not kept."
-    mutant = Mutant("keeps all letters", mutants.keeps_all)
+    mutant = Mutant("keeps all letters", keeps_all)
     return _law("letters_are_let_go", claim, mutant, check, "many letters")

@@ -6,7 +6,7 @@ The subject is a `step(crew, event) -> (crew, actions)` as in `runtime.effects.w
 from collections.abc import Callable
 from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -30,7 +30,149 @@ from purestep.runtime.effects.workers_rules import (
     pause,
 )
 
-from . import workers_mutants as mutants
+# --- mutants ---
+# Supervisors as people get them wrong: each an edit around a right step.
+
+
+AnyStep = Callable[[Crew, Event], Any]
+
+
+def sends_to_the_gone(step: AnyStep) -> AnyStep:
+    """A send that succeeds says nothing of who reads."""
+
+    def careless(state: Crew, event: Event) -> Any:
+        after, actions = step(state, event)
+        return after, () if isinstance(event, Sent) else actions
+
+    return careless
+
+
+def takes_any_answer(step: AnyStep) -> AnyStep:
+    """Looks a task up by its number, wherever the answer comes from."""
+
+    def trusting(state: Crew, event: Event) -> Any:
+        if isinstance(event, Answered):
+            owner = next((one.number for one in state.workers if event.task in one.tasks), event.worker)
+            after, actions = step(state, evolve(event, worker=owner))
+            named = [evolve(one, worker=event.worker) if isinstance(one, Deliver) else one for one in actions]
+            return after, tuple(named)
+        return step(state, event)
+
+    return trusting
+
+
+def from_the_beginning(step: AnyStep) -> AnyStep:
+    """Gives a worker a time for all it does."""
+
+    def impatient(state: Crew, event: Event) -> Any:
+        after, actions = step(state, event)
+        since = {worker.number: worker.since for worker in state.workers}
+        if isinstance(event, Answered | Heard):
+            workers = [evolve(one, since=since.get(one.number, one.since)) for one in after.workers]
+            after = evolve(after, workers=tuple(workers))
+        return after, actions
+
+    return impatient
+
+
+def replaces_twice(step: AnyStep) -> AnyStep:
+    """Answers every sign of a death with a birth."""
+
+    def eager(state: Crew, event: Event) -> Any:
+        known = not isinstance(event, Ended) or event.worker in [one.number for one in state.workers]
+        after, actions = step(state, event)
+        return (after if known else evolve(after, due=(*after.due, event.now))), actions
+
+    return eager
+
+
+def at_once(step: AnyStep) -> AnyStep:
+    """Does not look back."""
+
+    def hasty(state: Crew, event: Event) -> Any:
+        after, actions = step(evolve(state, failures=0), event)
+        return evolve(after, failures=0), actions
+
+    return hasty
+
+
+def ignores_strange_answers(step: AnyStep) -> AnyStep:
+    """Drops what it cannot place."""
+
+    def mild(state: Crew, event: Event) -> Any:
+        if isinstance(event, Answered):
+            mine = next((one.tasks for one in state.workers if one.number == event.worker), ())
+            if event.task not in mine:
+                return state, ()
+        return step(state, event)
+
+    return mild
+
+
+def hands_back_all(step: AnyStep) -> AnyStep:
+    """Starts everything anew when something goes wrong."""
+
+    def thorough(state: Crew, event: Event) -> Any:
+        after, actions = step(state, event)
+        if isinstance(event, Ended) and any(isinstance(action, Lost) for action in actions):
+            tasks = tuple(task for worker in state.workers for task in worker.tasks)
+            workers = tuple(evolve(worker, tasks=()) for worker in after.workers)
+            actions = tuple(evolve(one, tasks=tasks) if isinstance(one, Lost) else one for one in actions)
+            return evolve(after, workers=workers), actions
+        return after, actions
+
+    return thorough
+
+
+def idle_is_hanging(step: AnyStep) -> AnyStep:
+    """Expects to hear from everybody, all the time."""
+
+    def strict(state: Crew, event: Event) -> Any:
+        if not isinstance(event, Clock):
+            return step(state, event)
+        late = [w for w in state.workers if w.ready and not w.tasks and event.now - w.since >= state.patience]
+        actions: tuple[Any, ...] = ()
+        for worker in late:
+            state, more = step(state, Ended(worker.number, "hung", event.now))
+            actions = (*actions, *more)
+        after, more = step(state, event)
+        return after, (*actions, *more)
+
+    return strict
+
+
+def keeps_the_answered(step: AnyStep) -> AnyStep:
+    """Forgets to cross off what was done, so that it is handed back later."""
+
+    def forgetful(state: Crew, event: Event) -> Any:
+        after, actions = step(state, event)
+        if isinstance(event, Answered) and any(isinstance(action, Deliver) for action in actions):
+            kept = {worker.number: worker.tasks for worker in state.workers}
+            after = evolve(after, workers=tuple(evolve(one, tasks=kept[one.number]) for one in after.workers))
+        return after, actions
+
+    return forgetful
+
+
+def never_ready(step: AnyStep) -> AnyStep:
+    """Gives a worker that has begun the time that beginning takes."""
+
+    def slow(state: Crew, event: Event) -> Any:
+        return (state, ()) if isinstance(event, Ready) else step(state, event)
+
+    return slow
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "hands back everybody's work": hands_back_all,
+    "takes a worker without work for one that hangs": idle_is_hanging,
+    "does not cross off what was answered": keeps_the_answered,
+    "does not notice that a worker has begun": never_ready,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.effects.workers_rules: a crew of workers as a pure machine"
 Step = Callable[[Crew, Event], tuple[Crew, tuple[Action, ...]]]
@@ -141,7 +283,7 @@ def _once() -> Law:
         )
 
     claim = "Every task that is sent is answered once, or handed back once, or still with its worker."
-    mutant = Mutant("loses what it sends to a worker that is gone", mutants.sends_to_the_gone)
+    mutant = Mutant("loses what it sends to a worker that is gone", sends_to_the_gone)
     return _law("tasks_end_once", claim, mutant, check, "a task handed back", "an answer from a worker that is gone")
 
 
@@ -162,7 +304,7 @@ def _own() -> Law:
                     require(action.task in had.get(action.worker, ()), f"{action}: it is somebody else's task")
 
     claim = "One lost worker costs its own work and nobody else's, and what it says later does not count."
-    mutant = Mutant("takes an answer from whoever gives it", mutants.takes_any_answer)
+    mutant = Mutant("takes an answer from whoever gives it", takes_any_answer)
     return _law("losses_are_ones_own", claim, mutant, check, "a loss beside another's work")
 
 
@@ -192,7 +334,7 @@ def _silent() -> Law:
                 heard[event.worker] = now
 
     claim = "A worker that has work and is silent for its time counts as hung then; one without work never does."
-    mutant = Mutant("measures from when a worker has begun", mutants.from_the_beginning)
+    mutant = Mutant("measures from when a worker has begun", from_the_beginning)
     return _law("silence_is_found", claim, mutant, check, "a worker that hangs", "a worker without work for long")
 
 
@@ -207,7 +349,7 @@ def _replaced() -> Law:
             require(over or there == 2, f"{there} workers and starts after {moment.event}, wanted 2")
 
     claim = "Each lost worker is replaced by one, however often its loss is told."
-    mutant = Mutant("starts another one each time it is told", mutants.replaces_twice)
+    mutant = Mutant("starts another one each time it is told", replaces_twice)
     return _law("each_loss_is_replaced_once", claim, mutant, check, "two losses of one worker")
 
 
@@ -236,7 +378,7 @@ def _pauses() -> Law:
                 return
 
     claim = "Losses in a row are replaced after growing pauses, and after so many not at all; an answer ends the row."
-    mutant = Mutant("replaces at once, for ever", mutants.at_once)
+    mutant = Mutant("replaces at once, for ever", at_once)
     return _law("losses_in_a_row_slow_down", claim, mutant, check, "several losses in a row")
 
 
@@ -252,5 +394,5 @@ def _garbage() -> Law:
                 require(str(event.task) in whys[0], f"the loss does not name the task: {whys[0]}")
 
     claim = "A worker that answers what it was not asked is lost, and the loss names the task."
-    mutant = Mutant("ignores answers that fit no task", mutants.ignores_strange_answers)
+    mutant = Mutant("ignores answers that fit no task", ignores_strange_answers)
     return _law("garbage_is_refused_by_name", claim, mutant, check, "an answer to another's task")

@@ -3,7 +3,7 @@
 The subject is a `Trying`; models are scripts of ids, of bytes that may be no text, on the ledger world.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,22 +12,134 @@ from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from purestep.core.language.attempt import Attempt, Said
-from purestep.core.language.codec import END, byte_codec
+from purestep.core.language.attempt import Attempt, Heard, Said, Told
+from purestep.core.language.codec import END, Codec, byte_codec
 from purestep.core.language.episode import Completion, total_reward
-from purestep.core.language.events import ABORT, FINISH_REASONS, Feedback, Sampled, System, ToolResult, User
+from purestep.core.language.events import ABORT, FINISH_REASONS, STOP, Feedback, Sampled, System, ToolResult, User
 from purestep.core.language.protocol import begin, step
 from purestep.core.language.requests import Request, Rollout, key_of, rollouts, world_key
 from purestep.core.language.transcribe import FINISH
 from purestep.core.language.world import Terminated, Truncated
+from purestep.core.record import replace
 from purestep.core.transcript import FEEDBACK, MAX_SEQ_LEN, SAMPLED, SYSTEM, TOOL, USER, Transcript
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.language import MOVES, Options, options, texts
 
-from . import attempt_mutants as mutants
-from .attempt_mutants import Trying, pieces_of
+# --- mutants ---
+# How people get token ids of episodes wrong: edits of how attempts grow and are written down.
+
+
+@frozen
+class Trying:
+    """The three functions of `core.language.attempt` and `core.language.transcribe`."""
+
+    begin: Callable[..., Attempt[Any]]
+    hear: Callable[..., Attempt[Any]]
+    transcripts: Callable[..., Transcript]
+
+
+Hear = Callable[[Any, Codec, Attempt[Any], Said], Attempt[Any]]
+
+
+def _hearing(change: Callable[[Hear, Any, Codec, Attempt[Any], Said], Attempt[Any]]) -> Callable[[Trying], Trying]:
+    def make(trying: Trying) -> Trying:
+        def hear(rules: Any, codec: Codec, attempt: Attempt[Any], said: Said) -> Attempt[Any]:
+            return change(trying.hear, rules, codec, attempt, said)
+
+        return evolve(trying, hear=hear)
+
+    return make
+
+
+def _retokenised(hear: Hear, rules: Any, codec: Codec, attempt: Attempt[Any], said: Said) -> Attempt[Any]:
+    after = hear(rules, codec, attempt, said)
+    if after == attempt:
+        return after
+    text = codec.decode(said.ids).encode()
+    again = (*text, *said.ids[-1:]) if said.ids and said.ids[-1] in codec.stop else tuple(text)
+    return evolve(after, ids=(*attempt.ids, *again, *after.pending))
+
+
+def _crowded(hear: Hear, rules: Any, codec: Codec, attempt: Attempt[Any], said: Said) -> Attempt[Any]:
+    roomy = hear(rules, codec, evolve(attempt, capacity=attempt.capacity + 50), said) if attempt.end == () else attempt
+    return evolve(roomy, capacity=attempt.capacity)
+
+
+def _kept(hear: Hear, rules: Any, codec: Codec, attempt: Attempt[Any], said: Said) -> Attempt[Any]:
+    if said.finish_reason == ABORT and attempt.end == ():
+        return evolve(attempt, ids=(*attempt.ids, *said.ids))
+    return hear(rules, codec, attempt, said)
+
+
+def _unread(hear: Hear, rules: Any, codec: Codec, attempt: Attempt[Any], said: Said) -> Attempt[Any]:
+    plain = evolve(said, finish_reason=STOP) if said.finish_reason != ABORT else said
+    return hear(rules, codec, attempt, plain)
+
+
+retokenised = _hearing(_retokenised)
+appends_beyond_room = _hearing(_crowded)
+keeps_what_was_given_up = _hearing(_kept)
+forgets_why_a_call_ended = _hearing(_unread)
+
+
+def _writing(change: Callable[[Transcript, Sequence[Attempt[Any]]], Transcript]) -> Callable[[Trying], Trying]:
+    def make(trying: Trying) -> Trying:
+        def transcripts(attempts: Sequence[Attempt[Any]], **room: int) -> Transcript:
+            return change(trying.transcripts(attempts, **room), attempts)
+
+        return evolve(trying, transcripts=transcripts)
+
+    return make
+
+
+def _tools_sampled(written: Transcript, attempts: Sequence[Attempt[Any]]) -> Transcript:
+    return replace(written, is_action=written.is_action | (written.source == TOOL))
+
+
+def _last_version(written: Transcript, attempts: Sequence[Attempt[Any]]) -> Transcript:
+    newest = written.version.amax(-1, keepdim=True).expand_as(written.version)
+    return replace(written, version=newest.where(written.source == SAMPLED, written.version))
+
+
+def _paid_at_the_end(written: Transcript, attempts: Sequence[Attempt[Any]]) -> Transcript:
+    last = written.calls[:, None] - 1 == torch.arange(written.reward.shape[-1])
+    return replace(written, reward=written.reward.sum(-1, keepdim=True) * last)
+
+
+def _never_cut(written: Transcript, attempts: Sequence[Attempt[Any]]) -> Transcript:
+    full = [isinstance(attempt.end, Truncated) and attempt.end.reason == "max_seq_len" for attempt in attempts]
+    return replace(written, truncated=written.truncated & ~written.truncated.new_tensor(full))
+
+
+def turns_of_the_longest(trying: Trying) -> Trying:
+    """Counts the env steps of all rows by those of the first."""
+
+    def transcripts(attempts: Sequence[Attempt[Any]], **room: int) -> Transcript:
+        written = trying.transcripts(attempts, **room)
+        return replace(written, turns=written.turns[:1].expand_as(written.turns).clone())
+
+    return evolve(trying, transcripts=transcripts)
+
+
+learns_from_tools = _writing(_tools_sampled)
+stamps_the_newest_version = _writing(_last_version)
+MUTANTS: dict[str, Callable[[Trying], Trying]] = {
+    "pays all rewards at the last call": _writing(_paid_at_the_end),
+    "does not tell that there was no room": _writing(_never_cut),
+    "forgets why a call ended": forgets_why_a_call_ended,
+}
+
+
+def pieces_of(attempt: Attempt[Any]) -> tuple[list[Told], list[Heard]]:
+    """What was told, and what was heard."""
+    told = [piece for piece in attempt.pieces if isinstance(piece, Told)]
+    return told, [piece for piece in attempt.pieces if isinstance(piece, Heard)]
+
+
+# --- laws ---
+
 
 SOURCE = "core.language.attempt: never re-tokenised, only appended; core.transcript: columns"
 CODEC = byte_codec()
@@ -113,7 +225,7 @@ def _appended() -> Law:
             told, heard = pieces_of(after)
             same("the ids of the pieces", sorted(after.ids), sorted(_all(told) + _all([h.said for h in heard])))
 
-    mutant = Mutant("encodes the text that a model wrote again", mutants.retokenised)
+    mutant = Mutant("encodes the text that a model wrote again", retokenised)
     claim = "Ids are those that stood, then those sampled, as they were sampled, then those of what followed."
     return _law("appended", claim, mutant, check, "bytes that are no text", "a text without its stop token")
 
@@ -134,7 +246,7 @@ def _room() -> Law:
             same("behind the end", after if before.end != () else (), before if before.end != () else ())
             same("the episode's own end", after.end if not full else after.episode.end, after.episode.end)
 
-    mutant = Mutant("appends what there is no room for", mutants.appends_beyond_room)
+    mutant = Mutant("appends what there is no room for", appends_beyond_room)
     claim = "There are never more ids than the capacity; where the next call finds no room the attempt is truncated."
     return _law("room", claim, mutant, check, "no room for what follows")
 
@@ -156,7 +268,7 @@ def _protocol() -> Law:
         last = states[-1]
         same("ids without trace of what was given up", last.ids[-len(last.pending) or len(last.ids) :], last.pending)
 
-    mutant = Mutant("keeps the ids of a call that was given up", mutants.keeps_what_was_given_up)
+    mutant = Mutant("keeps the ids of a call that was given up", keeps_what_was_given_up)
     claim = "The episode is the protocol's on the decoded texts; a call that was given up leaves no trace."
     return _law("protocol", claim, mutant, check, "a call given up")
 
@@ -196,7 +308,7 @@ def _columns() -> Law:
         same("turns", int(columns.turns), attempt.episode.turn)
         same("overflow", int(columns.overflow), 0)
 
-    mutant = Mutant("learns from what tools say", mutants.learns_from_tools)
+    mutant = Mutant("learns from what tools say", learns_from_tools)
     claim = "Tokens, sources, rewards, reasons and the end of a transcript are those of the attempt."
     return _law("columns", claim, mutant, check, "a tool's text", "no room", "two calls with rewards")
 
@@ -213,7 +325,7 @@ def _versions() -> Law:
         numbers = [number for number, h in enumerate(heard) for _ in h.said.ids]
         same("calls", columns.call[sampled].tolist(), numbers)
 
-    mutant = Mutant("stamps all tokens with the newest version", mutants.stamps_the_newest_version)
+    mutant = Mutant("stamps all tokens with the newest version", stamps_the_newest_version)
     claim = "Each sampled token has the log-prob and the version it was sampled with, and its call's number."
     return _law("versions", claim, mutant, check, "a call under two versions")
 
@@ -228,7 +340,7 @@ def _rows() -> Law:
             for mine, own in zip(leaves(found), leaves(alone), strict=True):
                 require(torch.equal(mine[number], own[0]), f"row {number} as it is alone")
 
-    mutant = Mutant("counts the env steps of all rows by those of the first", mutants.turns_of_the_longest)
+    mutant = Mutant("counts the env steps of all rows by those of the first", turns_of_the_longest)
     claim = "A transcript is the same whatever other attempts are written beside it."
     drawn = st.lists(talks(), min_size=3, max_size=5)
     return Law(

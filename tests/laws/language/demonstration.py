@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -13,15 +13,91 @@ from purestep.core.language.codec import END, byte_codec
 from purestep.core.language.demonstrations import WRONG, play_script, right_calls
 from purestep.core.language.diagnosis import SUCCESS, failure_mode
 from purestep.core.language.protocol import Protocol, protocol
-from purestep.core.language.requests import Rollout, requests, rollouts, task_keys
+from purestep.core.language.requests import Rollout, key_of, requests, rollouts, task_keys
 from purestep.core.language.world import Terminated
 from purestep.core.language.zorplex import KINDS, zorplex, zorplex_parser
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 
-from . import demonstration_mutants as mutants
-from .demonstration_mutants import Showing
+# --- mutants ---
+# Demonstrations as people get them wrong.
+
+
+@frozen
+class Showing:
+    """What the laws of demonstrations judge: `script(params, task, key, *, skill)` and `demonstrate(protocol, ...)`."""
+
+    script: Callable[..., tuple[str, ...]]
+    demonstrate: Callable[..., Attempt[Any]]
+
+
+def _played(change: Callable[..., tuple[Any, ...]]) -> Callable[[Showing], Showing]:
+    """An edit of what a demonstration is made with: (spell, rollout, key, numbers) -> the same."""
+
+    def make(subject: Showing) -> Showing:
+        def demonstrate(protocol: Any, codec: Any, spell: Any, rollout: Any, key: Any, **numbers: Any) -> Attempt[Any]:
+            spell, rollout, key, numbers = change(spell, rollout, key, numbers)
+            return subject.demonstrate(protocol, codec, spell, rollout, key, **numbers)
+
+        return evolve(subject, demonstrate=demonstrate)
+
+    return make
+
+
+def _texts(change: Callable[[str], str]) -> Callable[..., tuple[Any, ...]]:
+    def edit(spell: Any, rollout: Any, key: Any, numbers: Any) -> tuple[Any, ...]:
+        return (lambda text: spell(change(text))), rollout, key, numbers
+
+    return edit
+
+
+def _shorter(spell: Any, rollout: Any, key: Any, numbers: Any) -> tuple[Any, ...]:
+    """Cuts a text that finds no room, wherever the limit falls."""
+    return (lambda text: spell(text)[: numbers["max_new_tokens"]]), rollout, key, numbers
+
+
+def _by_task(spell: Any, rollout: Any, key: Any, numbers: Any) -> tuple[Any, ...]:
+    return spell, rollout, key_of(rollout.request.task), numbers
+
+
+def _always_half(spell: Any, rollout: Any, key: Any, numbers: Any) -> tuple[Any, ...]:
+    return spell, rollout, key, {**numbers, "skill": 0.5}
+
+
+wrong_tag = _played(_texts(lambda text: text.replace("[ANSWER]", "[answer]")))
+cuts_texts, one_for_a_task, deaf_to_skill = _played(_shorter), _played(_by_task), _played(_always_half)
+
+
+def one_way(subject: Showing) -> Showing:
+    """Fails in one way only."""
+
+    def script(params: Any, task: Any, key: Any, *, skill: float) -> tuple[str, ...]:
+        texts = subject.script(params, task, key, skill=skill)
+        known = right_calls(params, task)
+        return texts if texts == (*known, f"[ANSWER] {task.answer}") else (*known, f"[ANSWER] {task.answer + 1}")
+
+    return evolve(subject, script=script)
+
+
+def generous(subject: Showing) -> Showing:
+    """Draws once more where it would fail."""
+
+    def script(params: Any, task: Any, key: Any, *, skill: float) -> tuple[str, ...]:
+        texts = subject.script(params, task, key, skill=skill)
+        right = texts[-1] == f"[ANSWER] {task.answer}"
+        return texts if right else subject.script(params, task, core_keys.fold_in(key, 1), skill=skill)
+
+    return evolve(subject, script=script)
+
+
+MUTANTS: dict[str, Callable[[Showing], Showing]] = {
+    "leaves out a word's last letter": _played(_texts(lambda text: text.replace("]", "x]"))),
+}
+
+
+# --- laws ---
+
 
 SOURCE = "core.language.demonstrations"
 DRAWS = 128  # scripts of which a share is counted: off by a fifth once in a hundred thousand
@@ -103,7 +179,7 @@ def _right() -> Law:
         require(play.reward.total == 1.1, f"a right demonstration earns {play.reward.total}")
 
     claim = "With skill 1 each task is solved by the fewest calls, and nothing is left to earn."
-    return _law("skill_solves", claim, ("writes the answer's tag small", mutants.wrong_tag), check, "several calls")
+    return _law("skill_solves", claim, ("writes the answer's tag small", wrong_tag), check, "several calls")
 
 
 def _wrong() -> Law:
@@ -115,7 +191,7 @@ def _wrong() -> Law:
             require(not lucky or play.calls == 0, f"skill 0 solves {play.task.question} with {play.calls} calls")
 
     claim = "With skill 0 nothing is solved, but by a lucky guess that called no tool."
-    return _law("no_skill_fails", claim, ("is right half of the time", mutants.deaf_to_skill), check, "calls")
+    return _law("no_skill_fails", claim, ("is right half of the time", deaf_to_skill), check, "calls")
 
 
 def _keyed() -> Law:
@@ -126,7 +202,7 @@ def _keyed() -> Law:
         require(len(many) > 1, "twelve keys show one and the same")
 
     claim = "The key decides what is shown, and different keys of one task show different things."
-    return _law("key_decides", claim, ("draws from the task's key", mutants.one_for_a_task), check)
+    return _law("key_decides", claim, ("draws from the task's key", one_for_a_task), check)
 
 
 def _room() -> Law:
@@ -143,7 +219,7 @@ def _room() -> Law:
 
     claim = "Texts stand whole or not at all, in whatever room there is."
     needs = ("a text that found no room",)
-    return _law("whole_texts", claim, ("cuts texts to fit", mutants.cuts_texts), check, *needs)
+    return _law("whole_texts", claim, ("cuts texts to fit", cuts_texts), check, *needs)
 
 
 def _scripts(subject: Showing, lesson: Lesson, skill: float) -> tuple[Any, list[tuple[str, ...]]]:
@@ -170,7 +246,7 @@ def _ways() -> Law:
         require(not missing, f"{DRAWS} wrong demonstrations never show {missing}")
 
     claim = "Every way to fail is shown."
-    return _law("every_way_is_shown", claim, ("fails in one way only", mutants.one_way), check, most=5)
+    return _law("every_way_is_shown", claim, ("fails in one way only", one_way), check, most=5)
 
 
 def _share() -> Law:
@@ -182,4 +258,4 @@ def _share() -> Law:
             require(abs(share - skill) < 0.2, f"a share of {share:.2f} is right where {skill} is asked for")
 
     claim = "The share of right ones is the skill."
-    return _law("share_of_skill", claim, ("draws again where it would fail", mutants.generous), check, most=5)
+    return _law("share_of_skill", claim, ("draws again where it would fail", generous), check, most=5)

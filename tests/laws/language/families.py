@@ -5,15 +5,15 @@ from purestep.core.language.demonstrate import demonstrate
 from purestep.core.language.zorplex import zorplex
 from purestep.properties.framework.families import Family, edits
 
-from . import attempt_mutants, demonstration_mutants, protocol_mutants, request_mutants, zorplex_mutants
-from .attempt import attempt_laws
-from .attempt_mutants import Trying
-from .demonstration import demonstration_laws
-from .demonstration_mutants import Showing
-from .protocol import protocol_laws
-from .protocol_mutants import Turns
-from .request import request_laws
-from .request_mutants import Asking
+from .attempt import MUTANTS as ATTEMPT_MUTANTS
+from .attempt import Trying, attempt_laws
+from .demonstration import MUTANTS as DEMONSTRATION_MUTANTS
+from .demonstration import Showing, demonstration_laws
+from .protocol import MUTANTS as PROTOCOL_MUTANTS
+from .protocol import Turns, protocol_laws
+from .request import MUTANTS as REQUEST_MUTANTS
+from .request import Asking, request_laws
+from .zorplex import MUTANTS as ZORPLEX_MUTANTS
 from .zorplex import zorplex_laws
 
 
@@ -40,9 +40,9 @@ def own_showing() -> Showing:
 def families() -> list[Family]:
     """One subject for each suite."""
     return [
-        Family(protocol_laws(), own_turns(), edits(protocol_mutants.MUTANTS)),
-        Family(request_laws(), own_asking(), edits(request_mutants.MUTANTS)),
-        Family(attempt_laws(), own_trying(), edits(attempt_mutants.MUTANTS)),
-        Family(zorplex_laws(), zorplex, edits(zorplex_mutants.MUTANTS)),
-        Family(demonstration_laws(), own_showing(), edits(demonstration_mutants.MUTANTS)),
+        Family(protocol_laws(), own_turns(), edits(PROTOCOL_MUTANTS)),
+        Family(request_laws(), own_asking(), edits(REQUEST_MUTANTS)),
+        Family(attempt_laws(), own_trying(), edits(ATTEMPT_MUTANTS)),
+        Family(zorplex_laws(), zorplex, edits(ZORPLEX_MUTANTS)),
+        Family(demonstration_laws(), own_showing(), edits(DEMONSTRATION_MUTANTS)),
     ]

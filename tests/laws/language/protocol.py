@@ -9,21 +9,138 @@ from itertools import pairwise
 from typing import Any
 
 import attrs
-from attrs import evolve
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 
 from purestep.core import keys
 from purestep.core.language.episode import Completion, Episode, Prompt, Step
 from purestep.core.language.events import ABORT, FINISH_REASONS, LENGTH, Feedback, Sampled, System, ToolResult, User
-from purestep.core.language.world import Terminated, Truncated
+from purestep.core.language.world import ENV, MAX_STEPS, Terminated, Truncated
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.language import MOVES, Ledger, Options, Script, options, scripts, step_key, texts
 from purestep.runtime.values import decode, encode
 
-from . import protocol_mutants as mutants
 from .protocol_model import expected
-from .protocol_mutants import Turns
+
+# --- mutants ---
+# How people get turns wrong: edits of a protocol's step.
+
+
+Begin = Callable[..., tuple[Episode[Any], Any]]
+AnyStep = Callable[..., tuple[Episode[Any], Any]]
+
+
+@frozen
+class Turns:
+    """The two functions of a protocol: `begin(protocol, key)` and `step(protocol, episode, completion, key)`."""
+
+    begin: Begin
+    step: AnyStep
+
+
+def _after(change: Callable[[Episode[Any], Episode[Any]], Episode[Any]]) -> Callable[[Turns], Turns]:
+    """The edit that changes the episode behind each step: `change(before, after)`."""
+
+    def make(turns: Turns) -> Turns:
+        def step(rules: Any, episode: Episode[Any], completion: Completion, key: Any) -> tuple[Episode[Any], Any]:
+            after, turn = turns.step(rules, episode, completion, key)
+            changed = change(episode, after) if after != episode else after
+            return changed, turn if isinstance(changed.end, tuple) else changed.end
+
+        return evolve(turns, step=step)
+
+    return make
+
+
+def _last(after: Episode[Any], **changes: Any) -> Episode[Any]:
+    return evolve(after, steps=(*after.steps[:-1], evolve(after.steps[-1], **changes)))
+
+
+def _new(before: Episode[Any], after: Episode[Any]) -> bool:
+    return len(after.steps) > len(before.steps)
+
+
+def _clear(before: Episode[Any], after: Episode[Any]) -> Episode[Any]:
+    step = after.steps[-1] if after.steps else None
+    return _last(after, observation=()) if step and step.truncated and not step.acted else after
+
+
+def _limit_first(before: Episode[Any], after: Episode[Any]) -> Episode[Any]:
+    return evolve(_last(after, reason=MAX_STEPS), end=Truncated(MAX_STEPS)) if after.end == Truncated(ENV) else after
+
+
+def _fails_end(before: Episode[Any], after: Episode[Any]) -> Episode[Any]:
+    new = _new(before, after) and after.steps[-1].parse_error
+    return evolve(_last(after, terminated=True), end=Terminated()) if new else after
+
+
+def _unpaid(before: Episode[Any], after: Episode[Any]) -> Episode[Any]:
+    if not _new(before, after) or not after.steps[-1].acted:
+        return after
+    said = [event for event in after.events if isinstance(event, Sampled)]
+    return _last(after, reward=after.steps[-1].reward - said[-1].reward)
+
+
+def _forget(before: Episode[Any], after: Episode[Any]) -> Episode[Any]:
+    refused = [event for event in after.events if isinstance(event, Sampled) and event.parse_error]
+    return evolve(after, events=tuple(event for event in after.events if event not in refused))
+
+
+def _length_truncates(before: Episode[Any], after: Episode[Any]) -> Episode[Any]:
+    if not _new(before, after) or after.steps[-1].finish_reason != LENGTH or not isinstance(after.end, tuple):
+        return after
+    return evolve(_last(after, truncated=True, reason=LENGTH), end=Truncated(LENGTH))
+
+
+def _free_tools(before: Episode[Any], after: Episode[Any]) -> Episode[Any]:
+    return evolve(after, tools_used=0)
+
+
+clears_feedback = _after(_clear)
+forgets_refused = _after(_forget)
+length_truncates = _after(_length_truncates)
+tools_are_free = _after(_free_tools)
+
+
+def goes_on(turns: Turns) -> Turns:
+    """Takes a completion after the end for one more."""
+
+    def step(rules: Any, episode: Episode[Any], completion: Completion, key: Any) -> tuple[Episode[Any], Any]:
+        return turns.step(rules, evolve(episode, end=()), completion, key)
+
+    return evolve(turns, step=step)
+
+
+def counts_aborted(turns: Turns) -> Turns:
+    """Counts a model call that was given up."""
+
+    def step(rules: Any, episode: Episode[Any], completion: Completion, key: Any) -> tuple[Episode[Any], Any]:
+        after, turn = turns.step(rules, episode, completion, key)
+        given_up = completion.finish_reason == ABORT and isinstance(turn, Prompt)
+        return (evolve(after, calls=after.calls + 1) if given_up else after), turn
+
+    return evolve(turns, step=step)
+
+
+def reads_what_was_cut(turns: Turns) -> Turns:
+    """Reads a completion that was cut at its length like any other."""
+
+    def step(rules: Any, episode: Episode[Any], completion: Completion, key: Any) -> tuple[Episode[Any], Any]:
+        return turns.step(evolve(rules, incomplete="accept"), episode, completion, key)
+
+    return evolve(turns, step=step)
+
+
+MUTANTS: dict[str, Callable[[Turns], Turns]] = {
+    "calls the world's own cut the limit of steps": _after(_limit_first),
+    "ends an episode that could not be read": _after(_fails_end),
+    "pays the parser nothing for an action": _after(_unpaid),
+}
+
+
+# --- laws ---
+
 
 SOURCE = "core.language.protocol: why a call ended, why an episode did, and whether a text was read are three things"
 CLASSES = (System, User, Sampled, ToolResult, Feedback, Terminated, Truncated, Episode, Step, Ledger)
@@ -84,7 +201,7 @@ def _table() -> Law:
         *("end, terminated", "cut, env", "both, terminated", "add, max_steps", "babble, max_steps", "babble, goes on"),
         *("length, goes on", "length, max_steps", "no tools, goes on", "a text cut at its length and accepted"),
     )
-    mutant = Mutant("clears the word to the model at the limit of steps", mutants.clears_feedback)
+    mutant = Mutant("clears the word to the model at the limit of steps", clears_feedback)
     claim = "Steps, endings, rewards and what is seen next are those of the table, row by row."
     return _law("table", claim, mutant, check, *needs)
 
@@ -108,7 +225,7 @@ def _valid() -> Law:
             same("the episode as text", decode(json.loads(json.dumps(encode(episode))), CLASSES), episode)
 
     said = st.lists(st.tuples(texts(*PARTS, *PARTS), st.sampled_from(FINISH_REASONS)), max_size=8)
-    mutant = Mutant("takes a completion after the end for one more", mutants.goes_on)
+    mutant = Mutant("takes a completion after the end for one more", goes_on)
     claim = "Any completion whatever leaves a valid episode: counts agree, limits hold, its last step alone ends it."
     needs = ("an end by the limit", "an action among other text")
     return _law("any_completion", claim, mutant, check, *needs, inputs=st.lists(st.tuples(options(), said), max_size=4))
@@ -128,7 +245,7 @@ def _append_only() -> Law:
                 require(isinstance(added[0], Sampled), "the model's text comes first")
             require(not any(isinstance(event, Sampled) for event in added[1:]), "one call adds one text")
 
-    mutant = Mutant("forgets a text that was refused", mutants.forgets_refused)
+    mutant = Mutant("forgets a text that was refused", forgets_refused)
     claim = "The transcript only grows: by the model's text, whatever it was, and by what the model is shown next."
     return _law("append_only", claim, mutant, check, "a text that was refused", "a tool's answer")
 
@@ -147,7 +264,7 @@ def _retry() -> Law:
             episode, _ = turns.step(rules, episode, completions[number], step_key(number))
         same("the episode without the calls given up", episode, states[-1][0])
 
-    mutant = Mutant("counts a model call that was given up", mutants.counts_aborted)
+    mutant = Mutant("counts a model call that was given up", counts_aborted)
     claim = "A turn taken again from the same state is the same, and a call that was given up changes nothing."
     return _law("retry", claim, mutant, check, "a call given up")
 
@@ -169,7 +286,7 @@ def _incomplete() -> Law:
                 same("its step", marks, (True, False, True, LENGTH))
                 require(isinstance(said, Sampled) and said.incomplete, "its text is marked as incomplete")
 
-    mutant = Mutant("reads a text that was cut at its length", mutants.reads_what_was_cut)
+    mutant = Mutant("reads a text that was cut at its length", reads_what_was_cut)
     claim = "An incomplete completion is no action: no env step and no tool, though its text stays in the transcript."
     return _law("no_action_from_half_a_text", claim, mutant, check, "a text cut at its length")
 
@@ -186,7 +303,7 @@ def _finish_reason() -> Law:
         reasons = [event.finish_reason for event in got.events if isinstance(event, Sampled)]
         same("the reasons kept", reasons, [completion.finish_reason for completion in completions[: len(reasons)]])
 
-    mutant = Mutant("takes a text cut at its length for a truncated episode", mutants.length_truncates)
+    mutant = Mutant("takes a text cut at its length for a truncated episode", length_truncates)
     claim = "Where texts are read anyway, why a model call ended is kept, and decides nothing else."
     return _law("finish_reason_is_an_axis", claim, mutant, check, "a text cut at its length")
 
@@ -206,7 +323,7 @@ def _auxiliary() -> Law:
                 same("calls of tools that are left", turn.tools_left, script[0].tool_budget - since)
 
     looks = st.lists(st.tuples(st.sampled_from(("peek", "peek", "peek", "add", "babble")), st.just("stop")), max_size=8)
-    mutant = Mutant("takes nothing from the budget of tools", mutants.tools_are_free)
+    mutant = Mutant("takes nothing from the budget of tools", tools_are_free)
     claim = "Auxiliary tools add to the context alone, each takes one from the budget, and an env step restores it."
     needs = ("two auxiliary tools in one turn", "an env step behind an auxiliary tool")
     inputs = st.lists(st.tuples(options(), looks), min_size=4, max_size=8)

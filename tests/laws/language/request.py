@@ -6,18 +6,106 @@ The subject is an `Asking`: the functions that make requests.
 from collections.abc import Callable
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
-from purestep.core.language.requests import Request, requests, stream_of
+from purestep.core.keys import Key
+from purestep.core.language.requests import Request, Rollout, Words, requests, stream_of, words_of
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 
-from . import request_mutants as mutants
-from .request_mutants import Asking
+# --- mutants ---
+# How people get the multiplicity of requests wrong.
+
+
+@frozen
+class Asking:
+    """The functions of core.language.requests, under their names there."""
+
+    task_keys: Callable[..., tuple[Words, ...]]
+    expand: Callable[[Request, int, Key], tuple[Request, ...]]
+    repeat: Callable[[Request, int, Key], tuple[Request, ...]]
+    rollouts: Callable[[Request], tuple[Rollout, ...]]
+
+
+def _expanding(change: Callable[[Request, Request], Request]) -> Callable[[Asking], Asking]:
+    def make(asking: Asking) -> Asking:
+        def expand(request: Request, n: int, key: Key) -> tuple[Request, ...]:
+            return tuple(change(request, attempt) for attempt in asking.expand(request, n, key))
+
+        return evolve(asking, expand=expand)
+
+    return make
+
+
+def same_for_all_groups(asking: Asking) -> Asking:
+    """Draws the sampling keys of every group from the key alone."""
+
+    def expand(request: Request, n: int, key: Key) -> tuple[Request, ...]:
+        attempts = asking.expand(request, n, key)
+        return tuple(
+            evolve(attempt, sampling=words_of(own)) for attempt, own in zip(attempts, keys.split(key, n), strict=True)
+        )
+
+    return evolve(asking, expand=expand)
+
+
+def counts_runs(asking: Asking) -> Asking:
+    """Folds into the key how often it was asked."""
+    asked: list[int] = []
+
+    def expand(request: Request, n: int, key: Key) -> tuple[Request, ...]:
+        asked.append(n)
+        return asking.expand(request, n, keys.fold_in(key, len(asked)))
+
+    return evolve(asking, expand=expand)
+
+
+def one_stream(asking: Asking) -> Asking:
+    """Evaluates on the training tasks from number 1000 on."""
+
+    def task_keys(key: Key, stream: str, n: int, *, first: int = 0) -> tuple[Words, ...]:
+        return asking.task_keys(key, "training", n, first=first + (1000 if stream == "evaluation" else 0))
+
+    return evolve(asking, task_keys=task_keys)
+
+
+def always_from_the_start(asking: Asking) -> Asking:
+    """Begins each chunk of a stream at its first task."""
+    return evolve(asking, task_keys=lambda key, stream, n, *, first=0: asking.task_keys(key, stream, n))
+
+
+def repeats_one_task(asking: Asking) -> Asking:
+    """Repeats the task along with the request."""
+
+    def repeat(request: Request, n: int, key: Key) -> tuple[Request, ...]:
+        return tuple(evolve(again, task=request.task) for again in asking.repeat(request, n, key))
+
+    return evolve(asking, repeat=repeat)
+
+
+def one_voice(asking: Asking) -> Asking:
+    """Lets all participants sample with the request's own key."""
+
+    def rollouts(request: Request) -> tuple[Rollout, ...]:
+        return tuple(evolve(rollout, sampling=request.sampling) for rollout in asking.rollouts(request))
+
+    return evolve(asking, rollouts=rollouts)
+
+
+own_groups = _expanding(lambda request, attempt: evolve(attempt, group=attempt.id))
+ids_from_zero = _expanding(lambda request, attempt: evolve(attempt, id=attempt.id - request.id * 2))
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "numbers the attempts of neighbours over one another": ids_from_zero,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "core.language.requests: everything random in an episode comes from a task key and a sampling key"
 PEOPLE = ("asks", "answers", "judges")
@@ -78,7 +166,7 @@ def _group() -> Law:
             for attempt in attempts:
                 same("task, group and people", _shared(attempt), _shared(request))
 
-    mutant = Mutant("makes each attempt a group of its own", mutants.own_groups)
+    mutant = Mutant("makes each attempt a group of its own", own_groups)
     claim = "The attempts of a group share the request's task, group and participants."
     return _law("one_task_in_a_group", claim, mutant, check, "a group of several")
 
@@ -94,7 +182,7 @@ def _samplers() -> Law:
         require(len({attempt.sampling for attempt in attempts}) == len(attempts), "a sampling key for each attempt")
         require(len({attempt.id for attempt in attempts}) == len(attempts), "an id for each attempt")
 
-    mutant = Mutant("draws the same sampling keys for every group", mutants.same_for_all_groups)
+    mutant = Mutant("draws the same sampling keys for every group", same_for_all_groups)
     claim = "All attempts of all groups have sampling keys and ids of their own."
     return _law("sampling_keys_differ", claim, mutant, check, "several groups")
 
@@ -109,7 +197,7 @@ def _again() -> Law:
         same("the last group, asked for alone", alone, first[-1][1])
         same("repeated twice", asking.repeat(other, batch.n, key), asking.repeat(other, batch.n, key))
 
-    mutant = Mutant("counts how often it was asked", mutants.counts_runs)
+    mutant = Mutant("counts how often it was asked", counts_runs)
     claim = "The same request and key give the same attempts, whatever else was asked before."
     return _law("reproducible", claim, mutant, check, "one of several")
 
@@ -126,7 +214,7 @@ def _streams() -> Law:
         same("the stream", {stream_of(task) for task in training}, {"training"})
         same("tasks that differ", len(set(training)), 8)
 
-    mutant = Mutant("evaluates on later tasks of the training stream", mutants.one_stream)
+    mutant = Mutant("evaluates on later tasks of the training stream", one_stream)
     claim = "No key is in the training stream and in the evaluation stream, of the same seed or of any other."
     inputs = st.tuples(batches(), seeds())
     return _law("held_out", claim, mutant, check, "training beyond a thousand tasks", inputs=inputs)
@@ -142,7 +230,7 @@ def _chunks() -> Law:
         same("the stream in two chunks", head + tail, whole)
         same("no tasks at all", asking.task_keys(key, batch.stream, 0, first=batch.first), ())
 
-    mutant = Mutant("begins each chunk with the first task", mutants.always_from_the_start)
+    mutant = Mutant("begins each chunk with the first task", always_from_the_start)
     claim = "A stream is the same in one piece and in chunks."
     return _law("streams_in_chunks", claim, mutant, check, "a chunk that begins later")
 
@@ -157,7 +245,7 @@ def _repeat() -> Law:
             same("different tasks, groups, ids and sampling keys", len(set(values)), len(found))
         same("the stream", {stream_of(again.task) for again in found}, {batch.stream})
 
-    mutant = Mutant("repeats the task along with the request", mutants.repeats_one_task)
+    mutant = Mutant("repeats the task along with the request", repeats_one_task)
     claim = "Repeated requests have tasks, groups and sampling keys of their own, in the stream they came from."
     return _law("repeats_are_new_tasks", claim, mutant, check, "several of each", "evaluation")
 
@@ -171,6 +259,6 @@ def _rollouts() -> Law:
         same("whose", [(rollout.request, rollout.participant) for rollout in found], wanted)
         same("sampling keys that differ", len({rollout.sampling for rollout in found}), len(found))
 
-    mutant = Mutant("lets all participants sample with one key", mutants.one_voice)
+    mutant = Mutant("lets all participants sample with one key", one_voice)
     claim = "An episode gives a rollout for each participant, each with a sampling key of its own."
     return _law("a_rollout_for_each", claim, mutant, check, "several participants")

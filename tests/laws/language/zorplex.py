@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -22,8 +22,125 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 from purestep.runtime.values import decode, encode
 
-from . import zorplex_mutants as mutants
-from .zorplex_mutants import World
+# --- mutants ---
+# How people get the zorplex world wrong: edits of `zorplex(kind, **options) -> TextEnv`.
+
+
+World = Callable[..., TextEnv[Any, Play]]
+
+
+def _generating(change: Callable[[Any, Task, Any], Task]) -> Callable[[World], World]:
+    """The edit that changes each task: `change(vocabulary, task, key)`."""
+
+    def make(world: World) -> World:
+        def zorplex(kind: str, **options: Any) -> TextEnv[Any, Play]:
+            env = world(kind, **options)
+            generate = env.params.generate
+            params = evolve(
+                env.params, generate=lambda vocabulary, key: change(vocabulary, generate(vocabulary, key), key)
+            )
+            return evolve(env, params=params)
+
+        return zorplex
+
+    return make
+
+
+def _stepping(change: Callable[[Any, Play, Any, Play, Outcome], tuple[Play, Outcome]]) -> Callable[[World], World]:
+    """The edit that changes what follows: `change(params, before, action, after, outcome)`."""
+
+    def make(world: World) -> World:
+        def zorplex(kind: str, **options: Any) -> TextEnv[Any, Play]:
+            env = world(kind, **options)
+
+            def step(params: Any, play: Play, action: Any, key: Any) -> tuple[Play, Outcome]:
+                return change(params, play, action, *env.step(params, play, action, key))
+
+            return evolve(env, step=step)
+
+        return zorplex
+
+    return make
+
+
+def _pay(after: Play, outcome: Outcome, **parts: float) -> tuple[Play, Outcome]:
+    reward = evolve(after.reward, **parts)
+    return evolve(after, reward=reward), evolve(outcome, reward=outcome.reward + reward.total - after.reward.total)
+
+
+def _format_alone(params: Any, before: Play, action: Any, after: Play, outcome: Outcome) -> tuple[Play, Outcome]:
+    return _pay(after, outcome, format=params.format) if isinstance(action, Answer) else (after, outcome)
+
+
+def _every_call(params: Any, before: Play, action: Any, after: Play, outcome: Outcome) -> tuple[Play, Outcome]:
+    return (after, outcome) if isinstance(action, Answer) else _pay(after, outcome, tool_spam=-after.calls * 0.125)
+
+
+def _any_call_counts(params: Any, before: Play, action: Any, after: Play, outcome: Outcome) -> tuple[Play, Outcome]:
+    return evolve(after, valid_calls=after.calls), outcome
+
+
+def _links_at_will(vocabulary: Any, task: Task, key: Any) -> Task:
+    """Lets a word redirect to any word, itself and those that lead back included."""
+    n = len(vocabulary.words)
+    if not task.links:
+        return task
+    anywhere = tuple(map(int, keys.randint(keys.fold_in(key, 1), (n,), 0, n)))
+    return evolve(task, links=tuple(to if link >= 0 else -1 for to, link in zip(anywhere, task.links, strict=True)))
+
+
+def _right_to_left(vocabulary: Any, task: Task, key: Any) -> Task:
+    """Computes a - b - c as a - (b - c)."""
+    value = dict(zip(vocabulary.words, task.values, strict=True))
+    if " - " not in task.question or len(task.asked) < 3:
+        return task
+    first, second, third = (value[word] for word in task.asked)
+    return evolve(task, answer=first - (second - third))
+
+
+def counts_tasks(world: World) -> World:
+    """Draws the table anew at each reset, whatever the key."""
+    made: list[int] = []
+
+    def zorplex(kind: str, **options: Any) -> TextEnv[Any, Play]:
+        env = world(kind, **options)
+
+        def reset(params: Any, key: Any) -> tuple[Play, str]:
+            made.append(1)
+            return env.reset(params, keys.fold_in(key, len(made)))
+
+        return evolve(env, reset=reset)
+
+    return zorplex
+
+
+def remembers_beside(world: World) -> World:
+    """Keeps the number of calls beside the state."""
+
+    def zorplex(kind: str, **options: Any) -> TextEnv[Any, Play]:
+        env, made = world(kind, **options), list[int]()
+
+        def step(params: Any, play: Play, action: Any, key: Any) -> tuple[Play, Outcome]:
+            made.append(1)
+            return env.step(params, evolve(play, calls=len(made)), action, key)
+
+        return evolve(env, step=step)
+
+    return zorplex
+
+
+format_alone = _stepping(_format_alone)
+links_at_will = _generating(_links_at_will)
+right_to_left = _generating(_right_to_left)
+every_call_costs = _stepping(_every_call)
+
+MUTANTS: dict[str, Callable[[World], World]] = {
+    "takes any call for a valid one": _stepping(_any_call_counts),
+}
+
+
+# --- laws ---
+
 
 SOURCE = "core.language.zorplex: strict answers, calls that are counted, tables that cannot be memorised"
 CORRECT, FORMAT, SPAM = 2.0, 0.5, 0.25  # sums of them are exact
@@ -132,7 +249,7 @@ def _key() -> Law:
         same("the same key again", _began(env, setting), first)
         same("the same key in a world made anew", _began(setting.env(world), setting), first)
 
-    mutant = Mutant("draws a table at each reset, whatever the key", mutants.counts_tasks)
+    mutant = Mutant("draws a table at each reset, whatever the key", counts_tasks)
     needs = ("another question", "another table")
     return _law("reset_is_the_key", "The task depends on the key alone.", mutant, check, *needs, inputs=settings())
 
@@ -151,7 +268,7 @@ def _solved() -> Law:
         same("the reward", (outcome.reward, outcome.terminated), (CORRECT + FORMAT, True))
         same("the answer kept", ended.answer, answer)
 
-    mutant = Mutant("computes a - b - c as a - (b - c)", mutants.right_to_left)
+    mutant = Mutant("computes a - b - c as a - (b - c)", right_to_left)
     claim = (
         "Who asks the tools what the question asks for finds its answer, in the announced number of calls, and is paid."
     )
@@ -176,7 +293,7 @@ def _chains() -> Law:
         same("depths there are", set(lengths.values()), set(range(setting.max_depth + 1)))
         same("words without redirection", sum(length == 0 for length in lengths.values()), len(words) - len(words) // 2)
 
-    mutant = Mutant("lets a word redirect to any word", mutants.links_at_will)
+    mutant = Mutant("lets a word redirect to any word", links_at_will)
     claim = "Redirections never cycle, all depths occur, and the depth of the word asked for is the announced one."
     small = st.builds(Setting, st.just("recursive"), st.just("easy"), st.just("tiny"), st.integers(1, 3), seeds())
     return _law("chains_end", claim, mutant, check, "a chain of three", inputs=small)
@@ -200,7 +317,7 @@ def _form() -> Law:
             require(earned + wrong <= 0, f"a wrong answer without a valid call earns nothing, got {earned + wrong}")
         same("what the form of a wrong answer earns", wrong, FORMAT if valid else 0.0)
 
-    mutant = Mutant("pays for the form of an answer, whatever came before", mutants.format_alone)
+    mutant = Mutant("pays for the form of an answer, whatever came before", format_alone)
     claim = "The form of an answer earns something only behind a valid call, or when the answer is right."
     needs = ("calls that had no answer", "no call", "a valid call")
     return _law("no_reward_for_form_alone", claim, mutant, check, *needs, inputs=attempts())
@@ -223,7 +340,7 @@ def _parts() -> Law:
         same("the parts", after.reward, Reward(CORRECT, FORMAT, -SPAM * beyond))
         same("their sum", total + outcome.reward, after.reward.total)
 
-    mutant = Mutant("lets every call cost", mutants.every_call_costs)
+    mutant = Mutant("lets every call cost", every_call_costs)
     claim = "Rewards are their parts: for the right answer, for its form, and for each call beyond those needed."
     return _law("rewards_are_their_parts", claim, mutant, check, "calls beyond those needed", inputs=attempts())
 
@@ -241,6 +358,6 @@ def _loop() -> Law:
             same("what follows from it", _after(env, read, call), after)
             play = after[0]
 
-    mutant = Mutant("keeps the number of calls beside the state", mutants.remembers_beside)
+    mutant = Mutant("keeps the number of calls beside the state", remembers_beside)
     claim = "A state written as text and read again goes on as the state itself."
     return _law("closed_loop", claim, mutant, check, "several calls", inputs=attempts())

@@ -5,18 +5,116 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
+from purestep.core.logic.canonical import POSITIVE
 from purestep.core.logic.rules import VOID
-from purestep.core.logic.terms import vocabulary
+from purestep.core.logic.terms import Vocabulary, is_variable, pack, vocabulary
 from purestep.properties.framework.compare import EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 
-from . import canonical_mutants as mutants
-from .canonical_mutants import Renaming as Renaming
 from .resolution import Atom
+
+# --- mutants ---
+# Canonical names and hashes of states as people get them wrong.
+
+
+@frozen
+class Renaming:
+    """`canonical(names, atoms)` and `state_hash(names, canonical_atoms)`: what is judged together."""
+
+    canonical: Callable[[Vocabulary, Tensor], Tensor]
+    state_hash: Callable[[Vocabulary, Tensor], Tensor]
+
+
+def _ranked(names: Vocabulary, atoms: Tensor, order: int) -> Tensor:
+    """Variables numbered by their own numbers, smallest first (order 1) or largest first (order -1)."""
+    terms = atoms[..., 1:].flatten(-2)
+    place = torch.arange(terms.shape[-1])
+    repeated = ((terms[..., :, None] == terms[..., None, :]) & (place[None, :] < place[:, None])).any(-1)
+    fresh = is_variable(names, terms) & ~repeated
+    before = (fresh[..., None, :] & (order * terms[..., None, :] < order * terms[..., :, None])).sum(-1)
+    renamed = torch.where(is_variable(names, terms), len(names.constants) + 1 + before, terms)
+    return torch.cat([atoms[..., :1], renamed.reshape(atoms[..., 1:].shape)], -1)
+
+
+def by_size(subject: Renaming) -> Renaming:
+    """Closes the gaps between the variables' numbers and keeps their order."""
+    return evolve(subject, canonical=lambda names, atoms: _ranked(names, atoms, 1))
+
+
+def by_size_downwards(subject: Renaming) -> Renaming:
+    """Numbers variables from the largest down."""
+    return evolve(subject, canonical=lambda names, atoms: _ranked(names, atoms, -1))
+
+
+def last_constant_varies(subject: Renaming) -> Renaming:
+    """Takes the last constant for a variable."""
+
+    def canonical(names: Vocabulary, atoms: Tensor) -> Tensor:
+        return subject.canonical(evolve(names, constants=names.constants[:-1]), atoms)
+
+    return evolve(subject, canonical=canonical)
+
+
+def counts_on(subject: Renaming) -> Renaming:
+    """Goes on counting from one state to the next."""
+
+    def canonical(names: Vocabulary, atoms: Tensor) -> Tensor:
+        found = subject.canonical(names, atoms)
+        used = (found[..., 1:].amax((-1, -2)) - len(names.constants)).clamp_min(0)
+        before = (used.cumsum(-1) - used)[..., None, None] if used.ndim else 0
+        terms = torch.where(is_variable(names, found[..., 1:]), found[..., 1:] + before, found[..., 1:])
+        return torch.cat([found[..., :1], terms], -1)
+
+    return evolve(subject, canonical=canonical)
+
+
+def adds_up(subject: Renaming) -> Renaming:
+    """Adds up hashes of single atoms, in whatever order they come."""
+
+    def state_hash(names: Vocabulary, atoms: Tensor) -> Tensor:
+        value = torch.zeros_like(atoms[..., 0, 0])
+        for atom in atoms.unbind(-2):
+            value = value + subject.state_hash(names, atom[..., None, :])
+        return (value & POSITIVE).clamp_min(1)
+
+    return evolve(subject, state_hash=state_hash)
+
+
+def all_alike(subject: Renaming) -> Renaming:
+    """Forgets which variables are one."""
+
+    def canonical(names: Vocabulary, atoms: Tensor) -> Tensor:
+        first = len(names.constants) + 1
+        return torch.cat([atoms[..., :1], atoms[..., 1:].clamp_max(first)], -1)
+
+    return evolve(subject, canonical=canonical)
+
+
+def overflows(subject: Renaming) -> Renaming:
+    """Reads the atoms as the digits of one number, of which only the lowest bits are kept."""
+
+    def state_hash(names: Vocabulary, atoms: Tensor) -> Tensor:
+        value = torch.zeros_like(atoms[..., 0, 0])
+        for packed in pack(names, atoms).unbind(-1):
+            value = (value << 12) + packed
+        return (value & ((1 << 20) - 1)).clamp_min(1)
+
+    return evolve(subject, state_hash=state_hash)
+
+
+MUTANTS: dict[str, Callable[[Renaming], Renaming]] = {
+    "forgets which variables are one": all_alike,
+    "keeps the lowest bits of one large number": overflows,
+}
+
+
+# --- laws ---
+
 
 T = TypeVar("T")
 State = list[Atom]
@@ -100,7 +198,7 @@ def _same() -> Law:
             seen("a state with other goals", not wanted)
             same(f"whether pair {number} is one state", torch.equal(left[number], right[number]), wanted, EXACT)
 
-    mutant = Mutant("closes gaps between the variables' numbers and keeps their order", mutants.by_size)
+    mutant = Mutant("closes gaps between the variables' numbers and keeps their order", by_size)
     claim = "Canonical states are equal exactly where a renaming of variables makes one state the other."
     return _law("same_state", claim, mutant, check, "a state under other names", "a state with other goals")
 
@@ -116,7 +214,7 @@ def _only_renames() -> Law:
             used = {term for atom in after for term in atom[1:] if term >= OPEN}
             same(f"the variables of state {number}", sorted(used), list(range(OPEN, OPEN + len(used))), EXACT)
 
-    mutant = Mutant("takes the last constant for a variable", mutants.last_constant_varies)
+    mutant = Mutant("takes the last constant for a variable", last_constant_varies)
     claim = "A state differs from its canonical one in the names of variables only, and these are the first there are."
     return _law("only_renames", claim, mutant, check, "a constant", "padding")
 
@@ -127,7 +225,7 @@ def _once() -> Law:
         seen("several variables", (found[..., 1:] > OPEN).any())
         same("a canonical state's own", subject.canonical(NAMES, found), found, EXACT)
 
-    mutant = Mutant("numbers variables from the largest down", mutants.by_size_downwards)
+    mutant = Mutant("numbers variables from the largest down", by_size_downwards)
     return _law("once", "A canonical state is its own.", mutant, check, "several variables")
 
 
@@ -142,7 +240,7 @@ def _hash() -> Law:
         same("which states share a hash", hashes[:, None] == hashes[None], equal, EXACT)
         require(hashes >= 1, "a hash is at least 1")
 
-    mutant = Mutant("adds up hashes of single atoms", mutants.adds_up)
+    mutant = Mutant("adds up hashes of single atoms", adds_up)
     claim = "Canonical states have the same hash exactly where they are equal."
     return _law("hash", claim, mutant, check, "equal states", "the same goals in another order")
 
@@ -158,7 +256,7 @@ def _alone() -> Law:
             same(f"state {number} among {len(states)}", found[number], alone, EXACT)
             same(f"its hash among {len(states)}", hashes[number], subject.state_hash(NAMES, alone), EXACT)
 
-    mutant = Mutant("goes on counting variables from one state to the next", mutants.counts_on)
+    mutant = Mutant("goes on counting variables from one state to the next", counts_on)
     return _law(
         "alone", "A state in a batch has the names and the hash that it has alone.", mutant, check, "several states"
     )

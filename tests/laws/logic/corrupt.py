@@ -1,7 +1,7 @@
 """Laws of negatives, judged by Python's sets: of one for each atom, f = corrupt, and of all of them, f = corruptions."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from attrs import frozen
@@ -12,13 +12,176 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.keys import Key
 from purestep.core.logic.corrupt import Domains, domains, known_atoms
-from purestep.core.logic.terms import vocabulary
+from purestep.core.logic.knowledge import LARGEST
+from purestep.core.logic.terms import PADDING, Vocabulary, pack, vocabulary
+from purestep.core.record import replace
 from purestep.properties.framework.compare import EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Subject, Suite, always
 
-from . import corrupt_mutants as mutants
-from .corrupt_mutants import Corrupt
 from .resolution import Atom
+
+# --- mutants ---
+# Negatives as people make them wrongly.
+
+
+class Corrupt(Protocol):
+    """One negative for each atom."""
+
+    def __call__(
+        self, names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Tensor, key: Key, *, tries: int
+    ) -> tuple[Tensor, Tensor]:
+        """Negatives [*, 3] and whether there is one [*]."""
+        ...
+
+
+class Corruptions(Protocol):
+    """All negatives of each atom."""
+
+    def __call__(
+        self, names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
+    ) -> Tensor:
+        """Negatives [*, most, 3]."""
+        ...
+
+
+def nothing_known(make: Any) -> Any:
+    """Forgets to leave out what is known."""
+
+    def mutant(names: Vocabulary, within: Domains, known: Tensor, *rest: Any, **options: Any) -> Any:
+        return make(names, within, known_atoms(names, known.new_zeros(0, 3)), *rest, **options)
+
+    return mutant
+
+
+def any_constant(make: Any) -> Any:
+    """Draws from all constants, whatever the domain."""
+
+    def mutant(names: Vocabulary, within: Domains, *rest: Any, **options: Any) -> Any:
+        return make(names, domains(names), *rest, **options)
+
+    return mutant
+
+
+def other_argument(make: Any) -> Any:
+    """Replaces the argument that should stay."""
+
+    def mutant(
+        names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Any, *rest: Any, **options: Any
+    ) -> Any:
+        return make(names, within, known, atom, 1 - argument, *rest, **options)
+
+    return mutant
+
+
+def without_the_last(make: Any) -> Any:
+    """Takes the excluded end of a range for the last constant of a domain."""
+
+    def mutant(names: Vocabulary, within: Domains, *rest: Any, **options: Any) -> Any:
+        return make(names, replace(within, count=(within.count - 1).clamp_min(1)), *rest, **options)
+
+    return mutant
+
+
+def _one_key(key: Key) -> Key:
+    return key.reshape(-1, 2)[:1].expand_as(key) if key.ndim > 1 else key
+
+
+def zeros_on_failure(corrupt: Corrupt) -> Corrupt:
+    """Returns padding where nothing is found: a query that fails, and is paid for failing."""
+
+    def mutant(
+        names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Tensor, key: Key, *, tries: int
+    ) -> tuple[Tensor, Tensor]:
+        negative, found = corrupt(names, within, known, atom, argument, key, tries=tries)
+        return torch.where(found[..., None], negative, PADDING), found
+
+    return mutant
+
+
+def one_key(corrupt: Corrupt) -> Corrupt:
+    """Draws for all of a batch with the first one's key."""
+
+    def mutant(
+        names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Tensor, key: Key, *, tries: int
+    ) -> tuple[Tensor, Tensor]:
+        return corrupt(names, within, known, atom, argument, _one_key(key), tries=tries)
+
+    return mutant
+
+
+def always_found(corrupt: Corrupt) -> Corrupt:
+    """Takes the atom that comes back for a negative."""
+
+    def mutant(
+        names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Tensor, key: Key, *, tries: int
+    ) -> tuple[Tensor, Tensor]:
+        negative, found = corrupt(names, within, known, atom, argument, key, tries=tries)
+        return negative, torch.ones_like(found)
+
+    return mutant
+
+
+def with_replacement(corruptions: Corruptions) -> Corruptions:
+    """Draws from the negatives again and again."""
+
+    def mutant(
+        names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
+    ) -> Tensor:
+        every = corruptions(names, within, known, atom, argument, most, key)
+        count = (every[..., 0] != PADDING).sum(-1, keepdim=True)
+        drawn = keys.randint(keys.fold_in(key, 1), (most,), 0, count.clamp_min(1))
+        again = every.gather(-2, drawn[..., None].expand_as(every))
+        return torch.where(torch.arange(most)[:, None] < count[..., None], again, PADDING)
+
+    return mutant
+
+
+def sorts_what_it_keeps(corruptions: Corruptions) -> Corruptions:
+    """Puts the negatives drawn in the order of their constants."""
+
+    def mutant(
+        names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
+    ) -> Tensor:
+        every = corruptions(names, within, known, atom, argument, most, key)
+        order = torch.where(every[..., 0] == PADDING, LARGEST, pack(names, every))
+        return every.gather(-2, order.argsort(-1)[..., None].expand_as(every))
+
+    return mutant
+
+
+def one_order(corruptions: Corruptions) -> Corruptions:
+    """Shuffles once and for all."""
+
+    def mutant(
+        names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
+    ) -> Tensor:
+        return corruptions(names, within, known, atom, argument, most, torch.zeros_like(key))
+
+    return mutant
+
+
+def one_key_for_all(corruptions: Corruptions) -> Corruptions:
+    """Shuffles all of a batch with the first one's key."""
+
+    def mutant(
+        names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
+    ) -> Tensor:
+        return corruptions(names, within, known, atom, argument, most, _one_key(key))
+
+    return mutant
+
+
+CORRUPT: dict[str, Callable[[Any], Any]] = {"takes the atom that comes back for a negative": always_found}
+CORRUPTIONS: dict[str, Callable[[Any], Any]] = {
+    "forgets what is known": nothing_known,
+    "replaces the other argument": other_argument,
+    "draws from all constants": any_constant,
+    "leaves out the last constant of a domain": without_the_last,
+}
+
+
+# --- laws ---
+
 
 T = TypeVar("T")
 SOURCE = "the definition of a set"
@@ -114,7 +277,7 @@ def _one_argument() -> Law:
             wanted = [place == argument + 1 for place in range(3)] if negative else []
             same(f"which part of {atom} differs in {negative}", different, wanted, EXACT)
 
-    mutant = Mutant("replaces the other argument", mutants.other_argument)
+    mutant = Mutant("replaces the other argument", other_argument)
     claim = "A negative differs from its atom in the argument asked for, and there alone."
     return _law("one_argument", claim, mutant, check, "argument 0", "argument 1")
 
@@ -126,7 +289,7 @@ def _in_domain() -> Law:
             seen("a domain that leaves some out", negative and len(members) < len(EVERYONE))
             require(negative is None or negative[argument + 1] in members, f"{negative} has an argument of {members}")
 
-    mutant = Mutant("draws from all constants", mutants.any_constant)
+    mutant = Mutant("draws from all constants", any_constant)
     claim = "What is put in belongs to the domain of that argument."
     return _law("in_domain", claim, mutant, check, "a domain that leaves some out")
 
@@ -139,7 +302,7 @@ def _unknown() -> Law:
             seen("a known atom that could be drawn", negative and near & set(case.known))
             require(negative not in {*case.known, atom}, f"{negative}, made of {atom}, is no known atom")
 
-    mutant = Mutant("forgets what is known", mutants.nothing_known)
+    mutant = Mutant("forgets what is known", nothing_known)
     claim = "A negative is no known atom, and not the atom itself."
     return _law("unknown", claim, mutant, check, "a known atom that could be drawn")
 
@@ -157,7 +320,7 @@ def _found() -> Law:
         seen("one try that fails", (wanted & ~found).any())
         same("what comes back where one try fails", made[~found], atoms[~found], EXACT)
 
-    mutant = Mutant("returns padding where nothing is found", mutants.zeros_on_failure)
+    mutant = Mutant("returns padding where nothing is found", zeros_on_failure)
     claim = "With many tries a negative is found exactly where one is allowed; where none is found the atom comes back."
     needs = ("nothing allowed", "something allowed", "one try that fails")
     return _law("found", claim, mutant, check, *needs)
@@ -173,7 +336,7 @@ def _reaches() -> Law:
         seen("several allowed", len(wanted) > 1)
         same(f"negatives of {case.atoms[0]}", {(p, a, b) for p, a, b in made[found].tolist()}, wanted, EXACT)
 
-    mutant = Mutant("leaves out the last constant of a domain", mutants.without_the_last)
+    mutant = Mutant("leaves out the last constant of a domain", without_the_last)
     return _law("reaches", "Every negative that is allowed is drawn with some key.", mutant, check, "several allowed")
 
 
@@ -187,6 +350,6 @@ def _alone() -> Law:
             alone = corrupt(NAMES, within, known, atoms[number], arguments[number], own[number], tries=4)
             same(f"atom {number} among {len(atoms)}", (made[number], found[number]), alone, EXACT)
 
-    mutant = Mutant("draws for all of a batch with one key", mutants.one_key)
+    mutant = Mutant("draws for all of a batch with one key", one_key)
     claim = "An atom in a batch has the negative that it has alone."
     return _law("alone", claim, mutant, check, "several atoms")

@@ -9,9 +9,8 @@ from purestep.core.logic.rules import VOID
 from purestep.properties.framework.compare import EXACT, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 
-from . import corrupt_mutants as mutants
-from .corrupt import EVERYONE, NAMES, SOURCE, TRIES, Case, cases
-from .corrupt_mutants import Corruptions
+from . import corrupt as mutants
+from .corrupt import EVERYONE, NAMES, SOURCE, TRIES, Case, Corruptions, cases
 from .resolution import Atom
 
 MOST = len(EVERYONE)

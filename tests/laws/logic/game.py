@@ -1,16 +1,23 @@
 """Laws of the proving game, judged by resolution in plain Python: of how an episode begins, goes on and ends."""
 
+from collections.abc import Callable
+
 import torch
 from attrs import evolve
 from hypothesis import strategies as st
+from torch import Tensor
 
-from purestep.core.logic.state import ProofState
+from purestep.core.keys import Key
+from purestep.core.logic.canonical import state_hash
+from purestep.core.logic.derive import front
+from purestep.core.logic.knowledge import Knowledge
+from purestep.core.logic.rewards import reward
+from purestep.core.logic.state import Game, ProofState, ProofWorld
 from purestep.core.record import replace, take
 from purestep.core.steps import ended
 from purestep.properties.framework.compare import EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite
 
-from . import game_mutants as mutants
 from .game_rewards import paid
 from .game_strategies import (
     END,
@@ -32,6 +39,160 @@ from .game_strategies import (
 from .initial_states import shares
 from .logic_strategies import WIDE
 from .resolution import shortest_proof
+
+# --- mutants ---
+# The proving game as people play it by wrong rules.
+
+
+def excludes_nothing(moves: Moves) -> Moves:
+    """Proves a query by itself."""
+
+    def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
+        free = replace(state, original_query=torch.zeros_like(state.original_query))
+        return replace(moves.look(game, base, free), original_query=state.original_query)
+
+    return evolve(moves, look=look)
+
+
+def forgets_the_query(moves: Moves) -> Moves:
+    """Remembers the states moved to, and not the one an episode began with."""
+
+    def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
+        later = replace(state, history=state.history.index_fill(-1, torch.tensor([0]), 0))
+        return replace(moves.look(game, base, later), history=state.history)
+
+    return evolve(moves, look=look)
+
+
+def remembers_always(moves: Moves) -> Moves:
+    """Leaves out states seen before, whatever the rules say."""
+
+    def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
+        return moves.look(evolve(game, memory=True), base, state)
+
+    return evolve(moves, look=look)
+
+
+def terminates_at_the_limit(moves: Moves) -> Moves:
+    """Takes the limit of moves for an end of the world."""
+
+    def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
+        after = moves.advance(game, state, action)
+        return replace(after, terminated=after.terminated | after.truncated)
+
+    return evolve(moves, advance=advance)
+
+
+def one_move_less(moves: Moves) -> Moves:
+    """Truncates one move too early."""
+
+    def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
+        after = moves.advance(game, state, action)
+        late = ~after.terminated & (after.depth >= game.max_depth - 1)
+        return replace(after, truncated=after.truncated | late)
+
+    return evolve(moves, advance=advance)
+
+
+def pays_at_the_limit(moves: Moves) -> Moves:
+    """Pays where moves have run out, too."""
+
+    def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
+        after = moves.advance(game, state, action)
+        stopped = after.truncated & ~state.truncated
+        earned = torch.where(stopped, reward(game, replace(after, terminated=stopped)), after.step_reward)
+        return replace(after, step_reward=earned, cumulative_reward=state.cumulative_reward + earned)
+
+    return evolve(moves, advance=advance)
+
+
+def pays_again(moves: Moves) -> Moves:
+    """Pays the reward of an episode that is over once more."""
+
+    def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
+        after, over = moves.advance(game, state, action), ended(state.terminated, state.truncated)
+        again = torch.where(over, state.step_reward, after.step_reward)
+        return replace(after, step_reward=again, cumulative_reward=state.cumulative_reward + again)
+
+    return evolve(moves, advance=advance)
+
+
+def no_end_in_a_full_row(moves: Moves) -> Moves:
+    """Offers to give up only where there is room beside all other successors."""
+
+    def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
+        plain = moves.look(evolve(game, end_proof=False), base, state)
+        full = plain.derived_count == game.widths.successors
+        ending = moves.look(game, base, state)
+        return replace(
+            ending,
+            derived=torch.where(full[..., None, None, None], plain.derived, ending.derived),
+            origin=torch.where(full[..., None], plain.origin, ending.origin),
+            too_many=torch.where(full, plain.too_many, ending.too_many),
+        )
+
+    return evolve(moves, look=look)
+
+
+def counts_what_it_skips(moves: Moves) -> Moves:
+    """Counts states passed over as moves."""
+
+    def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
+        after = moves.look(game, base, state)
+        return replace(after, depth=after.depth + after.history_count - state.history_count)
+
+    return evolve(moves, look=look)
+
+
+def ends_together(moves: Moves) -> Moves:
+    """Reduces over the batch too: where one episode ends, all do."""
+
+    def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
+        after = moves.advance(game, state, action)
+        return replace(after, terminated=after.terminated | after.terminated.any())
+
+    return evolve(moves, advance=advance)
+
+
+def one_negative_less(moves: Moves) -> Moves:
+    """Plays a positive after every `negatives` episodes, not after so many negatives."""
+
+    def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Tensor) -> ProofState:
+        return moves.begin(evolve(game, negatives=max(game.negatives - 1, 0)), world, key, pointer, counter)
+
+    return evolve(moves, begin=begin)
+
+
+def in_any_order(moves: Moves) -> Moves:
+    """Takes two states with the same goals in another order for one."""
+
+    def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
+        found = moves.look(evolve(game, memory=False), base, state)
+        if not game.memory:
+            return found
+        again = _hashed(game, found.derived)[..., None] == _hashed(game, state.current)[..., None, None]
+        used = torch.arange(found.origin.shape[-1]) < found.derived_count[..., None]
+        derived, count = front(used & ~again.any(-1), found.derived)
+        return replace(found, derived=derived, derived_count=count)
+
+    return evolve(moves, look=look)
+
+
+def _hashed(game: Game, states: Tensor) -> Tensor:
+    return state_hash(game.names, states[..., None, :]).sum(-1)
+
+
+MUTANTS: dict[str, Callable[[Moves], Moves]] = {
+    "leaves out states seen before, whatever the rules say": remembers_always,
+    "truncates one move too early": one_move_less,
+    "pays where moves have run out, too": pays_at_the_limit,
+    "pays the reward of an episode that is over once more": pays_again,
+    "plays a positive after every `negatives` episodes": one_negative_less,
+    "takes the same goals in another order for one state": in_any_order,
+}
+
+
+# --- laws ---
 
 
 def game_laws() -> Suite:
@@ -59,7 +220,7 @@ def _sound() -> Law:
                 least = shortest_proof(match.program(), query, len(path), WIDE.atoms)
                 require(least is not None, f"{query} has no proof of {len(path)} steps")
 
-    mutant = Mutant("proves a query by itself", mutants.excludes_nothing)
+    mutant = Mutant("proves a query by itself", excludes_nothing)
     claim = (
         "Each state follows from the one before by resolution without the query, so that what is proven has a proof."
     )
@@ -84,7 +245,7 @@ def _memory() -> Law:
                 kept = [after for after in follows if after not in again] if match.game.memory else follows
                 same(f"what may follow {path[-1]}", sorted(offered(state, slot)), sorted(kept or [FALSE]), EXACT)
 
-    mutant = Mutant("remembers the states moved to, and not the one it began with", mutants.forgets_the_query)
+    mutant = Mutant("remembers the states moved to, and not the one it began with", forgets_the_query)
     claim = (
         "With memory what follows is without the episode's own states, in any names of variables; else it is all there."
     )
@@ -107,7 +268,7 @@ def _limit() -> Law:
                 seen("a truncation", made == most and not final)
                 seen("a mark at the very limit", made == most and final and not any(before))
 
-    mutant = Mutant("takes the limit of moves for an end of the world", mutants.terminates_at_the_limit)
+    mutant = Mutant("takes the limit of moves for an end of the world", terminates_at_the_limit)
     claim = (
         "Marks terminate; move number max_depth truncates, no earlier one does, and what terminates is not truncated."
     )
@@ -137,7 +298,7 @@ def _given_up() -> Law:
                 own = [*origins[: len(wanted) - 1], -1] if open_ else origins[: len(wanted)]
                 same("their origins", ending.origin[slot, : len(wanted)].tolist(), own, EXACT)
 
-    mutant = Mutant("offers to give up only where there is room", mutants.no_end_in_a_full_row)
+    mutant = Mutant("offers to give up only where there is room", no_end_in_a_full_row)
     claim = (
         "A proof can be given up exactly where it is not decided; in a full row instead of the last successor, counted."
     )
@@ -167,7 +328,7 @@ def _passed_over() -> Law:
                 same(f"slot {slot} after {skipped} states", take(state, slice(slot, slot + 1)), wanted, EXACT)
             looked = moves.advance(match.game, state, chosen(state, numbers))
 
-    mutant = Mutant("counts states passed over as moves", mutants.counts_what_it_skips)
+    mutant = Mutant("counts states passed over as moves", counts_what_it_skips)
     claim = "Passing over states that one follows gives what single moves give, history included, and counts no move."
     inputs = matches(skip_unary=FEW, memory=YES_OR_NO, end_proof=st.just(False), max_depth=FEW)
     return game_law("passed_over", claim, mutant, check, "a state passed over", "two in a row", inputs=inputs)
@@ -185,7 +346,7 @@ def _stays() -> Law:
         same("what may follow it", after.derived_count[gone], torch.zeros_like(after.depth[gone]), EXACT)
         same("the successors", after.derived[gone], torch.zeros_like(after.derived[gone]), EXACT)
 
-    mutant = Mutant("pays the reward of an episode that is over once more", mutants.pays_again)
+    mutant = Mutant("pays the reward of an episode that is over once more", pays_again)
     claim = "An episode that is over stays as it is: nothing follows, and a move earns nothing."
     needs = ("an episode that is over", "a proof")
     return game_law("stays", claim, mutant, check, *needs, inputs=matches(max_depth=FEW, end_proof=YES_OR_NO))
@@ -204,7 +365,7 @@ def _alone() -> Law:
                 alone = moves.look(match.game, base, moves.advance(match.game, alone, action))
                 same(f"slot {slot} after {number + 1} steps", take(state, slot), alone, EXACT)
 
-    mutant = Mutant("ends all episodes where one ends", mutants.ends_together)
+    mutant = Mutant("ends all episodes where one ends", ends_together)
     claim = "An episode in a batch is the one that it is alone."
     need = "an episode over beside one that goes on"
     inputs = matches(skip_unary=st.integers(0, 1), end_proof=YES_OR_NO, max_depth=FEW)

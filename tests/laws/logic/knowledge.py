@@ -8,14 +8,112 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from purestep.core.logic.knowledge import contains, knowledge, rows_of
-from purestep.core.logic.terms import vocabulary
-from purestep.core.record import take
+from purestep.core.logic.knowledge import Knowledge, contains, knowledge, rows_of
+from purestep.core.logic.terms import Vocabulary, is_variable, pack, vocabulary
+from purestep.core.record import replace, take
 from purestep.properties.framework.compare import EXACT, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Subject, Suite, always
 
-from . import knowledge_mutants as mutants
-from .knowledge_mutants import Build, Matching
+# --- mutants ---
+# Knowledge bases as people get them wrong.
+
+
+Build = Callable[[Vocabulary, Tensor, Tensor, Tensor], Knowledge]
+Matching = Callable[[Vocabulary, Knowledge, Tensor, int], tuple[Tensor, Tensor, Tensor]]
+
+
+def without_the_last(build: Build) -> Build:
+    """Sets the guard at the end of the keys over the last of them."""
+
+    def mutant(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
+        base = build(names, facts, heads, bodies)
+        keys = base.keys.clone()
+        keys[-2:] = base.keys[-1]
+        return replace(base, keys=keys)
+
+    return mutant
+
+
+def as_they_come(build: Build) -> Build:
+    """Leaves the facts unsorted."""
+
+    def mutant(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
+        base = build(names, facts, heads, bodies)
+        return replace(base, facts=torch.cat([facts, base.facts[-1:]]))
+
+    return mutant
+
+
+def one_off(build: Build) -> Build:
+    """Looks each predicate's rows up under the one before it."""
+
+    def mutant(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
+        base = build(names, facts, heads, bodies)
+        return replace(base, rule_start=torch.roll(base.rule_start, -1))
+
+    return mutant
+
+
+def sorts_heads_alone(build: Build) -> Build:
+    """Sorts the heads and leaves the bodies where they were."""
+
+    def mutant(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
+        base = build(names, facts, heads, bodies)
+        return replace(base, bodies=torch.cat([bodies, base.bodies[-1:]]))
+
+    return mutant
+
+
+def keeps_doubles(build: Build) -> Build:
+    """Sorts facts and keeps those that come twice."""
+
+    def mutant(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
+        base, order = build(names, facts, heads, bodies), pack(names, facts).argsort()
+        return replace(base, facts=torch.cat([facts[order], base.facts[-1:]]))
+
+    return mutant
+
+
+def first_argument_only(matching: Matching) -> Matching:
+    """Searches by the first argument; where that is open, by nothing."""
+
+    def mutant(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor]:
+        predicate, first, second = goal.unbind(-1)
+        return matching(
+            names,
+            base,
+            torch.stack([predicate, first, torch.where(is_variable(names, first), first, second)], -1),
+            slots,
+        )
+
+    return mutant
+
+
+def counts_nothing(matching: Matching) -> Matching:
+    """Does not say how many facts had no slot."""
+
+    def mutant(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor]:
+        numbers, among, more = matching(names, base, goal, slots)
+        return numbers, among, torch.zeros_like(more)
+
+    return mutant
+
+
+def as_the_first(matching: Matching) -> Matching:
+    """Uses as many slots for each goal of a batch as the first one has facts."""
+
+    def mutant(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor]:
+        numbers, among, more = matching(names, base, goal, slots)
+        return numbers, among & among[(0,) * (among.ndim - 1)], more
+
+    return mutant
+
+
+MUTANTS: dict[str, Callable[[Build], Build]] = {"sorts heads and leaves bodies": sorts_heads_alone}
+
+
+# --- laws ---
+
 
 Program = tuple[Tensor, Tensor, Tensor]
 SOURCE = "the definition of a set of facts"
@@ -62,7 +160,7 @@ def _knows() -> Law:
         without = wanted & (EVERY[0] != EVERY).any(-1)
         same("what it contains but one", contains(NAMES, base, EVERY, EVERY[:1]), without, EXACT)
 
-    mutant = Mutant("forgets the last fact", mutants.without_the_last)
+    mutant = Mutant("forgets the last fact", without_the_last)
     return _law("knows", "It contains the facts given, and nothing else.", mutant, check, "facts", "no facts")
 
 
@@ -73,7 +171,7 @@ def _order() -> Law:
         turned = build(NAMES, facts.flip(0), heads, bodies)
         same("facts given in reverse", turned.facts, build(NAMES, *program).facts, EXACT)
 
-    mutant = Mutant("keeps facts as they come", mutants.as_they_come)
+    mutant = Mutant("keeps facts as they come", as_they_come)
     claim = "The order in which facts are given, and how often, changes nothing."
     return _law("order_of_facts", claim, mutant, check, "facts in another order")
 
@@ -89,7 +187,7 @@ def _found_by_predicate() -> Law:
             found = [(base.heads[row].tolist(), base.bodies[row].tolist()) for row in rows]
             same(f"rules of predicate {predicate}", found, given, EXACT)
 
-    mutant = Mutant("counts predicates from 0 where they begin at 1", mutants.one_off)
+    mutant = Mutant("counts predicates from 0 where they begin at 1", one_off)
     claim = "A predicate's rows are its rules, in their order."
     return _law("found_by_predicate", claim, mutant, check, "rules of one predicate")
 
@@ -101,7 +199,7 @@ def _once() -> Law:
         held = [tuple(fact) for fact in build(NAMES, *program).facts.tolist()]
         same("facts held, and padding", held, [*sorted(set(given)), (0, 0, 0)], EXACT)
 
-    mutant = Mutant("keeps facts that are given twice", mutants.keeps_doubles)
+    mutant = Mutant("keeps facts that are given twice", keeps_doubles)
     return _law("once", "Each fact is held once, in the order of the numbers.", mutant, check, "a fact given twice")
 
 
@@ -133,7 +231,7 @@ def _finds() -> Law:
                 same(f"facts for {goal}", found[kept].tolist(), wanted[:slots], EXACT)
                 same(f"places after them for {goal}", base.facts[found[~kept]].any().item(), False, EXACT)
 
-    mutant = Mutant("searches by the first argument only", mutants.first_argument_only)
+    mutant = Mutant("searches by the first argument only", first_argument_only)
     claim = "It finds the facts with the goal's constants in their places, in their order, as many as there are slots."
     needs = ("only the second argument given", "both arguments given", "none given")
     return _law("finds", claim, mutant, check, *needs)
@@ -152,7 +250,7 @@ def _counts() -> Law:
         given = (ASKED[:, 1:] < X).any(-1)
         same("facts beyond the widest", int(matching(NAMES, base, ASKED, most)[2][given].sum()), 0, EXACT)
 
-    mutant = Mutant("counts none that has no slot", mutants.counts_nothing)
+    mutant = Mutant("counts none that has no slot", counts_nothing)
     claim = (
         "It counts the facts that have no slot; with the widest count of slots there is none where a constant is given."
     )
@@ -168,5 +266,5 @@ def _alone() -> Law:
             alone = matching(NAMES, base, ASKED[number], 3)
             same(f"goal {number} among {len(ASKED)}", take(found, number), alone, EXACT)
 
-    mutant = Mutant("uses as many slots as the first goal of a batch needs", mutants.as_the_first)
+    mutant = Mutant("uses as many slots as the first goal of a batch needs", as_the_first)
     return _law("alone", "A goal in a batch has the facts that it has alone.", mutant, check, "facts")

@@ -8,14 +8,55 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
+from purestep.algorithms.link_prediction import plausibility
 from purestep.core.logic.embedding import FORMS, Embedding
 from purestep.properties.framework.compare import DOUBLE, EXACT, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import dyadic
 
-from . import link_prediction_mutants as mutants
+# --- mutants ---
+# Losses of link prediction as people get them wrong.
+
 
 Loss = Callable[[Embedding, Tensor, Tensor, str], Tensor]
+
+
+def without_the_fact(loss: Loss) -> Loss:
+    """Leaves the fact out of the sum that it is compared with."""
+    del loss
+
+    def mutant(params: Embedding, facts: Tensor, negatives: Tensor, form: str) -> Tensor:
+        others = plausibility(params, negatives, form)
+        return torch.logsumexp(others, -1) - plausibility(params, facts, form)
+
+    return mutant
+
+
+def averaged(loss: Loss) -> Loss:
+    """Takes the mean over the batch."""
+
+    def mutant(params: Embedding, facts: Tensor, negatives: Tensor, form: str) -> Tensor:
+        each = loss(params, facts, negatives, form)
+        return each.mean().expand(each.shape)
+
+    return mutant
+
+
+def with_one_negative(loss: Loss) -> Loss:
+    """Looks at the first negative only."""
+
+    def mutant(params: Embedding, facts: Tensor, negatives: Tensor, form: str) -> Tensor:
+        return loss(params, facts, negatives[:, :1], form)
+
+    return mutant
+
+
+MUTANTS: dict[str, Callable[[Loss], Loss]] = {"looks at the first negative only": with_one_negative}
+
+
+# --- laws ---
+
+
 Case = tuple[Embedding, Tensor, Tensor, str]
 SOURCE = "Ruffinelli et al. 2020, You CAN teach an old dog new tricks!"
 PREDICATES, TERMS, SIZE = 3, 4, 4
@@ -80,7 +121,7 @@ def _definition() -> Law:
             wanted.append(torch.logsumexp(every, 0) - every[0])
         same(f"the loss, {form}", loss(*case), torch.stack(wanted), DOUBLE)
 
-    mutant = Mutant("compares a fact with its negatives alone", mutants.without_the_fact)
+    mutant = Mutant("compares a fact with its negatives alone", without_the_fact)
     claim = "-log of the fact's share: exp(its plausibility) over the sum of its own and its negatives'."
     return _law("definition", claim, mutant, check, *FORMS)
 
@@ -92,5 +133,5 @@ def _alone() -> Law:
         singles = [loss(params, facts[i : i + 1], negatives[i : i + 1], form) for i in range(len(facts))]
         same("facts together against alone", loss(*case), torch.cat(singles), DOUBLE if form == "rotate" else EXACT)
 
-    mutant = Mutant("gives every fact the batch's mean", mutants.averaged)
+    mutant = Mutant("gives every fact the batch's mean", averaged)
     return _law("alone", "A fact has the loss that it has alone.", mutant, check, "several facts")

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from purestep.core import keys
+from purestep.core.distributions import Categorical, Distribution
 from purestep.core.logic.env import ProofObservation
 from purestep.core.logic.terms import PADDING
 from purestep.core.policy import ActorCritic
@@ -17,8 +18,93 @@ from purestep.core.record import replace, take
 from purestep.properties.framework.compare import ROUNDING, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 
-from . import proof_policy_mutants as mutants
 from .logic_strategies import NAMES
+
+# --- mutants ---
+# Policies over successors as people build them wrongly.
+
+
+Judged = tuple[Any, Tensor, Any]
+
+
+def _after(model: ActorCritic, change: Callable[[Tensor, Tensor, Any], tuple[Tensor, Tensor]]) -> ActorCritic:
+    """With `change` made to logits and value, given the observation."""
+
+    def apply(params: Any, observation: Any, carry: Any) -> tuple[Distribution, Tensor, Any]:
+        distribution, value, carry = model.apply(params, observation, carry)
+        logits, value = change(distribution.logits, value, observation)  # type: ignore[attr-defined]
+        return Categorical(logits=logits), value, carry
+
+    return evolve(model, apply=apply)
+
+
+def _before(model: ActorCritic, change: Callable[[Any], Any]) -> ActorCritic:
+    """With `change` made to what it sees."""
+
+    def apply(params: Any, observation: Any, carry: Any) -> Judged:
+        return model.apply(params, change(observation), carry)
+
+    return evolve(model, apply=apply)
+
+
+def prefers_the_first(model: ActorCritic) -> ActorCritic:
+    """Learns a bias for each place, so that the order of successors counts."""
+
+    def change(logits: Tensor, value: Tensor, observation: Any) -> tuple[Tensor, Tensor]:
+        return logits - 0.1 * torch.arange(logits.shape[-1]), value
+
+    return _after(model, change)
+
+
+def forgets_the_mask(model: ActorCritic) -> ActorCritic:
+    """Gives places without a successor a probability too."""
+    return _before(model, lambda seen: replace(seen, action_mask=torch.ones_like(seen.action_mask)))
+
+
+def reads_padding(model: ActorCritic) -> ActorCritic:
+    """Embeds padding as if it were an atom of the first predicate."""
+
+    def named(atoms: Tensor) -> Tensor:
+        first = atoms[..., :1]
+        return torch.cat([torch.where(first == PADDING, 1, first), atoms[..., 1:]], -1)
+
+    return _before(
+        model,
+        lambda seen: replace(
+            seen, sub_index=named(seen.sub_index), derived_sub_indices=named(seen.derived_sub_indices)
+        ),
+    )
+
+
+def values_what_follows(model: ActorCritic) -> ActorCritic:
+    """Adds the best successor's logit to the value."""
+    return _after(model, lambda logits, value, observation: (logits, value + logits.amax(-1)))
+
+
+def judges_together(model: ActorCritic) -> ActorCritic:
+    """Divides logits by their deviation over the whole batch, which acting and learning have of different sizes."""
+
+    def change(logits: Tensor, value: Tensor, observation: Any) -> tuple[Tensor, Tensor]:
+        legal = torch.where(observation.action_mask, logits, 0.0)
+        return torch.where(observation.action_mask, logits / (1.0 + legal.abs().mean()), logits), value
+
+    return _after(model, change)
+
+
+def goals_in_order(model: ActorCritic) -> ActorCritic:
+    """Reads the first goal alone."""
+    return _before(
+        model,
+        lambda seen: replace(
+            seen,
+            sub_index=seen.sub_index[..., :1, :],
+            derived_sub_indices=seen.derived_sub_indices[..., :1, :],
+        ),
+    )
+
+
+# --- laws ---
+
 
 SOURCE = "core.logic.policy: what proof_policy promises"
 BATCH, PLACES, GOALS = 3, 5, 3
@@ -99,7 +185,7 @@ def _any_order() -> Law:
         turned = _judged(model, sight, replace(given, derived_sub_indices=derived, action_mask=mask))
         same("in another order", turned, (probability[:, order], value), ROUNDING)
 
-    mutant = Mutant("learns a bias for each place", mutants.prefers_the_first)
+    mutant = Mutant("learns a bias for each place", prefers_the_first)
     claim = "Successors in another order have the same probabilities, in that order."
     return _law("any_order", claim, mutant, check, "places exchanged")
 
@@ -114,7 +200,7 @@ def _no_successor() -> Law:
         other = _judged(model, sight, replace(given, derived_sub_indices=filled))
         same("with other things where no successor is", other, (probability, value), ROUNDING)
 
-    mutant = Mutant("forgets the mask", mutants.forgets_the_mask)
+    mutant = Mutant("forgets the mask", forgets_the_mask)
     claim = "A place without a successor has probability 0, and what stands there has no effect."
     return _law("no_successor", claim, mutant, check, "a place without a successor")
 
@@ -136,7 +222,7 @@ def _no_goal() -> Law:
         )
         same("with arguments in padding", _judged(model, sight, changed), _judged(model, sight, given), ROUNDING)
 
-    mutant = Mutant("embeds padding like an atom", mutants.reads_padding)
+    mutant = Mutant("embeds padding like an atom", reads_padding)
     claim = "Where there is no goal nothing counts, whatever its arguments are."
     return _law("no_goal", claim, mutant, check, "padding among goals")
 
@@ -152,7 +238,7 @@ def _every_goal() -> Law:
         _, after = _judged(model, sight, replace(given, sub_index=changed))
         require((value != after) | ~different, f"values {value.tolist()} do not change with the last goal")
 
-    mutant = Mutant("reads the first goal alone", mutants.goals_in_order)
+    mutant = Mutant("reads the first goal alone", goals_in_order)
     claim = "Each goal of a state counts, not only the one that is resolved next."
     return _law("every_goal", claim, mutant, check, "another last goal of several")
 
@@ -164,7 +250,7 @@ def _value() -> Law:
         seen("other successors", (changed.derived_sub_indices != given.derived_sub_indices).any())
         same("the value", _judged(model, sight, changed)[1], _judged(model, sight, given)[1], ROUNDING)
 
-    mutant = Mutant("adds the best successor's logit to the value", mutants.values_what_follows)
+    mutant = Mutant("adds the best successor's logit to the value", values_what_follows)
     claim = "The value is that of the state alone, whatever follows from it."
     return _law("value", claim, mutant, check, "other successors")
 
@@ -181,6 +267,6 @@ def _alone() -> Law:
             wanted = alone.log_prob(action[number]), value
             same(f"state {number} in a batch", (log_probs[number], values[number]), wanted, ROUNDING)
 
-    mutant = Mutant("divides logits by their size in the whole batch", mutants.judges_together)
+    mutant = Mutant("divides logits by their size in the whole batch", judges_together)
     claim = "A log-prob is the same wherever a state stands: alone, among those acted in, among those learnt from."
     return _law("alone", claim, mutant, check, "states with several successors")

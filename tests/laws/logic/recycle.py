@@ -1,7 +1,7 @@
 """Laws of many proofs in few slots: where and when a candidate is played changes nothing about what becomes of it."""
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 import torch
 from attrs import evolve, frozen
@@ -12,21 +12,139 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.logic.env import observe
 from purestep.core.logic.game import advance, look
-from purestep.core.logic.state import opened
+from purestep.core.logic.knowledge import Knowledge
+from purestep.core.logic.state import Game, opened
 from purestep.core.logic.terms import PADDING
+from purestep.core.policy import ActorCritic
 from purestep.core.record import replace, take
 from purestep.core.steps import ended
 from purestep.core.tree import leaf_names, leaves
 from purestep.properties.framework.compare import EXACT, bits, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.logic.recycle import IDLE, Feeding, Finished, idle
+from purestep.runtime.logic.recycle import IDLE, Feeding, Finished, Play, Slots, idle
 
-from . import recycle_mutants as mutants
 from .game_strategies import Match, matches
 from .logic_strategies import NAMES
-from .recycle_mutants import Recycling
 from .resolution import Atom
 from .table_policy import table_policy
+
+# --- mutants ---
+# Many proofs in few slots, as people mix them up.
+
+
+class MakePlay(Protocol):
+    """What makes the function that plays some steps."""
+
+    def __call__(self, game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recycled") -> Play:
+        """A function (params, base, slots, feed, first) -> (slots, finished, taken)."""
+        ...
+
+
+class ProveAll(Protocol):
+    """What plays until every query has finished."""
+
+    def __call__(
+        self, run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int
+    ) -> Finished:
+        """What becomes of each query."""
+        ...
+
+
+@frozen
+class Recycling:
+    """How candidates are put into slots, and what they came to taken out."""
+
+    play: MakePlay
+    proven_all: ProveAll
+
+
+Run = tuple[Slots, Finished, Tensor]
+
+
+def _around(recycling: Recycling, change: Callable[[Run, Any, Slots], Run]) -> Recycling:
+    """With `change` made to what each call of the program gives, of (result, params, slots before)."""
+
+    def play(game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recycled") -> Play:
+        inner = recycling.play(game, model, steps, feeding=feeding)
+
+        def run(params: Any, base: Knowledge, slots: Slots, feed: Tensor, first: Tensor) -> Run:
+            return change(inner(params, base, slots, feed, first), params, slots)
+
+        return run
+
+    return evolve(recycling, play=play)
+
+
+def keeps_the_score(recycling: Recycling) -> Recycling:
+    """A slot that has finished adds the next candidate's score to the old one."""
+
+    def change(result: Run, params: Any, before: Slots) -> Run:
+        slots, told, taken = result
+        score = torch.where(told.number == IDLE, 0.0, told.score.cumsum(0))
+        return slots, replace(told, score=score), taken
+
+    return _around(recycling, change)
+
+
+def idle_is_the_first(recycling: Recycling) -> Recycling:
+    """What slots report that have finished nothing goes to the first query."""
+
+    def change(result: Run, params: Any, before: Slots) -> Run:
+        slots, told, taken = result
+        return slots, replace(told, number=torch.where(told.number == IDLE, 0, told.number)), taken
+
+    return _around(recycling, change)
+
+
+def forgets_who_plays_on(recycling: Recycling) -> Recycling:
+    """What is under way when a call ends begins the next call without its score."""
+
+    def change(result: Run, params: Any, before: Slots) -> Run:
+        slots, told, taken = result
+        return replace(slots, score=torch.zeros_like(slots.score)), told, taken
+
+    return _around(recycling, change)
+
+
+def in_order_of_finishing(recycling: Recycling) -> Recycling:
+    """Gives results in the order in which proofs ended."""
+
+    def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int) -> Finished:
+        told = recycling.proven_all(run, params, base, slots, queries, feed=feed)
+        order = torch.sort(told.depth, stable=True).indices
+        parts = {name: getattr(told, name)[order] for name in ("proven", "score", "depth", "too_long", "too_many")}
+        return replace(told, **parts)
+
+    return evolve(recycling, proven_all=proven_all)
+
+
+def padding_is_a_query(recycling: Recycling) -> Recycling:
+    """Reports padding as a query that was not proven."""
+
+    def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int) -> Finished:
+        told = recycling.proven_all(run, params, base, slots, queries, feed=feed)
+        return replace(told, number=torch.arange(queries.shape[0]))
+
+    return evolve(recycling, proven_all=proven_all)
+
+
+def trains_meanwhile(recycling: Recycling) -> Recycling:
+    """Counts its calls in the params."""
+
+    def change(result: Run, params: Any, before: Slots) -> Run:
+        params.add_(0)
+        return result
+
+    return _around(recycling, change)
+
+
+MUTANTS: dict[str, Callable[[Recycling], Recycling]] = {
+    "what is under way when a call ends goes on without its score": forgets_who_plays_on,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.logic.recycle: what play and proven_all promise"
 VOID: Atom = (PADDING, PADDING, PADDING)
@@ -131,7 +249,7 @@ def _one_by_one() -> Law:
                 seen("several moves", alone.depth > 1)
                 same(f"query {number}", take(told, number), replace(alone, number=torch.tensor(number)), EXACT)
 
-    mutant = Mutant("a slot that has finished keeps its old score", mutants.keeps_the_score)
+    mutant = Mutant("a slot that has finished keeps its old score", keeps_the_score)
     claim = "What becomes of a query is what becomes of it alone: proof, moves, the sum of their log-probs, states left out."
     return _law("one_by_one", claim, mutant, check, "a proof", "several moves")
 
@@ -144,7 +262,7 @@ def _any_room() -> Law:
         seen("one that waits and one that does not", exam.rooms[0].feeding != exam.rooms[1].feeding)
         same(f"in {exam.rooms[0]}, against {exam.rooms[1]}", one, other, EXACT)
 
-    mutant = Mutant("gives what idle slots report to the first query", mutants.idle_is_the_first)
+    mutant = Mutant("gives what idle slots report to the first query", idle_is_the_first)
     claim = "The number of slots, the steps and rows at a time, and whether slots are recycled, change no bit."
     needs = ("fewer slots than queries", "more moves than a call has steps", "one that waits and one that does not")
     return _law("any_room", claim, mutant, check, *needs)
@@ -161,7 +279,7 @@ def _any_order() -> Law:
         none = torch.zeros_like(place)
         same("in another order", replace(other, number=none), replace(take(one, order), number=none), EXACT)
 
-    mutant = Mutant("gives results in the order in which proofs ended", mutants.in_order_of_finishing)
+    mutant = Mutant("gives results in the order in which proofs ended", in_order_of_finishing)
     claim = "Queries in another order have their results in that order."
     return _law("any_order", claim, mutant, check, "results that differ")
 
@@ -179,7 +297,7 @@ def _padding() -> Law:
         scores = torch.stack([told.score, told.depth, told.too_long, told.too_many, told.proven])[:, empty]
         same("of padding", scores, torch.zeros_like(scores), EXACT)
 
-    mutant = Mutant("reports padding as a query not proven", mutants.padding_is_a_query)
+    mutant = Mutant("reports padding as a query not proven", padding_is_a_query)
     claim = "Padding among the queries has no number and no score, and changes nothing about the others."
     return _law("padding", claim, mutant, check, "padding")
 
@@ -196,6 +314,6 @@ def _untouched() -> Law:
             same(f"{name} afterwards", bits(leaf), bits(old), EXACT)
             require(leaf._version == version, f"{name} was written to")
 
-    mutant = Mutant("writes to the params, with the value they had", mutants.trains_meanwhile)
+    mutant = Mutant("writes to the params, with the value they had", trains_meanwhile)
     claim = "Params, knowledge base, slots and queries stay as they were, bits and versions."
     return _law("untouched", claim, mutant, check, "several calls")

@@ -8,15 +8,100 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from purestep.core.logic.terms import PADDING, Vocabulary, vocabulary
+from purestep.core.logic.terms import PADDING, Vocabulary, is_variable, vocabulary
 from purestep.core.logic.unify import Unifier, substitute
-from purestep.core.record import take
+from purestep.core.record import replace, take
 from purestep.properties.framework.compare import EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 
-from . import unify_mutants as mutants
+# --- mutants ---
+# Unification as people get it wrong.
+
 
 Unify = Callable[[Vocabulary, Tensor, Tensor], Unifier]
+
+
+def forgets_the_first(unify: Unify) -> Unify:
+    """Each argument for itself: p(X, X) then unifies with p(a, b)."""
+
+    def mutant(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
+        first, second = (
+            unify(names, *(torch.stack([atom[..., 0], atom[..., n], atom[..., n]], -1) for atom in (goal, head)))
+            for n in (1, 2)
+        )
+        return Unifier(
+            variable=torch.stack([first.variable[..., 0], second.variable[..., 0]], -1),
+            term=torch.stack([first.term[..., 0], second.term[..., 0]], -1),
+            exists=first.exists & second.exists,
+        )
+
+    return mutant
+
+
+def matches_only(unify: Unify) -> Unify:
+    """One-sided matching: the goal must be an instance of the head."""
+
+    def mutant(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
+        found = unify(names, goal, head)
+        of_goal = (found.variable[..., :, None] == goal[..., None, 1:]).any(-1) & is_variable(names, found.variable)
+        return replace(found, exists=found.exists & ~of_goal.any(-1))
+
+    return mutant
+
+
+def too_special(unify: Unify) -> Unify:
+    """Where a second binding is free, the variable that two were made into becomes the first constant."""
+
+    def mutant(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
+        found = unify(names, goal, head)
+        free = is_variable(names, found.term[..., 0]) & (found.variable[..., 1] == PADDING)
+        variable = torch.where(free, found.term[..., 0], found.variable[..., 1])
+        term = torch.where(free, 1, found.term[..., 1])
+        return replace(
+            found,
+            variable=torch.stack([found.variable[..., 0], variable], -1),
+            term=torch.stack([found.term[..., 0], term], -1),
+        )
+
+    return mutant
+
+
+def other_order(unify: Unify) -> Unify:
+    """The two bindings in the wrong order."""
+
+    def mutant(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
+        found = unify(names, goal, head)
+        return replace(found, variable=found.variable.flip(-1), term=found.term.flip(-1))
+
+    return mutant
+
+
+def all_or_none(unify: Unify) -> Unify:
+    """Reduces over the batch too."""
+
+    def mutant(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
+        found = unify(names, goal, head)
+        return replace(found, exists=found.exists.all().expand_as(found.exists))
+
+    return mutant
+
+
+def ignores_the_predicate(unify: Unify) -> Unify:
+    """Compares the arguments only."""
+
+    def mutant(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
+        predicate = torch.ones_like(goal[..., :1])
+        return unify(names, *(torch.cat([predicate, atom[..., 1:]], -1) for atom in (goal, head)))
+
+    return mutant
+
+
+MUTANTS: dict[str, Callable[[Unify], Unify]] = {"compares the arguments only": ignores_the_predicate}
+
+
+# --- laws ---
+
+
 Pairs = tuple[Tensor, Tensor]
 SOURCE = "Robinson 1965, A machine-oriented logic based on the resolution principle"
 NAMES = vocabulary(["p", "q"], ["a", "b", "c"], variables=4)
@@ -67,7 +152,7 @@ def _makes_one() -> Law:
         left, right = (substitute(found, atoms[:, None])[found.exists] for atoms in pairs)
         same("the head under the unifier", right, left, EXACT)
 
-    mutant = Mutant("unifies the second arguments as if nothing were bound yet", mutants.forgets_the_first)
+    mutant = Mutant("unifies the second arguments as if nothing were bound yet", forgets_the_first)
     return _law("makes_one", "Under the unifier both atoms are one.", mutant, check, "a repeated variable")
 
 
@@ -85,7 +170,7 @@ def _exists() -> Law:
         seen("atoms that do not", (~wanted).any())
         same("whether a unifier exists", unify(NAMES, *pairs).exists, wanted, EXACT)
 
-    mutant = Mutant("binds variables of the head only", mutants.matches_only)
+    mutant = Mutant("binds variables of the head only", matches_only)
     claim = "There is a unifier exactly where some constants for the variables make the atoms equal."
     return _law("exists", claim, mutant, check, "atoms that unify", "atoms that do not")
 
@@ -100,7 +185,7 @@ def _most_general() -> Law:
         kept = (GROUNDINGS[:, bound] == GROUNDINGS[:, variables[..., 1]]).all(-1)
         require(kept | ~solves, f"of {int(solves.sum())} solutions {int((solves & ~kept).sum())} are lost")
 
-    mutant = Mutant("puts a constant for a variable that could stay open", mutants.too_special)
+    mutant = Mutant("puts a constant for a variable that could stay open", too_special)
     claim = "Every assignment that makes the atoms equal is one of the unifier's own."
     return _law("most_general", claim, mutant, check, "two variables made one")
 
@@ -113,7 +198,7 @@ def _once() -> Law:
         first = substitute(found, atoms)
         same("the atoms replaced twice", substitute(found, first), first, EXACT)
 
-    mutant = Mutant("applies the second binding before the first", mutants.other_order)
+    mutant = Mutant("applies the second binding before the first", other_order)
     return _law("once", "What was replaced once stays as it is when replaced again.", mutant, check, "two bindings")
 
 
@@ -125,5 +210,5 @@ def _alone() -> Law:
             alone = unify(NAMES, pairs[0][number], pairs[1][number])
             same(f"pair {number} among {count}", take(found, number), alone, EXACT)
 
-    mutant = Mutant("finds a unifier only if all pairs of the batch have one", mutants.all_or_none)
+    mutant = Mutant("finds a unifier only if all pairs of the batch have one", all_or_none)
     return _law("alone", "A pair in a batch has the unifier that it has alone.", mutant, check, "several pairs")

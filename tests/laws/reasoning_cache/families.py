@@ -14,14 +14,15 @@ from purestep.core.language import (
 from purestep.core.language.reasoning_schedule import reasoning_machine
 from purestep.properties.framework.families import Family, edits
 
-from . import reasoning_mutants, reasoning_rollout_mutants, reasoning_schedule_mutants, reasoning_task_mutants
+from . import reasoning_mutants
 from .reasoning import reasoning_laws
 from .reasoning_mutants import Thinking
-from .reasoning_rollout import cycling_laws
-from .reasoning_rollout_mutants import Cycling
+from .reasoning_rollout import MUTANTS as REASONING_ROLLOUT_MUTANTS
+from .reasoning_rollout import Cycling, cycling_laws
+from .reasoning_schedule import MUTANTS as REASONING_SCHEDULE_MUTANTS
 from .reasoning_schedule import reasoning_schedule_laws
-from .reasoning_task import reasoning_task_laws
-from .reasoning_task_mutants import Listing
+from .reasoning_task import MUTANTS as REASONING_TASK_MUTANTS
+from .reasoning_task import Listing, reasoning_task_laws
 
 
 def own_thinking() -> Thinking:
@@ -69,7 +70,7 @@ def families() -> list[Family]:
     """One subject for each suite."""
     return [
         Family(reasoning_laws(), own_thinking(), edits(reasoning_mutants.MUTANTS)),
-        Family(reasoning_schedule_laws(), reasoning_machine, edits(reasoning_schedule_mutants.MUTANTS)),
-        Family(reasoning_task_laws(), own_listing(), edits(reasoning_task_mutants.MUTANTS)),
-        Family(cycling_laws(), own_cycling(), edits(reasoning_rollout_mutants.MUTANTS)),
+        Family(reasoning_schedule_laws(), reasoning_machine, edits(REASONING_SCHEDULE_MUTANTS)),
+        Family(reasoning_task_laws(), own_listing(), edits(REASONING_TASK_MUTANTS)),
+        Family(cycling_laws(), own_cycling(), edits(REASONING_ROLLOUT_MUTANTS)),
     ]

@@ -13,9 +13,11 @@ from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
 from purestep.core.language.attempt import Said
-from purestep.core.language.prompting import Query, Response, prompted
+from purestep.core.language.prompting import Prompting, Query, Response, prompted
 from purestep.core.language.reasoning_cache import ReasoningCache, due, reasoning_cache, step
+from purestep.core.language.reasoning_cycles import Cycles
 from purestep.core.language.reasoning_demonstrations import show_reasoning, show_summary
+from purestep.core.language.reasoning_evaluation import Standing
 from purestep.core.language.reasoning_events import GroupResult
 from purestep.core.language.reasoning_lists import Lists
 from purestep.core.language.reasoning_rollouts import answered, solution_rollout, summarization_rollout
@@ -26,8 +28,106 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 
-from . import reasoning_rollout_mutants as mutants
-from .reasoning_rollout_mutants import Cycling
+# --- mutants ---
+# How people run problems through cycles wrong: keys by place, tokens of the other kind, places without end, runs lost.
+
+
+@frozen
+class Cycling:
+    """The functions of core.language.reasoning_cycles and reasoning_evaluation, under their names there."""
+
+    cycling: Callable[..., Prompting[Any, Any]]
+    standing: Callable[[Sequence[InferenceProblemState]], Standing]
+
+
+def _asking(one: Cycling, change: Callable[[int, Query], Query]) -> Cycling:
+    """Every query is another one, by its place among those that are due."""
+
+    def cycling(*given: Any, **named: Any) -> Prompting[Any, Any]:
+        made = one.cycling(*given, **named)
+
+        def changed(moved: tuple[Any, tuple[Query, ...]]) -> tuple[Any, tuple[Query, ...]]:
+            state, queries = moved
+            return state, tuple(change(place, query) for place, query in enumerate(queries))
+
+        return Prompting(
+            begin=lambda *given: changed(made.begin(*given)),
+            step=lambda state, responses: changed(made.step(state, responses)),
+            result=made.result,
+        )
+
+    return evolve(one, cycling=cycling)
+
+
+def keys_by_place(one: Cycling) -> Cycling:
+    """Samples each call with a key of its place in the batch."""
+    return _asking(one, lambda place, query: evolve(query, sampling=(place, 0)))
+
+
+def one_limit(one: Cycling) -> Cycling:
+    """Gives summaries the tokens of steps of reasoning."""
+
+    def cycling(*given: Any, limits: tuple[int, int], **named: Any) -> Prompting[Any, Any]:
+        return one.cycling(*given, limits=(limits[0], limits[0]), **named)
+
+    return evolve(one, cycling=cycling)
+
+
+def without_places(one: Cycling) -> Cycling:
+    """Has all runs under way at once."""
+
+    def cycling(cache: Any, settings: Any, *given: Any, **named: Any) -> Prompting[Any, Any]:
+        return one.cycling(cache, evolve(settings, llm_max_rollouts=999), *given, **named)
+
+    return evolve(one, cycling=cycling)
+
+
+def loses_the_last(one: Cycling) -> Cycling:
+    """Finds all groups but the last."""
+
+    def cycling(cache: Any, settings: Any, problems: Any, result: Any, **named: Any) -> Prompting[Any, Any]:
+        def found(key: Any, cycles: Cycles) -> Any:
+            return result(key, evolve(cycles, found=cycles.found[:-1]))
+
+        return one.cycling(cache, settings, problems, found, **named)
+
+    return evolve(one, cycling=cycling)
+
+
+def hurries(one: Cycling) -> Cycling:
+    """Makes calls that failed again at once."""
+    return _asking(one, lambda place, query: evolve(query, delay=0.0))
+
+
+def never_forgets(cycling: Cycling) -> Cycling:
+    """Counts what a summary once carried for good."""
+
+    def standing(states: Sequence[InferenceProblemState]) -> Standing:
+        found = cycling.standing(states)
+        best = tuple(max(found.carried[: turn + 1]) for turn in range(len(found.carried)))
+        return evolve(found, carried=best)
+
+    return evolve(cycling, standing=standing)
+
+
+def newest_tokens(cycling: Cycling) -> Cycling:
+    """Counts the tokens of each cycle alone."""
+
+    def standing(states: Sequence[InferenceProblemState]) -> Standing:
+        found = cycling.standing(states)
+        before = (0.0, *found.tokens)
+        return evolve(found, tokens=tuple(now - then for now, then in zip(found.tokens, before, strict=False)))
+
+    return evolve(cycling, standing=standing)
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "counts the tokens of each cycle alone": newest_tokens,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "core.language.reasoning_cycles: a call's key depends on its attempt and its cycle step alone"
 LIMITS = 9, 5
@@ -164,7 +264,7 @@ def _same_said() -> Law:
         texts = [text for _, reasoned, _ in _said(found).values() for text in reasoned]
         same("keys, each once", len(set(texts)), len(texts))
 
-    mutant = Mutant("samples each call with a key of its place in the batch", mutants.keys_by_place)
+    mutant = Mutant("samples each call with a key of its place in the batch", keys_by_place)
     claim = "What a run says depends on its own keys: not on places, workers, queues or calls that were made again."
     return _law("same_said", claim, mutant, check, "calls that failed", "fewer places than runs", "two workers")
 
@@ -176,7 +276,7 @@ def _asked() -> Law:
         for one in model.calls:
             same(f"the limit of {one.prompt[:6]!r}", one.max_new_tokens, LIMITS[one.prompt.startswith("sum up")])
 
-    mutant = Mutant("gives summaries the tokens of steps of reasoning", mutants.one_limit)
+    mutant = Mutant("gives summaries the tokens of steps of reasoning", one_limit)
     claim = "A step of reasoning may say more than a summary."
     return _law("asked_as_told", claim, mutant, check, "a summary")
 
@@ -199,7 +299,7 @@ def _patient() -> Law:
         seen("a call that failed", model.failed)
         same("delays before each batch", delays, [0.0, DELAY, 0.0])
 
-    mutant = Mutant("makes calls that failed again at once", mutants.hurries)
+    mutant = Mutant("makes calls that failed again at once", hurries)
     return _law("patient", "A call that failed is made again after a while.", mutant, check, "a call that failed")
 
 
@@ -213,7 +313,7 @@ def _bounded() -> Law:
         same("calls that were answered", len(model.calls), runs * 2 * plan.cycles)
         require(all(not one.failed for result in found for one in result.attempts), "all runs come to their end")
 
-    mutant = Mutant("has all runs under way at once", mutants.without_places)
+    mutant = Mutant("has all runs under way at once", without_places)
     claim = "No batch is larger than a worker has places, and every call is answered once."
     return _law("bounded", claim, mutant, check, "fewer places than runs")
 
@@ -230,7 +330,7 @@ def _published() -> Law:
                 versions = {text.metadata.model_version for text in _trained(one.state)}  # type: ignore[union-attr]
                 same("versions", versions, {7})
 
-    mutant = Mutant("finds all groups but the last", mutants.loses_the_last)
+    mutant = Mutant("finds all groups but the last", loses_the_last)
     claim = "Every group comes once, whole, with the version of the weights that spoke."
     return _law("published", claim, mutant, check, "several groups")
 
@@ -259,7 +359,7 @@ def _stood() -> Law:
         within = zip(found.accuracy_low, found.accuracy, found.accuracy_high, strict=True)
         require(all(0 <= low <= mean <= high <= 1 for low, mean, high in within), "accuracy is within its interval")
 
-    mutant = Mutant("counts what a summary once carried for good", mutants.never_forgets)
+    mutant = Mutant("counts what a summary once carried for good", never_forgets)
     claim = (
         "Accuracy at T is that of step T, what is carried that of summary T, and tokens are all that were said by then."
     )

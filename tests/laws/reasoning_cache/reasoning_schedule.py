@@ -6,17 +6,136 @@ The subject is a factory of machines, as `reasoning_machine`; runs go through `r
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import pairwise
+from typing import Any
 
 from attrs import evolve
 
-from purestep.core.language.reasoning_events import CallFailed, Finished, GroupResult, Replied, Schedule, Wait, Waited
+from purestep.core.language.reasoning_cache import ReasoningCache
+from purestep.core.language.reasoning_events import (
+    Call,
+    CallFailed,
+    Finished,
+    GroupResult,
+    Publish,
+    Published,
+    Replied,
+    Schedule,
+    Wait,
+    Waited,
+)
 from purestep.core.language.reasoning_rollouts import at_turn
-from purestep.core.machine import Started
+from purestep.core.language.reasoning_settings import Settings
+from purestep.core.machine import Command, Event, Machine, Started
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 
-from . import reasoning_schedule_mutants as mutants
 from .reasoning_world import OFTEN, Factory, Plan, Trace, plans, ran
+
+# --- mutants ---
+# How people lose, double or tangle attempts when calls of models fail.
+
+
+Answer = tuple[Schedule, tuple[Command, ...]]
+Step = Callable[[Schedule, Event], Answer]
+
+
+def _stepping(change: Callable[[Step, Schedule, Event], Answer]) -> Callable[[Factory], Factory]:
+    def make(factory: Factory) -> Factory:
+        def made(cache: ReasoningCache, settings: Settings, **options: Any) -> Machine[Schedule]:
+            step = factory(cache, settings, **options).step
+            return Machine(lambda schedule, event: change(step, schedule, event))
+
+        return made
+
+    return make
+
+
+def _with_settings(settings: Callable[[Settings], Settings]) -> Callable[[Factory], Factory]:
+    def make(factory: Factory) -> Factory:
+        def made(cache: ReasoningCache, told: Settings, **options: Any) -> Machine[Schedule]:
+            return factory(cache, settings(told), **options)
+
+        return made
+
+    return make
+
+
+def _begins_anew(step: Step, schedule: Schedule, event: Event) -> Answer:
+    """An attempt that goes back to wait keeps what it has stored, and begins its cycles from the first."""
+    before = {one.number: one.returns for one in (*schedule.running, *schedule.waiting)}
+    after, commands = step(schedule, event)
+    back = {one.number for one in (*after.running, *after.waiting) if one.returns > before.get(one.number, 0)}
+    old = {one.number: one.state.overall_cycle_step for one in schedule.running}
+
+    def anew(one: Any) -> Any:
+        return evolve(one, state=evolve(one.state, overall_cycle_step=0)) if one.number in back else one
+
+    calls = tuple(
+        evolve(command, ask=evolve(command.ask, cycle_step=0))
+        if isinstance(command, Call) and command.attempt in back and old.get(command.attempt)
+        else command
+        for command in commands
+    )
+    return evolve(after, running=tuple(map(anew, after.running)), waiting=tuple(map(anew, after.waiting))), calls
+
+
+def _any_published(step: Step, schedule: Schedule, event: Event) -> Answer:
+    if isinstance(event, Published) and schedule.result_queue:
+        event = evolve(event, number=schedule.result_queue[0].number)
+    return step(schedule, event)
+
+
+def _publishes_often(step: Step, schedule: Schedule, event: Event) -> Answer:
+    after, commands = step(schedule, event)
+    first = tuple(Publish(result=result) for result in after.result_queue[:1])
+    return after, (*commands, *(one for one in first if one not in commands))
+
+
+def _forgets(step: Step, schedule: Schedule, event: Event) -> Answer:
+    after, commands = step(schedule, event)
+    if isinstance(event, Started):
+        commands = tuple(command for command in commands if not isinstance(command, Call | Wait))
+    return after, commands
+
+
+def _steady(step: Step, schedule: Schedule, event: Event) -> Answer:
+    after, commands = step(schedule, event)
+    return after, tuple(evolve(one, seconds=0.5) if isinstance(one, Wait) else one for one in commands)
+
+
+def _counts_any_failure(step: Step, schedule: Schedule, event: Event) -> Answer:
+    if isinstance(event, CallFailed):
+        asks = next((one.asks for one in schedule.running if one.number == event.attempt), event.asked)
+        event = evolve(event, asked=asks)
+    return step(schedule, event)
+
+
+def _first_model(step: Step, schedule: Schedule, event: Event) -> Answer:
+    after, commands = step(schedule, event)
+    calls = tuple(evolve(one, llm=0) if isinstance(one, Call) else one for one in commands)
+    return evolve(after, running=tuple(evolve(one, llm=0) for one in after.running)), calls
+
+
+begins_anew = _stepping(_begins_anew)
+any_published = _stepping(_any_published)
+publishes_often = _stepping(_publishes_often)
+forgets = _stepping(_forgets)
+steady = _stepping(_steady)
+counts_any_failure = _stepping(_counts_any_failure)
+first_model = _stepping(_first_model)
+one_result_more = _with_settings(lambda settings: evolve(settings, result_queue_size=settings.result_queue_size + 1))
+one_problem_more = _with_settings(lambda settings: evolve(settings, problem_queue_size=settings.problem_queue_size + 1))
+one_place_more = _with_settings(lambda settings: evolve(settings, llm_max_rollouts=settings.llm_max_rollouts + 1))
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {
+    "takes any word of a publication for that of the first result": any_published,
+    "admits one problem more": one_problem_more,
+    "has one attempt more on each model": one_place_more,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "core.language.reasoning_schedule: groups of attempts, bounded queues, retries"
 
@@ -60,7 +179,7 @@ def _clean() -> Law:
             same("reasoning", texts, whole.reasoning_string_store[: len(texts)])
             same("turns", len(texts), (steps + 1) // 2)
 
-    mutant = Mutant("begins the cycles of an attempt anew when it goes back to wait", mutants.begins_anew)
+    mutant = Mutant("begins the cycles of an attempt anew when it goes back to wait", begins_anew)
     claim = "Every attempt is, up to where it comes, that of a run in which nothing failed."
     needs = "failures", "an attempt that went back", "an attempt that was given up"
     return _law("as_if_nothing_failed", claim, mutant, check, *needs)
@@ -83,7 +202,7 @@ def _once() -> Law:
         at_rest = trace.last.running, trace.last.waiting, trace.last.open_groups, trace.last.problem_queue
         same("what is left", at_rest, ((), (), (), ()))
 
-    mutant = Mutant("publishes the first result again when something happens", mutants.publishes_often)
+    mutant = Mutant("publishes the first result again when something happens", publishes_often)
     claim = "Each attempt at each sample of each problem leaves exactly once, in one group with its neighbours."
     return _law("leaves_once", claim, mutant, check, "replies that came again")
 
@@ -102,7 +221,7 @@ def _bounds() -> Law:
             under_way = len(state.running) + len(state.waiting)
             require(opened <= under_way, "each group that is not whole has an attempt under way")
 
-    mutant = Mutant("lets one result more wait", mutants.one_result_more)
+    mutant = Mutant("lets one result more wait", one_result_more)
     claim = "No queue and no model ever holds more than it may."
     return _law("bounds", claim, mutant, check, "a full queue of results", "a full queue of problems")
 
@@ -117,7 +236,7 @@ def _resumed() -> Law:
         require(_attempts(broken.published.values()) == _attempts(whole.published.values()), "with the same attempts")
         same("publications", broken.last.published, len(whole.published))
 
-    mutant = Mutant("forgets calls that were under way when it stopped", mutants.forgets)
+    mutant = Mutant("forgets calls that were under way when it stopped", forgets)
     claim = "Written as JSON and begun again at any event, a run publishes what it would have published."
     needs = "a restart with calls under way", "several restarts"
     return _law("resumed_is_never_stopped", claim, mutant, check, *needs)
@@ -133,7 +252,7 @@ def _stale() -> Law:
                     seen("a failure that was told before", isinstance(event, CallFailed))
                     require(machine.step(state, event) == (state, ()), f"{event}, told again, changes something")
 
-    mutant = Mutant("counts the failure of a call that was given up before", mutants.counts_any_failure)
+    mutant = Mutant("counts the failure of a call that was given up before", counts_any_failure)
     claim = "What has had its effect changes nothing and leads to nothing when it is told again."
     return _law("told_twice", claim, mutant, check, "a failure that was told before")
 
@@ -155,7 +274,7 @@ def _back_off() -> Law:
                 same("waits", waits, [])
             require(not isinstance(event, Waited) or before == after or commands, "a try follows the wait")
 
-    mutant = Mutant("waits as long before each try", mutants.steady)
+    mutant = Mutant("waits as long before each try", steady)
     claim = "The wait before try k + 1 of a call is retry_base_delay 2^k; after max_retries tries there is none."
     return _law("back_off", claim, mutant, check, "a second failure")
 
@@ -177,6 +296,6 @@ def _spread() -> Law:
                         loads[one.llm] <= min(loads) + 1, f"an attempt went to model {one.llm}; they now have {loads}"
                     )
 
-    mutant = Mutant("takes the first model always", mutants.first_model)
+    mutant = Mutant("takes the first model always", first_model)
     claim = "An attempt goes to a model that has the fewest."
     return _law("fewest_first", claim, mutant, check, "a second attempt")

@@ -8,23 +8,145 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
+from purestep.core.keys import Key
 from purestep.core.language.attempt import Said
 from purestep.core.language.parsers import strict_answer
+from purestep.core.language.reasoning_demonstrations import summed_up
 from purestep.core.language.reasoning_lists import KINDS, Lists
-from purestep.core.language.reasoning_state import REASONING, Ask, InferenceProblemState, Reply
+from purestep.core.language.reasoning_state import REASONING, Ask, InferenceProblemState, Problem, Reply, RolloutResult
 from purestep.core.language.reasoning_tasks import ListTask
 from purestep.core.language.reasoning_templates import thought
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 
-from . import reasoning_task_mutants as mutants
-from .reasoning_task_mutants import Listing
+# --- mutants ---
+# How people get lists to be reduced wrong, and what is right about one step on them.
+
+
+@frozen
+class Listing:
+    """The functions of core.language.reasoning_tasks and reasoning_demonstrations, under their names there."""
+
+    list_task: Callable[[Lists, Key], ListTask]
+    list_problem: Callable[[ListTask], Problem]
+    read_list: Callable[[str], ListTask]
+    right_reasoning: Callable[..., str]
+    right_summary: Callable[[ListTask, int], str]
+    carried: Callable[[ListTask, str], int]
+    reached: Callable[[ListTask, str, str], int | tuple[()]]
+    step_correct: Callable[..., bool]
+    summed_up: Callable[[str, str], str]
+    show_reasoning: Callable[..., str]
+    show_summary: Callable[..., str]
+    aloud: Callable[[str], str]
+    list_rollout: Callable[..., RolloutResult]
+
+
+def always_longest(listing: Listing) -> Listing:
+    """Draws lists of one length."""
+    return evolve(listing, list_task=lambda lists, key: listing.list_task(evolve(lists, shortest=lists.longest), key))
+
+
+def one_alphabet(listing: Listing) -> Listing:
+    """Begins the labels anew behind z."""
+
+    def list_problem(task: ListTask) -> Problem:
+        problem = listing.list_problem(task)
+        words = problem.problem_text.split(" ")
+        return evolve(
+            problem,
+            problem_text=" ".join(word[1:] if word[:1] == "a" and word[1:2].isalpha() else word for word in words),
+        )
+
+    return evolve(listing, list_problem=list_problem)
+
+
+def answers_alone(listing: Listing) -> Listing:
+    """Takes a step for right if its answer is, or if it gives none."""
+
+    def step_correct(task: ListTask, summary: str, text: str, *, numbers: int) -> bool:
+        return strict_answer(text) in ((), task.results[-1])
+
+    return evolve(listing, step_correct=step_correct)
+
+
+def trusts_summaries(listing: Listing) -> Listing:
+    """Takes a summary's label for true, whatever its result."""
+
+    def carried(task: ListTask, summary: str) -> int:
+        named = summary.partition(" ")[0]
+        rights = [listing.right_summary(task, count).partition(" ")[0] for count in range(len(task.numbers) + 1)]
+        return rights.index(named) if named in rights else 0
+
+    return evolve(listing, carried=carried)
+
+
+def reads_cut_items(listing: Listing) -> Listing:
+    """Reads an item that was cut as if it were whole."""
+
+    def reached(task: ListTask, summary: str, text: str) -> int | tuple[()]:
+        return listing.reached(task, summary, text if "[" in text or text[-1:] in ("", ";", " ") else f"{text};")
+
+    return evolve(listing, reached=reached)
+
+
+def forgets_the_label(listing: Listing) -> Listing:
+    """Sums up the result alone."""
+    return evolve(listing, summed_up=lambda summary, text: summed_up(summary, text).rpartition(" ")[2])
+
+
+def shows_only_right(listing: Listing) -> Listing:
+    """Demonstrates with full skill whatever it is told."""
+
+    def show_reasoning(task: ListTask, count: int, key: Key, *, skill: float, numbers: int) -> str:
+        return listing.show_reasoning(task, count, key, skill=1.0, numbers=numbers)
+
+    return evolve(listing, show_reasoning=show_reasoning)
+
+
+def sums_up_what_is_right(listing: Listing) -> Listing:
+    """Sums up with full skill whatever it is told."""
+
+    def show_summary(summary: str, text: str, key: Key, *, skill: float) -> str:
+        return listing.show_summary(summary, text, key, skill=1.0)
+
+    return evolve(listing, show_summary=show_summary)
+
+
+def thinks_the_answer(listing: Listing) -> Listing:
+    """Ends what is thought behind the answer, so that nothing is said."""
+    return evolve(listing, aloud=lambda text: f"{text}</think>")
+
+
+def pays_every_text(listing: Listing) -> Listing:
+    """Pays a step as if it were to take one number, whatever it is told."""
+
+    def list_rollout(state: InferenceProblemState, asked: Ask, reply: Reply, *, numbers: int = 1) -> RolloutResult:
+        return listing.list_rollout(state, asked, reply, numbers=1)
+
+    return evolve(listing, list_rollout=list_rollout)
+
+
+def pays_for_less(listing: Listing) -> Listing:
+    """Takes a step for right that gets anywhere."""
+
+    def step_correct(task: ListTask, summary: str, text: str, *, numbers: int) -> bool:
+        return listing.step_correct(task, summary, text, numbers=1)
+
+    return evolve(listing, step_correct=step_correct)
+
+
+MUTANTS: dict[str, Callable[[Any], Any]] = {"takes a step for right that gets anywhere": pays_for_less}
+
+
+# --- laws ---
+
 
 SOURCE = "core.language.reasoning_tasks: one step's tokens cannot finish the list, a summary can carry it"
 REDUCE: dict[str, Callable[[list[int]], int]] = {
@@ -78,7 +200,7 @@ def _told() -> Law:
         labels = re.findall(r" ([a-z]+)", problem.problem_text.partition(":")[2])
         same("labels, each once", len(set(labels)), len(lesson.numbers))
 
-    mutant = Mutant("begins the labels anew behind z", mutants.one_alphabet)
+    mutant = Mutant("begins the labels anew behind z", one_alphabet)
     claim = "A problem's text tells its list, and its answer is the list reduced."
     return _law("told_by_its_text", claim, mutant, check, "a list beyond the alphabet")
 
@@ -98,7 +220,7 @@ def _drawn() -> Law:
         )
         same("drawn again", [listing.list_task(lists, key) for key in keys.split(keys.key(seed), 12)], tasks)
 
-    mutant = Mutant("draws lists of one length", mutants.always_longest)
+    mutant = Mutant("draws lists of one length", always_longest)
     claim = "The key decides the list, of any length and any numbers within the bounds."
     inputs = st.tuples(st.sampled_from(tuple(KINDS)), seeds(), st.integers(1, 5), st.integers(0, 8))
     return _law("drawn_by_a_key", claim, mutant, check, "room for several lengths", inputs=inputs)
@@ -120,7 +242,7 @@ def _finished() -> Law:
             same("what it carries", listing.carried(task, summary), count)
         same("answers", answers, [*[()] * (cycles - 1), *[task.results[-1]] * 2])
 
-    mutant = Mutant("sums up the result without its label", mutants.forgets_the_label)
+    mutant = Mutant("sums up the result without its label", forgets_the_label)
     claim = "Right steps and summaries of them finish a list of n numbers in n / numbers cycles, and then repeat the answer."
     return _law("finished_in_cycles", claim, mutant, check, "several cycles")
 
@@ -139,7 +261,7 @@ def _wrong() -> Law:
             seen("a step that is short by one", short)
             require(not listing.step_correct(task, summary, short, numbers=lesson.step), f"{short!r} stops too early")
 
-    mutant = Mutant("looks at the answer alone", mutants.answers_alone)
+    mutant = Mutant("looks at the answer alone", answers_alone)
     claim = "A step with any digit changed is wrong, and so is one that stops before it should."
     return _law(
         "one_wrong_digit", claim, mutant, check, "a wrong result without an answer", "a step that is short by one"
@@ -155,7 +277,7 @@ def _cut() -> Law:
             text = right[:end]
             same(f"how far {text!r} gets", listing.reached(task, summary, text), count + text.count(";"))
 
-    mutant = Mutant("reads an item that was cut as if it were whole", mutants.reads_cut_items)
+    mutant = Mutant("reads an item that was cut as if it were whole", reads_cut_items)
     claim = "A right step that is cut gets as far as its last whole item, and is never wrong."
     return _law("cut_steps", claim, mutant, check, "results of two digits")
 
@@ -180,7 +302,7 @@ def _carried() -> Law:
             require(found, f"behind a wrong summary {anew!r} is right")
         same("nothing", (listing.carried(task, ""), listing.right_summary(task, 0)), (0, ""))
 
-    mutant = Mutant("trusts the label of a summary", mutants.trusts_summaries)
+    mutant = Mutant("trusts the label of a summary", trusts_summaries)
     claim = "A summary carries what it says if all of it is true, else nothing, and then the work begins anew."
     return _law("wrong_summaries_carry_nothing", claim, mutant, check, "a wrong summary of several numbers")
 
@@ -199,7 +321,7 @@ def _skill() -> Law:
                 seen("no skill", not right)
                 require(lucky or right == (skill == 1.0), f"with skill {skill} {text!r} is shown behind {summary!r}")
 
-    mutant = Mutant("shows what is right alone", mutants.shows_only_right)
+    mutant = Mutant("shows what is right alone", shows_only_right)
     claim = (
         "With skill 1 demonstrations are right, with skill 0 wrong, but for a lucky guess when nothing is left to do."
     )
@@ -219,7 +341,7 @@ def _summing() -> Law:
         shown = {listing.show_summary("", "a1=1;", key, skill=0.5) for key in keys.split(keys.key(lesson.seed), 24)}
         same("with skill 0.5, of 24 keys", shown, {"", "a 1"})
 
-    mutant = Mutant("sums up with full skill whatever it is told", mutants.sums_up_what_is_right)
+    mutant = Mutant("sums up with full skill whatever it is told", sums_up_what_is_right)
     claim = "With skill 1 what was reasoned is summed up, with skill 0 nothing of it, in between either, by the key."
     return _law("skill_of_summaries", claim, mutant, check, "reasoning that moved on")
 
@@ -238,7 +360,7 @@ def _aloud() -> Law:
             same("whether it is right", listing.step_correct(task, summary, said, numbers=lesson.step), right)
             same("its summary", listing.summed_up(summary, thought(said)), listing.summed_up(summary, text))
 
-    mutant = Mutant("ends what is thought behind the answer", mutants.thinks_the_answer)
+    mutant = Mutant("ends what is thought behind the answer", thinks_the_answer)
     claim = "Said aloud, a step has its items in what is thought and its answer behind it, and is worth the same."
     return _law("aloud", claim, mutant, check, "a step with items and an answer")
 
@@ -260,6 +382,6 @@ def _paid() -> Law:
             same("the success", paid.success, wanted)
             same("what is trained", (told.prompt_text, told.output_text, told.said), ("Go on:", text, said))
 
-    mutant = Mutant("pays a step as if it were to take one number", mutants.pays_every_text)
+    mutant = Mutant("pays a step as if it were to take one number", pays_every_text)
     claim = "A step on a list makes one training text, which is paid 1 where the step is right and else 0."
     return _law("paid_by_the_step", claim, mutant, check, "a step that is short by one")

@@ -3,14 +3,15 @@
 from purestep.properties.framework.families import Family, edits
 from purestep.runtime.identity import identity
 
-from . import identity_mutants, stale_actor_mutants
+from .identity import MUTANTS as IDENTITY_MUTANTS
 from .identity import identity_laws
+from .stale_actor import MUTANTS as STALE_ACTOR_MUTANTS
 from .stale_actor import lagging_laws, own_lagging
 
 
 def families() -> list[Family]:
     """One subject for each suite."""
     return [
-        Family(identity_laws(), identity, edits(identity_mutants.MUTANTS)),
-        Family(lagging_laws(), own_lagging, edits(stale_actor_mutants.MUTANTS)),
+        Family(identity_laws(), identity, edits(IDENTITY_MUTANTS)),
+        Family(lagging_laws(), own_lagging, edits(STALE_ACTOR_MUTANTS)),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -18,14 +18,82 @@ from purestep.core.envs import make
 from purestep.core.policy import ActorCritic
 from purestep.core.record import replace
 from purestep.core.steps import Trajectory
-from purestep.core.tree import leaves
+from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import ROUNDING, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
-from purestep.runtime.train import Trainer, train, trainer
+from purestep.runtime.train import RunState, Trainer, train, trainer
 
-from . import stale_actor_mutants as mutants
-from .stale_actor_mutants import Make
+# --- mutants ---
+# Trainers that lag as people get them wrong: each is an edit around a right one.
+
+
+Make = Callable[..., Trainer]  # (model, algorithm, staleness)
+
+
+def never_late(make: Make) -> Make:
+    """Plays with the newest weights, whatever was asked for."""
+    return lambda model, algorithm, staleness: make(model, algorithm, 0)
+
+
+def one_later(make: Make) -> Make:
+    """Counts the update under way too."""
+    return lambda model, algorithm, staleness: make(model, algorithm, staleness + 1)
+
+
+def beside(make: Make) -> Make:
+    """Keeps old weights in a variable of its own, which no checkpoint holds."""
+
+    def made(model: Any, algorithm: Any, staleness: int) -> Trainer:
+        one, kept = make(model, algorithm, staleness), list[Any]()
+
+        def iterate(state: RunState) -> Any:
+            after, metrics = one.iterate(replace(state, past=kept[-1]) if kept else state)
+            kept.append(after.past)
+            return replace(after, past=state.past), metrics
+
+        return evolve(one, iterate=iterate)
+
+    return made
+
+
+def _around(change: Callable[[RunState, RunState], RunState]) -> Callable[[Make], Make]:
+    def mutant(make: Make) -> Make:
+        def made(model: Any, algorithm: Any, staleness: int) -> Trainer:
+            one = make(model, algorithm, staleness)
+
+            def iterate(state: RunState) -> Any:
+                after, metrics = one.iterate(state)
+                return change(state, after), metrics
+
+            return evolve(one, iterate=iterate)
+
+        return made
+
+    return mutant
+
+
+def _frozen(before: RunState, after: RunState) -> RunState:
+    return replace(after, past=before.past)
+
+
+def _rewritten(before: RunState, after: RunState) -> RunState:
+    if isinstance(before.past, tuple) and not before.past:
+        return after
+    return replace(after, past=tree_map(lambda past, new: past * 0 + new, after.past, before.learner.params))
+
+
+first_weights = _around(_frozen)  # never looks for newer ones
+one_slot = _around(_rewritten)  # keeps the weights before the last update in every place
+
+MUTANTS: dict[str, Callable[[Make], Make]] = {
+    "plays with the newest weights": never_late,
+    "keeps one set of old weights": one_slot,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.train: worlds are played by the params of so many updates ago"
 SLOPE = 0.25  # of a logit with each update
@@ -109,7 +177,7 @@ def _plays_old() -> Law:
             got, right = played.behaviour_log_prob, _log_prob(wanted, played.action)
             same(f"log-probs under version {wanted}, for update {version}", got, right, ROUNDING)
 
-    mutant = ("never looks for newer weights", mutants.first_weights)
+    mutant = ("never looks for newer weights", first_weights)
     claim = "What update v learns from was played by the weights of version max(v - staleness, 0)."
     return _law("old_weights_play", claim, mutant, check, "play that lags behind", "lagging play that has moved on")
 
@@ -126,7 +194,7 @@ def _learns_new() -> Law:
             same("the versions kept", kept[0], wanted.clamp(min=0).float())
         require(bool(kept) == bool(drawn.staleness), f"{len(kept)} leaves are kept with staleness {drawn.staleness}")
 
-    mutant = ("keeps one version more than it needs", mutants.one_later)
+    mutant = ("keeps one version more than it needs", one_later)
     claim = "Every update is of the newest weights, and as many older ones are kept as play lags behind."
     return _law("newest_weights_learn", claim, mutant, check, "weights kept")
 
@@ -145,6 +213,6 @@ def _in_parts() -> Law:
         same("the state", state, end)
         same("what updates were given", parts, whole)
 
-    mutant = ("keeps old weights beside the state", mutants.beside)
+    mutant = ("keeps old weights beside the state", beside)
     claim = "A run cut into iterations, each with a trainer made anew, is the run in one piece: the state holds all."
     return _law("the_state_holds_all", claim, mutant, check, "a run that is cut", "a run that lags")

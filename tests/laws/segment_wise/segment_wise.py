@@ -3,17 +3,240 @@
 The subject is a `SegmentWise`; it is played in a world on paper, see `segment_wise_world`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
+import torch
+from attrs import evolve
+
+from purestep.algorithms.importance import truncated_weights
+from purestep.algorithms.token_losses import token_clip
 from purestep.core.transcript import ABSENT
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.segment_wise.samples import MARK
+from purestep.runtime.effects import segment_wise as layer
+from purestep.runtime.effects.segment_wise.samples import MARK, PROXIMAL, finite_numbers
 
-from . import segment_wise_mutants as mutants
 from .segment_wise_mirror import Mirror
 from .segment_wise_samples import score, tokens
 from .segment_wise_world import Script, SegmentWise, balanced, fair, play, scripts, world
+
+# --- mutants ---
+# Segment-wise PPO as people get it wrong: the defects of the published implementation, each an edit of a right part.
+
+
+Edit = Callable[[SegmentWise], SegmentWise]
+
+
+def _parts(**parts: Any) -> Edit:
+    return lambda subject: evolve(subject, **parts)
+
+
+class _Untold(layer.SegmentWisePPOStrategy):
+    def purge_stale_samples_from_queue(self, *arguments: Any, **_: Any) -> int:
+        return super().purge_stale_samples_from_queue(*arguments[:4])
+
+
+class _AtTheDoorAlone(layer.SegmentWisePPOStrategy):
+    def purge_stale_samples_from_queue(self, *arguments: Any, **_: Any) -> int:
+        return 0
+
+    def filter_stale_from_cache(self, *_: Any, **__: Any) -> int:
+        return 0
+
+
+class _Reversed(layer.SegmentWisePPOStrategy):
+    def purge_stale_samples_from_queue(self, *arguments: Any, **named: Any) -> int:
+        queue, current, last, *_ = arguments
+        if current > last:
+            items = [queue.get_nowait() for _ in range(queue.qsize())]
+            for item in reversed(items):
+                queue.put_nowait(item)
+        return super().purge_stale_samples_from_queue(*arguments, **named)
+
+
+class _ZeroIsNone(layer.SegmentWisePPOStrategy):
+    def is_sample_too_stale(self, td: Any, current_ver: int, config: Any = None) -> bool:
+        if (td.get(MARK) if MARK in td else -1) == 0:
+            td = {name: value for name, value in td.items() if name != MARK}
+        return super().is_sample_too_stale(td, current_ver, config)
+
+
+class _Unclamped(layer.WorkflowExecutor):
+    def get_capacity(self) -> int:
+        return self.manager.get_capacity(self.engine.get_version())
+
+
+class _ConsumesRepayment(layer.WorkflowExecutor):
+    def wait(self, count: int, *arguments: Any, **named: Any) -> list[Any]:
+        batch = super().wait(count, *arguments, **named)
+        if self.modifier is not None:
+            self.modifier.on_capacity_consumed(len(batch))
+        return batch
+
+
+class _RejectsAndReports(layer.WorkflowExecutor):
+    def _admit(self, sample: Any) -> None:
+        version = self.engine.get_version()
+        if self.strategy.is_sample_too_stale(sample, version, self.config) and self.modifier is not None:
+            self.modifier.on_samples_filtered(1, version)
+        super()._admit(sample)
+
+
+class _NobodyMeanwhile(layer.WorkflowExecutor):
+    def _recompute(self, under_way: Iterable[Any]) -> None:
+        parts = [*self.cache.get_all(), *under_way]
+        if self.recomputer is not None:
+            self.recomputer.recompute_samples(parts)
+            self.recomputer.recompute_all(self.queue, layer.LocalRolloutCache())
+
+
+class _LeavesThoseUnderWay(layer.WorkflowExecutor):
+    @contextmanager
+    def updating(self, under_way: Iterable[Any] = ()) -> Iterator[None]:
+        with super().updating():
+            yield
+
+
+class _PaysNothing(layer.FilteredSamplesCapacityModifier):
+    def modify_capacity(self, base_capacity: int, current_version: int, stats: layer.RolloutStat) -> int:
+        return base_capacity
+
+
+class _BelowZero(layer.FilteredSamplesCapacityModifier):
+    def on_capacity_consumed(self, count: int) -> None:
+        self._filtered -= count
+
+
+class _OnlyPositive(layer.FilteredSamplesCapacityModifier):
+    def on_samples_filtered(self, count: int, version: int | None = None) -> None:
+        super().on_samples_filtered(count, version or None)
+
+
+class _Busy(layer.StalenessManager):
+    """Holds its lock while it asks, and says so where a plain lock would wait for itself for ever."""
+
+    def __init__(self, *arguments: int) -> None:
+        super().__init__(*arguments)
+        self._busy = False
+
+    def get_capacity(self, current_version: int) -> int:
+        with self._once():
+            return super().get_capacity(current_version)
+
+    def get_stats(self) -> layer.RolloutStat:
+        with self._once():
+            return super().get_stats()
+
+    @contextmanager
+    def _once(self) -> Iterator[None]:
+        if self._busy:
+            raise RuntimeError("a lock is taken twice by one thread")
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+
+
+class _SlicesTwice(layer.ProximalRecomputer):
+    def __init__(self, engine: Any, logger: Any) -> None:
+        super().__init__(_Short(engine), logger)
+
+
+class _Short:
+    """An engine whose answer begins at `start_index` of what should have begun there already."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+
+    def get_version(self) -> int:
+        return int(self.engine.get_version())
+
+    def recompute_output_logprobs_sync(self, *, input_ids: list[int], start_index: int) -> list[float]:
+        found = self.engine.recompute_output_logprobs_sync(input_ids=input_ids, start_index=start_index)
+        return [*found[start_index:], *found[:start_index]]
+
+
+class _AllTokens(layer.ProximalRecomputer):
+    def recompute_samples(self, samples: Iterable[Any]) -> None:
+        for sample in samples:
+            versions = sample["output_version"] if isinstance(sample, dict) else sample["versions"].flatten().tolist()
+            if self._engine.get_version() - 1 in versions:
+                self._all(sample, versions)
+
+    def _all(self, sample: Any, versions: list[int]) -> None:
+        current = self._engine.get_version()
+        plain = isinstance(sample, dict)
+        ids = sample["input_ids"] if plain else sample["input_ids"].flatten().tolist()
+        start = len(ids) - sum(version >= 0 for version in versions)
+        found = self._engine.recompute_output_logprobs_sync(input_ids=ids, start_index=start)
+        scores = finite_numbers(found, len(ids) - start)
+        if plain:
+            sample.update({PROXIMAL: scores, MARK: current})
+        else:
+            sample.set(PROXIMAL, torch.tensor([[0.0] * start + scores]))
+            sample.set(MARK, torch.tensor([current]))
+
+
+class _AnyVersion(layer.ProximalRecomputer):
+    def recompute_for_sample(self, trajectory: dict[str, Any], prompt_len: int) -> None:
+        self._recompute_lists(trajectory, max(trajectory["output_version"], default=-1) + 1, prompt_len)
+
+
+def _child_wins(subject: SegmentWise) -> SegmentWise:
+    def configured(arguments: list[str]) -> tuple[layer.BaseExperimentConfig, str]:
+        config, path = subject.configured(arguments)
+        said = [one.partition("=")[2] == "true" for one in arguments if one.startswith("rollout.enable")]
+        for value in said:
+            config.rollout.enable_segment_wise_ppo = value
+        return config, path
+
+    return evolve(subject, configured=configured)
+
+
+def _clamps(subject: SegmentWise) -> SegmentWise:
+    def loss(config: layer.PPOActorConfig) -> Any:
+        right = subject.loss(config)
+        if not config.enable_segment_wise_ppo or config.behav_imp_weight_cap is None:
+            return right
+
+        def clamped(log_prob: Any, proximal: Any, behaviour: Any, advantage: Any, mask: Any) -> Any:
+            high = config.behav_imp_weight_cap or 0.0
+            weight = truncated_weights(proximal, behaviour, mask, high=high)
+            return weight * token_clip(log_prob, proximal, advantage, mask, clip=config.eps_clip)
+
+        return clamped
+
+    return evolve(subject, loss=loss)
+
+
+untold = _parts(strategy=_Untold)
+age_when_put = _parts(strategy=_AtTheDoorAlone)
+reverses = _parts(strategy=_Reversed)
+zero_is_none = _parts(strategy=_ZeroIsNone)
+unclamped = _parts(executor=_Unclamped)
+consumes_repayment = _parts(executor=_ConsumesRepayment)
+misses_newcomers = _parts(executor=_NobodyMeanwhile)
+pays_nothing = _parts(modifier=_PaysNothing)
+below_zero = _parts(modifier=_BelowZero)
+holds_its_lock = _parts(manager=_Busy)
+any_version = _parts(recomputer=_AnyVersion)
+child_wins: Edit = _child_wins
+clamps: Edit = _clamps
+
+MUTANTS: dict[str, Edit] = {
+    "reports as filtered what it rejects": _parts(executor=_RejectsAndReports),
+    "leaves out those under way": _parts(executor=_LeavesThoseUnderWay),
+    "recomputes all tokens of a sample": _parts(recomputer=_AllTokens),
+    "slices the engine's answer again": _parts(recomputer=_SlicesTwice),
+}
+PARTS: dict[str, Edit] = {"takes version 0 for no version in the tallies": _parts(modifier=_OnlyPositive)}
+
+
+# --- laws ---
+
 
 SOURCE = "AReaL's segment-wise decoupled PPO; arXiv:2505.24298, sections 4 and 5; worlds, E"
 Check = Callable[[SegmentWise, Script, Seen], None]
@@ -25,7 +248,7 @@ def segment_wise_laws() -> Suite:
     return Suite("segment_wise_laws", (*counted, _proximal(), _age(), _order()))
 
 
-def _law(name: str, claim: str, mutant: tuple[str, mutants.Edit], check: Check, *needs: str) -> Law:
+def _law(name: str, claim: str, mutant: tuple[str, Edit], check: Check, *needs: str) -> Law:
     return Law(
         name=name,
         claim=claim,
@@ -50,7 +273,7 @@ def _counted() -> Law:
             rejected = now.rejected
 
     claim = "submitted = running + accepted + rejected, accepted = consumed + filtered + queued + cached; each drop told once."
-    mutant = ("drops from the queue without telling", mutants.untold)
+    mutant = ("drops from the queue without telling", untold)
     needs = ("a sample that was not wanted", "a sample that became too old", "a sample in the cache")
     return _law("every_sample_is_in_one_place", claim, mutant, check, *needs, "a sample too old when it came")
 
@@ -77,7 +300,7 @@ def _begun() -> Law:
     claim = (
         "As many rollouts are under way as concurrency, staleness and the queue's room allow: no more, and no fewer."
     )
-    mutant = ("adds what is paid back after the minimum is taken", mutants.unclamped)
+    mutant = ("adds what is paid back after the minimum is taken", unclamped)
     needs = ("as many as allowed", "a full budget", "a queue that will be full", "a filtered sample")
     return _law("as_many_as_allowed", claim, mutant, check, *needs)
 
@@ -98,7 +321,7 @@ def _as_the_scheduler() -> Law:
     claim = (
         "What is begun is what the pure scheduler begins: base + filtered, clamped, repays in the staleness term alone."
     )
-    mutant = ("counts what it left out for ever", mutants.pays_nothing)
+    mutant = ("counts what it left out for ever", pays_nothing)
     needs = ("a batch", "a filtered sample", "a rejected sample", "a later version to begin with")
     return _law("begins_as_the_scheduler_does", claim, mutant, check, *needs)
 
@@ -115,7 +338,7 @@ def _progress() -> Law:
         seen("more filtered than may be ahead", lost > script.staleness * script.batch)
 
     claim = "Whatever happened before, when rollouts end and more are submitted a batch comes, for ever."
-    mutant = ("takes the repayment back when a batch is taken", mutants.consumes_repayment)
+    mutant = ("takes the repayment back when a batch is taken", consumes_repayment)
     return _law("a_batch_comes", claim, mutant, check, "more filtered than may be ahead")
 
 
@@ -136,7 +359,7 @@ def _proximal() -> Law:
         same("warnings", here.log.warnings, [])
 
     claim = "A token's proximal log-prob is the one under the version after its own, or under its own while that is the newest."
-    mutant = ("misses what comes in while it recomputes", mutants.misses_newcomers)
+    mutant = ("misses what comes in while it recomputes", misses_newcomers)
     needs = ("tokens of several versions", "a token of version 0 that was recomputed")
     return _law("proximal_is_one_version_later", claim, mutant, check, *needs)
 
@@ -159,7 +382,7 @@ def _age() -> Law:
     claim = (
         "Nothing too old is handed out: by its newest token, or by its oldest where proximal log-probs were recomputed."
     )
-    mutant = ("looks at the age when a sample comes in alone", mutants.age_when_put)
+    mutant = ("looks at the age when a sample comes in alone", age_when_put)
     return _law(
         "nothing_too_old_is_taken",
         claim,
@@ -182,5 +405,5 @@ def _order() -> Law:
         same("the order", here.taken, [number for number in here.accepted if number in taken])
 
     claim = "Samples are handed out in the order in which they were accepted, each once, also around those left out."
-    mutant = ("puts back the newest first", mutants.reverses)
+    mutant = ("puts back the newest first", reverses)
     return _law("first_in_first_out", claim, mutant, check, "several samples taken", "a sample that became too old")

@@ -20,7 +20,7 @@ from purestep.properties.strategies.values import dyadic, flags
 from purestep.runtime.effects import segment_wise as layer
 from purestep.runtime.effects.segment_wise.samples import MARK, PROXIMAL
 
-from . import segment_wise_mutants as mutants
+from . import segment_wise as mutants
 from .segment_wise_samples import score
 from .segment_wise_world import Engine, Log, SegmentWise
 

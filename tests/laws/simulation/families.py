@@ -2,8 +2,9 @@
 
 from purestep.properties.framework.families import Family, edits
 
-from . import simulated_mutants, simulation_mutants
+from .simulated import MUTANTS as SIMULATED_MUTANTS
 from .simulated import own_simulating, simulated_laws
+from .simulation import MUTANTS as SIMULATION_MUTANTS
 from .simulation import twin_laws
 from .simulation_plays import own_twinning
 
@@ -11,6 +12,6 @@ from .simulation_plays import own_twinning
 def families() -> list[Family]:
     """One subject for each suite."""
     return [
-        Family(simulated_laws(), own_simulating(), edits(simulated_mutants.MUTANTS)),
-        Family(twin_laws(), own_twinning(), edits(simulation_mutants.MUTANTS)),
+        Family(simulated_laws(), own_simulating(), edits(SIMULATED_MUTANTS)),
+        Family(twin_laws(), own_twinning(), edits(SIMULATION_MUTANTS)),
     ]

@@ -3,22 +3,134 @@
 The subject is a `Simulating`: the functions of `runtime.simulated`.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
+from purestep.core.keys import Key
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime import simulated
 from purestep.runtime.simulated import Agenda, Drawn, Line
 
-from . import simulated_mutants as mutants
-from .simulated_mutants import Simulating
+# --- mutants ---
+# Simulated twins as people get them wrong.
+
+
+Edit = Callable[["Simulating"], "Simulating"]
+
+
+@frozen
+class Simulating:
+    """How clocks, times and lines are made."""
+
+    later: Callable[[Agenda, float, Any], Agenda]
+    due: Callable[[Agenda], tuple[Agenda, Any]]
+    log_normal: Callable[..., Drawn]
+    line: Callable[..., Line]
+
+
+def last_first(subject: Simulating) -> Simulating:
+    """An agenda that is a stack where times agree."""
+
+    def later(agenda: Agenda, seconds: float, what: Any) -> Agenda:
+        when = agenda.now + seconds
+        before = tuple(item for item in agenda.items if item[0] < when)
+        after = tuple(item for item in agenda.items if item[0] >= when)
+        return evolve(agenda, added=agenda.added + 1, items=(*before, (when, agenda.added, what), *after))
+
+    return evolve(subject, later=later)
+
+
+def draws_the_next(subject: Simulating) -> Simulating:
+    """A generator beside the twin, which goes on with each question."""
+
+    def counted(make: Callable[..., Any]) -> Callable[..., Any]:
+        def made(key: Key, **how: Any) -> Any:
+            inner, count = make(key, **how), itertools.count()
+            return lambda *numbers: inner(next(count))
+
+        return made
+
+    return evolve(subject, log_normal=counted(subject.log_normal), line=counted(subject.line))
+
+
+def mean_is_median(subject: Simulating) -> Simulating:
+    """exp(log mean + sigma z), whose mean is larger."""
+
+    def log_normal(key: Key, *, mean: float, sigma: float) -> Drawn:
+        return subject.log_normal(key, mean=mean * math.exp(sigma**2 / 2), sigma=sigma)
+
+    return evolve(subject, log_normal=log_normal)
+
+
+def doubles_the_lost(subject: Simulating) -> Simulating:
+    """One number decides about both, from the same end."""
+
+    def line(key: Key, *, drop: float = 0.0, double: float = 0.0, **how: float) -> Line:
+        lossy, doubling = subject.line(key, drop=drop, **how), subject.line(key, double=1.0, **how)
+        return lambda number: doubling(number) if double and not lossy(number) else lossy(number)
+
+    return evolve(subject, line=line)
+
+
+def one_delay(subject: Simulating) -> Simulating:
+    """The delay of message 0 for all."""
+
+    def line(key: Key, **how: float) -> Line:
+        inner = subject.line(key, **how)
+        first = subject.line(key, **{**how, "drop": 0.0, "double": 1.0})(0)
+        return lambda number: first[: len(inner(number))]
+
+    return evolve(subject, line=line)
+
+
+def _ignores_the_second(subject: Simulating) -> Simulating:
+    """Both copies of a message have the delay of the first."""
+
+    def line(key: Key, **how: float) -> Line:
+        inner = subject.line(key, **how)
+        return lambda number: inner(number)[:1] * len(inner(number))
+
+    return evolve(subject, line=line)
+
+
+def _forgets_the_clock(subject: Simulating) -> Simulating:
+    """Seconds are counted from the beginning of time."""
+
+    def later(agenda: Agenda, seconds: float, what: Any) -> Agenda:
+        made = subject.later(evolve(agenda, now=0.0), seconds, what)
+        return evolve(made, now=agenda.now)
+
+    return evolve(subject, later=later)
+
+
+def _normal(subject: Simulating) -> Simulating:
+    """Times with the same mean and spread, and no tails."""
+
+    def log_normal(key: Key, *, mean: float, sigma: float) -> Drawn:
+        inner = subject.log_normal(key, mean=1.0, sigma=1.0)
+        return lambda *numbers: max(0.0, mean * (1 + sigma * (math.log(inner(*numbers)) + 0.5)))
+
+    return evolve(subject, log_normal=log_normal)
+
+
+MUTANTS: dict[str, Edit] = {
+    "sends both copies together": _ignores_the_second,
+    "counts seconds from the beginning": _forgets_the_clock,
+    "draws normal times": _normal,
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.simulated: numbers come of a key and of what is asked about"
 MANY = 4000  # draws for a share
@@ -60,7 +172,7 @@ def _order() -> Law:
         same("what is left", [what for _, _, what in agenda.items], [number for _, number in sorted(model)])
 
     claim = "What is due comes in the order of time, and of being added where times agree; the clock is at its time."
-    mutant = Mutant("brings what was added last first where times agree", mutants.last_first)
+    mutant = Mutant("brings what was added last first where times agree", last_first)
     needs = ("two that are due together", "something due before what was added earlier")
     return _law("agendas_keep_order", claim, mutant, st.lists(st.integers(-4, 6), max_size=40), check, *needs)
 
@@ -78,7 +190,7 @@ def _alone() -> Law:
             require(len({*numbers}) < 2 or other != forwards, "another key draws the same")
 
     claim = "A number depends on the key and on what it is asked for, not on what was asked before."
-    mutant = Mutant("draws the next number each time", mutants.draws_the_next)
+    mutant = Mutant("draws the next number each time", draws_the_next)
     inputs = st.tuples(st.integers(0, 2**40), st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=8))
     return _law("luck_comes_of_the_key_alone", claim, mutant, inputs, check, "several numbers")
 
@@ -109,7 +221,7 @@ def _tails() -> Law:
             require(abs(found - share) < NEAR, f"{found} of the times are below {bound}, wanted {share}")
 
     claim = "The shares of times below a bound are those of the log-normal distribution with that mean."
-    mutant = Mutant("takes the mean for the median", mutants.mean_is_median)
+    mutant = Mutant("takes the mean for the median", mean_is_median)
     inputs = st.tuples(st.integers(0, 2**40), st.sampled_from((0.5, 20.0)), st.sampled_from((0.0, 0.5, 1.0, 1.5)))
     return _law("tails_are_log_normal", claim, mutant, inputs, check, "a spread", "none", most=10)
 
@@ -133,7 +245,7 @@ def _shares() -> Law:
     claim = (
         "As many messages are lost and doubled as the line is said to lose and double, and copies travel on their own."
     )
-    mutant = Mutant("doubles what it was to lose", mutants.doubles_the_lost)
+    mutant = Mutant("doubles what it was to lose", doubles_the_lost)
     inputs = st.tuples(st.integers(0, 2**40), st.sampled_from((0.0, 0.2, 1.0)), st.sampled_from((0.0, 0.3, 1.0)))
     needs = ("a lost message", "a doubled message", "a sound line")
     return _law("shares_are_kept", claim, mutant, inputs, check, *needs, most=20)
@@ -151,6 +263,6 @@ def _reordered() -> Law:
         require(all(value >= 0 for value in arrivals), "it arrives before it is sent")
 
     claim = "Delays that differ bring messages in another order, equal ones in the order they were sent in."
-    mutant = Mutant("gives all messages one delay", mutants.one_delay)
+    mutant = Mutant("gives all messages one delay", one_delay)
     inputs = st.tuples(st.integers(0, 2**40), st.sampled_from((0.0, 1.0)))
     return _law("delays_reorder", claim, mutant, inputs, check, "a spread", "none", most=20)

@@ -4,21 +4,128 @@ The subject is a `Twinning`: the pure functions of `runtime.scheduling.twin_worl
 """
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from purestep.core.machine import tag_of
+from purestep.core.machine import Command, tag_of
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.drive import Finished, Told
+from purestep.runtime.drive import Entry, Finished, Told
 from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.twins import BARRIER, INTERRUPT, Name
+from purestep.runtime.scheduling.state import changed
+from purestep.runtime.scheduling.twins import BARRIER, INTERRUPT, NEXT, Name, Twins, World
 
-from . import simulation_mutants as mutants
 from .simulation_plays import Plot, Story, Twinning, played, plots, unsound
+
+# --- mutants ---
+# Simulated generators as people get them wrong.
+
+
+Edit = Callable[[Twinning], Twinning]
+
+
+def _as_if(change: Callable[[Twins], Twins]) -> Edit:
+    """The edit that takes the generators for others: `change(twins)`."""
+
+    def make(subject: Twinning) -> Twinning:
+        return Twinning(
+            lambda twins, world, number, command: subject.begun(change(twins), world, number, command),
+            lambda twins, world: subject.happened(change(twins), world),
+        )
+
+    return make
+
+
+def _telling(change: Callable[[World, Any], Any]) -> Edit:
+    """The edit of each event that is told: `change(world, event)`."""
+
+    def make(subject: Twinning) -> Twinning:
+        def happened(twins: Twins, world: World) -> tuple[World, Entry]:
+            after, entry = subject.happened(twins, world)
+            return after, evolve(entry, event=change(after, entry.event)) if isinstance(entry, Told) else entry
+
+        return evolve(subject, happened=happened)
+
+    return make
+
+
+def forgets_the_command(subject: Twinning) -> Twinning:
+    """A sample that was given up never ends: whoever waits for its command waits for ever."""
+
+    def happened(twins: Twins, world: World) -> tuple[World, Entry]:
+        while True:
+            world, entry = subject.happened(twins, world)
+            if not (isinstance(entry, Finished) and entry.kind == say.Dispatch.TAG and entry.command % 3 == 0):
+                return world, entry
+
+    return evolve(subject, happened=happened)
+
+
+def goes_on_regardless(subject: Twinning) -> Twinning:
+    """An abort is noted and changes nothing."""
+
+    def begun(twins: Twins, world: World, number: int, command: Command) -> World:
+        nobody = evolve(command, group=-1) if isinstance(command, say.Abort) else command
+        return subject.begun(twins, world, number, nobody)
+
+    return evolve(subject, begun=begun)
+
+
+def known_too_early(subject: Twinning) -> Twinning:
+    """Weights can be had as soon as they are to be published."""
+
+    def begun(twins: Twins, world: World, number: int, command: Command) -> World:
+        after = subject.begun(twins, world, number, command)
+        return changed(after, newest=command.version) if isinstance(command, say.Publish) else after
+
+    return evolve(subject, begun=begun)
+
+
+def goes_on_from_the_last(subject: Twinning) -> Twinning:
+    """Knows the agenda that it made last, whatever world it is given."""
+    last = list[World]()
+
+    def happened(twins: Twins, world: World) -> tuple[World, Entry]:
+        stale = bool(last) and world.agenda.now < last[-1].agenda.now
+        after, entry = subject.happened(twins, last[-1] if stale and last[-1].agenda.items else world)
+        last.append(after)
+        return after, entry
+
+    return evolve(subject, happened=happened)
+
+
+def _of_the_newest(world: World, event: Any) -> Any:
+    if isinstance(event, say.TokenChunk):
+        return evolve(event, version=world.newest)
+    return evolve(event, tail=world.newest) if isinstance(event, say.Finished) else event
+
+
+def _without_the_last(world: World, event: Any) -> Any:
+    return evolve(event, tokens=event.tokens - 1) if isinstance(event, say.Finished) and event.tokens > 1 else event
+
+
+in_the_middle = _telling(_of_the_newest)
+drops_the_last = _telling(_without_the_last)
+endless_patience = _as_if(lambda twins: evolve(twins, patience=float("inf")))
+
+MUTANTS: dict[str, Edit] = {
+    "takes new weights in no time": _as_if(lambda twins: evolve(twins, load=0.0)),
+    "publishes while others are under way, where all are to be waited for": _as_if(
+        lambda twins: evolve(twins, weights=NEXT if twins.weights == BARRIER else twins.weights)
+    ),
+    "never takes new weights in the middle of a sample": _as_if(
+        lambda twins: evolve(twins, weights=NEXT if twins.weights == INTERRUPT else twins.weights)
+    ),
+}
+
+
+# --- laws ---
+
 
 SOURCE = "runtime.scheduling.twins: three ways to new weights, chunks at one speed"
 SHORT = 1e-9  # how far sums of seconds may be apart
@@ -67,7 +174,7 @@ def _ends() -> Law:
                 require(abs(when - story.begun[number] - one.seconds) < SHORT, f"{one} was over at {when}")
 
     claim = "Every command ends once; the trainer answers each time, and pauses are as long as was said."
-    mutant = ("forgets the command of a sample now and then", mutants.forgets_the_command)
+    mutant = ("forgets the command of a sample now and then", forgets_the_command)
     return _law("what_is_begun_ends_once", claim, mutant, check, "a Train", "a Recompute", "a Publish")
 
 
@@ -111,7 +218,7 @@ def _chunks() -> Law:
     return _law(
         "samples_are_their_chunks",
         claim,
-        ("loses the last token", mutants.drops_the_last),
+        ("loses the last token", drops_the_last),
         check,
         "new weights that take time",
         inputs=plots(load=0.5),
@@ -145,7 +252,7 @@ def _weights() -> Law:
         "New weights are taken at the end of a chunk, of a sample, or of all samples, and not before they are there."
     )
     needs = ("new weights under way, interrupt", "new weights under way, next")
-    mutant = ("has a chunk made by weights that came after it was begun", mutants.in_the_middle)
+    mutant = ("has a chunk made by weights that came after it was begun", in_the_middle)
     return _law("weights_come_as_chosen", claim, mutant, check, *needs, inputs=plots(publish=0.5, speed=1.0))
 
 
@@ -166,7 +273,7 @@ def _given_up() -> Law:
                 require(place < min(ends), f"{name} was given up, and {entry.event} told after it")
 
     claim = "Of a sample that is given up nothing more is told."
-    mutant = ("goes on with what was given up", mutants.goes_on_regardless)
+    mutant = ("goes on with what was given up", goes_on_regardless)
     return _law("given_up_is_silent", claim, mutant, check, "a sample that was given up under way")
 
 
@@ -184,7 +291,7 @@ def _patience() -> Law:
             require(bool(ends) or name in story.given_up(), f"{name} never ended")
 
     claim = "On a line that loses messages every sample is finished, timed out, or given up."
-    mutant = ("waits for ever", mutants.endless_patience)
+    mutant = ("waits for ever", endless_patience)
     inputs = st.tuples(plots(), st.integers(0, 1 << 30))
     return _law("patience_ends", claim, mutant, check, "an end that was lost", inputs=inputs)
 
@@ -198,5 +305,5 @@ def _values() -> Law:
             require((after.agenda.now, again) == (now, entry), f"asked again, {again} happens and not {entry}")
 
     claim = "A world is a value: asked again, in any order, the same happens next."
-    mutant = ("goes on from the last world it made", mutants.goes_on_from_the_last)
+    mutant = ("goes on from the last world it made", goes_on_from_the_last)
     return _law("worlds_are_values", claim, mutant, check, "several events")
