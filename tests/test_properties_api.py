@@ -399,10 +399,10 @@ MODULE = """
     from purestep.core.envs.cartpole import cartpole
     from purestep.core.spaces import Box
     from purestep.algorithms.kl import k1, k3
-    from purestep.properties.suites import estimator_mutants
+    from purestep.properties.suites import estimator
 
     narrow = attrs.evolve(cartpole(), observation_space=Box(-0.01, 0.01, (4,)))
-    drops = estimator_mutants.drops_truncated
+    drops = estimator.drops_truncated
 
     def save_checkpoint():
         open("written", "w").close()
