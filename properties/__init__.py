@@ -7,6 +7,9 @@
 A law is an equation over drawn inputs; it says what it must have seen to mean anything, and which mistake it is there to
 catch. A suite is a set of laws: `suite + (law,)`, `suite - {"name"}`.
 
+Here are the names that most need; the others are imported from their modules, such as `purestep.properties.suites.credit`:
+`framework` is what runs laws, `strategies` what they draw, `suites` the laws of one kind of thing each, with their mutants.
+
 A name is imported when it is first used: neither the command line's help nor pytest's option needs torch or hypothesis.
 """
 
@@ -155,8 +158,10 @@ else:
         "suites.memory": ("memory_laws",),
         "suites.module": ("module_laws",),
         "suites.order": ("order_laws",),
-        "suites.parser": ("parser_laws",),
-        "suites.parser_mutants": ("Reading",),
+        "suites.parser": (
+            "Reading",
+            "parser_laws",
+        ),
         "suites.policy": ("policy_laws",),
         "suites.precision": ("precision_laws",),
         "suites.preparation": ("preparation_laws",),
@@ -179,4 +184,4 @@ else:
     }
     __all__ = [name for names in _MODULES.values() for name in names]
     __getattr__, __dir__ = _lazy(__name__, _MODULES, globals())
-    _sys.modules[__name__].__class__ = _Package  # many a module has the name of what it holds
+    _sys.modules[__name__].__class__ = _Package  # no module hides one of these names
