@@ -91,27 +91,10 @@ else:
     import sys as _sys
 
     _MODULES = {
-        "framework.check": (
-            "check",
-            "verify",
-        ),
+        "framework.check": ("check", "verify"),
         "framework.classify": ("classify",),
-        "framework.compare": (
-            "EXACT",
-            "ROUNDING",
-            "Tolerance",
-            "require",
-            "same",
-        ),
-        "framework.law": (
-            "Broken",
-            "Law",
-            "Mutant",
-            "NotHere",
-            "Seen",
-            "Suite",
-            "Vacuous",
-        ),
+        "framework.compare": ("EXACT", "ROUNDING", "Tolerance", "require", "same"),
+        "framework.law": ("Broken", "Law", "Mutant", "NotHere", "Seen", "Suite", "Vacuous"),
         "framework.profiles": ("named_profile",),
         "framework.run": ("run",),
         "strategies.streams": ("streams",),
@@ -126,23 +109,14 @@ else:
             "register",
             "smooth",
         ),
-        "strategies.walks": (
-            "Walk",
-            "walks",
-        ),
+        "strategies.walks": ("Walk", "walks"),
         "suites.aggregate": ("aggregate_laws",),
         "suites.categorical": ("categorical_laws",),
         "suites.causal": ("causal_laws",),
-        "suites.checkpoint": (
-            "Store",
-            "checkpoint_laws",
-        ),
+        "suites.checkpoint": ("Store", "checkpoint_laws"),
         "suites.codec": ("codec_laws",),
         "suites.credit": ("credit_laws",),
-        "suites.env": (
-            "env_laws",
-            "env_suite",
-        ),
+        "suites.env": ("env_laws", "env_suite"),
         "suites.estimator": ("estimator_laws",),
         "suites.gradient": ("gradient_laws",),
         "suites.group": ("group_laws",),
@@ -150,26 +124,17 @@ else:
         "suites.kl": ("kl_laws",),
         "suites.learner": ("learner_laws",),
         "suites.loss": ("loss_laws",),
-        "suites.machine": (
-            "Play",
-            "machine_laws",
-        ),
+        "suites.machine": ("Play", "machine_laws"),
         "suites.masked_loss": ("masked_loss_laws",),
         "suites.memory": ("memory_laws",),
         "suites.module": ("module_laws",),
         "suites.order": ("order_laws",),
-        "suites.parser": (
-            "Reading",
-            "parser_laws",
-        ),
+        "suites.parser": ("Reading", "parser_laws"),
         "suites.policy": ("policy_laws",),
         "suites.precision": ("precision_laws",),
         "suites.preparation": ("preparation_laws",),
         "suites.probe": ("probe_laws",),
-        "suites.returns": (
-            "lambda_return_laws",
-            "vtrace_laws",
-        ),
+        "suites.returns": ("lambda_return_laws", "vtrace_laws"),
         "suites.scan": ("scan_laws",),
         "suites.step": ("step_laws",),
         "suites.text_env": ("text_env_laws",),
@@ -177,10 +142,7 @@ else:
         "suites.token_log_prob": ("token_log_prob_laws",),
         "suites.token_loss": ("token_loss_laws",),
         "suites.update": ("update_laws",),
-        "suites.wrapper": (
-            "auto_reset_laws",
-            "time_limit_laws",
-        ),
+        "suites.wrapper": ("auto_reset_laws", "time_limit_laws"),
     }
     __all__ = [name for names in _MODULES.values() for name in names]
     __getattr__, __dir__ = _lazy(__name__, _MODULES, globals())
