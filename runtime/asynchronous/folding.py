@@ -41,8 +41,7 @@ class Course:
         return evolve(self, state=state, told=self.told + 1)
 
     def _opened(self, generators: int, slots: int) -> "Course":
-        """Return the course at the beginning of a session with its generators, all idle; the Started event is not in the log.
-        """
+        """Return the course at the beginning of a session, with all generators idle; its Started event is not in the log."""
         if isinstance(self.state, tuple):
             first = begin(self.rules, prompts=self.prompts, workers=generators, slots=slots)
         else:

@@ -109,9 +109,7 @@ class Starts:
         return evolve(self, waiting=tuple(one for one in self.waiting if one.number != number))
 
     def lost(self, worker: int) -> tuple["Starts", tuple[Held, ...], tuple[int, ...]]:
-        """Return the starts without a lost generator, waiting commands whose generators take over its preparations, and its
-        commands.
-        """
+        """Remove a lost generator: return the starts, the waiting commands whose generators now prepare, and its commands."""
         gone = tuple(one.number for one in self.waiting if one.worker == worker)
         waiting = tuple(one for one in self.waiting if one.worker != worker)
         under_way, again = dict(self.under_way), list[Held]()
