@@ -63,9 +63,9 @@ def found(tree: T, held: Mapping[int, Any]) -> T:
 
 
 def enrolled(tree: Any, held: Mapping[int, Any], first: int, divided: Divided) -> dict[int, Any]:
-    """The divided leaves of a tree that are not held yet, by new numbers: from `first` up, in the tree's order, each once.
+    """Return the sharded leaves of a tree that are not held yet, with new numbers from `first` up, in the tree's order.
 
-    Processes that make the same tree of the same leaves give the same numbers.
+    Each leaf gets one number. Processes that build the same tree of the same leaves assign the same numbers.
 
     >>> enrolled(("x", "kept", "y", "x"), {0: "kept"}, 5, lambda leaf: isinstance(leaf, str))
     {5: 'x', 6: 'y'}
