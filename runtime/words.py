@@ -37,7 +37,7 @@ def say(text: str) -> None:
 
 
 def loading(run: Path) -> None:
-    """Say that a run is loaded, before torch is imported for it. Raises: CheckpointError where there is no such folder."""
+    """Print that a run is loaded, before torch is imported for it. Raises: CheckpointError if there is no such folder."""
     say(f"loading {folder.existing(run)}")
 
 

@@ -120,9 +120,9 @@ def _waiting(name: Name, held: Anchored) -> Waiting:
 
 
 def of_newest(phase: Path, use: Callable[[Path], T], team: Team = ALONE) -> T | tuple[()]:
-    """Return the result of `use` on a phase's newest checkpoint that it can use; () where none was ever finished.
+    """Return the result of `use` on a phase's newest usable checkpoint; () where none was ever finished.
 
-    A damaged one is named on standard error. Raises: CheckpointError, and what `use` raises.
+    A damaged one is named on standard error. Raises: CheckpointError, and errors of `use`.
     """
     if not phase.is_dir():
         return ()
@@ -149,7 +149,7 @@ def kept_in(where: Path) -> tuple[Kept, Mapping[str, Any]]:
 
 
 def _fault(kept: Kept, version: int) -> str:
-    """Return the first value that no phase saves at this version, such as a negative count, as text; "" without one."""
+    """Return the first impossible value for this version, such as a negative count, as text; "" if there is none."""
     now = kept.schedule
     counts = {"events": kept.events, "spans": kept.spans, "sessions": kept.sessions, "seconds": kept.seconds}
     counts |= {name: value for name in COUNTED if (value := getattr(now, name)) < 0} | {"groups": now.next_group}

@@ -150,7 +150,7 @@ def kept_starts(starts: Mapping[int, Start]) -> tuple[KeptStart, ...]:
 
 
 def starts_from(kept: Iterable[KeptStart], preparation: Preparation, where: str) -> dict[int, Start]:
-    """Return the starts that a checkpoint keeps. Raises: StructureError."""
+    """Return the starts kept in a checkpoint. Raises: StructureError."""
     found = dict[int, Start]()
     for one in kept:
         try:

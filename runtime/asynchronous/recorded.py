@@ -1,4 +1,4 @@
-"""The records of a phase, read from its files with the types of each row checked: events, ledger, timeline, totals."""
+"""Records of a phase, read from its files with the types of each row checked: events, ledger, timeline, totals."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

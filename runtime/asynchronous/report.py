@@ -35,7 +35,7 @@ ENLARGED = 4  # updates in the enlarged part of the timeline
 SAME, SAME_THERE = (
     1 / 4000,
     1 / 500,
-)  # of the time, and of the enlarged part: spans nearer to each other are drawn as one
+)  # of the whole time, and of the enlarged part: spans with smaller gaps are drawn as one
 
 
 def ended(run: Path) -> tuple[str, ...]:

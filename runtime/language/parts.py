@@ -82,7 +82,7 @@ def behind(preface: str, observation: str) -> str:
 
 
 def tokenizer_of(arguments: TextConfig, task: TextTask, kept: Path | tuple[()] = ()) -> Any:
-    """Return the tokenizer of a run: the one it has kept, the model's own, or a new one made of its task's texts.
+    """Return the tokenizer of a run: the one it has kept, the model's own, or a new one trained on its task's texts.
 
     Raises: ChoiceError.
     """

@@ -32,7 +32,7 @@ def validate_task(task: TextTask) -> TextTask:
 
     The attempts are those of its demonstrator, and one of arbitrary texts. The parser reads all of them; the same key and the
     same actions give the same states, texts and rewards; observations are texts, rewards finite numbers and flags bools; and
-    figures, labels and the solution are valid for finished attempts and for one whose environment raised an error.
+    figures, labels and the solution are valid for finished attempts, also for one that an error has ended.
     `purestep.properties.text_env_laws` checks more than a few attempts can show.
 
     Raises: ChoiceError, StructureError, NonFiniteError, WorldError; the first fault in one line, with its remedy.

@@ -90,7 +90,7 @@ class Components:
     diverged: Callable[[Loop], str] = DIVERGED  # the error where numbers are not finite
     params: Callable[[Any], tuple[str, Any]] = _all  # (state) -> name and tree that must be finite in a checkpoint
     facts: Mapping[str, Any] = Factory(dict)  # besides the arguments, the bits of the run depend on these
-    write: Callable[[Path], None] = _written  # files that a new run has beside its arguments
+    write: Callable[[Path], None] = _written  # files that a new run has besides its arguments
     accept: Callable[[Path, "Manifest"], None] = _alike  # raises CheckpointError for a checkpoint that does not fit
     progress: Callable[[Loop], str] = _iterations  # progress of a run, as text
     opened: Any = ()  # the parts, for the recipe's own evaluation
@@ -102,7 +102,7 @@ class Phases:
 
     opened: Callable[[], AbstractContextManager[Any]]  # its resources: opened before an older run is removed
     perform: Callable[[Any], "Outcome"]  # (resources): runs the remaining phases
-    write: Callable[[Path], None] = _written  # files that a new run has beside its arguments
+    write: Callable[[Path], None] = _written  # files that a new run has besides its arguments
 
 
 @frozen(kw_only=True)
@@ -173,7 +173,7 @@ class Recipe:
     notes: str = ""  # a paragraph of the help of `train`
     start: Callable[..., Outcome] = START  # (run, recipe, arguments, *, options, overwrite, notice, store)
     resume: Callable[..., Outcome] = RESUME  # (run, *, options, notice, store)
-    closing: Callable[[], Any] = Nothing  # options of `train` beside the arguments, for `report`
+    closing: Callable[[], Any] = Nothing  # options of `train` besides the arguments, for `report`
     resuming: Callable[[], Any] = Nothing  # options of `resume`, also for `report`
     evaluating: Callable[[], Any] = Nothing  # options of `evaluate`
     plotting: Callable[[], Any] = Nothing  # options of `plot`

@@ -98,7 +98,10 @@ def _submitted(rules: Rules, state: Schedule, event: say.Submitted) -> Answer:
 
 
 def _failed(rules: Rules, state: Schedule, event: Failed) -> Answer:
-    """Handle a failed command: ignored if its attempt is over; no command is returned after too many trainer failures."""
+    """Handle a failed command: ignored if its attempt is over; no command is returned after too many trainer failures.
+
+    The driver then raises the error.
+    """
     command = event.command
     if isinstance(command, say.Dispatch) and place(state, command, RUNNING):
         return retry(rules, state, (command.group, command.seat), event.error, rest=True)
