@@ -1,6 +1,6 @@
-"""What sets a run of `purestep train cache`: names and numbers, those of the reasoning cache's rollouts among them.
+"""Settings of a run of `purestep train cache`: names and numbers, including those of the reasoning cache's rollouts.
 
-Rollouts have the names that PipelineRL's RC actor gave their settings; `settings_of` makes the settings themselves.
+Rollout settings have the names of PipelineRL's RC actor; `settings_of` builds the `Settings` of the rollouts.
 """
 
 import importlib
@@ -145,7 +145,10 @@ class Cache:
 
     @property
     def episodes(self) -> Episodes:
-        """What is trained: a task is a state that a run went through, an episode one step of reasoning."""
+        """Return the episodes of training: a task is a state that a run of cycles went through, an episode one reasoning step.
+
+        They have one turn each.
+        """
         run = self.run
         return Episodes(
             max_turns=1,
@@ -160,7 +163,7 @@ class Cache:
 
     @property
     def sampling(self) -> Calls:
-        """How steps of reasoning are sampled in training."""
+        """Return the settings for sampling reasoning steps in training."""
         speech = self.speech
         return Calls(
             temperature=speech.llm_temperature,
@@ -180,11 +183,11 @@ class Cache:
         return task_of(self)
 
     def usual_warm_steps(self) -> int:
-        """Return the steps of a warm start of the small Llama where none are given: there are demonstrations on lists alone."""
+        """Return the default steps of the small Llama's warm start: 0 with a file of problems, which has no demonstrations."""
         return 0 if self.problems.problems_file else WARM_STEPS
 
     def functions(self) -> Mapping[str, str]:
-        """Return the rollout policies, by the names of their settings."""
+        """Return the rollout policies that are not purestep's own, by the names of their settings."""
         rollouts = self.rollouts
         named = {
             "solution_rollout_policy": rollouts.solution_rollout_policy,
@@ -201,17 +204,17 @@ class Cache:
         return changed(self, {**changes, **({"draw": trial.draw} if trial.draw >= 0 else {})})
 
     def examined(self) -> Mapping[str, int]:
-        """Return what an evaluation is of, by the names of its options."""
+        """Return the number of problems, the draw and the cycles of an evaluation, by the names of its options."""
         return {"problems": self.run.held_out, "draw": self.run.draw, "cycles": self.run.cycles}
 
 
 def cache_defaults(algorithm: str = "grpo") -> Cache:
-    """What a run of an algorithm starts from. Raises: ChoiceError."""
+    """Return the default settings of a run of an algorithm. Raises: ChoiceError."""
     return text_defaults(Cache(), algorithm, learning_rate=LEARNING_RATE, zero_spread="drop")
 
 
 def lists_of(problems: Problems, stream: str = "training") -> Lists:
-    """The lists of a run, in training or in evaluation.
+    """Return the settings of a run's lists, in training or in evaluation.
 
     >>> lists_of(Problems(), "evaluation").shortest
     4
@@ -225,7 +228,7 @@ def lists_of(problems: Problems, stream: str = "training") -> Lists:
 
 
 def settings_of(arguments: Cache, output_dir: str) -> Settings:
-    """The settings of the rollouts of a run in that folder.
+    """Return the settings of the rollouts of a run in this folder.
 
     >>> settings_of(Cache(), "runs/rc").llm
     Sampling(temperature=1.0, max_tokens=20, top_p=1.0)
@@ -243,7 +246,9 @@ def settings_of(arguments: Cache, output_dir: str) -> Settings:
 
 
 def policy_named(name: str, arguments: Cache) -> Callable[..., Any]:
-    """The rollout policy `module.function`; its keyword-only arguments are the run's of these names. Raises: ChoiceError.
+    """Return the rollout policy `module.function`, with its keyword-only arguments bound to the run's of these names.
+
+    Raises: ChoiceError.
 
     >>> policy_named(POLICY, Cache()).keywords
     {'numbers': 2}
@@ -260,7 +265,7 @@ def policy_named(name: str, arguments: Cache) -> Callable[..., Any]:
 
 
 def cache_with(arguments: Cache, settings: Settings) -> "ReasoningCache":
-    """The cache of a run's settings, with the policies that they name. Raises: ChoiceError."""
+    """Return the cache of a run's settings, with the policies that they name. Raises: ChoiceError."""
     from ...core.language.reasoning_cache import cache_of
 
     names = settings.solution_rollout_policy, settings.summarization_rollout_policy
@@ -268,7 +273,7 @@ def cache_with(arguments: Cache, settings: Settings) -> "ReasoningCache":
 
 
 def task_of(arguments: Cache) -> "TextTask":
-    """The task of a run. Raises: ChoiceError, also for a file of problems that cannot be read."""
+    """Return the task of a run. Raises: ChoiceError, also for a file of problems that cannot be read."""
     from ...core.language.reasoning_cache_task import Trained, cache_task, list_cache_task
     from ...core.language.reasoning_conversations import Shows
     from ...core.language.reasoning_problems import given_source
@@ -293,7 +298,7 @@ def task_of(arguments: Cache) -> "TextTask":
 
 
 def check(arguments: Cache) -> None:
-    """Refuses numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
+    """Refuse numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
     run, speech = arguments.run, arguments.speech
     check_whole("--seed", run.seed, 0, SEEDS)
     groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
