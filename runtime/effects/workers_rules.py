@@ -36,6 +36,7 @@ class Crew:
     next: int = 0  # the number of the next worker; numbers are never used again
     failures: int = 0  # workers lost since the last answer
 
+
 @frozen
 class Clock:
     """Event: the current time."""
