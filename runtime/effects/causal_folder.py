@@ -53,7 +53,7 @@ def open_model(
     """Return the model in a folder, or the model of this name from transformers' cache or from the Hub.
 
     In a folder, weights are looked for as `read_weights` does, a `.pt` included, and transformers loads them under the names
-    that they have there. A line to `report` says where they came from. `attention` "eager" also works under vmap without a
+    that they have there. A line to `report` names their source. `attention` "eager" also works under vmap without a
     warning. The model's `init` returns the folder's weights, whatever the key is. Tensors of the folder that are not weights of
     the model are ignored, and transformers reports them.
 

@@ -65,7 +65,7 @@ async def serving(
     top_p: float = 1.0,
     log_probs: str = RAW,
 ) -> tuple[Attempt[S], ...]:
-    """Await `served`: cancelling this coroutine cancels all its requests."""
+    """Coroutine version of `served`: cancelling it cancels all its requests."""
     check_sampling(log_probs, temperature, top_p)
     if version < 0:
         remedy = "count the published weights from 0"

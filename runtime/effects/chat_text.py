@@ -42,7 +42,7 @@ async def speaking(
     max_new_tokens: int,
     temperature: float = 1.0,
 ) -> tuple[Episode[S], ...]:
-    """Await `spoken`: cancelling this coroutine cancels all its requests."""
+    """Coroutine version of `spoken`: cancelling it cancels all its requests."""
     turns = asyncio.Semaphore(server.concurrency)
     steps = asyncio.Semaphore(server.concurrency)
 

@@ -211,6 +211,7 @@ def newest_usable(find: Find, use: Callable[[Path], T], *, report: Callable[[str
 
     A checkpoint whose damage shows only in `use` is named in a line passed to `report`, and the one before it is tried. If none
     can be used, the exception that `use` raised at the newest of them is raised, unless all are damaged.
+
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
     ...     for step in (1, 2):
@@ -285,6 +286,7 @@ def load(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
 
     `classes` are those of the machine's state. Raises: DamagedError; CheckpointError for another schema or architecture,
     naming the first leaf that differs.
+
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
     ...     path = save(Path(run), 7, {"w": torch.ones(2)}, machine=(3, "going"))
@@ -333,6 +335,7 @@ def check_finite(path: Path, tree: Any, name: str) -> None:
     """Refuse parameters with NaN or infinite numbers: no run saves such. Raises: DamagedError, naming the first leaf.
 
     Leaves that are sharded over ranks are not checked, because all ranks would have to do that together.
+
     >>> check_finite(Path("step_000001"), {"w": torch.ones(2)}, "params")
     """
     for leaf_name, leaf in zip(leaf_names(tree), leaves(tree), strict=True):

@@ -138,6 +138,7 @@ def run_body(
     `hear` is called with each message that the body sends, with (UNREADABLE, why) for bytes that are no message, and finally
     once with (DIED, why); after that the owner of the child must call `end`. The body's prints go to standard error. `ps` shows
     `name`.
+
     >>> said = SimpleQueue()
     >>> child = run_body(pickle.dumps((print, ())), said.put, name="example", stderr=subprocess.DEVNULL)
     >>> said.get(), said.get(), said.get()

@@ -41,6 +41,7 @@ def open_rules(text: str, dataset: Dataset) -> Dataset:
     """Return the data set with the rules of an option: `own` keeps its own, `mine` mines its train split, else a file's.
 
     Raises: ChoiceError for a file that cannot be read or is about other relations, and if there is no rule.
+
     >>> from ..logic.family import family
     >>> len(open_rules("own", family(50)).rules)
     28

@@ -16,6 +16,7 @@ def interruptible() -> Iterator[None]:
     Only in the main thread, and only if SIGTERM has its default handler: another handler stays. If SIGINT is ignored, as in
     jobs that a shell script starts with `&`, the block handles it too, because SIGTERM is passed on as SIGINT and would be
     ignored.
+
     >>> with interruptible():
     ...     try:
     ...         signal.raise_signal(signal.SIGTERM)

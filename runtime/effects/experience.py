@@ -41,6 +41,7 @@ def experience(
     Samples are drawn uniformly without replacement, at most `uses` times each (1: consumed by being drawn), and none more
     than `max_age` versions old; the oldest are overwritten. With a `folder` they are stored in memory-mapped files there.
     Raises: ChoiceError, StructureError (a sample of another structure).
+
     >>> import torch
     >>> from ...core.keys import key
     >>> from ...core.record import record, tensor

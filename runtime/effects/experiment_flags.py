@@ -25,6 +25,7 @@ def with_config(words: Sequence[str]) -> list[str]:
     A key that the file leaves out keeps the recipe's default, except for the switch, which is on, and `eps_clip_higher`, which
     is `eps_clip`. A configuration samples asynchronously (`--mode async`) unless `--mode` is given.
     Raises: ChoiceError, StructureError for a file that cannot be read, and for keys without a flag.
+
     >>> with_config(["--steps", "3"])
     ['--steps', '3']
     """

@@ -211,7 +211,7 @@ def lock(run: Path) -> Iterator[None]:
     Raises: CheckpointError, with the holder's process id, when another process holds it, when its lock file is not one of
     ours, and for a path with too many nested folders.
     """
-    import fcntl  # POSIX only, so not at the top of a module that everybody imports
+    import fcntl  # POSIX only, so not at the top: all platforms import this module
 
     check_depth("lock", run)
     run.mkdir(parents=True, exist_ok=True)

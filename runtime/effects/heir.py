@@ -26,6 +26,7 @@ def removed_afterwards(path: Path) -> Iterator[None]:
     """Remove the file if this process dies in the block; leave it alone at the block's end.
 
     If no helper process can be started, nothing removes it.
+
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "weights"

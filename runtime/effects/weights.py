@@ -62,6 +62,7 @@ def publishing(
     params may be on any device; they are copied. Raises: ChoiceError (a version that does not go up, slots, guard),
     StructureError, WeightsError for a file that has another publisher, that holds another architecture, or for which there is
     no memory.
+
     >>> with publishing({"w": torch.zeros(2)}) as weights:
     ...     weights.publish(0, {"w": torch.ones(2)})
     ...     reader = reading(weights.path, {"w": torch.zeros(2)})

@@ -78,7 +78,7 @@ def held(path: Path) -> int:
 
 
 def _locked(path: Path, flags: int) -> int:
-    import fcntl  # POSIX only, so not at the top of a module that everybody imports
+    import fcntl  # POSIX only, so not at the top: all platforms import this module
 
     if (found := kind(path)) not in (ABSENT, FILE):
         raise WeightsError(message(str(path), got=found, wanted=FILE, remedy="publish to another path"))

@@ -17,6 +17,7 @@ def secret_in(folder: Path) -> bytes | None:
     """Return the secret in a folder, made on the first call; None if it cannot be kept private.
 
     It is used only if it is a regular file of the user's that no other user can read or write.
+
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     one, two = secret_in(Path(folder)), secret_in(Path(folder))

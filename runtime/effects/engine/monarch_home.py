@@ -144,6 +144,7 @@ def reached(ours: str, theirs: str, host: str) -> None:
     """Refuse a host that cannot reach our client at the address `ours`; `theirs` is this machine's address as the host sees it.
 
     Raises: EngineError.
+
     >>> reached("10.0.0.1", "10.0.0.1", "10.0.0.2:7000"), reached("10.0.0.1", "127.0.0.1", "127.0.0.1:7000")
     (None, None)
     """

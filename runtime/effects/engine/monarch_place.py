@@ -49,7 +49,7 @@ class Crew:
     """The members on one host."""
 
     def __init__(self, home: Home, at: str, tell: Tell, *, silence: float, timeout: float) -> None:
-        """Attach to the host at that address. Raises: EngineError if that fails in time."""
+        """Attach to the host at that address. Raises: EngineError if that does not succeed in time."""
         self.home, self.at, self.tell, self.silence = home, at, tell, silence
         self.lock, self.closed = threading.Lock(), False
         self.members: dict[Seat, _Member] = {}

@@ -39,6 +39,6 @@ def sweep(place: Path, *, young: float = YOUNG) -> int:
 
 def _hold(descriptor: int) -> None:
     """Lock the folder. Raises: BlockingIOError if another process holds it."""
-    import fcntl  # POSIX only, so not at the top of a module that everybody imports
+    import fcntl  # POSIX only, so not at the top: all platforms import this module
 
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

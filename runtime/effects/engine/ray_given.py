@@ -24,6 +24,7 @@ GONE = b"NodeAffinitySchedulingStrategy"  # in Ray's error for an actor on a nod
 def name_of(node: Mapping[str, Any], taken: Container[str]) -> str:
     """Return the host name of a node: its name in Ray, which is its address unless one was set; with its port if another node
     has the same name.
+
     >>> name_of({"NodeName": "10.0.0.1", "NodeManagerPort": 71}, ("gpu",))
     '10.0.0.1'
     >>> name_of({"NodeName": "gpu", "NodeManagerPort": 71}, ("gpu",))

@@ -56,6 +56,7 @@ def next_spot(
 
     It is the first free one of the spots that all hosts ever `known` have in turn, so that a worker gets the spot of the one it
     replaces. If that host is gone, workers are spread over the available hosts.
+
     >>> devices = ("cuda:0", "cuda:0", "cuda:1", "cuda:1")
     >>> next_spot(("a", "b"), ("b", "a"), devices, in_turn(("a", "b"), devices)[:3])  # the last of four was lost
     Spot(host='b', device='cuda:1')

@@ -32,6 +32,7 @@ def torch_optimizer(make: Callable[[Any], torch.optim.Optimizer]) -> Optimizer:
 
     Adding an update reproduces the optimiser's own parameters, bit for bit unless it more than doubles or halves a number or
     changes its sign, and then up to rounding of the update. It gets parameters below float32 in float32.
+
     >>> optimizer = torch_optimizer(lambda params: torch.optim.SGD(params, lr=0.5, momentum=0.5))
     >>> params, gradients = {"a": torch.ones(2)}, {"a": torch.tensor([1.0, 0.0])}
     >>> updates, state = optimizer.update(gradients, optimizer.init(params), params)

@@ -12,7 +12,7 @@ ENDLESS = 1 << 62  # updates: the caller decides when training ends
 
 
 class FilteredSamplesCapacityModifier(CapacityModifier):
-    """Adds back the capacity of samples that were accepted and then left out: otherwise each of them would use it for ever.
+    """Modifier that adds back the capacity of samples that were accepted and then left out, which they would use for ever.
 
     All methods are thread-safe.
 

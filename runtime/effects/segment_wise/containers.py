@@ -139,6 +139,7 @@ def remove(queue: RolloutQueue, unwanted: Iterable[Sample], on_removed: Callable
 
     Raises: RuntimeError if other threads filled a queue meanwhile that cannot be held; items that found no room then count as
     removed too.
+
     >>> samples, a = LocalRolloutQueue(3), ["a"]
     >>> samples.put(a), samples.put(["a"]), remove(samples, [a], print), samples.qsize()
     1

@@ -65,10 +65,10 @@ def in_thread(job: Job) -> None:
 
 
 class WorkflowExecutor:
-    """Starts rollouts as far as the capacity allows, stores their samples, and returns batches. Thread-safe.
+    """Executor that starts rollouts as far as the capacity allows, stores their samples and returns batches. Thread-safe.
 
     `queue_size` is the room of the queue, so that no more rollouts run than it can take; `start` runs a job, by default in a
-    thread. A run that resumes from later weights must first tell the manager their version (`on_version_recovered`).
+    thread. A run that resumes from later weights must first pass their version to the manager (`on_version_recovered`).
     """
 
     def __init__(

@@ -52,7 +52,7 @@ def create_workflow_executor(
     *,
     start: Callable[[Job], object] = in_thread,
 ) -> WorkflowExecutor:
-    """Return an executor with all its components; its modifier is registered with the manager. `start` runs a job, see there.
+    """Return an executor with all its components; its modifier is registered with the manager. `start` runs a job.
 
     The queue has room for `queue_size` samples, or for 16 of each rollout that may run.
     """

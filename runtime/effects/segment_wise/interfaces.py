@@ -54,7 +54,7 @@ class InferenceEngine(Protocol):
 
 
 class CapacityModifier(ABC):
-    """Changes how many samples may be started. It may call the manager and the executor."""
+    """Modifier of the number of samples that may be started. It may call the manager and the executor."""
 
     @abstractmethod
     def modify_capacity(self, base_capacity: int, current_version: int, stats: RolloutStat) -> int:

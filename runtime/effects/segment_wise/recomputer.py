@@ -20,7 +20,7 @@ from .samples import MARK, PROXIMAL, column, finite_numbers, lists, made, patche
 
 
 class ProximalRecomputer:
-    """Sets proximal log-probs under an engine's current weights, in the samples themselves.
+    """Recomputer of proximal log-probs under an engine's current weights, in the samples themselves.
 
     A sample that lacks a field, or for which the engine fails or returns invalid values, is left unchanged and a warning is
     logged; it is then kept or left out by its age. Thread-safe: one thread recomputes at a time.

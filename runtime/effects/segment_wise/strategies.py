@@ -16,7 +16,7 @@ def _unheard(count: int) -> None:
 
 
 class StalenessControlStrategy(ABC):
-    """Decides which samples are too old and removes them from queue and cache. Its only state is its configuration."""
+    """Base class of strategies, which remove samples that are too old from queue and cache. Stateless but for `config`."""
 
     def __init__(self, config: InferenceEngineConfig | None = None) -> None:
         self.config = InferenceEngineConfig() if config is None else config

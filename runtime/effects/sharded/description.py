@@ -172,6 +172,7 @@ def ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tuple
 
 def facts_of(size: int, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the user's facts and the number of ranks: sums over ranks are not associative, so results depend on it.
+
     >>> facts_of(4, {"lowering": "eager"})
     {'ranks': 4, 'lowering': 'eager'}
     """

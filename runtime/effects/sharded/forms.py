@@ -78,6 +78,7 @@ def check_parameters(leaves: Leaves, needed: Shapes, known: Shapes) -> None:
     """Raise StructureError, naming the first difference, unless the leaves are a model's parameters, which are `needed`.
 
     Other names that are `known` to the model, such as a tied weight's second name, are allowed, in the right shape.
+
     >>> check_parameters({"w": Leaf("w", (3,), "float32")}, {"w": (2,)}, {})
     Traceback (most recent call last):
     purestep.core.errors.StructureError: save: w is [3], wanted [2]; save a model with the configuration it was made with

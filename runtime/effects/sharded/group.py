@@ -72,6 +72,7 @@ def all_or_none(group: Group, work: Callable[[], T]) -> T:
     """Return `work()` of this rank, after it has succeeded on every rank.
 
     Raises: its exception on this rank, or CheckpointError with that of another rank: on every rank, or on none.
+
     >>> all_or_none(ALONE, lambda: 7)
     7
     """

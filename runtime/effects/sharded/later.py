@@ -35,7 +35,7 @@ class How:
 
 @define
 class Saver:
-    """Saves checkpoints during training. Every rank has one, and saves the same steps in the same order."""
+    """Asynchronous saver of checkpoints. Every rank has one, and saves the same steps in the same order."""
 
     how: How
     thread: ThreadPoolExecutor

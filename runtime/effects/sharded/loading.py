@@ -30,7 +30,7 @@ def latest(
     report: Callable[[str], None] = to_stderr,
     without: Collection[Path] = (),
 ) -> Path | None:
-    """Return the folder of a run's newest good checkpoint, of any form, except those in `without`; None if there is none.
+    """Return the folder of a run's newest good checkpoint, of any form, except those in `without`; None if none was finished.
     Every rank calls it.
 
     Ranks share the work of looking for damage. A damaged one is named in a line that rank 0 passes to `report`, and the one

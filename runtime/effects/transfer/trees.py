@@ -14,6 +14,7 @@ def same(like: Any) -> Callable[[str, Any], list[Tensor]]:
     """Return a function that returns the leaves of a tree with the architecture of `like`; it only checks each leaf's form.
 
     Raises: WeightsError for another architecture, StructureError unless it is a tree of dense tensors.
+
     >>> same({"w": torch.zeros(2)})("publish", {"w": torch.ones(2)})
     [tensor([1., 1.])]
     >>> same({"w": torch.zeros(2)})("publish", {"w": torch.ones(3)})
@@ -60,6 +61,7 @@ def handed(own: Layout, room: Tensor, like: Any, into: Sequence[Tensor]) -> Any:
     """Return the tree whose bytes are in `room`: as views of it if `like` is on the CPU, else as copies on its devices.
 
     If there are leaves `into` which to write, the bytes are copied there, and the tree consists of these.
+
     >>> own = layout({"a": torch.zeros(1)})
     >>> handed(own, torch.zeros(64, dtype=torch.uint8), {"a": torch.ones(1)}, ())
     {'a': tensor([0.])}
