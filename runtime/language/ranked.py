@@ -25,7 +25,7 @@ from ..effects.library import library
 from ..effects.ranks.leading import GRACE, Handlers, Lead, divided, led
 from ..effects.ranks.learning import ranked_learner
 from ..effects.ranks.spread import whole
-from ..effects.ranks.world import RankError, Ranks, joined
+from ..effects.ranks.world import RankError, Ranks, joined, let_go
 from ..effects.sharded import saving as at_once
 from ..effects.sharded.forms import FULL
 from ..effects.sharded.group import Group
@@ -238,6 +238,12 @@ def _shelf(lead: Lead) -> dict[str, Any]:
 
 def in_world(program: Callable[[Team], int]) -> int:
     """Run a program on the first rank, with the team of all ranks; return its exit code on all ranks. Raises: as `led`."""
+    code = _led(program)
+    let_go()
+    return code
+
+
+def _led(program: Callable[[Team], int]) -> int:
     with joined(timeout=WAIT, device="cpu") as ranks, _desk(ranks) as desk:
         return led(ranks, desk.handlers(), lambda lead: program(ranked_team(lead)))
 
