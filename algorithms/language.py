@@ -70,7 +70,7 @@ class LanguageAlgorithm:
         ..., tuple[Tensor, Sums]
     ]  # (params, part, counts of the whole, layout=()): the loss that `gradient` differentiates
     gradient: Callable[..., tuple[LearnerParams, Sums]]  # (params, part, counts of the whole, layout=())
-    distance: Callable[..., Tensor]  # (params, part, layout=()): the largest |log-prob - sampler's log-prob| in the mask
+    distance: Callable[..., Tensor]  # (params, part, layout=()): largest |log-prob - sampler's| in the mask
     apply: Callable[[LanguageState, LearnerParams, Sums], tuple[LanguageState, Metrics]]
     update: Callable[[LanguageState, Transcript], tuple[LanguageState, Metrics]]
     reads: tuple[str, ...]  # the fields that `read` fills; if empty, `read` need not be called
@@ -109,19 +109,19 @@ def learner(
     value_coefficient: Number = 0.5,
     value_clip: Number = math.inf,
 ) -> LanguageAlgorithm:
-    """A learner from transcripts, of any objective in `language_objectives`.
+    """Return a learner from transcripts for an objective of `language_objectives`.
 
-    `truncated` says what is made of samples cut off before they ended: "keep", "mask", "down_weight", "drop" (see
-    `counted`), or "bootstrap" from a critic. `denominators`: of what counts in the loss or of all that was "sampled", see
-    `counts`. `proximal` is the policy near which an update stays: "recorded" in the transcripts, which is the sampler's
-    unless they say otherwise; "recomputed" under the weights before the update; "interpolated" between the two by versions.
-    `correction` weighs tokens by how the proximal policy differs from the sampler: `partial(truncated_weights, high=2.0)`.
-    It needs proximal="recomputed", or transcripts in which proximal log-probs were written: recorded ones that nobody wrote
+    `truncated` is the treatment of truncated samples: "keep", "mask", "down_weight", "drop" (see `counted`), or "bootstrap"
+    from a critic. `denominators`: the tokens "counted" in the loss or all that were "sampled", see `counts`. `proximal` is
+    the policy near which an update stays: "recorded" in the transcripts (the sampler's log-probs unless others were
+    written); "recomputed" under the weights before the update; "interpolated" between the two by versions.
+    `correction` is an importance weight of the proximal policy against the sampler: `partial(truncated_weights, high=2.0)`.
+    It needs proximal="recomputed", or transcripts with proximal log-probs written into them: by default the recorded ones
     are the sampler's own, and every weight is 1.
-    Where no advantage differs from 0, and no value from its target, no update is made: divergences and entropy pause too.
-    The reference of the divergences is the policy given to `init`; `replace(state, reference=...)` sets another.
-    Clipping the gradient and schedules belong to the optimiser. top_p is not part of the policy that is trained: sample with
-    1, or correct. Raises: ChoiceError.
+    If all advantages are 0, and all values equal their targets, no update is made, not even for divergences and entropy.
+    The reference of the divergences is the policy passed to `init`; `replace(state, reference=...)` sets another.
+    Gradient clipping and schedules belong to the optimiser. top_p is not part of the trained policy: sample with top_p 1,
+    or use a correction. Raises: ChoiceError.
 
     >>> from ..core.optim import sgd
     >>> from .language_objectives import grpo
