@@ -23,7 +23,7 @@ class Episodes:
     total: Tensor = tensor("*", "float")  # the episode's return, minus KL penalty and length penalty
     credit: Tensor = tensor("* L", "float")  # the transcripts' own column, see `credited`
     group: Tensor = tensor("*", "int")  # below N; -1 if the sample belongs to no group
-    counted: Tensor = tensor("*", "bool")  # whether the sample enters baselines
+    counted: Tensor = tensor("*", "bool")  # whether the sample enters baselines and gets an advantage
     mask: Tensor = tensor("* L", "bool")
     terminated: Tensor = tensor("*", "bool")  # no bootstrap from the value beyond the end
     values: Any = ()  # [* L] critic's value of the prefix before each token

@@ -43,7 +43,7 @@ def everywhere(log_ratio: Tensor, mask: Tensor) -> Tensor:
 
 @frozen(kw_only=True)
 class Terms:
-    """The terms of a loss; a term with coefficient 0 or () is omitted."""
+    """The terms of a loss; by default the policy loss, and the value loss if there is a critic."""
 
     loss: TokenLoss
     reduce: Reduction

@@ -23,7 +23,7 @@ STEPS = 5
 
 
 def original(rows: int, columns: int) -> float:
-    """Return sqrt(max(1, rows / columns)), the learning-rate factor of the original Muon.
+    """Return sqrt(max(1, rows / columns)), the learning-rate factor of the original Muon, above 1 for tall matrices.
 
     >>> original(4, 1), original(1, 4)
     (2.0, 1.0)

@@ -57,7 +57,7 @@ def _row(text: TrainingText) -> dict[str, Any]:
 
 
 def turn_figures(results: Sequence[GroupResult]) -> dict[str, float]:
-    """Return means over the training texts of each turn of each type: reward, tokens, and the number of texts.
+    """Return means over the training texts of each turn of each type: reward, tokens (0 if unknown), and number of texts.
 
     >>> turn_figures(())
     {}
