@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Training:
-    """Where a run goes, and what follows it."""
+    """The folder of a run, and the steps after training."""
 
     arguments: Annotated[Any, tyro.conf.arg(name="")]  # of the types that the defaults have
     closing: Annotated[Any, tyro.conf.arg(name="")]

@@ -10,7 +10,7 @@ from ..runs.arguments import check_whole, flag
 
 @frozen
 class Asynchronous:
-    """Who samples, and when."""
+    """Rollout workers: how many, where, and how old their samples may be."""
 
     mode: Literal["sync", "async"] = "sync"  # sample and learn in turns, or at once
     generators: int = -1  # workers that sample beside the trainer; -1 means none in turns, and 2 at once

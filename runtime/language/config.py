@@ -22,7 +22,7 @@ Algorithm = Literal["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "gspo", "cis
 
 @frozen
 class Episodes:
-    """How many episodes there are, and how long they may be."""
+    """Number and length of episodes."""
 
     max_turns: int = 5  # calls of the model in an episode
     seed: int = 0  # every random number of the run follows from it
@@ -36,7 +36,7 @@ class Episodes:
 
 @frozen
 class Sampling:
-    """How completions are drawn."""
+    """Sampling of completions."""
 
     temperature: float = 1.0  # of training's samples
     top_p: float = 1.0  # 1 keeps all tokens
@@ -48,7 +48,7 @@ class Sampling:
 
 @frozen
 class Model:
-    """What speaks."""
+    """The model that is trained."""
 
     model: str = ""  # a folder of a Hugging Face model to train; without one a small Llama is made
     lora: int = 0  # train adapters of this rank in place of the model's weights
@@ -60,7 +60,7 @@ class Model:
 
 @frozen
 class WarmStart:
-    """What is learnt from demonstrations first."""
+    """Supervised warm start on demonstrations."""
 
     # of the optimiser; -1 means the recipe's own for the small Llama, 400 (900 of cache), and none for a model from a folder
     warm_steps: int = -1
@@ -73,7 +73,7 @@ class WarmStart:
 
 @frozen
 class Learning:
-    """What learns from the samples, and how fast."""
+    """The learning algorithm and its hyperparameters."""
 
     algorithm: Algorithm = "grpo"  # how attempts at a task are held against each other
     learning_rate: float = 1e-3  # of AdamW
@@ -103,7 +103,7 @@ class Trial:
 
 @frozen
 class Hardware:
-    """How the computer goes about it."""
+    """Threads and checkpoints."""
 
     threads: int = 1  # of PyTorch
     save_every: int = 1  # steps between two checkpoints; three are kept

@@ -37,7 +37,7 @@ class Learner:
 
 @frozen
 class Process:
-    """How the computer goes about it."""
+    """Threads, compilation and checkpoints."""
 
     threads: int = 1  # of PyTorch; more help large batches only
     checkpoints: int = 10  # written in the course of the run, the last at its end; three are kept

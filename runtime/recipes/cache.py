@@ -37,7 +37,7 @@ LEARNING_RATE = 3e-4  # a larger one spoils the summaries, which share the weigh
 
 @frozen
 class Problems:
-    """What is to be solved: lists of numbers to be reduced, or problems of a file."""
+    """Problems to solve: lists of numbers to reduce, or problems of a file."""
 
     problems_file: str = (
         ""  # of yours in place of lists: {"problem": ..., "answer": ...} a line; each fifth is held out
@@ -56,7 +56,7 @@ class Problems:
 
 @frozen
 class Run:
-    """How much is trained, and on what it is tried."""
+    """Length of training, and the evaluation."""
 
     seed: int = 42  # every random number of the run follows from it
     steps: int = 40  # of training, each on fresh problems
@@ -70,7 +70,7 @@ class Run:
 
 @frozen
 class Rollouts:
-    """How problems are run through cycles of reasoning and summarization."""
+    """Cycles of reasoning and summarization for each problem."""
 
     num_reasoning_steps: int = 3  # cycles of a run in training
     num_samples_per_problem: int = 1  # groups for one problem
@@ -94,7 +94,7 @@ class Rollouts:
 
 @frozen
 class Speech:
-    """How the model is sampled."""
+    """Sampling of the model."""
 
     llm_temperature: float = 1.0  # in training
     llm_max_tokens: int = 20  # of one step of reasoning, in training
@@ -110,7 +110,7 @@ class Speech:
 
 @frozen
 class Shown:
-    """What demonstrations of a warm start show: steps of reasoning, of which the share --skill is right, and summaries."""
+    """Demonstrations of the warm start: steps of reasoning, of which the share --skill is right, and summaries."""
 
     summaries: float = 0.3  # the share of them that sums up
     summary_skill: float = 1.0  # the share of summaries that is right

@@ -31,7 +31,7 @@ DEEPEST = {"syllables": 128, "letters": 13}  # largest number of redirections fo
 
 @frozen
 class Tasks:
-    """What is asked, and what answers earn."""
+    """Questions, and rewards of answers."""
 
     kind: Literal["simple", "compositional", "multi_step", "recursive"] = "compositional"  # of tasks
     difficulty: Literal["easy", "medium", "hard"] = "easy"  # of compositional tasks
