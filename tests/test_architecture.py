@@ -54,6 +54,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/recipes/text.py": {"tyro", "pathlib"},  # and options of its own on the command line
     "runtime/runs": {"pathlib"},
     "runtime/language": {"pathlib"},  # so has a language model's
+    "runtime/language/serving.py": {"threading"},  # and workers that share a server publish to it one after the other
     "runtime/asynchronous/": {"pathlib"},  # and a phase of a run with generators
     "runtime/asynchronous/crew.py": {"concurrent"},  # whose trainer works in a thread, beside the loop that drives it
     "runtime/asynchronous/phase.py": {"threading"},  # which both write to its files

@@ -1,5 +1,6 @@
 """Sampling of a run: in this process, or from a server that receives new weights before each step."""
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,16 +74,18 @@ def _from_server(root: Path, where: Server, parts: Parts) -> Source:
     choices: dict[str, Any] = {"temperature": parts.sampling.temperature, "top_p": parts.sampling.top_p}
     codec = widened(parts.codec, parts.speaker.vocabulary)
     published: list[int] = []  # the version that the server was verified to have
+    lock = threading.Lock()  # workers that complete concurrently publish each version once
 
     def complete(state: LanguageState) -> Complete:
         version = int(state.step)
 
         def ended(rules: Protocol[Any, Any], begun: Attempts, worker: int) -> Attempts:
-            if published != [version]:
-                params, probe = parts.whole(state.params.policy), begun[0].ids
-                told: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
-                publish(where, root, _saver(parts, params), version=version, within=WAIT, **told)
-                published[:] = [version]
+            with lock:
+                if published != [version]:
+                    params, probe = parts.whole(state.params.policy), begun[0].ids
+                    told: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
+                    publish(where, root, _saver(parts, params), version=version, within=WAIT, **told)
+                    published[:] = [version]
             return served(where, rules, codec, begun, version=version, **choices)
 
         return ended
