@@ -1,1 +1,1 @@
-"""What is learned from steps: estimators, losses and whole algorithms. Pure; imports core."""
+"""Estimators, losses and complete learning algorithms on trajectories and transcripts. Pure; imports core."""

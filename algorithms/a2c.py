@@ -25,11 +25,11 @@ def a2c(
     L = mean(-A log pi(a) + value_coefficient (v - G)^2 / 2 - entropy_coefficient H(pi)),    A = gae,    G = v + A
 
     lambda_ = 1 gives the returns of the paper, up to T rewards and then the value. A truncation and the last row bootstrap
-    from next_observation, a termination does not. Defaults: those of the paper; its value error has no 1/2 but the
-    coefficient 0.5, hence 1.0 here. The paper's optimiser is RMSProp on gradients clipped in norm.
+    from next_observation, a termination does not. Defaults are those of the paper; its value error has the coefficient 0.5
+    and no factor 1/2, hence 1.0 here. The paper's optimiser is RMSProp on gradients clipped by norm.
 
     Metrics: policy_loss, value_loss, entropy, approximate_kl, gradient_norm.
-    Source: Mnih et al. 2016, arXiv:1602.01783, with the workers in step.
+    Source: Mnih et al. 2016, arXiv:1602.01783, with synchronous workers.
 
     >>> from purestep.core import keys
     >>> from purestep.core.optim import sgd

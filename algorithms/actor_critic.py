@@ -1,4 +1,4 @@
-"""What REINFORCE and A2C share: one gradient step on policy, value and entropy, from one trajectory."""
+"""The update shared by REINFORCE and A2C: one gradient step on policy, value and entropy for each trajectory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,15 +28,15 @@ def actor_critic(
     value_coefficient: Number,
     entropy_coefficient: Number,
 ) -> Algorithm:
-    """Descends, once for each trajectory [T, B] and over its mean,
+    """Return an algorithm that makes one gradient step for each trajectory [T, B], on the mean over its steps of
 
     policy_gradient(log pi(a), A) + value_coefficient squared(v, G) - entropy_coefficient entropy
 
     with (A, G) = estimate(trajectory, values, next_values), all [T, B]; the values are those of observation and
     next_observation before the update, without gradient. The data must come from the policy that is updated.
 
-    Metrics: policy_loss, value_loss, entropy, gradient_norm, and approximate_kl: k3 of behaviour and current policy, which
-    says how far the data were off-policy. `update` ignores its key.
+    Metrics: policy_loss, value_loss, entropy, gradient_norm, and approximate_kl: k3 between behaviour and current policy,
+    which measures how far the data are off-policy. `update` ignores its key.
 
     >>> from purestep.core import keys
     >>> from purestep.core.optim import sgd
@@ -77,7 +77,7 @@ def actor_critic(
 
     def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
         del key
-        # Outside the gradient, so that the backward pass does not run over a second batch of observations.
+        # Computed outside the gradient, so that the backward pass does not run over a second batch of observations.
         _, next_values, _ = model.apply(state.params, trajectory.next_observation, ())
         gradients, metrics = torch.func.grad(loss, has_aux=True)(state.params, trajectory, next_values)
         updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)

@@ -1,4 +1,4 @@
-"""Advantages: how much better what followed an action was than what the state had promised."""
+"""Advantages: the return after an action minus the value that was predicted for the state."""
 
 import torch
 from torch import Tensor
@@ -24,8 +24,8 @@ def gae(
     A_t = d_t + gamma lambda_ (1 - ended_t) A_t+1,    d_t = r_t + gamma (1 - terminated_t) v'_t - v_t
 
     with A_T = 0. `next_values` v' belong to next_observation, before a reset: a truncation bootstraps from v'_t, and so
-    does the last row, whether its episode goes on or not; a termination does not, whatever v'_t is. Nothing is detached. A
-    NaN elsewhere shows in all earlier rows of its stream, other episodes included.
+    does the last row, whether its episode continues or not; a termination ignores v'_t. Nothing is detached. A NaN anywhere
+    else propagates to all earlier rows of its stream, including those of other episodes.
 
     Shapes: all [T]; further axes [T, *] are independent streams, so a batch [T, B] needs no vmap.
     Raises: ShapeError, DtypeError, ChoiceError.  Source: Schulman et al. 2016, arXiv:1506.02438.
@@ -45,7 +45,7 @@ def gae(
 
 
 def bootstrap(next_values: Tensor, terminated: Tensor) -> Tensor:
-    """What the step after leads to is worth: `next_values`, and 0, whatever stood there, where the world ended: [*].
+    """Return the value of the next state: `next_values`, replaced by 0 where the episode terminated: [*].
 
     >>> bootstrap(torch.tensor([2.0, torch.inf]), torch.tensor([False, True]))
     tensor([2., 0.])

@@ -1,29 +1,29 @@
-"""From a loss [*, L] of each token to one number: named reductions that show what they divide by.
+"""Reductions of a loss [*, L] per token to one number, each with an explicit denominator.
 
-Each is a sum over sequences, a numerator, divided by a number that depends on the mask alone, a denominator:
+Each is a numerator, a sum over sequences, divided by a denominator, a number that depends on the mask alone:
 
-    name                 numerator               denominator (the default)           whose default this is
+    name                 numerator               denominator (the default)           default of
     token_sum            token_sum               1                                   tinker (the server sums)
     token_mean           token_sum               token_count(mask)                   DAPO, verl, AReaL, prime-rl
     sequence_mean        sum_of_sequence_means   sequence_count(mask)                GRPO
     sequence_sum_mean    token_sum               sequence_count(mask)                ludic
     constant_length      token_sum               sequences x length                  Dr. GRPO
 
-Numerators of parts add up to that of the whole. So micro-batches and shards, split between sequences, give exactly the
-whole batch's value and gradient when each is divided by the *whole* batch's denominator and the results are summed: pass it
-as `denominator`. Where the parts are averaged over P processes instead, pass that number divided by P. Without it each part
-divides by its own count, and the result depends on the split. Take the count before tokens are filtered out (by importance
-weights, say); else those kept weigh more for it. A denominator of 0 counts as 1, so that a batch in which nothing counts
-has the loss 0, with a gradient of 0 and a graph behind it.
+The numerators of parts add up to the numerator of the whole. So micro-batches and shards, split between sequences, give
+exactly the whole batch's value and gradient when each is divided by the *whole* batch's denominator and the results are
+summed: pass it as `denominator`. Where the parts are averaged over P processes instead, pass that number divided by P.
+Without it each part divides by its own count, and the result depends on the split. Count tokens before some are filtered
+out (by importance weights, for example); otherwise the remaining ones weigh more. A denominator of 0 is replaced by 1, so
+that a fully masked batch has the loss 0, with a gradient of 0 and an autograd graph.
 
-Shapes: loss [*, L], mask bool [*, L]; a sequence lies along the last axis. Padding may hold anything. In these terms TRL's
-`loss_type`, for M micro-batches of B sequences each that are summed, is:
+Shapes: loss [*, L], mask bool [*, L]; the last axis is the sequence. Padding may hold anything. In these terms TRL's
+`loss_type`, for M summed micro-batches of B sequences each, is:
 
     grpo       sequence_mean(loss, mask, denominator=B * M)            (an empty sequence counts there)
     bnpo       token_mean(loss, mask) / M                              (depends on the split)
     dr_grpo    constant_length(loss, mask, length=max_completion_length, denominator=B * M * max_completion_length)
     dapo       token_mean(loss, mask, denominator=tokens of one accumulation of gradients / processes)
-    cispo      as dapo, of another loss
+    cispo      as dapo, with another loss
 
 Sources: Shao et al. 2024, arXiv:2402.03300 (GRPO); Yu et al. 2025, arXiv:2503.14476 (DAPO); Liu et al. 2025,
 arXiv:2503.20783 (Dr. GRPO).
@@ -38,11 +38,11 @@ from ..core.shapes import boolean
 from .hyperparameters import Number, check_number
 from .masking import mean_of_tokens, neutral
 
-Denominator = Number | tuple[()]  # () where the batch at hand is the whole
+Denominator = Number | tuple[()]  # () if this batch is the whole batch
 
 
 def token_sum(loss: Tensor, mask: Tensor) -> Tensor:
-    """sum_i sum_t m_it l_it: [*, L], bool [*, L] -> []. Raises: ShapeError, DtypeError.
+    """Return the masked sum, sum_i sum_t m_it l_it: [*, L], bool [*, L] -> []. Raises: ShapeError, DtypeError.
 
     >>> token_sum(torch.tensor([[1.0, 2.0], [4.0, 8.0]]), torch.tensor([[True, True], [True, False]]))
     tensor(7.)
@@ -51,7 +51,7 @@ def token_sum(loss: Tensor, mask: Tensor) -> Tensor:
 
 
 def sum_of_sequence_means(loss: Tensor, mask: Tensor) -> Tensor:
-    """sum_i (sum_t m_it l_it / sum_t m_it): [*, L], bool [*, L] -> []; an empty sequence adds 0.
+    """Return sum_i (sum_t m_it l_it / sum_t m_it): [*, L], bool [*, L] -> []; an empty sequence adds 0.
 
     Raises: ShapeError, DtypeError.
 
@@ -62,7 +62,7 @@ def sum_of_sequence_means(loss: Tensor, mask: Tensor) -> Tensor:
 
 
 def token_count(mask: Tensor) -> Tensor:
-    """How many tokens count: bool [*, L] -> int64 []. Raises: DtypeError.
+    """Return the number of tokens in the mask: bool [*, L] -> int64 []. Raises: DtypeError.
 
     >>> token_count(torch.tensor([[True, True], [True, False]]))
     tensor(3)
@@ -72,7 +72,7 @@ def token_count(mask: Tensor) -> Tensor:
 
 
 def sequence_count(mask: Tensor) -> Tensor:
-    """How many sequences have a token that counts: bool [*, L] -> int64 []. Raises: DtypeError.
+    """Return the number of sequences with at least one token in the mask: bool [*, L] -> int64 []. Raises: DtypeError.
 
     >>> sequence_count(torch.tensor([[True, True], [False, False]]))
     tensor(1)
@@ -82,7 +82,7 @@ def sequence_count(mask: Tensor) -> Tensor:
 
 
 def token_mean(loss: Tensor, mask: Tensor, *, denominator: Denominator = ()) -> Tensor:
-    """sum_i sum_t m_it l_it / denominator, by default token_count(mask): every token weighs the same.
+    """Return sum_i sum_t m_it l_it / denominator, by default token_count(mask): every token has the same weight.
 
     Shapes: [*, L], bool [*, L] -> []. Raises: ShapeError, DtypeError, ChoiceError.
 
@@ -94,8 +94,9 @@ def token_mean(loss: Tensor, mask: Tensor, *, denominator: Denominator = ()) -> 
 
 
 def sequence_mean(loss: Tensor, mask: Tensor, *, denominator: Denominator = ()) -> Tensor:
-    """sum_i (mean over the tokens of sequence i) / denominator, by default sequence_count(mask): sequences weigh the same.
+    """Return sum_i (mean over the tokens of sequence i) / denominator, by default sequence_count(mask).
 
+    Every sequence has the same weight.
     Shapes: [*, L], bool [*, L] -> []. Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> loss, mask = torch.tensor([[1.0, 2.0], [6.0, 8.0]]), torch.tensor([[True, True], [True, False]])
@@ -106,8 +107,9 @@ def sequence_mean(loss: Tensor, mask: Tensor, *, denominator: Denominator = ()) 
 
 
 def sequence_sum_mean(loss: Tensor, mask: Tensor, *, denominator: Denominator = ()) -> Tensor:
-    """sum_i sum_t m_it l_it / denominator, by default sequence_count(mask): the longer a sequence, the more it weighs.
+    """Return sum_i sum_t m_it l_it / denominator, by default sequence_count(mask).
 
+    Longer sequences have more weight.
     Shapes: [*, L], bool [*, L] -> []. Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> loss, mask = torch.tensor([[1.0, 2.0], [6.0, 8.0]]), torch.tensor([[True, True], [True, False]])
@@ -118,9 +120,9 @@ def sequence_sum_mean(loss: Tensor, mask: Tensor, *, denominator: Denominator = 
 
 
 def constant_length(loss: Tensor, mask: Tensor, *, length: Number, denominator: Denominator = ()) -> Tensor:
-    """sum_i sum_t m_it l_it / denominator, by default the number of sequences, empty ones too, times `length`.
+    """Return sum_i sum_t m_it l_it / denominator, by default `length` times the number of sequences, including empty ones.
 
-    `length` is the longest a sequence may become, whatever is in the batch: no token's weight depends on lengths.
+    `length` is the maximum length of a sequence, a constant: the weight of a token does not depend on the lengths.
     Shapes: [*, L], bool [*, L] -> []. Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> loss, mask = torch.tensor([[1.0, 2.0], [6.0, 8.0]]), torch.tensor([[True, True], [True, False]])
@@ -132,7 +134,7 @@ def constant_length(loss: Tensor, mask: Tensor, *, length: Number, denominator: 
 
 
 def divided(numerator: Tensor, denominator: Number) -> Tensor:
-    """numerator / denominator, where a denominator of 0 counts as 1. Raises: ChoiceError for a negative number.
+    """Return numerator / denominator; a denominator of 0 is replaced by 1. Raises: ChoiceError for a negative denominator.
 
     >>> divided(torch.tensor(3.0), 2), divided(torch.tensor(0.0), torch.tensor(0))
     (tensor(1.5000), tensor(0.))

@@ -1,4 +1,4 @@
-"""What every learner is: two pure functions over one state."""
+"""The interface of a learning algorithm: two pure functions, `init` and `update`, over one state."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,22 +10,22 @@ from ..core.keys import Key
 from ..core.record import record, tensor
 from ..core.steps import Trajectory
 
-Metrics = Mapping[str, Tensor]  # scalars, reduced where they are made
+Metrics = Mapping[str, Tensor]  # scalars, already reduced
 
 
 @record
 class TrainState:
-    """All an algorithm remembers between updates; never a key."""
+    """The state of an algorithm between updates; it holds no random key."""
 
     params: Any  # of the model
-    optimizer: Any  # the optimiser's state, hyper-parameters included
+    optimizer: Any  # the optimiser's state, including hyper-parameters
     step: Tensor = tensor("*", "int")  # updates done
 
 
 @frozen
 class Algorithm:
-    """`update(state, trajectory [T, B, ...], key) -> (state, metrics)`."""
+    """A learning algorithm: `update(state, trajectory [T, B, ...], key) -> (state, metrics)`."""
 
     init: Callable[[Key], TrainState]
     update: Callable[[TrainState, Trajectory, Key], tuple[TrainState, Metrics]]
-    metrics: tuple[str, ...]  # the names `update` gives, in its order
+    metrics: tuple[str, ...]  # names of the metrics that `update` returns, in that order

@@ -1,18 +1,17 @@
-"""Credit: what each call of a model, and each token it sampled, is to learn from the rewards of its episode.
+"""Credit assignment: the learning signal of each model call, and of each token it sampled, from the episode's rewards.
 
-Rewards stand with calls, [*, C], of which the first `calls` [*] were made; whatever stands beyond counts as nothing, and the
-credit there is 0. What a fork inherited belongs to its episode, so that its return counts the rewards of inherited calls;
-`token_credit` gives them nothing, since their tokens learn where they were written. The credit of a call that sampled no
-token reaches nobody.
+Rewards are stored per call, [*, C]; the first `calls` [*] entries are valid, the rest is ignored and has the credit 0. The
+calls that a fork inherited belong to its episode, so its return includes their rewards; `token_credit` assigns 0 to their
+tokens, which are trained on in the transcript that sampled them. The credit of a call without sampled tokens is unused.
 
-    name           credit of call c                                          whose default this is
+    name           credit of call c                                          default of
     episode        the episode's return                                      verl, TRL: one outcome for all tokens
     per_step       r_c                                                       process rewards
     monte_carlo    r_c + gamma r_c+1 + gamma^2 r_c+2 + ...                   ludic (gamma 1)
     group          the return's advantage in its group, over all calls       GRPO, RLOO, Dr. GRPO
 
-`replace(transcript, credit=...)` keeps it with the rest. What lies beyond a truncation is added to the last call's reward
-first; see `bootstrapped`.
+`replace(transcript, credit=...)` stores it in the transcript. The value beyond a truncation is added to the last call's
+reward first; see `bootstrapped`.
 """
 
 from collections.abc import Callable
@@ -32,7 +31,7 @@ Estimator = Callable[[Tensor, Tensor], Tensor]  # reward [N], group int [N] -> a
 
 
 def made(reward: Tensor, calls: Tensor) -> Tensor:
-    """Which of C calls were made: reward [*, C], calls int [*] -> bool [*, C]. Raises: ShapeError.
+    """Return the mask of the calls that were made: reward [*, C], calls int [*] -> bool [*, C]. Raises: ShapeError.
 
     >>> made(torch.zeros(2, 3), torch.tensor([2, 0]))
     tensor([[ True,  True, False],
@@ -46,7 +45,7 @@ def made(reward: Tensor, calls: Tensor) -> Tensor:
 
 
 def episode_return(reward: Tensor, calls: Tensor) -> Tensor:
-    """sum_c r_c over the calls made: [*, C], int [*] -> [*]. Raises: ShapeError.
+    """Return sum_c r_c over the calls made: [*, C], int [*] -> [*]. Raises: ShapeError.
 
     >>> episode_return(torch.tensor([1.0, 2.0, torch.nan]), torch.tensor(2))
     tensor(3.)
@@ -55,7 +54,7 @@ def episode_return(reward: Tensor, calls: Tensor) -> Tensor:
 
 
 def per_step(reward: Tensor, calls: Tensor) -> Tensor:
-    """Every call answers for what it earned itself: r_c: [*, C], int [*] -> [*, C]. Raises: ShapeError.
+    """Return each call's own reward r_c as its credit: [*, C], int [*] -> [*, C]. Raises: ShapeError.
 
     >>> per_step(torch.tensor([1.0, 2.0, torch.nan]), torch.tensor(2))
     tensor([1., 2., 0.])
@@ -64,7 +63,7 @@ def per_step(reward: Tensor, calls: Tensor) -> Tensor:
 
 
 def episode(reward: Tensor, calls: Tensor) -> Tensor:
-    """Every call answers for the whole episode: sum_k r_k, also of calls before it: [*, C], int [*] -> [*, C].
+    """Return the episode's return sum_k r_k, including the rewards of earlier calls, as credit: [*, C], int [*] -> [*, C].
 
     Raises: ShapeError.
 
@@ -75,7 +74,7 @@ def episode(reward: Tensor, calls: Tensor) -> Tensor:
 
 
 def monte_carlo(reward: Tensor, calls: Tensor, *, gamma: Number = 1.0) -> Tensor:
-    """Every call answers for what came after it: G_c = r_c + gamma G_c+1, discounted once a call, however many tokens.
+    """Return the reward-to-go of each call, G_c = r_c + gamma G_c+1, discounted per call and not per token.
 
     Shapes: [*, C], int [*] -> [*, C]. Raises: ShapeError, ChoiceError.  Source: Sutton and Barto 2018, equation 3.9.
 
@@ -88,10 +87,10 @@ def monte_carlo(reward: Tensor, calls: Tensor, *, gamma: Number = 1.0) -> Tensor
 
 
 def group(reward: Tensor, calls: Tensor, group: Tensor, *, estimator: Estimator) -> Tensor:
-    """Every call answers for how much better its episode was than others of its group.
+    """Return the advantage of each call's episode within its group as the credit of all its calls.
 
     `estimator` is a group advantage with its arguments filled in: `partial(grpo_advantages, groups=8)`.
-    Shapes: [N, C], int [N], int [N] -> [N, C]. Raises: ShapeError, and what the estimator raises.
+    Shapes: [N, C], int [N], int [N] -> [N, C]. Raises: ShapeError, and the errors of the estimator.
     Source: Shao et al. 2024, arXiv:2402.03300, section 4.1.2 (outcome supervision).
 
     >>> from functools import partial
@@ -106,9 +105,9 @@ def group(reward: Tensor, calls: Tensor, group: Tensor, *, estimator: Estimator)
 
 
 def token_credit(transcript: Transcript, credit: Tensor) -> Tensor:
-    """The credit of its call at every token sampled in this very transcript, 0 at all others: [*, C] -> [*, L].
+    """Return the call's credit at every token sampled in this transcript itself, 0 elsewhere: [*, C] -> [*, L].
 
-    Over a transcript and all its forks each sampled token gets exactly one credit. Raises: ShapeError.
+    Over a transcript and all its forks, each sampled token gets credit exactly once. Raises: ShapeError.
 
     >>> from ..core.record import replace
     >>> from ..core.transcript import empty

@@ -1,9 +1,9 @@
-"""The clipped surrogate with two anchors: what sampled a token, and the policy near which an update is to stay.
+"""The decoupled clipped surrogate: the policy that sampled a token and the proximal policy of the clip may differ.
 
-A sampler may lag behind by several updates, or be another engine. Then the ratio that is clipped is taken against a proximal
-policy, which is recent, and the loss is weighted by how much likelier that was to choose the token than the one that did.
-Where both are the same it is `token_clip`. Proximal log-probs come from transcripts, whose column of them may move segment
-by segment (`with_proximal`), from a pass through the model before the update, or from `interpolated`, which needs none.
+The sampler may be several updates old, or another inference engine. The clipped ratio is then taken against a recent
+proximal policy, and the loss is weighted by the ratio of proximal to sampling probability of the token. If both policies are
+the same, it is `token_clip`. Proximal log-probs come from the transcripts, whose column may be updated segment by segment
+(`with_proximal`), from a forward pass before the update, or from `interpolated`, which needs no forward pass.
 """
 
 from collections.abc import Callable
@@ -30,9 +30,9 @@ def decoupled_clip(
     clip: Clip,
     weights: Weights = importance_weights,
 ) -> Tensor:
-    """w max(-A r, -A min(max(r, 1 - low), 1 + high)),    r = p / q,    w = sg(q / b), of the tokens that count.
+    """Return w max(-A r, -A min(max(r, 1 - low), 1 + high)), r = p / q, w = sg(q / b), for each token in the mask.
 
-    p is the policy, q the proximal one, b the one that sampled. `weights` may bound w or leave tokens out: AReaL's and
+    p is the policy, q the proximal policy, b the sampling policy. `weights` may bound w or mask tokens: AReaL's and
     verl's choices are `partial(truncated_weights, high=...)` and `partial(masked_weights, ...)`.
     Shapes: all [*, L], mask bool. Raises: ShapeError, DtypeError, ChoiceError.
     Source: Hilton et al. 2021, arXiv:2110.00641; Fu et al. 2025, arXiv:2505.24298, section 5 (AReaL).
@@ -48,12 +48,12 @@ def decoupled_clip(
 
 
 def interpolation(version: Tensor, current: Tensor | int) -> Tensor:
-    """How far from what sampled it towards the current weights the ones before these lie: int [*] -> float32 [*].
+    """Return the position of the previous weights between the sampling and the current ones: int [*] -> float32 [*].
 
     a = (v - 1 - v_t) / (v - v_t) where 0 <= v_t < v, else 0
 
-    v is the version of the weights that are trained, v_t the one that sampled the token; tokens without one get 0. It is 0
-    for the newest tokens and always below 1. Source: AReaL's approximation of proximal log-probs; arXiv:2512.06547.
+    v is the version of the weights being trained, v_t the one that sampled the token; tokens without a version get 0. It
+    is 0 for the newest tokens and always below 1. Source: AReaL's approximation of proximal log-probs; arXiv:2512.06547.
 
     >>> interpolation(torch.tensor([3, 2, 1, 0, -1]), 3)
     tensor([0.0000, 0.0000, 0.5000, 0.6667, 0.0000])
@@ -65,7 +65,7 @@ def interpolation(version: Tensor, current: Tensor | int) -> Tensor:
 def interpolated(
     log_prob: Tensor, behaviour_log_prob: Tensor, share: Tensor, mask: Tensor, *, form: str = "loglinear"
 ) -> Tensor:
-    """Proximal log-probs without a pass through the model, a constant: between what sampled and what is trained.
+    """Return proximal log-probs without a forward pass, interpolated between sampling and current policy; a constant.
 
     "loglinear"    log q = (1 - a) log b + a log p, so that log(p / q) = (1 - a) log(p / b)
     "linear"       q = (1 - a) b + a p
@@ -85,7 +85,7 @@ def interpolated(
 
 
 def _loglinear(log_prob: Tensor, behaviour: Tensor, share: Tensor) -> Tensor:
-    # A token that became impossible would leave 0 times infinity where the share is 0.
+    # If the current log-prob is -inf and the share is 0, the product would be NaN.
     return torch.where(share > 0, behaviour + share * (log_prob - behaviour), behaviour)
 
 

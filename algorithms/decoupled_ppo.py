@@ -1,9 +1,9 @@
-"""PPO on trajectories that older weights played: clipped around recent ones, weighed by how much likelier these act so.
+"""PPO on trajectories of older weights: clipped around a recent proximal policy, weighted by proximal / behaviour ratio.
 
     L = mean(w max(-A r, -A min(max(r, 1 - low), 1 + high)) + ...),    r = p / q,    w = sg(q / b)
 
-p is the policy, b the one that played, q the proximal one, near which an update stays. PPO's own clip is around b: where b
-is several updates old, an update begins with ratios beyond the clip and moves back towards b instead of on from where it is.
+p is the policy, b the behaviour policy, q the proximal policy, near which an update stays. PPO's own clip is around b: if b
+is several updates old, an update starts with ratios beyond the clip and moves back towards b instead of forward from p.
 """
 
 import math
@@ -31,10 +31,10 @@ PROXIMAL = ("recomputed", "interpolated")
 
 @record
 class Versioned:
-    """A trajectory, and the version of the weights that chose each action."""
+    """A trajectory with the version of the weights that chose each action."""
 
     trajectory: Trajectory  # [T, B]
-    version: Tensor = tensor("*", "int")  # [T, B] updates that those weights had had
+    version: Tensor = tensor("*", "int")  # [T, B] number of updates behind those weights
 
 
 def decoupled_ppo(
@@ -54,19 +54,19 @@ def decoupled_ppo(
     advantages: str = "minibatch",
     target_kl: Number = math.inf,
 ) -> Algorithm:
-    """`ppo` whose clip is around a proximal policy; where nothing is stale, it is `ppo`.
+    """PPO with its clip around a proximal policy; equal to `ppo` if no data are stale.
 
-    `proximal` says where that policy's log-probs come from:
+    `proximal` selects the source of that policy's log-probs:
     - "recomputed": a pass through the model before the update, under its params. Needs no versions.
     - "interpolated": no pass, log q = (1 - a) log b + a sg(log p), a = (v - 1 - v_t) / (v - v_t), with v the updates done
-      and v_t the version that played. Trajectories come as `Versioned`; `lagging` makes them so. Weights at most one update
+      and v_t the version that acted. Trajectories must be `Versioned`; `lagging` wraps them. Weights at most one update
       old give a = 0, which is `ppo` itself.
-    `weights` may bound w or leave rows out, `partial(truncated_weights, high=2.0)`; the mean is over all rows all the same.
-    Advantages and targets are GAE's under the newest values, as in `ppo`; their rewards are still those of b.
+    `weights` may bound w or set rows to 0, e.g. `partial(truncated_weights, high=2.0)`; the mean still includes all rows.
+    Advantages and targets are GAE's under the newest values, as in `ppo`; their rewards come from b.
 
     Metrics: those of `ppo`, with approximate_kl, clip_fraction and target_kl against q, then weight, the mean of w, and
-    effective_fraction, its effective sample size in parts of the rows.
-    Raises: ChoiceError; as `ppo`; StructureError for "interpolated" without versions.
+    effective_fraction, its effective sample size as a fraction of the rows.
+    Raises: ChoiceError; the errors of `ppo`; StructureError for "interpolated" without versions.
     Source: Hilton et al. 2021, arXiv:2110.00641; Fu et al. 2025, arXiv:2505.24298; interpolation: arXiv:2512.06547.
 
     >>> from purestep.core import keys
@@ -109,7 +109,7 @@ def decoupled_ppo(
 
 
 def proximal_log_prob(model: ActorCritic, params: Any, trajectory: Trajectory) -> Tensor:
-    """log p(a) of what was done, under `params`: trajectory [T, B] -> [T, B], a constant.
+    """Return log p(a) of the trajectory's actions under `params`: trajectory [T, B] -> [T, B], a constant.
 
     >>> from purestep.core import keys
     >>> from purestep.core.policy import actor_critic_mlp
@@ -128,11 +128,11 @@ def proximal_log_prob(model: ActorCritic, params: Any, trajectory: Trajectory) -
 
 
 def lagging(algorithm: Algorithm, staleness: int) -> Algorithm:
-    """`algorithm`, told that its trajectories were played by the weights of so many updates ago, or the first there were.
+    """Return `algorithm` with its trajectories marked as played by weights `staleness` updates old, or the initial ones.
 
     v_t = max(v - staleness, 0)
 
-    It goes with a trainer of that `staleness`.
+    Use it with a trainer of the same `staleness`.
 
     >>> told = []
     >>> def update(state, given, key):
@@ -157,7 +157,7 @@ def lagging(algorithm: Algorithm, staleness: int) -> Algorithm:
 
 
 def _share(given: Trajectory | Versioned, step: Tensor) -> Tensor:
-    """How far between the policy that played and the newest the proximal one lies: [T, B]."""
+    """Return the position of the proximal policy between the behaviour and the newest policy: [T, B]."""
     if not isinstance(given, Versioned):
         remedy = 'wrap it as Versioned, or take proximal="recomputed"'
         raise StructureError(

@@ -1,11 +1,11 @@
-"""Advantages without a value function: an answer is as good as it is better than other answers to the same question.
+"""Advantages without a value function: an answer is compared with the other answers to the same question.
 
-Rows come in any order, groups are of any size, and `groups` is a number no id reaches: it fixes the shapes, so that one
-graph serves every batch. An id below 0 says that the row belongs to no group: it has the advantage 0 and nobody is compared
-with it. (So a sample that could not be scored, or is to be dropped, is `torch.where(scored, group, -1)`.) An id that is too
-large gives NaN.
+Rows come in any order, groups have any size, and all ids are below `groups`, which fixes the shapes, so that one compiled
+graph serves every batch. A negative id means that the row belongs to no group: its advantage is 0 and it enters no group's
+mean. (Exclude samples that could not be scored, or are to be dropped, with `torch.where(scored, group, -1)`.) An id that is
+too large gives NaN.
 
-With n the size of the group, m and s the mean and the standard deviation of its rewards (s with n - ddof):
+With n the size of the group, m and s the mean and the standard deviation of its rewards (s with divisor n - ddof):
 
     system                 centre           scale   ddof   eps     a group of one
     TRL                    mean             std     1      1e-4    0        (`scale_rewards="batch"`: batch_std)
@@ -20,7 +20,7 @@ With n the size of the group, m and s the mean and the standard deviation of its
     RLOO                   leave_one_out    none                   0        (verl's `rloo`: raw)
 
 Sources: Ahmadian et al. 2024, arXiv:2402.14740 (RLOO); Shao et al. 2024, arXiv:2402.03300 (GRPO); Liu et al. 2025,
-arXiv:2503.20783 (Dr. GRPO); Yu et al. 2025, arXiv:2503.14476 (groups without spread).
+arXiv:2503.20783 (Dr. GRPO); Yu et al. 2025, arXiv:2503.14476 (groups with equal rewards).
 """
 
 import torch
@@ -39,7 +39,7 @@ def _no_scale(reward: Tensor, member: Tensor, ddof: int) -> Tensor:
 
 
 def _std(reward: Tensor, member: Tensor, ddof: int) -> Tensor:
-    """Each row's group's standard deviation, 1 where there is none: [N], bool [groups, N] -> [N]."""
+    """Return the standard deviation of each row's group, 1 where all rewards are equal: [N], bool [groups, N] -> [N]."""
     spread = spread_of_group(reward, member)
     above = reward - spread.lowest
     error = above - sum_of_group(above, member) / spread.size.clamp(min=1)
@@ -51,7 +51,7 @@ def _batch_std(reward: Tensor, member: Tensor, ddof: int) -> Tensor:
     return _std(reward, member.any(0, keepdim=True), ddof)
 
 
-CENTRES = {"mean": 0, "leave_one_out": 1, "none": 0}  # of how many rewards, its own, the mean knows nothing
+CENTRES = {"mean": 0, "leave_one_out": 1, "none": 0}  # number of rewards excluded from the mean (the row's own)
 SCALES = {"none": _no_scale, "std": _std, "batch_std": _batch_std}
 SINGLETONS = {"zero": "no advantage", "raw": "the reward, as if the mean were 0"}
 
@@ -67,15 +67,14 @@ def group_advantages(
     eps: Number = 1e-4,
     singleton: str = "zero",
 ) -> Tensor:
-    """How much better than its group's mean each reward is.
+    """Return each reward's advantage over the mean of its group.
 
     A_i = (r_i - c_i) / (s + eps)
 
     c_i is the mean of the group for `centre` "mean", the mean of the *others* for "leave_one_out", 0 for "none". s + eps is
-    1 for `scale` "none"; for "std" s is the standard deviation of the group, for "batch_std" that of all rewards. Where
-    rewards have no spread s counts as 1, so that equal rewards give exactly 0, for any eps. A group of one has nobody to be
-    compared with: `singleton` gives 0 for "zero", and with c_i = 0 for "raw"; "none" needs no comparison and knows no
-    such case. Nothing is detached; losses detach.
+    1 for `scale` "none"; for "std" s is the standard deviation of the group, for "batch_std" that of all rewards. If all
+    rewards are equal, s is replaced by 1, so that they give exactly 0, for any eps. For a group of one, `singleton` "zero"
+    gives 0 and "raw" sets c_i = 0; `centre` "none" is not affected. Nothing is detached here; losses detach.
 
     Shapes: reward [N], group int [N] -> [N]. Raises: ShapeError, DtypeError, ChoiceError.  Sources: see above.
 
@@ -92,7 +91,7 @@ def group_advantages(
     advantage = reward
     if centre != "none":
         spread = spread_of_group(reward, member)
-        # Seen from the least reward of their group, equal rewards are exactly 0 and leave no rounding behind.
+        # Relative to the lowest reward of the group, equal rewards are exactly 0, without rounding errors.
         above = reward - spread.lowest
         centred = (spread.size * above - sum_of_group(above, member)) / (spread.size - left_out).clamp(min=1)
         advantage = torch.where(spread.size == 1, reward, centred) if singleton == "raw" else centred
@@ -102,7 +101,7 @@ def group_advantages(
 
 
 def grpo_advantages(reward: Tensor, group: Tensor, *, groups: int, eps: Number = 1e-4) -> Tensor:
-    """(r_i - mean) / (std + eps), as TRL has it: group_advantages(centre="mean", scale="std"); [N], int [N] -> [N].
+    """Return (r_i - mean) / (std + eps), as TRL: group_advantages(centre="mean", scale="std"); [N], int [N] -> [N].
 
     Source: Shao et al. 2024, arXiv:2402.03300, section 4.1. Raises: ShapeError, DtypeError, ChoiceError.
 
@@ -113,7 +112,7 @@ def grpo_advantages(reward: Tensor, group: Tensor, *, groups: int, eps: Number =
 
 
 def dr_grpo_advantages(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
-    """r_i - mean: group_advantages(centre="mean", scale="none"), as prime-rl and tinker have it; [N], int [N] -> [N].
+    """Return r_i - mean, as prime-rl and tinker: group_advantages(centre="mean", scale="none"); [N], int [N] -> [N].
 
     Source: Liu et al. 2025, arXiv:2503.20783, section 3.2. Raises: ShapeError, DtypeError, ChoiceError.
 
@@ -124,8 +123,9 @@ def dr_grpo_advantages(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
 
 
 def rloo_advantages(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
-    """r_i - mean of the others = n / (n - 1) (r_i - mean): group_advantages(centre="leave_one_out"); [N], int [N] -> [N].
+    """Return r_i - mean of the others = n / (n - 1) (r_i - mean): [N], int [N] -> [N].
 
+    The same as group_advantages(centre="leave_one_out").
     Source: Ahmadian et al. 2024, arXiv:2402.14740, equation 8. Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> rloo_advantages(torch.tensor([0.0, 1.0, 5.0]), torch.zeros(3, dtype=torch.int64), groups=1)
@@ -135,12 +135,13 @@ def rloo_advantages(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
 
 
 def ema_baseline(baseline: Tensor, reward: Tensor, group: Tensor, *, decay: Number) -> tuple[Tensor, Tensor]:
-    """Rewards against a mean over the past, for groups (roles, worlds, tasks) that come again in every batch.
+    """Return rewards minus a running mean, for groups (roles, environments, tasks) that recur in every batch.
 
     A_i = r_i - b_g,    b'_g = decay b_g + (1 - decay) mean of the group's rewards in this batch
 
-    The baseline is the one from *before* these rewards, so that it depends on no action it judges. A group without a reward
-    in the batch keeps its baseline; a row of no group has the advantage 0. It is state: checkpoint it with the rest.
+    The baseline is the one from *before* these rewards, so that it is independent of the actions it is applied to. A group
+    without a reward in the batch keeps its baseline; a row of no group has the advantage 0. The baseline is state:
+    checkpoint it with the rest.
     Shapes: baseline [G], reward [N], group int [N] -> (new baseline [G], advantage [N]).
     Raises: ShapeError, DtypeError, ChoiceError.  Source: Liu et al. 2025, arXiv:2506.24119 (there by role and sample).
 

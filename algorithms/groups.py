@@ -1,4 +1,4 @@
-"""Which rows belong together: ids in any order, groups of any size, shapes fixed by a number no id reaches."""
+"""Group membership of rows: ids in any order, groups of any size, shapes fixed by an upper bound of the ids."""
 
 import torch
 from torch import Tensor
@@ -10,17 +10,17 @@ from ..core.shapes import rank, same_shape
 
 @record
 class Spread:
-    """What a row's group is like, told to the row."""
+    """Size and range of rewards of each row's group, one entry per row."""
 
-    size: Tensor = tensor("*", "int")  # rows of the group, this one included; 0 for a row of no group
-    lowest: Tensor = tensor("*", "float")  # reward of the group; 0 for a row of no group
+    size: Tensor = tensor("*", "int")  # rows of the group, including this one; 0 for a row of no group
+    lowest: Tensor = tensor("*", "float")  # lowest reward of the group; 0 for a row of no group
     highest: Tensor = tensor("*", "float")
 
 
 def membership(where: str, value: Tensor, group: Tensor, groups: int) -> Tensor:
-    """Which group each row is of: [N], int [N] -> bool [groups, N]; ids outside 0..groups-1 are of none.
+    """Return the membership matrix of rows in groups: [N], int [N] -> bool [groups, N]; ids outside 0..groups-1 have no group.
 
-    A comparison, not a scatter: its sums have one order on every device, and no id reaches past the end.
+    It uses a comparison, not a scatter: sums have the same order on every device, and no id indexes out of bounds.
     Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> membership("f", torch.ones(3), torch.tensor([1, -1, 0]), 2)
@@ -39,7 +39,7 @@ def membership(where: str, value: Tensor, group: Tensor, groups: int) -> Tensor:
 
 
 def to_rows(value: Tensor, member: Tensor) -> Tensor:
-    """Each row's group's number, 0 for a row of no group: [groups], bool [groups, N] -> [N].
+    """Return the value of each row's group, 0 for a row of no group: [groups], bool [groups, N] -> [N].
 
     >>> to_rows(torch.tensor([5.0, torch.nan]), torch.tensor([[True, False], [False, False]]))
     tensor([5., 0.])
@@ -48,7 +48,7 @@ def to_rows(value: Tensor, member: Tensor) -> Tensor:
 
 
 def sum_of_group(value: Tensor, member: Tensor) -> Tensor:
-    """The sum over its group, told to each row; NaN stays among its own: [N], bool [groups, N] -> [N].
+    """Return group sums broadcast back to rows; a NaN affects only its own group: [N], bool [groups, N] -> [N].
 
     >>> member = torch.tensor([[True, True, False], [False, False, True]])
     >>> sum_of_group(torch.tensor([1.0, 2.0, torch.inf]), member)
@@ -58,7 +58,7 @@ def sum_of_group(value: Tensor, member: Tensor) -> Tensor:
 
 
 def spread_of_group(value: Tensor, member: Tensor) -> Spread:
-    """Size, lowest and highest value of its group, told to each row: [N], bool [groups, N] -> [N] each.
+    """Return size, lowest and highest value of each row's group: [N], bool [groups, N] -> [N] each.
 
     >>> spread = spread_of_group(torch.tensor([1.0, 4.0]), torch.tensor([[True, True]]))
     >>> spread.size, spread.lowest, spread.highest
@@ -72,10 +72,10 @@ def spread_of_group(value: Tensor, member: Tensor) -> Spread:
 
 
 def zero_spread(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
-    """Whether all rewards of a row's group are equal, so that it teaches nothing: [N], int [N] -> bool [N].
+    """Return whether all rewards of a row's group are equal, so that it has no gradient: [N], int [N] -> bool [N].
 
-    True also for a group of one and for a row of no group. Dynamic sampling drops these groups and draws others in their
-    place. A group that holds a NaN is no such group, so that the NaN is not dropped unseen.
+    True also for a group of one and for a row of no group. Dynamic sampling drops these groups and samples others instead.
+    False for a group that contains a NaN, so that the NaN is not dropped silently.
     Raises: ShapeError, DtypeError, ChoiceError.  Source: Yu et al. 2025, arXiv:2503.14476, section 3.2 (DAPO).
 
     >>> zero_spread(torch.tensor([1.0, 0.0, 1.0, 1.0]), torch.tensor([0, 1, 0, 1]), groups=2)

@@ -1,4 +1,4 @@
-"""Numbers that set an algorithm: plain, or tensors so that a population with different ones is one vmap."""
+"""Hyper-parameters of algorithms: plain numbers, or tensors so that a population with different values is one vmap."""
 
 import math
 
@@ -9,23 +9,23 @@ from ..core.errors import ChoiceError, message
 from ..core.numbers import Number as Number
 from ..core.numbers import check_number as check_number
 
-LARGEST = 1e30  # what float32 holds, with room
+LARGEST = 1e30  # below the largest float32, with a margin
 Clip = Number | tuple[Number, Number]  # how far a ratio may leave 1, or how far below and how far above
 
 
 def bounded(x: Tensor, low: Number = -math.inf, high: Number = math.inf) -> Tensor:
-    """min(max(x, low), high) in the dtype of x, with the gradient of x up to and on the bounds and 0 beyond: [*].
+    """Return min(max(x, low), high) in the dtype of x; its gradient is that of x within or on the bounds, 0 beyond: [*].
 
     >>> bounded(torch.tensor([0.0, 2.0, 9.0]), 1.0, torch.tensor(4.0, dtype=torch.float64))
     tensor([1., 2., 4.])
     """
-    # Under vmap clamp takes the wider dtype of a tensor without axes, which elsewhere does not count.
+    # Under vmap clamp promotes to the wider dtype of a 0-d tensor, which it does not do otherwise.
     low, high = (bound.to(x.dtype) if isinstance(bound, Tensor) else bound for bound in (low, high))
     return torch.clamp(torch.clamp(x, min=low), max=high)
 
 
 def check_clip(where: str, clip: Clip) -> tuple[Number, Number]:
-    """Returns the pair that `clip` stands for. Raises: ChoiceError.
+    """Return `clip` as a pair (low, high). Raises: ChoiceError.
 
     >>> check_clip("ppo: clip", 0.2)
     (0.2, 0.2)
@@ -40,7 +40,7 @@ def check_clip(where: str, clip: Clip) -> tuple[Number, Number]:
 
 
 def check_coefficients(where: str, **coefficients: Number) -> None:
-    """Raises ChoiceError unless each, which a part of a loss is multiplied by, is a finite number.
+    """Raise ChoiceError unless each coefficient of a loss term is a finite number.
 
     >>> check_coefficients("ppo", entropy_coefficient=float("nan"))
     Traceback (most recent call last):

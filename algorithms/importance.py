@@ -1,14 +1,14 @@
-"""Weights for tokens that a sampler drew whose probabilities are not quite the trainer's: another engine, older weights.
+"""Importance weights of tokens whose sampler differs from the trainer: another inference engine, or older weights.
 
-    D_t = log p(token) under the trainer, when the data came in - log-prob the sampler reported
+    D_t = log p(token) under the trainer, when the data arrived - log-prob that the sampler reported
     w_t = exp(D_t)                            `level` "token"
-    w_t = exp(sum of D over the sequence)     "sequence", at each of its tokens: unbiased, and wide
-    w_t = exp(mean of D over the sequence)    "geometric", at each of its tokens: its length does not count
+    w_t = exp(sum of D over the sequence)     "sequence", at each of its tokens: unbiased, high variance
+    w_t = exp(mean of D over the sequence)    "geometric", at each of its tokens: independent of the length
 
 A weight multiplies the loss of its token after any clip. It is a constant, always finite, and 0 in the padding, whatever
-stood there. Where D_t is not finite (a sampler that reports -inf, or no number) nothing is known: D_t counts as 0 and a
-token's weight is 1. Weights need not be truncated at the level at which tokens are left out, so both take the log-probs:
-`truncated_weights(...) * within(..., level="geometric")` is OpenRLHF's seq-mask-tis.
+its content. If D_t is not finite (the sampler reports -inf or NaN), D_t is set to 0 and the token's weight is 1. Truncation
+and masking may use different levels, so both take the log-probs: `truncated_weights(...) * within(..., level="geometric")`
+is OpenRLHF's seq-mask-tis.
 
 Sources: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training" (truncated, token);
 Liu et al. 2025, "When speed kills stability" (masked; sequences); Ling Team 2025, arXiv:2510.18855 (IcePop).
@@ -26,7 +26,7 @@ from .masking import mean_of_tokens, neutral
 
 
 def importance_weights(log_prob: Tensor, sampler_log_prob: Tensor, mask: Tensor, *, level: str = "token") -> Tensor:
-    """w as it is: [*, L], [*, L], bool [*, L] -> [*, L], at most about the largest number of its dtype.
+    """Return w without truncation: [*, L], [*, L], bool [*, L] -> [*, L], at most about the largest number of its dtype.
 
     Raises: ShapeError, DtypeError, ChoiceError.
 
@@ -46,9 +46,9 @@ def importance_weights(log_prob: Tensor, sampler_log_prob: Tensor, mask: Tensor,
 def truncated_weights(
     log_prob: Tensor, sampler_log_prob: Tensor, mask: Tensor, *, high: Number, low: Number = 0.0, level: str = "token"
 ) -> Tensor:
-    """Truncated importance sampling: min(max(w, low), high) where the token counts; [*, L] each -> [*, L].
+    """Truncated importance sampling: min(max(w, low), high) for tokens in the mask; [*, L] each -> [*, L].
 
-    Most systems know `high` alone (2 is usual); OpenRLHF and slime have `low` as well.
+    Most systems have `high` only (2 is usual); OpenRLHF and slime have `low` as well.
     Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> log_prob, mask = torch.tensor([0.5, 8.0, 9.0]).log(), torch.tensor([True, True, False])
@@ -66,8 +66,8 @@ def masked_weights(
 ) -> Tensor:
     """Masked importance sampling: w where low <= w <= high, else 0; [*, L] each -> [*, L].
 
-    IcePop at level "token" (with 0.5 and 5, say); at another level whole sequences are left out. Take the denominator of the
-    reduction from the mask before: what is left out must not make the rest weigh more.
+    IcePop at level "token" (for example with 0.5 and 5); at the other levels whole sequences are masked. Take the
+    denominator of the reduction from the original mask: masked tokens must not increase the weight of the others.
     Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> log_prob, mask = torch.tensor([0.5, 8.0, 9.0]).log(), torch.tensor([True, True, False])
@@ -82,9 +82,9 @@ def masked_weights(
 def within(
     log_prob: Tensor, sampler_log_prob: Tensor, mask: Tensor, *, high: Number, low: Number = 0.0, level: str = "token"
 ) -> Tensor:
-    """Which tokens count and have low <= w <= high: bool [*, L], a mask no wider than the one given.
+    """Return the mask of tokens in `mask` with low <= w <= high: bool [*, L].
 
-    "geometric" leaves out whole sequences that the trainer would hardly have written.
+    "geometric" masks whole sequences that are unlikely under the trainer's policy.
     Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> log_prob, mask = torch.tensor([[0.5, 8.0], [1.0, 1.0]]).log(), torch.tensor([[True, True], [True, False]])
@@ -99,9 +99,10 @@ def within(
 
 
 def effective_sample_size(weight: Tensor, mask: Tensor) -> Tensor:
-    """Of how many equally weighed tokens the mean would be as certain: (sum w)^2 / sum w^2, from 0 or 1 to their number.
+    """Return the effective sample size, (sum w)^2 / sum w^2, between 1 and the number of tokens, or 0.
 
-    Shapes: [*], bool [*] -> []; 0 where nothing weighs. Raises: ShapeError, DtypeError.
+    It is the number of equally weighted tokens whose mean has the same variance.
+    Shapes: [*], bool [*] -> []; 0 if all weights are 0. Raises: ShapeError, DtypeError.
     Source: Kish 1965, Survey Sampling, section 11.7.
 
     >>> effective_sample_size(torch.tensor([1.0, 1.0, 2.0, 9.0]), torch.tensor([True, True, True, False]))
@@ -109,15 +110,15 @@ def effective_sample_size(weight: Tensor, mask: Tensor) -> Tensor:
     """
     (quiet,) = neutral(mask, weight.detach())
     largest = quiet.abs().amax()
-    share = quiet / torch.where(largest == 0, 1.0, largest)  # the squares of large weights would overflow
+    share = quiet / torch.where(largest == 0, 1.0, largest)  # otherwise the squares of large weights would overflow
     squares = share.square().sum()
     return share.sum().square() / torch.where(squares == 0, 1.0, squares)
 
 
 def effective_fraction(weight: Tensor, mask: Tensor) -> Tensor:
-    """The effective sample size in parts of the tokens that count: (sum w)^2 / (n sum w^2), in [0, 1]; 0 of nothing.
+    """Return the effective sample size per token in the mask: (sum w)^2 / (n sum w^2), in [0, 1]; 0 for an empty mask.
 
-    PipelineRL writes it so; verl writes 1 / mean((w / mean w)^2), which is the same number.
+    PipelineRL uses this form; verl's 1 / mean((w / mean w)^2) is the same number.
     Shapes: [*], bool [*] -> []. Raises: ShapeError, DtypeError.
 
     >>> effective_fraction(torch.tensor([1.0, 1.0, 2.0, 9.0]), torch.tensor([True, True, True, False]))

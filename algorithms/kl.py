@@ -1,4 +1,4 @@
-"""Three estimators of a Kullback-Leibler divergence, one number a sample, never reduced.
+"""Three estimators of a Kullback-Leibler divergence, one number per sample, never reduced.
 
 They estimate KL(p || q) = E_p[log p - log q] from samples of p, with d = log q - log p:
 
@@ -6,7 +6,7 @@ They estimate KL(p || q) = E_p[log p - log q] from samples of p, with d = log q 
     k2 = d^2 / 2         biased, low variance, never negative
     k3 = e^d - 1 - d     unbiased, low variance, never negative
 
-Gradients are those of the written formulas; none of them is the gradient of the divergence itself.
+Gradients are those of these formulas; none of them is the gradient of the divergence itself.
 Source: Schulman 2020, "Approximating KL divergence", joschu.net/blog/kl-approx.html.
 """
 
@@ -17,7 +17,7 @@ from ..core.shapes import same_shape
 
 
 def k1(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
-    """log p - log q: [*], [*] -> [*]. Raises: ShapeError.
+    """Return log p - log q: [*], [*] -> [*]. Raises: ShapeError.
 
     >>> k1(torch.tensor([-1.0]), torch.tensor([-3.0]))
     tensor([2.])
@@ -27,7 +27,7 @@ def k1(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
 
 
 def k2(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
-    """(log q - log p)^2 / 2: [*], [*] -> [*]. Raises: ShapeError.
+    """Return (log q - log p)^2 / 2: [*], [*] -> [*]. Raises: ShapeError.
 
     >>> k2(torch.tensor([-1.0]), torch.tensor([-3.0]))
     tensor([2.])
@@ -37,7 +37,7 @@ def k2(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
 
 
 def k3(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
-    """q / p - 1 - log(q / p): [*], [*] -> [*]. Raises: ShapeError.
+    """Return q / p - 1 - log(q / p): [*], [*] -> [*]. Raises: ShapeError.
 
     >>> k3(torch.log(torch.tensor([0.5])), torch.log(torch.tensor([0.25])))
     tensor([0.1931])

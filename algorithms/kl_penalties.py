@@ -1,7 +1,7 @@
-"""Staying near a reference policy: a divergence of each token as a part of the loss, or taken off the reward.
+"""KL penalties against a reference policy, per token: added to the loss, or subtracted from the reward.
 
-Both take an estimator of `kl`, and `limit`, beyond which the difference of log-probs is cut off (AReaL and PipelineRL: 10;
-TRL and by default: not at all). Padding may hold anything and gives 0.
+Both take an estimator of `kl`, and `limit`, to which the difference of log-probs is clamped (AReaL and PipelineRL: 10;
+TRL and the default here: no limit). Padding may hold anything and gives 0.
 """
 
 import math
@@ -21,11 +21,11 @@ Estimator = Callable[[Tensor, Tensor], Tensor]
 def token_kl(
     log_prob: Tensor, reference_log_prob: Tensor, mask: Tensor, *, estimator: Estimator = k3, limit: Number = math.inf
 ) -> Tensor:
-    """An estimate of KL(policy || reference) for each token, to be added to its loss times a coefficient.
+    """Return an estimate of KL(policy || reference) for each token, to be added to its loss with a coefficient.
 
-    k(log p, log q) with log q - log p kept within `limit`; the gradient is that of the estimator, 0 beyond the limit, and
-    none flows into the reference. In the loss k3 is GRPO's, by default; `k3_with_gradient_of_k2` is verl's "k3+". TRL, from
-    1.16 on, multiplies k3 by the live ratio to the behaviour unless `use_bias_correction_kl=False`.
+    k(log p, log q) with log q - log p clamped to +-`limit`; the gradient is that of the estimator, 0 beyond the limit, and
+    none flows into the reference. The default k3 is GRPO's loss term; `k3_with_gradient_of_k2` is verl's "k3+". TRL, from
+    1.16 on, multiplies k3 by the current ratio to the behaviour policy unless `use_bias_correction_kl=False`.
     Shapes: all [*, L], mask bool. Raises: ShapeError, DtypeError, ChoiceError.
     Source: Shao et al. 2024, arXiv:2402.03300, equation 4.
 
@@ -37,7 +37,7 @@ def token_kl(
     check_number("token_kl: limit", limit, 0.0)
     log_prob, reference = neutral(mask, log_prob, reference_log_prob)
     difference = bounded(log_prob - reference.detach(), -limit, limit)
-    # Estimators know the difference alone, so that it may stand for the one log-prob beside 0 for the other.
+    # Estimators depend on the difference only, so pass the difference as one log-prob and 0 as the other.
     return torch.where(mask, estimator(difference, torch.zeros_like(difference)), 0.0)
 
 
@@ -51,9 +51,9 @@ def kl_reward(
     estimator: Estimator = k1,
     limit: Number = math.inf,
 ) -> Tensor:
-    """Rewards of tokens less what leaving the reference costs: r_t - coefficient sg(k_t); padding gets 0.
+    """Return the rewards of tokens minus the KL penalty: r_t - coefficient sg(k_t); padding gets 0.
 
-    Log-probs are those of the policy that acted. A reward of a whole sequence stands at its last token.
+    Log-probs are those of the policy that sampled. Put a reward for the whole sequence at its last token.
     Shapes: all [*, L], mask bool. Raises: ShapeError, DtypeError, ChoiceError.
     Source: Ziegler et al. 2019, arXiv:1909.08593, equation 2 (k1).
 
@@ -68,9 +68,9 @@ def kl_reward(
 
 
 def k3_with_gradient_of_k2(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
-    """k3's value with k2's gradient, log p - log q, which on policy is that of the divergence: [*], [*] -> [*].
+    """Return k3's value with k2's gradient, log p - log q, which is that of the divergence on policy: [*], [*] -> [*].
 
-    The gradient of k3 itself, 1 - q / p, is on policy that of the divergence the other way round. Raises: ShapeError.
+    The gradient of k3 itself, 1 - q / p, is on policy that of the reverse divergence. Raises: ShapeError.
     Source: Liu et al. 2025, arXiv:2510.01555, "Rethinking KL regularization in RLHF".
 
     >>> log_prob = torch.tensor([0.5]).log().requires_grad_()

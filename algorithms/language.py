@@ -1,16 +1,16 @@
-"""Learning from transcripts: one learner for all objectives, in steps that a whole batch or any split of it can take.
+"""The learner from transcripts: one for all objectives, whose update can also be computed in parts of a batch.
 
     algorithm = learner(model, adamw(1e-3), grpo(clip=0.2))
     state = algorithm.init(params)
     state, figures = algorithm.update(state, transcripts)
 
-`update` is the composition of the others on one batch. In parts, which may be micro-batches or packed rows, on one machine or
-several, the same numbers come out:
+`update` composes the other functions on one batch. The same numbers result from parts (micro-batches or packed rows, on one
+machine or several):
 
-    reading = algorithm.read(state, transcripts)                        in parts; nothing to do for most objectives
+    reading = algorithm.read(state, transcripts)                        in parts; empty for most objectives
     batch, state, figures = algorithm.prepare(state, transcripts, reading)           whole: groups are compared
     counts = algorithm.counts(batch)                                                 whole: denominators
-    gradients, sums = algorithm.gradient(state.params, part, counts)    in parts, which are added up
+    gradients, sums = algorithm.gradient(state.params, part, counts)    in parts, to be summed
     state, more = algorithm.apply(state, gradients, sums)
 """
 
@@ -46,18 +46,18 @@ TREATMENTS = ("keep", "mask", "down_weight", "drop", "bootstrap")
 
 @record
 class LanguageState:
-    """All a learner remembers between updates."""
+    """The state of a learner between updates."""
 
     params: LearnerParams
     optimizer: Any  # the optimiser's state
-    step: Tensor = tensor("*", "int")  # updates of the parameters, which is the version of these weights
-    memory: Any = ()  # [1] of a running baseline
-    reference: Any = ()  # parameters of the policy to stay near
+    step: Tensor = tensor("*", "int")  # number of parameter updates, which is the version of these weights
+    memory: Any = ()  # [1] the running baseline, if there is one
+    reference: Any = ()  # parameters of the reference policy
 
 
 @frozen(kw_only=True)
 class LanguageAlgorithm:
-    """A learner as functions; see the module for how they fit together.
+    """A learner as a set of functions; the module's docstring shows the order in which they are called.
 
     `read`, `loss`, `gradient` and `distance` take a `Layout` as last argument, which may be ().
     """
@@ -68,19 +68,19 @@ class LanguageAlgorithm:
     counts: Callable[[TokenBatch], Counts]
     loss: Callable[
         ..., tuple[Tensor, Sums]
-    ]  # (params, part, counts of the whole, layout=()): what `gradient` is that of
+    ]  # (params, part, counts of the whole, layout=()): the loss that `gradient` differentiates
     gradient: Callable[..., tuple[LearnerParams, Sums]]  # (params, part, counts of the whole, layout=())
-    distance: Callable[..., Tensor]  # (params, part, layout=()): the largest |log-prob - the sampler's| in its mask
+    distance: Callable[..., Tensor]  # (params, part, layout=()): largest |log-prob - sampler's| in the mask
     apply: Callable[[LanguageState, LearnerParams, Sums], tuple[LanguageState, Metrics]]
     update: Callable[[LanguageState, Transcript], tuple[LanguageState, Metrics]]
-    reads: tuple[str, ...]  # the fields that `read` fills; where there are none it need not be called
-    window: int  # the longest sequence the model was made for
-    metrics: tuple[str, ...] = METRICS  # the names `update` gives, in its order
+    reads: tuple[str, ...]  # the fields that `read` fills; if empty, `read` need not be called
+    window: int  # the longest sequence that the model supports
+    metrics: tuple[str, ...] = METRICS  # names of the metrics that `update` returns, in that order
 
 
 @frozen(kw_only=True)
 class _Parts:
-    """What the functions of a learner share."""
+    """Settings shared by the functions of a learner."""
 
     model: CausalModel
     optimizer: Optimizer
@@ -109,19 +109,19 @@ def learner(
     value_coefficient: Number = 0.5,
     value_clip: Number = math.inf,
 ) -> LanguageAlgorithm:
-    """A learner from transcripts, of any objective in `language_objectives`.
+    """Return a learner from transcripts for an objective of `language_objectives`.
 
-    `truncated` says what is made of samples cut off before they ended: "keep", "mask", "down_weight", "drop" (see
-    `counted`), or "bootstrap" from a critic. `denominators`: of what counts in the loss or of all that was "sampled", see
-    `counts`. `proximal` is the policy near which an update stays: "recorded" in the transcripts, which is the sampler's
-    unless they say otherwise; "recomputed" under the weights before the update; "interpolated" between the two by versions.
-    `correction` weighs tokens by how the proximal policy differs from the sampler: `partial(truncated_weights, high=2.0)`.
-    It needs proximal="recomputed", or transcripts in which proximal log-probs were written: recorded ones that nobody wrote
+    `truncated` is the treatment of truncated samples: "keep", "mask", "down_weight", "drop" (see `counted`), or "bootstrap"
+    from a critic. `denominators`: the tokens "counted" in the loss or all that were "sampled", see `counts`. `proximal` is
+    the policy near which an update stays: "recorded" in the transcripts (the sampler's log-probs unless others were
+    written); "recomputed" under the weights before the update; "interpolated" between the two by versions.
+    `correction` is an importance weight of the proximal policy against the sampler: `partial(truncated_weights, high=2.0)`.
+    It needs proximal="recomputed", or transcripts with proximal log-probs written into them: by default the recorded ones
     are the sampler's own, and every weight is 1.
-    Where no advantage differs from 0, and no value from its target, no update is made: divergences and entropy pause too.
-    The reference of the divergences is the policy given to `init`; `replace(state, reference=...)` sets another.
-    Clipping the gradient and schedules belong to the optimiser. top_p is not part of the policy that is trained: sample with
-    1, or correct. Raises: ChoiceError.
+    If all advantages are 0, and all values equal their targets, no update is made, not even for divergences and entropy.
+    The reference of the divergences is the policy passed to `init`; `replace(state, reference=...)` sets another.
+    Gradient clipping and schedules belong to the optimiser. top_p is not part of the trained policy: sample with top_p 1,
+    or use a correction. Raises: ChoiceError.
 
     >>> from ..core.optim import sgd
     >>> from .language_objectives import grpo
@@ -190,7 +190,7 @@ def _check(
 
 
 def _reads(objective: Objective, proximal: str, *divergences: Number) -> tuple[str, ...]:
-    # Who is asked for values says log-probs as well.
+    # The forward pass that computes values computes log-probs as well.
     names = ["log_prob"] if proximal == "recomputed" or objective.critic else []
     names += ["reference_log_prob"] if any(isinstance(each, Tensor) or each != 0 for each in divergences) else []
     return (*names, *(("values", "beyond") if objective.critic else ()))
@@ -252,7 +252,7 @@ def _gradient(
 
 
 def _said(parts: _Parts, params: LearnerParams, batch: TokenBatch, layout: Layout | tuple[()]) -> Scores:
-    # Where nothing counts a temperature may be anything, and a division by 0 would leave NaN in the gradient.
+    # Outside the mask a temperature may have any value, and a division by 0 would leave NaN in the gradient.
     heat = torch.where(batch.mask, batch.temperature, 1.0)
     return scored(parts.model, params, batch.token, batch.length, heat, layout=layout)
 

@@ -1,4 +1,4 @@
-"""Advantages of tokens as objectives take them: functions of whole episodes and of what is remembered between batches."""
+"""Advantages of tokens for objectives: functions of whole episodes and of a memory kept between batches."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,17 +17,17 @@ from .token_gae import token_gae
 
 @record
 class Episodes:
-    """What an advantage is made of: N transcripts in columns of L."""
+    """The inputs of an advantage: N transcripts in columns of L."""
 
-    reward: Tensor = tensor("* L", "float")  # of each token, what leaving the reference costs taken off
-    total: Tensor = tensor("*", "float")  # the episode's return, the same taken off, penalties too
-    credit: Tensor = tensor("* L", "float")  # what the transcripts themselves say, see `credited`
-    group: Tensor = tensor("*", "int")  # below N; -1 where nobody is compared with the sample
-    counted: Tensor = tensor("*", "bool")  # whether anything is learnt from the sample
+    reward: Tensor = tensor("* L", "float")  # of each token, minus the KL penalty
+    total: Tensor = tensor("*", "float")  # the episode's return, minus KL penalty and length penalty
+    credit: Tensor = tensor("* L", "float")  # the transcripts' own column, see `credited`
+    group: Tensor = tensor("*", "int")  # below N; -1 if the sample belongs to no group
+    counted: Tensor = tensor("*", "bool")  # whether the sample enters baselines and gets an advantage
     mask: Tensor = tensor("* L", "bool")
-    terminated: Tensor = tensor("*", "bool")  # nothing lies beyond
-    values: Any = ()  # [* L] by a critic, of what precedes each token
-    beyond: Any = ()  # [*]
+    terminated: Tensor = tensor("*", "bool")  # no bootstrap from the value beyond the end
+    values: Any = ()  # [* L] critic's value of the prefix before each token
+    beyond: Any = ()  # [*] critic's value of the whole sequence
 
 
 Estimate = Callable[[Episodes, Any], tuple[Tensor, Any]]  # (episodes, memory) -> (advantage [N, L], memory)
@@ -35,7 +35,7 @@ GroupEstimator = Callable[..., Tensor]  # (reward [N], group [N], *, groups) -> 
 
 
 def of_groups(estimator: GroupEstimator) -> Estimate:
-    """A group's advantage of each return, at every token of its sequence.
+    """Return the estimator of each return's group advantage, at every token of its sequence.
 
     >>> no, yes = torch.zeros(2, dtype=torch.bool), torch.ones(2, 1, dtype=torch.bool)
     >>> two = Episodes(reward=torch.zeros(2, 1), total=torch.tensor([1.0, 3.0]), credit=torch.zeros(2, 1),
@@ -53,9 +53,9 @@ def of_groups(estimator: GroupEstimator) -> Estimate:
 
 
 def against(baseline: str, credit: str, *, decay: Number = 0.9) -> Estimate:
-    """What a token is answerable for, less a mean of returns; see `reinforce` for the choices. Raises: ChoiceError.
+    """Return the estimator of a token's credit minus a mean of returns; see `reinforce` for the choices.
 
-    The memory of "ema" is its mean [1], that of the others ().
+    The memory of "ema" is its mean [1], that of the others (). Raises: ChoiceError.
 
     >>> no, yes = torch.zeros(2, dtype=torch.bool), torch.ones(2, 1, dtype=torch.bool)
     >>> two = Episodes(reward=torch.zeros(2, 1), total=torch.tensor([1.0, 3.0]), credit=torch.zeros(2, 1),
@@ -79,7 +79,7 @@ def against(baseline: str, credit: str, *, decay: Number = 0.9) -> Estimate:
 
 
 def generalized(*, gamma: Number, lambda_: Number) -> Estimate:
-    """`token_gae` of a critic's values, as it is. Raises: ChoiceError.
+    """Return the estimator `token_gae` of a critic's values, not normalised. Raises: ChoiceError.
 
     >>> no, yes, zero = torch.zeros(1, dtype=torch.bool), torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2)
     >>> one = Episodes(reward=torch.tensor([[0.0, 1.0]]), total=torch.ones(1), credit=zero, group=torch.tensor([0]),
@@ -98,7 +98,7 @@ def generalized(*, gamma: Number, lambda_: Number) -> Estimate:
 
 
 def written(episodes: Episodes, memory: Any) -> tuple[Tensor, Any]:
-    """The credit that stands in the transcripts.
+    """Return the credit stored in the transcripts.
 
     >>> no, one = torch.zeros(1, dtype=torch.bool), torch.ones(1, 1)
     >>> said = Episodes(reward=one, total=one[0], credit=2 * one, group=torch.tensor([0]), counted=~no, mask=one > 0,
@@ -110,7 +110,7 @@ def written(episodes: Episodes, memory: Any) -> tuple[Tensor, Any]:
 
 
 def unscaled(advantage: Tensor, mask: Tensor) -> Tensor:
-    """Advantages as they are: [N, L], bool [N, L] -> [N, L].
+    """Return advantages unchanged: [N, L], bool [N, L] -> [N, L].
 
     >>> unscaled(torch.tensor([[2.0]]), torch.tensor([[True]]))
     tensor([[2.]])
@@ -119,7 +119,7 @@ def unscaled(advantage: Tensor, mask: Tensor) -> Tensor:
 
 
 def whitened(advantage: Tensor, mask: Tensor) -> Tensor:
-    """(A - mean) / (std + 1e-8) over the tokens that count, std with their number; 0 elsewhere: [N, L].
+    """Return (A - mean) / (std + 1e-8) over the tokens in the mask, std with divisor n; 0 elsewhere: [N, L].
 
     >>> whitened(torch.tensor([[1.0, 3.0, 9.0]]), torch.tensor([[True, True, False]]))
     tensor([[-1.,  1.,  0.]])

@@ -1,4 +1,4 @@
-"""From transcripts to what an update learns from: returns, penalties, treatments, advantages; all over the whole batch."""
+"""The training batch of an update from transcripts: returns, penalties, truncation, advantages; over the whole batch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,17 +27,17 @@ FIGURES = ("reward", "sampled_tokens", "truncated", "failed", "zero_spread", "to
 
 @record
 class Reading:
-    """What models say of N transcripts before an update; a field that nobody asks for is ()."""
+    """Forward-pass results on N transcripts before an update; an unused field is ()."""
 
-    log_prob: Any = ()  # [* L] under the policy as it is
+    log_prob: Any = ()  # [* L] under the current policy
     reference_log_prob: Any = ()  # [* L]
-    values: Any = ()  # [* L] of what precedes each token
-    beyond: Any = ()  # [*] value of what follows the last token
+    values: Any = ()  # [* L] value of the prefix before each token
+    beyond: Any = ()  # [*] value after the last token
 
 
 @frozen(kw_only=True)
 class Handling:
-    """How a batch is made of transcripts; the choices of `learner`."""
+    """Options for building a batch from transcripts; the choices of `learner`."""
 
     truncated: str = "keep"
     down_weight: Number = 0.5
@@ -49,12 +49,12 @@ class Handling:
 def learned_from(
     objective: Objective, handling: Handling, transcript: Transcript, reading: Reading, memory: Any, version: Tensor
 ) -> tuple[TokenBatch, Any, Mapping[str, Tensor]]:
-    """What an update learns from transcripts [N], the memory after it, and figures of the batch, by name.
+    """Return the training batch of transcripts [N], the memory after it, and metrics of the batch, by name.
 
-    `version` [] is that of the weights about to be trained, which "interpolated" needs. Figures: reward, the mean return;
-    sampled_tokens, the mean number; truncated, the share that ended so; zero_spread, the share whose group's returns are
-    all equal; tokens and sequences that count; failed, the share whose environment raised. Those are learned from as if they
-    had never been sampled, and are in no other figure. Raises: ShapeError, DtypeError, ChoiceError.
+    `version` [] is that of the weights about to be trained; "interpolated" needs it. Metrics: reward, the mean return;
+    sampled_tokens, the mean number per transcript; truncated, the share of truncated ones; zero_spread, the share whose
+    group's returns are all equal; tokens and sequences in the loss; failed, the share whose environment raised. Failed
+    transcripts are excluded from training and from all other metrics. Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> from ..core.transcript import empty
     >>> from .language_objectives import rloo
@@ -99,7 +99,7 @@ def _targets(advantage: Tensor, mask: Tensor, values: Tensor) -> dict[str, Tenso
 
 
 def teaches(batch: TokenBatch) -> Tensor:
-    """Whether there is an advantage other than 0 in the batch, or a target that the critic does not say yet: bool [].
+    """Return whether the batch has a non-zero advantage or a target that differs from the critic's value: bool [].
 
     >>> from ..core.transcript import empty
     >>> teaches(token_batch(empty(2, 1, id=torch.tensor([0]))))
@@ -123,7 +123,7 @@ def _anchored(
 
 
 def _overlong(objective: Objective, batch: TokenBatch) -> Tensor:
-    """What the number of tokens sampled adds to returns: [N]."""
+    """Return the length penalty added to each return: [N]."""
     if isinstance(objective.overlong, tuple):
         return torch.zeros_like(batch.weight)
     return objective.overlong(batch.sampled.sum(-1))
@@ -132,7 +132,7 @@ def _overlong(objective: Objective, batch: TokenBatch) -> Tensor:
 def _paid(
     objective: Objective, handling: Handling, transcript: Transcript, batch: TokenBatch, plain: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Rewards of tokens [N, L] and returns [N], penalties taken off both."""
+    """Return the rewards of tokens [N, L] and the returns [N], both minus penalties."""
     mask, reward, penalty = batch.mask, token_rewards(transcript), _overlong(objective, batch)
     place = torch.arange(mask.shape[-1], device=mask.device)
     last = mask & (place == torch.where(mask, place, -1).amax(-1, keepdim=True))

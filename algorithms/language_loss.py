@@ -1,10 +1,10 @@
-"""The loss of a language model's update, whole or in parts, of log-probs however they were made; another trainer can call it.
+"""The loss of a language model's update, for a batch or parts of it, from log-probs; usable by another trainer.
 
     L = reduce(w_i (w_t l_t + beta k_t - eta H_t)) + c mean over tokens of w_i (v_t - G_t)^2 / 2
 
-l_t is the objective's loss against the proximal policy, w_t its weight against what sampled (`correction`), w_i the sample's,
-k_t a divergence from a reference, H_t an entropy. Every part is divided by counts of the whole batch, so that losses,
-gradients and figures of parts add up: see `aggregate`.
+l_t is the objective's loss against the proximal policy, w_t its importance weight against the sampler (`correction`), w_i
+the sample's weight, k_t a divergence from a reference, H_t an entropy. Every part is divided by counts of the whole batch, so
+that losses, gradients and metrics of parts add up: see `aggregate`.
 """
 
 import math
@@ -33,7 +33,7 @@ Outside = Callable[[Tensor, Tensor], Tensor]  # (log_ratio [N, L], mask) -> bool
 
 
 def everywhere(log_ratio: Tensor, mask: Tensor) -> Tensor:
-    """The bounds of a loss that has none: nothing is outside. [*, L], bool [*, L] -> bool [*, L].
+    """Return False for every token: the clip bounds of a loss without a clip. [*, L], bool [*, L] -> bool [*, L].
 
     >>> everywhere(torch.tensor([9.0]), torch.tensor([True]))
     tensor([False])
@@ -43,11 +43,11 @@ def everywhere(log_ratio: Tensor, mask: Tensor) -> Tensor:
 
 @frozen(kw_only=True)
 class Terms:
-    """What a loss is made of; what is left out costs nothing."""
+    """The terms of a loss; by default the policy loss, and the value loss if there is a critic."""
 
     loss: TokenLoss
     reduce: Reduction
-    outside: Outside = everywhere  # which tokens' ratios the loss bounds
+    outside: Outside = everywhere  # the tokens whose ratios are outside the clip
     correction: Weights | tuple[()] = ()  # against the sampler
     kl_coefficient: Number = 0.0  # of the divergence from the reference, in the loss
     kl_estimator: Estimator = k3
@@ -58,19 +58,19 @@ class Terms:
 
 @record
 class Sums:
-    """What a part of a batch adds to the figures of the whole. `combined` adds two."""
+    """The contribution of a part of a batch to the metrics of the whole. `combined` adds two."""
 
-    loss: Tensor = tensor("*", "float")  # divided already, like the next two
+    loss: Tensor = tensor("*", "float")  # already divided, like the next two
     policy_loss: Tensor = tensor("*", "float")
     value_loss: Tensor = tensor("*", "float")
-    tokens: Tensor = tensor("*", "float")  # that the sums below go over
+    tokens: Tensor = tensor("*", "float")  # number of tokens in the sums below
     entropy: Tensor = tensor("*", "float")
     kl: Tensor = tensor("*", "float")  # from the reference
-    approximate_kl: Tensor = tensor("*", "float")  # of the proximal policy from the current one, by k3
+    approximate_kl: Tensor = tensor("*", "float")  # between proximal and current policy, by k3
     outside: Tensor = tensor("*", "float")
     weight: Tensor = tensor("*", "float")  # against the sampler
     weight_squared: Tensor = tensor("*", "float")
-    difference: Tensor = tensor("*", "float")  # the largest |log-prob - that of the sampler|
+    difference: Tensor = tensor("*", "float")  # the largest |log-prob - sampler's log-prob|
 
 
 FIGURES = (
@@ -87,9 +87,9 @@ FIGURES = (
 
 
 def language_loss(terms: Terms, scores: Scores, batch: TokenBatch, counts: Counts) -> tuple[Tensor, Sums]:
-    """The loss [] of a batch, or of a part of one, and what it adds to figures.
+    """Return the loss [] of a batch, or of a part of one, and its contribution to the metrics.
 
-    `counts` are those of the whole batch. What stands where no token counts changes no bit of the value or its gradient.
+    `counts` are those of the whole batch. Values outside the mask do not change a bit of the loss or its gradient.
     Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> from functools import partial
@@ -119,7 +119,7 @@ def language_loss(terms: Terms, scores: Scores, batch: TokenBatch, counts: Count
 
 
 def proximal(log_prob: Tensor, batch: TokenBatch) -> Tensor:
-    """What an update is to stay near, a constant: the batch's column, moved towards `log_prob` where it has a share.
+    """Return the proximal log-probs, a constant: the batch's column, interpolated towards `log_prob` by its share, if any.
 
     >>> from ..core.record import replace
     >>> from ..core.transcript import empty
@@ -175,7 +175,7 @@ def _sums(terms: Terms, scores: Scores, batch: TokenBatch, anchor: Tensor, figur
 
 
 def farthest(log_prob: Tensor, batch: TokenBatch) -> Tensor:
-    """The largest |log-prob - that of the sampler| of the tokens that count: [N, L] -> [], 0 where there is none.
+    """Return the largest |log-prob - sampler's log-prob| of the tokens in the mask: [N, L] -> [], 0 for an empty mask.
 
     >>> from ..core.record import replace
     >>> from ..core.transcript import empty
@@ -189,7 +189,7 @@ def farthest(log_prob: Tensor, batch: TokenBatch) -> Tensor:
 
 
 def combined(one: Sums, other: Sums) -> Sums:
-    """The sums of two parts together.
+    """Return the sums of two parts, added.
 
     >>> two = Sums(**{name: torch.tensor(2.0) for name in Sums.__record_fields__})
     >>> combined(two, two).loss, combined(two, two).difference
@@ -200,9 +200,9 @@ def combined(one: Sums, other: Sums) -> Sums:
 
 
 def figures_of(sums: Sums) -> dict[str, Tensor]:
-    """The sums of a whole batch as figures, by name: means over the tokens that count.
+    """Return the metrics of a whole batch from its sums, by name: means over the tokens in the mask.
 
-    clip_fraction is the share of tokens whose ratio lies outside the objective's bounds, effective_fraction that of
+    clip_fraction is the share of tokens whose ratio lies outside the objective's bounds, effective_fraction is that of
     `effective_fraction`, log_prob_difference the largest distance from the sampler's log-prob.
 
     >>> figures_of(Sums(**{name: torch.tensor(2.0) for name in Sums.__record_fields__}))["entropy"]

@@ -1,4 +1,4 @@
-"""The field's algorithms for language models, each as what tells them apart: an advantage, a loss, a reduction.
+"""Policy-gradient objectives for language models, each as an advantage, a loss and a reduction.
 
     name         advantage                       loss                          reduction
     reinforce    return - running mean, or less  -A log p                      sum of tokens, mean of sequences
@@ -8,13 +8,13 @@
     grpo         (return - mean) / (std + eps)   clipped ratio                 mean of tokens, mean of sequences
     dr_grpo      return - mean of its group      clipped ratio                 sum of tokens / longest length, mean
     dapo         as grpo; groups without spread  clipped ratio, wider above    mean of all tokens
-                 dropped, long answers punished
+                 dropped, long answers penalised
     gspo         as grpo                         clipped ratio of sequences    mean of tokens, mean of sequences
     cispo        as grpo                         -sg(clipped ratio) A log p    mean of all tokens
     ppo          generalized, by a critic        clipped ratio                 mean of all tokens
 
-Everything else (divergences, entropy, corrections, truncated samples, the optimiser) is the learner's: see `language`. An
-objective of one's own is another such value.
+Everything else (divergences, entropy, corrections, truncated samples, the optimiser) belongs to the learner: see `language`.
+For your own objective construct another `Objective`.
 """
 
 from collections.abc import Callable
@@ -43,19 +43,19 @@ from .token_losses import Clip
 
 @frozen(kw_only=True)
 class Objective:
-    """What tells an algorithm from others."""
+    """The parts in which algorithms differ: advantage, loss, reduction and their options."""
 
     advantages: Estimate
     loss: TokenLoss
     reduce: Reduction
-    outside: Outside = everywhere  # which tokens' ratios the loss bounds, for the figures
-    memory: float | tuple[()] = ()  # what a running baseline begins with
+    outside: Outside = everywhere  # the tokens whose ratios are outside the clip, for the metrics
+    memory: float | tuple[()] = ()  # initial value of a running baseline
     overlong: (
         Callable[[Tensor], Tensor] | tuple[()]
-    ) = ()  # tokens sampled, int [N] -> what their number adds to the return
-    zero_spread: str = "keep"  # or "drop": what is made of groups in which all returns are equal
-    critic: bool = False  # whether values are learnt
-    scale: Callable[[Tensor, Tensor], Tensor] = unscaled  # (advantage [N, L], mask) -> what the loss is given of it
+    ) = ()  # tokens sampled, int [N] -> length penalty, added to the return
+    zero_spread: str = "keep"  # or "drop": treatment of groups in which all returns are equal
+    critic: bool = False  # whether a value function is trained
+    scale: Callable[[Tensor, Tensor], Tensor] = unscaled  # (advantage [N, L], mask) -> the advantage that the loss uses
 
 
 def reinforce(
@@ -63,10 +63,10 @@ def reinforce(
 ) -> Objective:
     """Policy gradient against a mean of returns: L = -A log p, summed over tokens, averaged over sequences.
 
-    `baseline`: "ema", a running mean over batches that begins with `initial`; "leave_one_out", the mean of all other
-    episodes of the batch, of whatever group; "none". `credit`: "episode", every token answers for the whole return;
-    "monte_carlo", for what came after it. The ratio to an older policy plays no part: one update for each batch, and a
-    `correction` with proximal="recomputed" where the sampler lags behind. Raises: ChoiceError.
+    `baseline`: "ema", a running mean over batches that starts at `initial`; "leave_one_out", the mean of all other
+    episodes of the batch, of any group; "none". `credit`: "episode", every token gets the whole return; "monte_carlo", the
+    reward-to-go. The loss has no ratio to an older policy: make one update for each batch, and use a `correction` with
+    proximal="recomputed" if the sampler lags behind. Raises: ChoiceError.
     Source: Williams 1992, doi:10.1007/BF00992696.
 
     >>> reinforce().memory, reinforce(baseline="leave_one_out").memory
@@ -82,7 +82,7 @@ def reinforce(
 
 
 def rloo() -> Objective:
-    """REINFORCE, leave one out: the baseline of an answer is the mean of the others in its group.
+    """REINFORCE leave-one-out: the baseline of an answer is the mean of the others in its group.
 
     Source: Ahmadian et al. 2024, arXiv:2402.14740, equation 8.
 
@@ -103,7 +103,7 @@ def grpo(*, clip: Clip = 0.2, eps: Number = 1e-4) -> Objective:
 
 
 def dr_grpo(*, length: Number, clip: Clip = 0.2) -> Objective:
-    """GRPO done right: no std, and every sequence divided by the same `length`, the most a model may say.
+    """GRPO done right: no std, and every sequence divided by the same `length`, the maximum of generated tokens.
 
     Source: Liu et al. 2025, arXiv:2503.20783.
 
@@ -120,9 +120,10 @@ def dapo(
     overlong: Callable[[Tensor], Tensor] | tuple[()] = (),
     zero_spread: str = "drop",
 ) -> Objective:
-    """Decoupled clip and dynamic sampling: a clip wider above, every token the same weight, groups without spread dropped.
+    """DAPO: a clip that is wider above, equal weight for every token, groups of equal returns dropped.
 
-    `overlong` is `partial(overlong_penalty, limit=..., buffer=...)`, or nothing. Raises: ChoiceError.
+    The name stands for decoupled clip and dynamic sampling. `overlong` is `partial(overlong_penalty, limit=...,
+    buffer=...)`, or () for no length penalty. Raises: ChoiceError.
     Source: Yu et al. 2025, arXiv:2503.14476.
 
     >>> dapo().zero_spread
@@ -141,7 +142,7 @@ def dapo(
 
 
 def gspo(*, clip: Clip = (3e-4, 4e-4), eps: Number = 1e-4, gradient: str = "token") -> Objective:
-    """Group sequence policy optimisation: one ratio for a sequence. Source: Zheng et al. 2025, arXiv:2507.18071.
+    """Group sequence policy optimisation: one ratio per sequence. Source: Zheng et al. 2025, arXiv:2507.18071.
 
     >>> gspo().zero_spread
     'keep'
@@ -161,7 +162,7 @@ def gspo(*, clip: Clip = (3e-4, 4e-4), eps: Number = 1e-4, gradient: str = "toke
 
 
 def cispo(*, low: Number = 0.0, high: Number = 5.0, eps: Number = 1e-4) -> Objective:
-    """Clipped importance weights: no token's gradient is cut off. The ratio is kept from `low` to `high`, as in TRL.
+    """CISPO: clipped importance weights, which keep every token's gradient. The ratio is clipped to [low, high], as in TRL.
 
     Source: MiniMax 2025, arXiv:2506.13585.
 
@@ -183,7 +184,7 @@ def cispo(*, low: Number = 0.0, high: Number = 5.0, eps: Number = 1e-4) -> Objec
 
 
 def ppo(*, clip: Clip = 0.2, gamma: Number = 1.0, lambda_: Number = 0.95, advantages: str = "batch") -> Objective:
-    """Proximal policy optimisation with a critic on the model's hidden states, over sampled tokens alone.
+    """Proximal policy optimisation with a critic on the model's hidden states, over sampled tokens only.
 
     `advantages` are normalised over the tokens of the batch ("batch") or left as they are ("none"). Raises: ChoiceError.
     Source: Schulman et al. 2017, arXiv:1707.06347; for conversations see `token_gae`.
@@ -202,9 +203,9 @@ def ppo(*, clip: Clip = 0.2, gamma: Number = 1.0, lambda_: Number = 0.95, advant
 
 
 def credited(loss: TokenLoss, reduce: Reduction, *, outside: Outside = everywhere) -> Objective:
-    """An objective whose advantages stand in the transcripts' own column `credit`, written there by any rule: see `credit`.
+    """Return an objective whose advantages are the transcripts' own column `credit`, computed by any rule: see `credit`.
 
-    `outside` says which ratios the loss bounds, for the figure clip_fraction: `outside_of(0.2)` beside `clipped_ratio(0.2)`.
+    `outside` gives the clip bounds for the metric clip_fraction: `outside_of(0.2)` with `clipped_ratio(0.2)`.
 
     >>> credited(clipped_ratio(0.2), by_token).zero_spread
     'keep'

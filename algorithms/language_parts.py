@@ -1,4 +1,4 @@
-"""The small functions objectives are put together from: reductions by counts of the whole, bounds of ratios, dual clips."""
+"""Building blocks of objectives: reductions by counts of the whole batch, clip bounds of ratios, dual clips."""
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from .token_losses import Clip
 
 
 def clipped_ratio(clip: Clip) -> TokenLoss:
-    """`token_clip` as the loss of an objective.
+    """Return `token_clip` as the loss of an objective.
 
     >>> one, mask = torch.ones(1, 1), torch.ones(1, 1, dtype=torch.bool)
     >>> clipped_ratio(0.5)(one, 0 * one, one, mask)
@@ -30,7 +30,7 @@ def clipped_ratio(clip: Clip) -> TokenLoss:
 
 
 def log_prob_gradient(log_prob: Tensor, anchor: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
-    """-A log p where the token counts, whatever the anchor: `policy_gradient`. All [N, L] -> [N, L].
+    """Return -A log p (`policy_gradient`) for tokens in the mask; the anchor is not used. All [N, L] -> [N, L].
 
     >>> mask = torch.tensor([[True, False]])
     >>> log_prob_gradient(torch.tensor([[-2.0, torch.nan]]), torch.zeros(1, 2), torch.ones(1, 2), mask)
@@ -40,7 +40,7 @@ def log_prob_gradient(log_prob: Tensor, anchor: Tensor, advantage: Tensor, mask:
 
 
 def dual_clipped(clip: Clip, *, c: Number = 3.0) -> TokenLoss:
-    """`dual_clip` as the loss of an objective: `attrs.evolve(grpo(), loss=dual_clipped(0.2))`.
+    """Return `dual_clip` as the loss of an objective: `attrs.evolve(grpo(), loss=dual_clipped(0.2))`.
 
     >>> one, mask = torch.ones(1, 1), torch.ones(1, 1, dtype=torch.bool)
     >>> dual_clipped(0.2)(9 * one, 0 * one, -one, mask)
@@ -56,7 +56,7 @@ def dual_clipped(clip: Clip, *, c: Number = 3.0) -> TokenLoss:
 
 
 def by_token(loss: Tensor, mask: Tensor, counts: Counts) -> Tensor:
-    """Every token of the whole batch weighs the same: `token_mean`.
+    """Return `token_mean` over the whole batch: every token has the same weight.
 
     >>> mask = torch.ones(1, 2, dtype=torch.bool)
     >>> by_token(torch.tensor([[1.0, 3.0]]), mask, Counts(tokens=torch.tensor(4), sequences=torch.tensor(2)))
@@ -66,7 +66,7 @@ def by_token(loss: Tensor, mask: Tensor, counts: Counts) -> Tensor:
 
 
 def by_sequence(loss: Tensor, mask: Tensor, counts: Counts) -> Tensor:
-    """Every sequence of the whole batch weighs the same: `sequence_mean`.
+    """Return `sequence_mean` over the whole batch: every sequence has the same weight.
 
     >>> mask = torch.ones(1, 2, dtype=torch.bool)
     >>> by_sequence(torch.tensor([[1.0, 3.0]]), mask, Counts(tokens=torch.tensor(4), sequences=torch.tensor(2)))
@@ -76,7 +76,7 @@ def by_sequence(loss: Tensor, mask: Tensor, counts: Counts) -> Tensor:
 
 
 def by_sequence_sum(loss: Tensor, mask: Tensor, counts: Counts) -> Tensor:
-    """The mean over sequences of the sums of their tokens: `sequence_sum_mean`.
+    """Return `sequence_sum_mean`: the mean over sequences of the sums over their tokens.
 
     >>> mask = torch.ones(1, 2, dtype=torch.bool)
     >>> by_sequence_sum(torch.tensor([[1.0, 3.0]]), mask, Counts(tokens=torch.tensor(4), sequences=torch.tensor(2)))
@@ -86,7 +86,7 @@ def by_sequence_sum(loss: Tensor, mask: Tensor, counts: Counts) -> Tensor:
 
 
 def by_constant_length(length: Number) -> Reduction:
-    """The sum of tokens over sequences times `length`: `constant_length`. Raises: ChoiceError.
+    """Return the reduction `constant_length`: the sum over tokens / (number of sequences * `length`). Raises: ChoiceError.
 
     >>> mask = torch.ones(1, 2, dtype=torch.bool)
     >>> two = Counts(tokens=torch.tensor(4), sequences=torch.tensor(2))
@@ -102,7 +102,7 @@ def by_constant_length(length: Number) -> Reduction:
 
 
 def outside_of(clip: Clip, *, level: str = "token") -> Outside:
-    """Which tokens' ratios lie outside 1 - low .. 1 + high; at `level` "sequence" that of `gspo`. Raises: ChoiceError.
+    """Return a test for ratios outside 1 - low .. 1 + high; `level` "sequence" uses `gspo`'s ratio. Raises: ChoiceError.
 
     >>> outside_of((0.5, 1.0))(torch.tensor([[0.4, 1.0, 3.0]]).log(), torch.ones(1, 3, dtype=torch.bool))
     tensor([[ True, False,  True]])

@@ -1,4 +1,4 @@
-"""Embeddings of a knowledge graph from its facts alone: what is true is made more plausible than what is drawn at random."""
+"""Knowledge-graph embeddings from facts: training makes facts more plausible than randomly corrupted atoms."""
 
 from collections.abc import Callable, Mapping
 
@@ -36,7 +36,7 @@ MEASURES: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def plausibility(params: Embedding, atoms: Tensor, form: str = "transe") -> Tensor:
-    """How plausible atoms are: int64 [*, 3] -> [*], higher for more plausible.
+    """Return the plausibility scores of atoms: int64 [*, 3] -> [*], higher is more plausible.
 
     -|h + r - t|^2 for "transe", -|h exp(i r) - t|^2 for "rotate", sum(h r t) for "distmult" and Re(sum(h r conj(t))) for
     "complex".
@@ -53,7 +53,7 @@ def plausibility(params: Embedding, atoms: Tensor, form: str = "transe") -> Tens
 
 @frozen
 class LinkPrediction:
-    """How facts are learnt."""
+    """Settings of link-prediction training."""
 
     form: str = "transe"
     batch: int = 256  # facts of a step
@@ -61,7 +61,7 @@ class LinkPrediction:
 
 
 def link_prediction_loss(params: Embedding, facts: Tensor, negatives: Tensor, form: str = "transe") -> Tensor:
-    """-log softmax of a fact's plausibility among that of its negatives: int64 [B, 3], [B, N, 3] -> [B].
+    """Return -log softmax of a fact's plausibility against its negatives: int64 [B, 3], [B, N, 3] -> [B].
 
     Source: Ruffinelli et al. 2020, "You CAN teach an old dog new tricks!" (cross-entropy over sampled negatives).
 
@@ -76,10 +76,10 @@ def link_prediction_loss(params: Embedding, facts: Tensor, negatives: Tensor, fo
 def link_prediction(
     optimizer: Optimizer, constants: int, how: LinkPrediction
 ) -> Callable[[Embedding, Tensor, Key], tuple[Embedding, Tensor]]:
-    """A function (params, facts [F, 3], keys [n, 2]) -> (params, losses [n]) that makes n steps.
+    """Return a function (params, facts [F, 3], keys [n, 2]) -> (params, losses [n]) that makes n steps.
 
-    A step draws facts at random, and for each of them negatives that replace its first or its second argument, whichever a coin
-    says, by any of the constants 1..`constants`.
+    A step draws facts at random, and for each of them negatives in which its first or its second argument, with equal
+    probability, is replaced by a random constant of 1..`constants`.
 
     >>> from ..core.optim import sgd
     >>> run = link_prediction(sgd(0.1), 2, LinkPrediction(batch=4, negatives=2))

@@ -1,8 +1,8 @@
-"""What does not count, made harmless before anything is computed of it, and what a sequence of tokens is on average.
+"""Masking of padding and context before a computation, so that NaN there cannot reach a gradient; means over tokens.
 
-A mask [*, L] is true at the tokens that count: those the policy chose itself. Whatever stands elsewhere, NaN and infinity
-included, must change no bit of a value or a gradient. Hiding a result is not enough, since the chain rule multiplies its 0
-by what stood there; inputs are exchanged instead.
+A mask [*, L] is true at the tokens that count: those that the policy sampled. Values elsewhere, including NaN and infinity,
+must not change a bit of a value or a gradient. Masking the result is not enough, because the chain rule multiplies its 0 by
+the masked value; so the inputs are replaced instead.
 """
 
 import torch
@@ -13,7 +13,7 @@ from ..core.shapes import boolean, same_shape
 
 
 def neutral(mask: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors with 0 in place of whatever does not count; those entries get the gradient 0.
+    """Return the tensors with 0 outside the mask; the replaced entries get the gradient 0.
 
     Shapes: all [*, L], mask bool. Raises: ShapeError, DtypeError.
 
@@ -27,7 +27,7 @@ def neutral(mask: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def per_token(value: Tensor, mask: Tensor) -> Tensor:
-    """A number of a sequence at each of its tokens, and 0 where none counts: [*], bool [*, L] -> [*, L].
+    """Return each sequence's number at each of its tokens in the mask, 0 elsewhere: [*], bool [*, L] -> [*, L].
 
     Raises: ShapeError, DtypeError.
 
@@ -44,7 +44,7 @@ def per_token(value: Tensor, mask: Tensor) -> Tensor:
 
 
 def mean_of_tokens(value: Tensor, mask: Tensor) -> Tensor:
-    """sum_t m_t x_t / sum_t m_t, and 0 for a sequence without a token that counts: [*, L], bool [*, L] -> [*].
+    """Return sum_t m_t x_t / sum_t m_t, and 0 for a sequence with an empty mask: [*, L], bool [*, L] -> [*].
 
     Raises: ShapeError, DtypeError.
 

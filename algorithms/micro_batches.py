@@ -1,23 +1,23 @@
-"""Micro-batches: which sequences go through a model together, so that no batch holds more than a budget of tokens.
+"""Micro-batches: a split of sequences into batches of at most a budget of tokens each.
 
-Plain Python on lengths, before any tensor is made. A micro-batch is padded to its longest sequence, so that it costs
+Plain Python on lengths, before any tensor is created. A micro-batch is padded to its longest sequence, so its cost is
 longest x count. Losses of micro-batches add up to that of the whole when all are divided by the whole's denominator: see
-`aggregate`. To pad almost nothing, put several sequences into one row: see `packing`.
+`aggregate`. To avoid most padding, put several sequences into one row: see `packing`.
 """
 
 from collections.abc import Sequence
 
 from ..core.errors import ChoiceError, message
 
-Batch = tuple[int, ...]  # places of sequences
+Batch = tuple[int, ...]  # indices of sequences
 
 
 def micro_batches(lengths: Sequence[int], budget: int) -> tuple[Batch, ...]:
-    """Places of the sequences of each micro-batch, longest first, filled while longest x count <= budget.
+    """Return the indices of the sequences of each micro-batch, longest first, filled while longest x count <= budget.
 
-    Every place comes exactly once; of equal lengths the first comes first. The most expensive micro-batch stands at the
-    front, so that what does not fit into memory shows at once.
-    Raises: ChoiceError, for a sequence that is longer than the budget, with its place.
+    Every index occurs exactly once; sequences of equal length keep their order. The most expensive micro-batch comes first,
+    so that it fails at once if it does not fit into memory.
+    Raises: ChoiceError, for a sequence that is longer than the budget, with its index.
 
     >>> micro_batches([2, 5, 3, 1, 2], budget=6)
     ((1,), (2, 0), (4, 3))
@@ -33,12 +33,11 @@ def micro_batches(lengths: Sequence[int], budget: int) -> tuple[Batch, ...]:
 
 
 def shards(lengths: Sequence[int], budget: int, *, ranks: int) -> tuple[tuple[Batch, ...], ...]:
-    """Micro-batches for each of several processes: as many for one as for another, since they wait for each other.
+    """Return the micro-batches of each rank: the same number for every rank, since ranks wait for each other.
 
-    Where the number of micro-batches is no multiple of `ranks`, those of most sequences are halved; where nothing can be
-    halved, some are empty: such a process goes through the motions with a batch in which nothing counts. The k-th
-    micro-batches of all processes are neighbours in the order of cost, and whoever got the dearest one gets the cheapest
-    one next. Raises: ChoiceError.
+    If the number of micro-batches is not a multiple of `ranks`, those with most sequences are halved; if none can be halved,
+    some are empty: such a rank computes on a fully masked batch. The k-th micro-batches of all ranks are adjacent in the
+    order of cost, and the rank with the most expensive one gets the cheapest one in the next round. Raises: ChoiceError.
 
     >>> shards([2, 5, 3, 1, 2], 6, ranks=2)
     (((1,), (0,)), ((4, 3), (2,)))
@@ -58,7 +57,7 @@ def shards(lengths: Sequence[int], budget: int, *, ranks: int) -> tuple[tuple[Ba
 
 
 def padded_tokens(lengths: Sequence[int], batches: Sequence[Sequence[int]]) -> int:
-    """How many tokens the batches cost, padding included: the sum of longest x count.
+    """Return the number of tokens in the batches, including padding: the sum of longest x count.
 
     >>> padded_tokens([2, 5, 3], [(1,), (2, 0)])
     11
@@ -67,7 +66,7 @@ def padded_tokens(lengths: Sequence[int], batches: Sequence[Sequence[int]]) -> i
 
 
 def padding_waste(lengths: Sequence[int], batches: Sequence[Sequence[int]]) -> float:
-    """Which share of the tokens that go through the model is padding: 1 - tokens / padded tokens, and 0 of nothing.
+    """Return the share of padding in the batches: 1 - tokens / padded tokens, and 0 for no tokens.
 
     >>> padding_waste([2, 5, 1], [(0, 1), (2,)]), padding_waste([2, 5, 1], [(1,), (0,), (2,)])
     (0.2727272727272727, 0.0)
@@ -78,7 +77,7 @@ def padding_waste(lengths: Sequence[int], batches: Sequence[Sequence[int]]) -> f
 
 
 def longest_first(lengths: Sequence[int]) -> list[int]:
-    """The places in order of falling length; of equal lengths the first comes first.
+    """Return the indices in order of decreasing length; sequences of equal length keep their order.
 
     >>> longest_first([1, 3, 2, 3])
     [1, 3, 2, 0]
@@ -87,7 +86,7 @@ def longest_first(lengths: Sequence[int]) -> list[int]:
 
 
 def check_lengths(where: str, lengths: Sequence[int], limit: int, remedy: str) -> None:
-    """Raises ChoiceError unless every length is from 0 to the limit.
+    """Raise ChoiceError unless every length is from 0 to the limit.
 
     >>> check_lengths("f", [3, 9], 8, "raise the budget")
     Traceback (most recent call last):

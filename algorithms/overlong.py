@@ -1,4 +1,4 @@
-"""Answers cut off at the longest length allowed: what their length costs, and whether they are learnt from."""
+"""Truncated answers: length penalty, and their treatment in training."""
 
 import torch
 from torch import Tensor
@@ -12,20 +12,20 @@ from .hyperparameters import Number, bounded, check_number
 
 @record
 class Counted:
-    """What is learnt from once truncated samples have been treated."""
+    """Groups, mask and weights of samples after the treatment of truncated ones."""
 
-    group: Tensor = tensor("*", "int")  # for group_advantages; -1 where nobody is compared with the sample
-    mask: Tensor = tensor("* L", "bool")  # the tokens that count in the loss
+    group: Tensor = tensor("*", "int")  # for group_advantages; -1 if the sample belongs to no group
+    mask: Tensor = tensor("* L", "bool")  # the tokens in the loss
     weight: Tensor = tensor("*", "float")  # of the sample's loss
 
 
 def overlong_penalty(length: Tensor, *, limit: Number, buffer: Number, factor: Number = 1.0) -> Tensor:
-    """What is added to the reward of a long answer: nothing up to limit - buffer, then linearly less, -factor from limit on.
+    """Return the reward penalty of long answers: 0 up to limit - buffer, then linear, -factor from limit on.
 
     factor min(max((limit - buffer - length) / buffer, -1), 0)
 
     Shapes: [*] of any dtype -> float [*]. Raises: ChoiceError.  Source: Yu et al. 2025, arXiv:2503.14476, equation 13
-    (DAPO), with factor 1. verl and AReaL have the factor, and no floor, since no answer exceeds their limit.
+    (DAPO), with factor 1. verl and AReaL have the factor but no floor, since no answer exceeds their limit.
 
     >>> overlong_penalty(torch.tensor([6, 8, 10, 12, 90]), limit=12, buffer=4)
     tensor([ 0.0000,  0.0000, -0.5000, -1.0000, -1.0000])
@@ -37,14 +37,14 @@ def overlong_penalty(length: Tensor, *, limit: Number, buffer: Number, factor: N
 
 
 def counted(truncated: Tensor, group: Tensor, mask: Tensor, *, treatment: str, down_weight: Number = 0.5) -> Counted:
-    """What is learnt from samples [N] some of which were cut off before they ended.
+    """Return group, mask and weight of samples [N] of which some were truncated.
 
-    - "keep": as from any other; right where running out of room is a failure of its own.
-    - "mask": not at all, yet its reward is one its group is compared with (TRL's `mask_truncated_completions`).
-    - "down_weight": as from any other, `down_weight` times as much.
+    - "keep": train on it as on any other; appropriate if exceeding the length is a failure of the model.
+    - "mask": not in the loss, but its reward stays in its group's mean (TRL's `mask_truncated_completions`).
+    - "down_weight": train on it with the weight `down_weight`.
     - "drop": as if it had never been sampled; its group is smaller by one.
-    Take denominators from the mask given, or from the one returned, knowingly: the first lets what is left out shrink the
-    loss, the second does not. A critic offers one more way, which takes its value: `bootstrapped`.
+    Denominators may come from the original mask or from the returned one: with the original one, masked samples reduce the
+    loss; with the returned one they do not. With a critic there is another treatment, its value: `bootstrapped`.
     Shapes: bool [N], int [N], bool [N, L]. Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> truncated, group = torch.tensor([False, True]), torch.tensor([3, 3])
@@ -82,9 +82,9 @@ def counted(truncated: Tensor, group: Tensor, mask: Tensor, *, treatment: str, d
 def bootstrapped(
     reward: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: Number = 1.0
 ) -> Tensor:
-    """The reward of a sample's last step with what a critic expects beyond a truncation; termination wins over it.
+    """Return the reward of a sample's last step plus the critic's value beyond a truncation; termination takes precedence.
 
-    r + gamma v' where truncated and not terminated, r elsewhere; v' there may be anything
+    r + gamma v' where truncated and not terminated, r elsewhere; there v' may be any value
 
     Shapes: all [*]. Raises: ShapeError, DtypeError, ChoiceError.  Source: Pardo et al. 2018, arXiv:1712.00378.
 

@@ -1,9 +1,9 @@
-"""Packing: several sequences in one row of fixed capacity, so that almost nothing a model reads is padding.
+"""Sequence packing: several sequences in one row of fixed capacity, with almost no padding.
 
-`packing` says where each token goes: plain Python on lengths. Everything else moves tensors by it. Columns [N, L] of
-sequences become columns [R, K] of rows and come back; a model that reads rows must take `position` for the place of a token
-and let it attend as `segment_mask` says. Then each token has the log-prob, and each parameter the gradient, that it has
-without packing. Reduce after `unpack`: a reduction per sequence knows nothing of segments.
+`packing` computes the layout, in plain Python on lengths; the other functions move tensors by it. Columns [N, L] of
+sequences become columns [R, K] of rows and back. A model on packed rows must use `position` as the position of a token and
+`segment_mask` as the attention mask. Then each token has the log-prob, and each parameter the gradient, that it has without
+packing. Reduce after `unpack`: reductions per sequence do not handle segments.
 
     rows = packing(lengths, capacity=4096, width=tokens.shape[-1])
     packed = pack(rows, tokens)
@@ -29,19 +29,19 @@ from .micro_batches import Batch, check_lengths, longest_first
 
 @record
 class Packing:
-    """Where the tokens of N sequences of at most L stand in R rows of K."""
+    """The layout of the tokens of N sequences of at most L in R rows of K."""
 
-    segment: Tensor = tensor("* R K", "int")  # which sequence a token of a row is of, ABSENT in the padding
-    position: Tensor = tensor("* R K", "int")  # its place in that sequence; 0 in the padding
-    source: Tensor = tensor("* R K", "int")  # its place among the N x L tokens of sequences; 0 in the padding
-    target: Tensor = tensor("* N L", "int")  # a sequence's token's place among the R x K of rows; ABSENT in the padding
+    segment: Tensor = tensor("* R K", "int")  # index of the sequence of a row's token, ABSENT in the padding
+    position: Tensor = tensor("* R K", "int")  # its position in that sequence; 0 in the padding
+    source: Tensor = tensor("* R K", "int")  # its index among the N x L tokens of sequences; 0 in the padding
+    target: Tensor = tensor("* N L", "int")  # index of a sequence's token among the R x K; ABSENT in the padding
 
 
 def packed_rows(lengths: Sequence[int], capacity: int) -> tuple[Batch, ...]:
-    """Which sequences share a row: longest first, each in the first row that still has room for it.
+    """Return the sequences of each row: longest first, each in the first row with enough space (first-fit decreasing).
 
-    No two rows would fit into one, so that more than half of all room is used as soon as there are two. Every sequence
-    comes exactly once, whole. Raises: ChoiceError, for a sequence longer than a row, with its place.
+    No two rows fit into one, so that with two rows or more, more than half of the capacity is used. Every sequence occurs
+    exactly once, unsplit. Raises: ChoiceError, for a sequence longer than a row, with its index.
 
     >>> packed_rows([2, 5, 3, 1, 2], capacity=6)
     ((1, 3), (2, 0), (4,))
@@ -62,10 +62,10 @@ def packed_rows(lengths: Sequence[int], capacity: int) -> tuple[Batch, ...]:
 
 
 def packing(lengths: Sequence[int], capacity: int, *, width: int, rows: int | tuple[()] = ()) -> Packing:
-    """Where tokens go when sequences in columns [N, width] are packed into rows of `capacity`.
+    """Return the layout for packing sequences in columns [N, width] into rows of `capacity`.
 
-    With `rows` there are so many, empty ones at the end, so that one graph serves every batch; without, as many as needed.
-    Raises: ChoiceError (also where the rows do not suffice).
+    `rows` fixes the number of rows, with empty ones at the end, so that one compiled graph serves every batch; by default
+    there are as many as needed. Raises: ChoiceError (also if `rows` are too few).
 
     >>> where = packing([1, 2], 3, width=2)
     >>> where.segment, where.position, where.target
@@ -104,7 +104,7 @@ def _count(place: int, length: int) -> Tensor:
 
 
 def _filled(row: Batch, lengths: Sequence[int], capacity: int, entries: Callable[[int, int], Tensor]) -> Tensor:
-    """What stands in a row, its padding told as of the sequence ABSENT."""
+    """Return the entries of a row; the padding is that of the sequence ABSENT."""
     left = capacity - sum(lengths[place] for place in row)
     return torch.cat([*(entries(place, lengths[place]) for place in row), entries(ABSENT, left)])
 
@@ -114,9 +114,9 @@ def _rows(rows: list[Tensor], capacity: int) -> Tensor:
 
 
 def pack(where: Packing, column: Tensor, blank: float = 0) -> Tensor:
-    """A column of sequences as a column of rows, `blank` in the padding: [N, L, ...] -> [R, K, ...].
+    """Return a column of sequences as a column of rows, `blank` in the padding: [N, L, ...] -> [R, K, ...].
 
-    What stands beyond a sequence's length goes nowhere. Raises: ShapeError.
+    Entries beyond a sequence's length are ignored. Raises: ShapeError.
 
     >>> pack(packing([1, 2], 4, width=2), torch.tensor([[5, 9], [6, 7]]), blank=-1)
     tensor([[ 6,  7,  5, -1]])
@@ -125,7 +125,7 @@ def pack(where: Packing, column: Tensor, blank: float = 0) -> Tensor:
 
 
 def unpack(where: Packing, column: Tensor, blank: float = 0) -> Tensor:
-    """A column of rows as a column of sequences, `blank` beyond their lengths: [R, K, ...] -> [N, L, ...].
+    """Return a column of rows as a column of sequences, `blank` beyond their lengths: [R, K, ...] -> [N, L, ...].
 
     The inverse of `pack`, gradients included. Raises: ShapeError.
 
@@ -137,7 +137,7 @@ def unpack(where: Packing, column: Tensor, blank: float = 0) -> Tensor:
 
 
 def _moved(name: str, column: Tensor, like: Tensor, index: Tensor, there: Tensor, blank: float) -> Tensor:
-    """column[index] where `there` is no ABSENT; the column's first two axes are those of `like`."""
+    """Return column[index] where `there` is not ABSENT, else `blank`; the column's first two axes are those of `like`."""
     if column.shape[:2] != like.shape:
         got, wanted = list(column.shape), f"[{like.shape[0]}, {like.shape[1]}, ...]"
         raise ShapeError(message(f"{name}: column", got=got, wanted=wanted, remedy="pass one that it was made for"))
@@ -149,9 +149,9 @@ def _moved(name: str, column: Tensor, like: Tensor, index: Tensor, there: Tensor
 
 
 def segment_mask(segment: Tensor) -> Tensor:
-    """Who may attend to whom: int [*, K] -> bool [*, K, K], query by key: those of its own segment up to itself.
+    """Return the attention mask: int [*, K] -> bool [*, K, K], query by key; causal within each segment.
 
-    Padding attends to padding, so that no softmax is one over nothing.
+    Padding attends to padding, so that no softmax is over an empty set.
 
     >>> segment_mask(torch.tensor([4, 4, 7])).int()
     tensor([[1, 0, 0],
@@ -163,7 +163,7 @@ def segment_mask(segment: Tensor) -> Tensor:
 
 
 def packed_log_probs(where: Packing, logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
-    """`token_log_probs` of rows: 0 at the first token of each segment, which the one before it knows nothing of.
+    """Return `token_log_probs` of rows, 0 at the first token of each segment, which the previous token does not predict.
 
     Shapes: logits float [R, K, V], tokens int [R, K], temperature a number, [R] or [R, K] -> [R, K]; 0 in the padding.
     Raises: ShapeError, DtypeError, ChoiceError.

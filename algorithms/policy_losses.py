@@ -1,9 +1,9 @@
-"""Losses of a policy: one number a step, never reduced; to be minimised.
+"""Losses of a policy: one number per step, never reduced; to be minimised.
 
 Advantages and behaviour log-probs are constants here: no gradient flows into them. Every entry depends on the inputs at
-its own place alone. A step that does not count must be neutralised before the loss, not after it: `torch.where(mask, x,
-0.0)` on each input gives that entry the gradient 0, whatever stood there. `torch.where(mask, loss, 0.0)` hides the value
-only: the chain rule still multiplies its 0 by an infinite ratio or a NaN.
+its own index alone. Mask padded steps before the loss, not after it: `torch.where(mask, x, 0.0)` on each input gives that
+entry the gradient 0, whatever its value. `torch.where(mask, loss, 0.0)` masks the value only: the chain rule still
+multiplies its 0 by an infinite ratio or a NaN.
 """
 
 import math
@@ -16,7 +16,7 @@ from .hyperparameters import Number, bounded, check_clip
 
 
 def policy_gradient(log_prob: Tensor, advantage: Tensor) -> Tensor:
-    """The loss whose gradient is that of the expected return, up to sign.
+    """Return the policy-gradient loss, whose gradient is that of the expected return, negated.
 
     L = -A log p(a)
 
@@ -32,13 +32,13 @@ def policy_gradient(log_prob: Tensor, advantage: Tensor) -> Tensor:
 def ppo_clip(
     log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: Number | tuple[Number, Number]
 ) -> Tensor:
-    """The clipped surrogate of proximal policy optimisation, negated: the larger, hence pessimistic, of two losses.
+    """Return the negated clipped surrogate of proximal policy optimisation: the larger, hence pessimistic, of two losses.
 
     L = max(-A r, -A min(max(r, 1 - low), 1 + high)),    r = exp(log p(a) - log b(a))
 
     `clip` is one number for low and high, or the pair. The gradient is 0 exactly where A > 0 and r > 1 + high, or A < 0
     and r < 1 - low; elsewhere it is that of -A r. With clip = infinity nothing is clipped, except that where A > 0 a ratio
-    that would overflow counts as about the largest number of its dtype.
+    that would overflow is limited to about the largest number of its dtype.
 
     Shapes: all [*]. Raises: ShapeError, ChoiceError.  Source: Schulman et al. 2017, arXiv:1707.06347, equation 7; two
     bounds: Yu et al. 2025, arXiv:2503.14476.
@@ -47,7 +47,7 @@ def ppo_clip(
     >>> ppo_clip(log_prob, torch.zeros(4), torch.tensor([1.0, -1.0, 1.0, -1.0]), clip=0.25)
     tensor([-1.2500,  2.0000, -0.5000,  0.7500])
 
-    A padded step, neutralised:
+    A padded step, masked:
 
     >>> padded, mask = torch.tensor([-1.0, torch.nan], requires_grad=True), torch.tensor([True, False])
     >>> loss = ppo_clip(torch.where(mask, padded, 0.0), torch.tensor([-1.0, 0.0]), torch.tensor([2.0, 0.0]), clip=0.25)
@@ -57,7 +57,7 @@ def ppo_clip(
     same_shape("ppo_clip", log_prob=log_prob, behaviour_log_prob=behaviour_log_prob, advantage=advantage)
     low, high = check_clip("ppo_clip: clip", clip)
     log_ratio = log_prob - behaviour_log_prob.detach()
-    # An infinite ratio is clipped where A > 0, yet would turn the backward pass's 0 into NaN.
+    # An infinite ratio is clipped where A > 0, but would turn the 0 of the backward pass into NaN.
     ceiling = math.log(torch.finfo(log_ratio.dtype).max) - 1.0
     ratio = torch.exp(torch.where(advantage > 0, bounded(log_ratio, high=ceiling), log_ratio))
     scale = -advantage.detach()

@@ -38,14 +38,14 @@ def ppo(
     L = mean(ppo_clip(log pi(a), A) + value_coefficient value_loss - entropy_coefficient H(pi)),    A = gae,    G = v + A
 
     over minibatches of T B / minibatches rows, each row once in each of `epochs` permutations. value_loss is `squared`, or
-    `clipped` where `value_clip` is finite. `advantages` says over what they are normalised: "minibatch", "batch" or "none".
-    Once the k3 estimate of KL(behaviour, current) on a minibatch exceeds `target_kl`, neither it nor any later one is
-    applied in this update. A truncation and the last row bootstrap from next_observation, a termination does not.
+    `clipped` if `value_clip` is finite. `advantages` is the scope of their normalisation: "minibatch", "batch" or "none".
+    Once the k3 estimate of KL(behaviour, current) on a minibatch exceeds `target_kl`, this minibatch and all later ones
+    are skipped in this update. A truncation and the last row bootstrap from next_observation, a termination does not.
     Clipping the gradient and annealing the learning rate belong to the optimiser (`chain`).
 
     Metrics, means over the minibatches: policy_loss, value_loss, entropy, approximate_kl, clip_fraction, gradient_norm,
-    and applied, the fraction of minibatches that were.
-    Raises: ShapeError (rows that minibatches do not divide), ChoiceError.
+    and applied, the fraction of minibatches that were not skipped.
+    Raises: ShapeError (number of rows not divisible by minibatches), ChoiceError.
     Source: Schulman et al. 2017, arXiv:1707.06347; details: Huang et al. 2022, "The 37 implementation details of PPO".
 
     >>> from purestep.core import keys

@@ -1,6 +1,6 @@
-"""What PPO and its relatives share: rows made of a trajectory, and passes over minibatches of them.
+"""The update shared by PPO and its variants: training rows from a trajectory, and passes over minibatches of them.
 
-A relative differs in its surrogate: which log-probs a ratio is taken against, and how a row's loss is weighed.
+A variant differs in its surrogate: the log-probs against which a ratio is taken, and the weight of a row's loss.
 """
 
 import math
@@ -27,12 +27,12 @@ from .kl import k3
 from .value_losses import clipped, squared
 
 METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "clip_fraction", "gradient_norm", "applied")
-FIGURES = METRICS.index("gradient_norm")  # so many of them come from the loss
+FIGURES = METRICS.index("gradient_norm")  # number of metrics that the loss returns
 
 
 @record
 class Sample:
-    """What the loss reads of a transition. Leading axes: a whole batch [N], or a minibatch."""
+    """The inputs of the loss from a transition. Leading axes: a whole batch [N], or a minibatch."""
 
     observation: Any  # [*, ...]
     action: Tensor  # [*, ...]
@@ -40,17 +40,17 @@ class Sample:
     behaviour_value: Tensor = tensor("*", "float")  # V before the update
     advantage: Tensor = tensor("*", "float")
     target: Tensor = tensor("*", "float")  # advantage + behaviour_value
-    anchor: Any = ()  # [*] what a surrogate other than PPO's own has to know of each row
+    anchor: Any = ()  # [*] extra input of a surrogate other than PPO's own
 
 
-# (log_prob, sample, advantage) -> its loss [*], the log-probs against which it clips [*], figures of its own []
+# (log_prob, sample, advantage) -> its loss [*], the log-probs against which it clips [*], its own metrics []
 Surrogate = Callable[[Tensor, Sample, Tensor], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
 Prepare = Callable[[Any, Trajectory, Tensor], Sample]  # (params, trajectory [T, B], updates done) -> [T B]
 
 
 @frozen
 class Settings:
-    """The numbers of PPO and its relatives; `ppo` says what they mean."""
+    """The hyper-parameters of PPO and its variants; they are documented in `ppo`."""
 
     gamma: Number
     lambda_: Number
@@ -77,7 +77,7 @@ class Settings:
 
 
 def normalized(advantage: Tensor) -> Tensor:
-    """(A - mean) / (std + 1e-8) over all entries; std with divisor N, so that one entry gives 0: [*].
+    """Return (A - mean) / (std + 1e-8) over all entries; std with divisor N, so that one entry gives 0: [*].
 
     >>> normalized(torch.tensor([1.0, 3.0]))
     tensor([-1.,  1.])
@@ -94,10 +94,10 @@ def learner(
     samples_of: Prepare,
     metrics: tuple[str, ...],
 ) -> Algorithm:
-    """PPO's passes over minibatches, whatever the surrogate of its policy.
+    """Return the algorithm of PPO's passes over minibatches, with any surrogate.
 
-    `metrics` are METRICS, where the divergence and the fraction clipped are against the surrogate's own log-probs, and then
-    the names of its figures.
+    `metrics` are METRICS, in which divergence and clip fraction are against the surrogate's own log-probs, followed by the
+    names of the surrogate's own metrics.
 
     >>> from purestep.core.optim import sgd
     >>> from purestep.core.policy import actor_critic_mlp
@@ -124,7 +124,7 @@ def learner(
         rows = order(key, samples.advantage.shape[0], epochs=numbers.epochs, minibatches=numbers.minibatches)
         applies = torch.ones_like(state.step, dtype=torch.bool)
         carry = (state.params, state.optimizer, applies)
-        # Numbers are shuffled at once, each read once; observations, which may be large, for each minibatch as it comes.
+        # Numbers are shuffled all at once; observations, which may be large, are gathered for one minibatch at a time.
         shuffled = take(replace(samples, observation=()), rows)
         (params, optimizer_state, _), figures = scan(
             lambda c, x: minibatch(c, replace(x[1], observation=take(samples.observation, x[0]))),
@@ -139,7 +139,7 @@ def learner(
 
 
 def prepared(model: ActorCritic, params: Any, trajectory: Trajectory, numbers: Settings) -> Sample:
-    """`prepare` by the numbers of a learner: [T, B] -> Sample [T B].
+    """Return `prepare` with the hyper-parameters of a learner: [T, B] -> Sample [T B].
 
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
@@ -158,7 +158,7 @@ def prepared(model: ActorCritic, params: Any, trajectory: Trajectory, numbers: S
 def prepare(
     model: ActorCritic, params: Any, trajectory: Trajectory, *, gamma: Number, lambda_: Number, normalize: bool = False
 ) -> Sample:
-    """The rows an update learns from, time and batch joined: trajectory [T, B] -> Sample [T B].
+    """Return the training rows of an update, time and batch axes flattened: trajectory [T, B] -> Sample [T B].
 
     Values are those of `params`, in one call for observation and one for next_observation.
 
@@ -187,7 +187,7 @@ def prepare(
 
 
 def order(key: Key, rows: int, *, epochs: int, minibatches: int) -> Tensor:
-    """Which rows each minibatch reads: `epochs` permutations, cut: int64 [epochs * minibatches, rows / minibatches].
+    """Return the rows of each minibatch: `epochs` permutations, split: int64 [epochs * minibatches, rows / minibatches].
 
     Raises: ShapeError.
 

@@ -1,4 +1,4 @@
-"""The one recursion behind every return and advantage: a linear recurrence that runs backwards in time."""
+"""The recursion behind all returns and advantages: a linear recurrence backwards in time."""
 
 import torch
 from torch import Tensor
@@ -7,16 +7,17 @@ BLOCK = 8
 
 
 def backwards(a: Tensor, b: Tensor) -> Tensor:
-    """Solves x_t = b_t + a_t x_{t+1} with x_T = 0.
+    """Solve x_t = b_t + a_t x_{t+1} with x_T = 0.
 
-    Shapes: a, b [T, *] -> [T, *]; the streams of the other axes are independent. A scan would cost a loop iteration, hence
-    some kernels, for each of T tiny rows. Instead the rows are cut into blocks of BLOCK: all blocks together are reduced
-    to their heads, x -> B + A x, in BLOCK elementwise steps; the heads obey the same recurrence, BLOCK times shorter; and
-    from the value after it every block is then run row by row. About log T / log BLOCK rounds of fused kernels, 2 T
-    multiplications more than the loop, nothing but elementwise operations, so it is also fast under vmap and eager.
+    Shapes: a, b [T, *] -> [T, *]; the streams of the other axes are independent. A scan would need a loop iteration, hence
+    several kernels, for each of T tiny rows. Instead the rows are split into blocks of BLOCK: all blocks together are
+    reduced to their heads, x -> B + A x, in BLOCK elementwise steps; the heads satisfy the same recurrence, BLOCK times
+    shorter; then every block is solved row by row from the value after it. This takes about log T / log BLOCK rounds of
+    fused kernels, 2 T multiplications more than the loop, and elementwise operations only, so it is also fast under vmap
+    and in eager mode.
 
-    Products are grouped by blocks, so the result equals the loop's bit for bit only where nothing is rounded: always up to
-    BLOCK rows, and beyond on dyadic inputs with a of 0 or 1, or as long as all bits fit. (With |b| < 16 a multiple of 1/4
+    Products are grouped by blocks, so the result equals the loop's bit for bit only if nothing is rounded: always up to
+    BLOCK rows, and beyond for dyadic inputs with a of 0 or 1, or as long as all bits fit. (With |b| < 16 a multiple of 1/4
     and a = 1/4, T rows need 2 T + 5 bits: float32 holds them up to T = 9, float64 up to T = 24.)
 
     Source: Blelloch 1990, "Prefix sums and their applications" (recurrences as scans of composed maps).
@@ -41,7 +42,7 @@ def backwards(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _rows(x: Tensor, blocks: int) -> list[Tensor]:
-    """Row k of every block, BLOCK tensors [blocks, *]; zeros fill the last block, which no earlier row sees."""
+    """Return row k of every block, as BLOCK tensors [blocks, *]; zeros pad the last block and affect no earlier row."""
     missing = blocks * BLOCK - x.shape[0]
     padded = torch.cat([x, x.new_zeros((missing, *x.shape[1:]))]) if missing else x
     return list(padded.reshape(blocks, BLOCK, *x.shape[1:]).unbind(1))

@@ -1,4 +1,4 @@
-"""REINFORCE: the score function times the return, with a baseline to choose."""
+"""REINFORCE: the score function times the return, with a choice of baselines."""
 
 from collections.abc import Mapping
 
@@ -27,17 +27,17 @@ def reinforce(
 
     L = mean(-(G - b) log pi(a) + value_coefficient (v - G)^2 / 2 - entropy_coefficient H(pi)),    G = discounted
 
-    `baseline` says what b is:
-    - "value": the model's v. An episode cut short, by a truncation or by the end of the trajectory, bootstraps: G goes on
+    `baseline` selects b:
+    - "value": the model's v. An episode cut by a truncation or by the end of the trajectory bootstraps: G continues
       with the value of next_observation.
     - "mean": the mean of G over the whole batch, [T, B].
     - "none": 0.
-    The last two know no value, so G holds the rewards seen up to the cut and nothing beyond. That is unbiased for episodes
-    that end inside the trajectory and too little for the others: prefer "value", or trajectories as long as episodes. The
-    value loss is then 0 and the value network is left alone. The mean contains the sample it is subtracted from, which
-    shrinks gradients by a part in T B and does not turn them where returns are independent.
+    The last two use no value, so G is the sum of the rewards up to the cut. That is unbiased for episodes that end inside
+    the trajectory and too small for the others: prefer "value", or trajectories as long as episodes. The value loss is then
+    0 and the value network is not trained. The mean includes the sample it is subtracted from, which scales gradients by
+    1 - 1 / (T B) and does not change their direction if returns are independent.
 
-    The factor gamma^t that the gradient of the discounted return from the first state has is left out, as is usual.
+    The factor gamma^t in the gradient of the discounted return from the first state is omitted, as usual.
 
     Metrics: policy_loss, value_loss, entropy, approximate_kl, gradient_norm. Raises: ChoiceError.
     Source: Williams 1992, doi:10.1007/BF00992696; Sutton and Barto 2018, section 13.4.

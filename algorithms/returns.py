@@ -1,7 +1,7 @@
-"""Returns: the discounted rewards that follow a step, and what stands for those nobody saw.
+"""Returns: the discounted rewards after a step, with bootstrapping beyond a cut.
 
-Everywhere a truncation bootstraps from the value of next_observation, a termination does not, and the end of the stream
-counts as a truncation. `next_values` belong to next_observation, before a reset. Shapes are [T] for one stream; further
+In all functions a truncation bootstraps from the value of next_observation, a termination does not, and the end of the stream
+is a truncation. `next_values` belong to next_observation, before a reset. Shapes are [T] for one stream; further
 axes [T, *] are independent streams.
 """
 
@@ -17,7 +17,7 @@ from .recurrence import backwards
 
 
 def cut(terminated: Tensor, truncated: Tensor) -> Tensor:
-    """Whether the next row of the stream does not continue this one: at an ending, and at the last row: bool [T, *].
+    """Return whether the stream is cut after a row: at the end of an episode, and at the last row: bool [T, *].
 
     >>> cut(torch.tensor([False, True, False]), torch.zeros(3, dtype=torch.bool))
     tensor([False,  True,  True])
@@ -34,11 +34,11 @@ def discounted(
     gamma: Number,
     next_values: Tensor | tuple[()] = (),
 ) -> Tensor:
-    """Discounted sums of rewards up to the episode's end.
+    """Return discounted sums of rewards up to the episode's end.
 
     G_t = r_t + gamma G_t+1 inside an episode,    G_t = r_t + gamma (1 - terminated_t) v'_t at a cut
 
-    Without `next_values` nothing lies beyond a cut: rewards after a truncation, or after the last row, count as 0.
+    Without `next_values` there is no bootstrap: rewards after a truncation, or after the last row, count as 0.
     Raises: ShapeError, DtypeError, ChoiceError.  Source: Sutton and Barto 2018, equation 3.9.
 
     >>> no = torch.zeros(3, dtype=torch.bool)
@@ -59,7 +59,7 @@ def discounted(
 def n_step(
     rewards: Tensor, next_values: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: Number, n: int
 ) -> Tensor:
-    """n rewards and then the value, or fewer rewards where a cut comes first.
+    """Return n-step returns: n rewards and then the value, or fewer rewards if a cut comes first.
 
     G_t = sum_{k<m} gamma^k r_t+k + gamma^m (1 - terminated_t+m-1) v'_t+m-1,    m = min(n, rows up to the cut)
 
@@ -94,10 +94,10 @@ def lambda_returns(
     gamma: Number,
     lambda_: Number,
 ) -> Tensor:
-    """The targets of TD(lambda): values plus generalized advantages.
+    """Return the targets of TD(lambda): values plus generalized advantages.
 
     G_t = v_t + A_t; where v'_t = v_t+1 inside an episode, this is the average of n-step returns with weights
-    (1 - lambda_) lambda_^(n - 1), the longest one getting the rest.
+    (1 - lambda_) lambda_^(n - 1); the longest one has the remaining weight.
 
     Raises: ShapeError, DtypeError, ChoiceError.
     Source: Sutton and Barto 2018, equation 12.3; Schulman et al. 2016, arXiv:1506.02438.

@@ -1,13 +1,13 @@
-"""How old samples are, how many may be begun, and which are too old to learn from.
+"""Staleness of samples, the number of samples that may be started, and the test for samples too old to train on.
 
-A token carries the version of the weights that made it, from 0 on: 0 is a version like any other, and ABSENT is none. With
-v the version that is trained now, over the tokens of a sample that count and have a version,
+A token carries the version of the weights that sampled it, from 0 on; ABSENT means no version. With v the version being
+trained, over the tokens of a sample that are in the mask and have a version,
 
     head staleness = v - the smallest        tail staleness = v - the largest        0 for a sample without any
 
-Whatever stands elsewhere, versions of the padding included, changes nothing. `capacity` is about numbers of samples and
-bounds their age on average only, since a long one may be begun early and end late; the bound of each sample is
-`runtime.scheduling.scheduler`'s. Staleness belongs to the update that is about to be made: measure it before the version rises.
+Other entries, including versions in the padding, are ignored. `capacity` limits the number of samples and bounds their age on
+average only, since a long one may start early and finish late; `runtime.scheduling.scheduler` bounds the age of each sample.
+Staleness refers to the update about to be made: measure it before the version is incremented.
 
 Sources: Fu et al. 2025, arXiv:2505.24298 (AReaL), sections 4 and 5; its segment-wise decoupled PPO for `segment_wise`.
 """
@@ -23,13 +23,13 @@ from ..core.transcript import ABSENT
 def capacity(
     *, running: int, accepted: int, version: int, batch: int, concurrency: int, staleness: int, filtered: int = 0
 ) -> int:
-    """How many more samples may be begun; less than 1 means none.
+    """Return the number of samples that may be started now; less than 1 means none.
 
     min(max(1, c) - r, (n + v + 1) max(1, B) - (a - f + r))
 
-    c is `concurrency`, r counts samples under way, a all that were ever accepted, f those of them that were left out again.
-    What was left out feeds no batch, so it is paid back, once, and only to the second term: the first is about machines.
-    Rejected samples were never accepted and count nowhere. n is `staleness`, v `version`, B `batch`.
+    c is `concurrency`, r the number of running samples, a of all accepted so far, f of accepted ones that were later
+    filtered out. Filtered samples enter no batch, so they are added back to the second term; the first one limits running
+    samples only. Rejected samples were never accepted and are not counted. n is `staleness`, v `version`, B `batch`.
     Raises: ChoiceError for a staleness, version or number below 0, and for more filtered than accepted.
 
     >>> capacity(running=2, accepted=4, version=0, batch=4, concurrency=8, staleness=1)
@@ -49,7 +49,7 @@ def capacity(
 
 
 def head_version(version: Tensor, mask: Tensor) -> Tensor:
-    """The oldest version among a sample's tokens: int, bool [*, L] -> int [*], ABSENT where there is none.
+    """Return the oldest version among a sample's tokens: int, bool [*, L] -> int [*], ABSENT if there is none.
 
     Raises: ShapeError, DtypeError.
 
@@ -63,7 +63,7 @@ def head_version(version: Tensor, mask: Tensor) -> Tensor:
 
 
 def tail_version(version: Tensor, mask: Tensor) -> Tensor:
-    """The newest version among a sample's tokens: int, bool [*, L] -> int [*], ABSENT where there is none.
+    """Return the newest version among a sample's tokens: int, bool [*, L] -> int [*], ABSENT if there is none.
 
     Raises: ShapeError, DtypeError.
 
@@ -74,7 +74,7 @@ def tail_version(version: Tensor, mask: Tensor) -> Tensor:
 
 
 def head_staleness(version: Tensor, mask: Tensor, current: Tensor | int) -> Tensor:
-    """How many updates ago the oldest token was made: int, bool [*, L], a number or int [*] -> int [*].
+    """Return the age of the oldest token, in updates: int, bool [*, L], a number or int [*] -> int [*].
 
     Raises: ShapeError, DtypeError.
 
@@ -85,7 +85,7 @@ def head_staleness(version: Tensor, mask: Tensor, current: Tensor | int) -> Tens
 
 
 def tail_staleness(version: Tensor, mask: Tensor, current: Tensor | int) -> Tensor:
-    """How many updates ago the newest token was made: int, bool [*, L], a number or int [*] -> int [*].
+    """Return the age of the newest token, in updates: int, bool [*, L], a number or int [*] -> int [*].
 
     Raises: ShapeError, DtypeError.
 
@@ -96,9 +96,9 @@ def tail_staleness(version: Tensor, mask: Tensor, current: Tensor | int) -> Tens
 
 
 def standard(version: Tensor, mask: Tensor, recomputed: Tensor, current: Tensor | int, *, bound: int) -> Tensor:
-    """The strategy that finds no sample too old; see `segment_wise` for the arguments. bool [*].
+    """Return False for every sample: the strategy without an age limit; see `segment_wise` for the arguments. bool [*].
 
-    What is begun is bounded by `capacity`, and nothing is left out afterwards. Raises: ShapeError, DtypeError.
+    Staleness is limited by `capacity` only, and no finished sample is dropped. Raises: ShapeError, DtypeError.
 
     >>> standard(torch.tensor([[0, 0]]), torch.ones(1, 2, dtype=torch.bool), torch.tensor([-1]), 9, bound=1)
     tensor([False])
@@ -110,14 +110,14 @@ def standard(version: Tensor, mask: Tensor, recomputed: Tensor, current: Tensor 
 
 
 def segment_wise(version: Tensor, mask: Tensor, recomputed: Tensor, current: Tensor | int, *, bound: int) -> Tensor:
-    """Which samples are too old for segment-wise decoupled PPO: bool [*].
+    """Return whether each sample is too old for segment-wise decoupled PPO: bool [*].
 
     tail staleness > 1                     where proximal log-probs were never recomputed
     head staleness > max(1, bound)         where they were
 
-    Recomputing gives each segment a proximal policy one version after its behaviour's, so that only what was not there to be
-    recomputed must be young. Shapes: version int and mask bool [*, L], recomputed int [*], the version that did it or
-    ABSENT, current a number or int [*]. Raises: ShapeError, DtypeError.
+    Recomputing gives each segment a proximal policy one version after its behaviour's, so the tail limit applies only to
+    samples that were never recomputed. Shapes: version int and mask bool [*, L], recomputed int [*], the version that
+    recomputed it or ABSENT, current a number or int [*]. Raises: ShapeError, DtypeError.
 
     >>> version, mask = torch.tensor([[4, 4], [3, 3], [3, 3]]), torch.ones(3, 2, dtype=torch.bool)
     >>> segment_wise(version, mask, torch.tensor([-1, -1, 0]), 5, bound=2)
@@ -129,9 +129,9 @@ def segment_wise(version: Tensor, mask: Tensor, recomputed: Tensor, current: Ten
 
 
 def proximal_version(version: Tensor, current: Tensor | int) -> Tensor:
-    """Of which weights a token's proximal log-prob is to be: int [*, L], a number or int [*] -> int [*, L].
+    """Return the version of the weights for a token's proximal log-prob: int [*, L], a number or int [*] -> int [*, L].
 
-    min(v_t + 1, v), the weights one update after those that made it, as far as there are any; ABSENT stays so.
+    min(v_t + 1, v), the weights one update after those that sampled it, at most the current ones; ABSENT stays ABSENT.
     Source: arXiv:2505.24298, section 5, segment by segment.
 
     >>> proximal_version(torch.tensor([0, 2, 3, -1]), 3)
@@ -142,11 +142,12 @@ def proximal_version(version: Tensor, current: Tensor | int) -> Tensor:
 
 
 def recompute_due(version: Tensor, mask: Tensor, current: Tensor | int) -> Tensor:
-    """Whose proximal log-prob to set under the weights v, right before they change: int, bool [*, L] -> bool [*, L].
+    """Return the tokens to recompute proximal log-probs of, under weights v before an update: int, bool [*, L] -> bool [*, L].
 
     v_t = v - 1
 
-    Done before every update this keeps each token at `proximal_version`: older ones have theirs, the newest have none yet.
+    Done before every update this keeps each token at `proximal_version`: older tokens already have theirs, the newest have
+    none yet.
     Raises: ShapeError, DtypeError.
 
     >>> recompute_due(torch.tensor([0, 1, 2, -1]), torch.ones(4, dtype=torch.bool), 2)
@@ -156,7 +157,7 @@ def recompute_due(version: Tensor, mask: Tensor, current: Tensor | int) -> Tenso
 
 
 def _each(current: Tensor | int, version: Tensor) -> Tensor | int:
-    """`current` for each token where it is one of each sample."""
+    """Return `current`, with a token axis if it has one entry per sample."""
     return current[..., None] if isinstance(current, Tensor) and current.ndim == version.ndim - 1 else current
 
 
@@ -165,7 +166,7 @@ def _since(version: Tensor, current: Tensor | int) -> Tensor:
 
 
 def _present(where: str, version: Tensor, mask: Tensor) -> Tensor:
-    """Which tokens count and have a version. Raises: ShapeError, DtypeError."""
+    """Return the tokens that are in the mask and have a version. Raises: ShapeError, DtypeError."""
     same_shape(where, version=version, mask=mask)
     boolean(where, mask=mask)
     if version.dtype != torch.int64:

@@ -1,4 +1,4 @@
-"""Supervised learning of what was said: a language model is drawn towards the tokens of transcripts, as demonstrations."""
+"""Supervised fine-tuning of a language model on the tokens of transcripts, used as demonstrations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,11 +19,11 @@ from .algorithm import Metrics, TrainState
 def cross_entropy(
     model: CausalModel, params: Any, token: Tensor, mask: Tensor, *, denominator: Denominator = ()
 ) -> Tensor:
-    """The mean surprise at the tokens that count, each given all before it.
+    """Return the cross-entropy of the tokens in the mask, each given all previous ones.
 
-    L = - sum_i sum_t m_it log p(token_it | token_i0 .. token_i,t-1) / denominator, by default the number of them
+    L = - sum_i sum_t m_it log p(token_it | token_i0 .. token_i,t-1) / denominator, by default the number of these tokens
 
-    The first token of a row is not predicted. Parts of a batch add up where each is divided by the whole's count.
+    The first token of a row is not predicted. Losses of parts of a batch add up if each is divided by the whole's count.
     Shapes: token int [N, L], mask bool [N, L] -> []. Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> from ..core.bigram import bigram
@@ -46,7 +46,7 @@ class Supervised:
 
 
 def supervised(model: CausalModel, optimizer: Optimizer) -> Supervised:
-    """The learner that takes one step of the optimiser for each batch, down `cross_entropy` over what was sampled.
+    """Return a learner that makes one optimiser step for each batch, on `cross_entropy` over the sampled tokens.
 
     >>> from ..core.bigram import bigram
     >>> from ..core.optim import sgd

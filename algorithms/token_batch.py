@@ -1,7 +1,7 @@
-"""What a loss reads of transcripts: columns of tokens, and how many of them there are in all.
+"""The inputs of a loss from transcripts: columns of tokens, and the total counts for denominators.
 
-Column t describes token t, as in a transcript. `token_batch` copies what stands there; what is learnt from it (advantages,
-targets) comes from estimators. Counts are those of a whole step of the optimiser, whatever parts it is computed in.
+Column t describes token t, as in a transcript. `token_batch` copies columns of the transcript; advantages and targets come
+from estimators. Counts are those of a whole optimiser step, also if it is computed in parts.
 """
 
 from typing import Any
@@ -23,32 +23,32 @@ class TokenBatch:
     """N sequences in columns of L. A field that an algorithm does not use is ()."""
 
     token: Tensor = tensor("* L", "int")  # 0 in the padding
-    sampled: Tensor = tensor("* L", "bool")  # what the model chose in these very transcripts
-    mask: Tensor = tensor("* L", "bool")  # those of them that count in the loss
-    behaviour_log_prob: Tensor = tensor("* L", "float")  # under what sampled it
-    proximal_log_prob: Tensor = tensor("* L", "float")  # under what an update is to stay near
-    temperature: Tensor = tensor("* L", "float")  # to score with
+    sampled: Tensor = tensor("* L", "bool")  # sampled by the model in these transcripts, not inherited
+    mask: Tensor = tensor("* L", "bool")  # the sampled tokens that are in the loss
+    behaviour_log_prob: Tensor = tensor("* L", "float")  # under the sampling policy
+    proximal_log_prob: Tensor = tensor("* L", "float")  # under the proximal policy
+    temperature: Tensor = tensor("* L", "float")  # for scoring
     advantage: Tensor = tensor("* L", "float")
     weight: Tensor = tensor("*", "float")  # of the sample's loss
     length: Tensor = tensor("*", "int")
     share: Any = ()  # [* L] of `interpolation`
     reference_log_prob: Any = ()  # [* L]
-    behaviour_value: Any = ()  # [* L] of what precedes the token, before the update
+    behaviour_value: Any = ()  # [* L] value of the prefix before the token, before the update
     target: Any = ()  # [* L] of the value
 
 
 @record
 class Counts:
-    """How much counts in one step of the optimiser; what losses are divided by."""
+    """Numbers of tokens and sequences in one optimiser step: the denominators of losses."""
 
     tokens: Tensor = tensor("*", "int")
-    sequences: Tensor = tensor("*", "int")  # with a token that counts
+    sequences: Tensor = tensor("*", "int")  # with at least one token in the mask
 
 
 def token_batch(transcript: Transcript) -> TokenBatch:
-    """The columns of transcripts [N], every sampled token counting, advantages 0: -> TokenBatch [N].
+    """Return the columns of transcripts [N], all sampled tokens in the mask, advantages 0: -> TokenBatch [N].
 
-    A call that was greedy (temperature 0) is scored at 1.
+    A greedy call (temperature 0) is scored at temperature 1.
 
     >>> from ..core.record import replace
     >>> from ..core.transcript import empty
@@ -75,10 +75,10 @@ def token_batch(transcript: Transcript) -> TokenBatch:
 
 
 def counts(batch: TokenBatch, *, of: str = "counted") -> Counts:
-    """The tokens and sequences of a whole batch: of those that count in the loss, or of all that were "sampled".
+    """Return the numbers of tokens and sequences of a whole batch: those "counted" in the loss, or all that were "sampled".
 
-    The first lets what was left out (truncated samples, groups without spread) weigh nothing, so that the rest weighs more;
-    the second keeps the weight of the rest. Raises: ChoiceError.
+    With "counted", excluding tokens (truncated samples, groups of equal returns) increases the weight of the others; with
+    "sampled" their weight stays the same. Raises: ChoiceError.
 
     >>> from ..core.record import replace
     >>> from ..core.transcript import empty
@@ -92,7 +92,7 @@ def counts(batch: TokenBatch, *, of: str = "counted") -> Counts:
 
 
 def numbered(group: Tensor) -> Tensor:
-    """Groups of any ids as numbers from 0 to N - 1, that of the first row in each; below 0 stays as -1: int [N] -> [N].
+    """Return group ids renumbered to 0..N-1, the index of the first row in each group; negative ids become -1: int [N] -> [N].
 
     >>> numbered(torch.tensor([70, -1, 30, 70, 30]))
     tensor([ 0, -1,  2,  0,  2])
@@ -103,10 +103,10 @@ def numbered(group: Tensor) -> Tensor:
 
 
 def token_rewards(transcript: Transcript) -> Tensor:
-    """What each sampled token was paid: a call's reward at its last token, 0 elsewhere: Transcript [*] -> [*, L].
+    """Return the reward of each sampled token: a call's reward at its last token, 0 elsewhere: Transcript [*] -> [*, L].
 
-    The reward of a call that sampled nothing here goes to the last token sampled before it, and to nobody where there is
-    none: what a fork inherited was paid where it was written.
+    The reward of a call without sampled tokens here goes to the last token sampled before it; if there is none it is
+    dropped: rewards of inherited calls belong to the transcript that sampled them.
 
     >>> from ..core.record import replace
     >>> from ..core.transcript import empty
@@ -116,7 +116,7 @@ def token_rewards(transcript: Transcript) -> Tensor:
     tensor([0., 0., 3., 4.])
     """
     mask, earned = loss_mask(transcript), per_step(transcript.reward, transcript.calls)
-    before = torch.nn.functional.pad(earned.cumsum(-1), (1, 0))  # what was earned before a call
+    before = torch.nn.functional.pad(earned.cumsum(-1), (1, 0))  # sum of rewards before each call
     own = transcript.call.clamp(min=0)
     last = torch.full_like(transcript.length, earned.shape[-1])
     then = following(own, mask, last).clamp(max=earned.shape[-1])

@@ -1,4 +1,4 @@
-"""Generalized advantages over the tokens of a conversation, in which not every token is an action."""
+"""Generalized advantage estimation over the tokens of a conversation, in which not every token is an action."""
 
 import torch
 from torch import Tensor
@@ -21,17 +21,17 @@ def token_gae(
     gamma: Number,
     lambda_: Number,
 ) -> Tensor:
-    """Generalized advantage estimation over sampled tokens alone; what tools and users say takes no time.
+    """Generalized advantage estimation over sampled tokens only; tokens of tools and users are no time steps.
 
     A_t = d_t + gamma lambda_ A_n(t),    d_t = r_t + gamma v_n(t) - v_t,    n(t) the next token in `mask` after t
 
-    v_t is the value of what precedes token t. Behind the last token in the mask A is 0 and v is `next_value`, or 0 where the
-    episode terminated. Value and trace are carried across context, so that an answer of a tool costs no discount, however
-    long it is, and nothing that stands there counts: a reward belongs to the last token sampled before it. So do verl and
-    AReaL. SkyRL takes each token for a step: that is this function with `mask` true up to the transcript's length, masked
-    afterwards. The result is 0 outside the mask, and nothing is detached; targets of values are A + v inside it.
+    v_t is the value of the prefix before token t. After the last token in the mask A is 0 and v is `next_value`, or 0 if the
+    episode terminated. Value and trace are carried across context, so that a tool's answer of any length is not discounted,
+    and rewards and values there are ignored: put a reward at the last token sampled before it. verl and AReaL do the same.
+    SkyRL treats each token as a step: that is this function with `mask` true up to the transcript's length, masked
+    afterwards. The result is 0 outside the mask, and nothing is detached; value targets are A + v inside it.
 
-    Shapes: rewards, values [*, L], mask bool [*, L] -> [*, L]; next_value [*], terminated bool [*]; one episode a row.
+    Shapes: rewards, values [*, L], mask bool [*, L] -> [*, L]; next_value [*], terminated bool [*]; one episode per row.
     Raises: ShapeError, DtypeError, ChoiceError.  Source: Schulman et al. 2016, arXiv:1506.02438.
 
     >>> rewards, values = torch.tensor([0.0, 9.0, 1.0]), torch.tensor([1.0, 7.0, 2.0])
@@ -56,7 +56,7 @@ def token_gae(
 
 
 def following(values: Tensor, mask: Tensor, beyond: Tensor) -> Tensor:
-    """What stands at the next place in the mask, strictly after each, and `beyond` behind the last: [*, L], [*] -> [*, L].
+    """Return, for each position, the value at the next position in the mask, or `beyond` after the last: [*, L], [*] -> [*, L].
 
     Raises: ShapeError, DtypeError.
 

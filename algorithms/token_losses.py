@@ -1,10 +1,10 @@
-"""Losses of a language model's policy: one number a token, never reduced; to be minimised.
+"""Losses of a language model's policy: one number per token, never reduced; to be minimised.
 
-Each takes log-probs and advantages [*, L] with a mask [*, L] that is true at the tokens the policy chose, and gives [*, L]:
-0 in the padding, whatever stood there, NaN and infinity included. An advantage of a whole sequence becomes one of tokens by
-`per_token`. Advantages and behaviour log-probs are constants. Reductions are in `aggregate`; weights against a sampler that
-is not quite the policy are in `importance` and multiply these losses. What TRL calls `epsilon` and `epsilon_high` is `clip`,
-its `delta` is the c of `dual_clip`, its `importance_sampling_level="sequence"` is `gspo`, or that argument of `cispo`.
+Each takes log-probs and advantages [*, L] with a mask [*, L] that is true at the sampled tokens, and returns [*, L]: 0 in
+the padding, for any content, including NaN and infinity. `per_token` expands an advantage of a whole sequence to its tokens.
+Advantages and behaviour log-probs are constants. Reductions are in `aggregate`; importance weights for a sampler that differs
+from the policy are in `importance` and multiply these losses. TRL's `epsilon` and `epsilon_high` are `clip` here, its
+`delta` is the c of `dual_clip`, its `importance_sampling_level="sequence"` is `gspo`, or that argument of `cispo`.
 """
 
 import torch
@@ -19,7 +19,7 @@ from .policy_losses import ppo_clip
 
 
 def token_clip(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor, *, clip: Clip) -> Tensor:
-    """`ppo_clip` of the tokens that count, which is GRPO's loss too, and DAPO's where the upper clip is the wider.
+    """Return `ppo_clip` of the tokens in the mask, also GRPO's loss, and DAPO's if the upper clip is wider.
 
     L = max(-A r, -A min(max(r, 1 - low), 1 + high)),    r = exp(log p(token) - log b(token))
 
@@ -37,11 +37,11 @@ def token_clip(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, 
 def dual_clip(
     log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor, *, clip: Clip, c: Number = 3.0
 ) -> Tensor:
-    """`token_clip`, and no more than c times |A| where A < 0, so that a token that became likely cannot explode.
+    """Return `token_clip` limited to c |A| where A < 0, so that a large ratio cannot make the loss explode.
 
     L' = min(L, -c A) where A < 0,    L' = L elsewhere
 
-    c is at least 1; the gradient is 0 beyond it too. The default is verl's. With c >= 1 + high it is also what TRL does for
+    c is at least 1; the gradient is 0 beyond the limit too. The default is verl's. With c >= 1 + high it is equal to TRL's
     `delta = c`, which bounds the ratio instead.
     Shapes: all [*, L], mask bool. Raises: ShapeError, DtypeError, ChoiceError.
     Source: Ye et al. 2020, arXiv:1912.09729, equation 5.
@@ -52,7 +52,7 @@ def dual_clip(
     """
     check_number("dual_clip: c", c, 1.0)
     log_prob, behaviour, advantage = _neutral("dual_clip", log_prob, behaviour_log_prob, advantage, mask)
-    # Far above c the loss is a constant; a ratio that overflows there would leave NaN in its gradient.
+    # Far above c the loss is constant; a ratio that overflows there would leave NaN in its gradient.
     far = torch.as_tensor(c, dtype=log_prob.dtype, device=log_prob.device).log() + 1.0
     log_ratio = log_prob - behaviour.detach()
     log_ratio = torch.where(advantage < 0, bounded(log_ratio, high=far), log_ratio)
@@ -70,16 +70,16 @@ def gspo(
     clip: Clip,
     gradient: str = "token",
 ) -> Tensor:
-    """The clipped surrogate with one ratio for a whole sequence, told to each of its tokens.
+    """Return the clipped surrogate with one ratio per sequence, used at each of its tokens.
 
     L_t = max(-A_t s_t, -A_t min(max(s_t, 1 - low), 1 + high)),    s = exp(mean over tokens of (log p - log b))
 
-    `gradient` says which way the slope takes; the value of s_t is s in both cases:
-    - "token": s_t = sg(s) p_t / sg(p_t), straight through to the token itself (GSPO-token, verl). Each token's own advantage
-      counts.
-    - "sequence": s_t = s, live; each loss moves all tokens of its sequence alike (TRL).
-    Where A is one number for a sequence and the reduction weighs its tokens alike, both give the same gradient. The paper's
-    reduction is `sequence_mean`; verl forces it. A ratio this close to 1 wants a small clip: the paper has 3e-4 and 4e-4.
+    `gradient` selects the path of the gradient; the value of s_t is s in both cases:
+    - "token": s_t = sg(s) p_t / sg(p_t), straight through to the token itself (GSPO-token, verl). It uses each token's own
+      advantage.
+    - "sequence": s_t = s, not detached; each loss has the same gradient for all tokens of its sequence (TRL).
+    If A is one number per sequence and the reduction weights its tokens equally, both give the same gradient. The paper's
+    reduction is `sequence_mean`; verl enforces it. As these ratios are close to 1, use a small clip (paper: 3e-4 and 4e-4).
     For AReaL's form pass `per_token(mean_of_tokens(advantage, mask), mask)`.
     Shapes: all [*, L], mask bool. Raises: ShapeError, DtypeError, ChoiceError.
     Source: Zheng et al. 2025, arXiv:2507.18071, equations 5 and 13.
@@ -106,15 +106,15 @@ def cispo(
     bounds: str = "ratio",
     importance_sampling_level: str = "token",
 ) -> Tensor:
-    """REINFORCE weighted by a clipped ratio that is a constant: no token's gradient is cut off, its size is bounded.
+    """Return the REINFORCE loss weighted by a clipped, detached ratio: every token keeps a gradient of bounded size.
 
     L_t = -sg(min(max(r_t, lowest), highest)) A_t log p_t
 
-    Systems give the same bounds by different numbers, so `bounds` says which is meant:
+    Systems express the same bounds by different numbers; `bounds` selects the convention:
     - "ratio": lowest = low, highest = high. TRL: low=0, high=epsilon_high, about 5.
     - "distance": lowest = 1 - low, highest = 1 + high. verl, AReaL, SkyRL, slime: low=epsilon_low, high=epsilon_high; AReaL
       has 1 and 4, which are TRL's 0 and 5.
-    `importance_sampling_level` "sequence" takes the ratio of `gspo` in place of each token's.
+    `importance_sampling_level` "sequence" uses the ratio of `gspo` instead of each token's.
     Shapes: all [*, L], mask bool. Raises: ShapeError, DtypeError, ChoiceError.
     Source: MiniMax 2025, arXiv:2506.13585, section 3.1.
 

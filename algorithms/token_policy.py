@@ -1,7 +1,7 @@
-"""What a model says of tokens that are there already: log-probs, entropies, and the values of a head on its hidden states.
+"""Scoring of existing tokens with a model: log-probs, entropies, and the values of a head on its hidden states.
 
-The model reads whole sequences, padded or packed, and makes logits only where they are asked for, at `places`: of a
-conversation's tokens mostly a minority was sampled, and logits are what takes the room.
+The model reads whole sequences, padded or packed, and computes logits only at the requested `places`: usually a minority of a
+conversation's tokens was sampled, and logits take most of the memory.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from .packing import Packing, pack, segment_mask, unpack
 
 @record
 class LearnerParams:
-    """All that is trained."""
+    """The trained parameters."""
 
     policy: Any  # of the CausalModel
     critic: Any = ()  # a Linear from its hidden states, or ()
@@ -28,26 +28,26 @@ class LearnerParams:
 
 @record
 class Scores:
-    """What the model says, 0 where nothing was asked; column t is of token t, given those before it."""
+    """The model's scores, 0 where none were requested; column t is for token t, given the tokens before it."""
 
     log_prob: Tensor = tensor("* L", "float")
-    entropy: Tensor = tensor("* L", "float")  # of the distribution that token t was one of
-    values: Any = ()  # [* L] of what precedes token t; () without a critic
-    beyond: Any = ()  # [*] of what follows the last token
+    entropy: Tensor = tensor("* L", "float")  # of the distribution of token t
+    values: Any = ()  # [* L] value of the prefix before token t; () without a critic
+    beyond: Any = ()  # [*] value after the last token
 
 
 @record
 class Layout:
-    """How sequences go through the model. Empty: a row each, and every token is scored."""
+    """Layout of sequences in the model's input. By default one row per sequence, with every token scored."""
 
-    places: Any = ()  # int [P] of tokens to score, among all N x L; the first of a sequence scores 0
+    places: Any = ()  # int [P] indices of the tokens to score, among all N x L; the first of a sequence scores 0
     packing: Any = ()  # a Packing, or ()
 
 
 def value_head(model: CausalModel, like: Tensor) -> Linear:
-    """A head [H] -> [1] that says 0 everywhere, in the dtype and on the device of `like`.
+    """Return a value head [H] -> [1] that outputs 0 everywhere, in the dtype and on the device of `like`.
 
-    Its own gradient is not 0, so that it learns at once; the model's is, until it has.
+    Its own gradient is not 0, so it learns from the first step; until then the gradient into the model is 0.
 
     >>> from ..core.causal import CausalModel
     >>> def none(*arguments):
@@ -68,11 +68,11 @@ def scored(
     *,
     layout: Layout | tuple[()] = (),
 ) -> Scores:
-    """Log-probs, entropies and values of tokens under a model.
+    """Return log-probs, entropies and values of tokens under a model.
 
     log p_t = log softmax(logits_t-1 / temperature_t)[token_t],    H_t = -sum over v of p_v log p_v
 
-    The numbers of `token_log_probs`, computed at `layout.places` alone. In float32 or better.
+    The same numbers as `token_log_probs`, computed at `layout.places` only. In float32 or better.
     Shapes: token int [N, L], length int [N], temperature [N, L] -> Scores [N]. Raises: ShapeError.
 
     >>> from ..core.causal import CausalModel
@@ -101,7 +101,7 @@ def scored(
 
 
 def _hidden(model: CausalModel, policy: Any, token: Tensor, packing: Any) -> Tensor:
-    """[N, L, H], or of the rows [R, K, H] that sequences are packed in."""
+    """Return the hidden states [N, L, H], or [R, K, H] of rows if sequences are packed."""
     if not isinstance(packing, Packing):
         return model.apply(policy, token, (), ())
     return model.apply(policy, pack(packing, token), packing.position, segment_mask(packing.segment))
@@ -113,7 +113,7 @@ def _scores(
     width = token.shape[1]
     everywhere = isinstance(layout.places, tuple)
     places = torch.arange(token.numel(), device=token.device) if everywhere else layout.places
-    first = places % width == 0  # nothing stands before it
+    first = places % width == 0  # the first token has no prefix
     before = torch.where(first, places, places - 1)
     if isinstance(layout.packing, Packing):
         before = layout.packing.target.flatten()[before].clamp(min=0)
@@ -122,12 +122,12 @@ def _scores(
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / heat[:, None]
     told = torch.log_softmax(logits, -1)
     found = told.gather(-1, token.flatten()[places][:, None])[:, 0]
-    # A logit of -inf has no share in the entropy, and must leave no NaN in its gradient.
+    # A logit of -inf contributes 0 to the entropy, and must leave no NaN in its gradient.
     entropy = -(told.exp() * told.clamp(min=torch.finfo(told.dtype).min)).sum(-1)
     return _back(found, places, first, token), _back(entropy, places, first, token)
 
 
 def _back(found: Tensor, places: Tensor, first: Tensor, token: Tensor) -> Tensor:
-    """Numbers [P] at their places [N, L], and 0 elsewhere."""
+    """Return a tensor [N, L] with the numbers [P] at their places, and 0 elsewhere."""
     blank = found.new_zeros(token.numel())
     return blank.scatter(0, places, torch.where(first, 0.0, found)).reshape(token.shape)

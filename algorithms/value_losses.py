@@ -1,8 +1,8 @@
-"""Losses of a value function: one number a step, never reduced; to be minimised. Targets are constants.
+"""Losses of a value function: one number per step, never reduced; to be minimised. Targets are constants.
 
-Both carry the factor 1/2, so that their gradient is the plain error v - target. A value coefficient means the same as in
-trainers that write 0.5 * mean(...) (OpenAI baselines, CleanRL); where the loss is a mean of squares without the half
-(Stable-Baselines3), the same training needs twice that trainer's coefficient here.
+Both have the factor 1/2, so that their gradient is the error v - target. A value coefficient means the same as in trainers
+that use 0.5 * mean(...) (OpenAI baselines, CleanRL); to reproduce a trainer whose loss is a mean of squares without the half
+(Stable-Baselines3), use twice its coefficient here.
 """
 
 import torch
@@ -13,7 +13,7 @@ from .hyperparameters import Number, bounded, check_number
 
 
 def squared(value: Tensor, target: Tensor) -> Tensor:
-    """Half the squared error.
+    """Return half the squared error.
 
     L = (v - target)^2 / 2
 
@@ -27,14 +27,14 @@ def squared(value: Tensor, target: Tensor) -> Tensor:
 
 
 def clipped(value: Tensor, behaviour_value: Tensor, target: Tensor, *, clip: Number) -> Tensor:
-    """Half the larger of two squared errors: of the value, and of the value kept within `clip` of what it was.
+    """Return half the larger of two squared errors: of the value, and of the value clipped around its old value.
 
     L = max((v - target)^2, (b + min(max(v - b, -clip), clip) - target)^2) / 2
 
-    `behaviour_value` b is the value when the data were gathered, a constant. The gradient is 0 where v is more than `clip`
-    from b and nearer to the target than that bound. `clip` has the scale of the returns.
+    `behaviour_value` b is the value when the data were collected, a constant. The gradient is 0 where v is more than `clip`
+    away from b and nearer to the target than that bound. `clip` has the scale of the returns.
 
-    Shapes: all [*]. Raises: ShapeError, ChoiceError.  Source: the PPO2 code of OpenAI baselines (2017); no paper gives it.
+    Shapes: all [*]. Raises: ShapeError, ChoiceError.  Source: the PPO2 code of OpenAI baselines (2017); it is in no paper.
 
     >>> clipped(torch.tensor([2.0, 2.0]), torch.zeros(2), torch.tensor([2.0, -1.0]), clip=0.5)
     tensor([1.1250, 4.5000])

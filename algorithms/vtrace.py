@@ -1,4 +1,4 @@
-"""V-trace: value targets and advantages from the actions of an older or different policy."""
+"""V-trace: off-policy value targets and advantages, from actions of an older or different policy."""
 
 import torch
 from torch import Tensor
@@ -14,10 +14,10 @@ from .returns import cut
 
 @record
 class VTrace:
-    """What `vtrace` gives."""
+    """The result of `vtrace`."""
 
     targets: Tensor = tensor("*", "float")  # vs, for the value loss
-    advantages: Tensor = tensor("*", "float")  # for `policy_gradient`, the ratio included
+    advantages: Tensor = tensor("*", "float")  # for `policy_gradient`, including the ratio
 
 
 def vtrace(
@@ -33,15 +33,15 @@ def vtrace(
     rho_bar: Number = 1.0,
     c_bar: Number = 1.0,
 ) -> VTrace:
-    """V-trace targets and policy-gradient advantages of one stream, with w_t = exp(log_ratios_t) = pi(a_t) / mu(a_t).
+    """Return V-trace targets and advantages of one stream, with w_t = exp(log_ratios_t) = pi(a_t) / mu(a_t).
 
     target_t = v_t + x_t,    x_t = min(rho_bar, w_t) d_t + gamma lambda_ min(c_bar, w_t) (1 - ended_t) x_t+1
     d_t = r_t + gamma (1 - terminated_t) v'_t - v_t
     advantage_t = min(rho_bar, w_t) (r_t + gamma (1 - terminated_t) u_t - v_t)
 
     u_t is target_t+1, and v'_t where a cut comes after row t: at a truncation and at the last row. `next_values` v' belong
-    to next_observation, before a reset. rho_bar decides what is learnt (the value of the policy proportional to
-    min(rho_bar mu, pi)), c_bar how fast; the paper assumes rho_bar >= c_bar. Nothing is detached; the losses detach.
+    to next_observation, before a reset. rho_bar determines the fixed point (the value of the policy proportional to
+    min(rho_bar mu, pi)), c_bar the speed; the paper assumes rho_bar >= c_bar. Nothing is detached; the losses detach.
 
     Shapes: all [T]; further axes [T, *] are independent streams. Raises: ShapeError, DtypeError, ChoiceError.
     Source: Espeholt et al. 2018, arXiv:1802.01561, section 4; lambda_ as in its remark 2, in the targets only.

@@ -1,1 +1,1 @@
-"""What a step is: records, keys, scan, environments, policies. Pure; imports torch, tensordict and attrs only."""
+"""The pure core: records, keys, scan, environments, policies. Imports torch, tensordict and attrs only."""

@@ -1,4 +1,4 @@
-"""The bigram model: the next token depends on the last one alone. The smallest causal model, and an exact one."""
+"""The bigram model: the next token depends on the last one only. The smallest causal model, with exact logits."""
 
 import torch
 import torch.nn.functional as F
@@ -11,9 +11,9 @@ from .keys import Key
 
 
 def bigram(vocabulary: int, *, window: int = 1 << 20) -> CausalModel:
-    """A model whose params are a table [V, V]: row a holds the logits of the token behind token a.
+    """Return a model whose params are a table [V, V]: row a holds the logits of the token after token a.
 
-    Its hidden states are the tokens, one-hot, so logits are rows of the table, bit for bit. `init` draws a normal table.
+    Its hidden states are one-hot tokens, so logits are rows of the table, bit for bit. `init` draws a normal table.
     Raises: ChoiceError.
 
     >>> model = bigram(2)

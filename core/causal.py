@@ -1,8 +1,8 @@
-"""A causal language model as a value: pure functions of its parameters, whatever library it comes from.
+"""A causal language model as a value: pure functions of its parameters, independent of the library that implements it.
 
-Two ways lead through one set of weights: `apply` reads whole sequences, as a learner does; `extend` goes on from a cache, as a
-sampler does. Both give the last layer's hidden states, so that logits are made only where they are needed, and a value head
-can read the same.
+There are two forward passes with the same weights: `apply` on whole sequences, for a learner; `extend` from a KV cache, for a
+sampler. Both return the last layer's hidden states, so that logits are computed only where they are needed, and a value head
+can use the same states.
 """
 
 from collections.abc import Callable
@@ -23,13 +23,12 @@ class CausalModel:
 
     `init(key) -> params`.
     `apply(params, tokens [B, L], position, mask) -> hidden [B, L, H]`: position is () for 0, 1, ..., or int [B, L]; mask is ()
-    for "each sees itself and what precedes it", or bool [B, L, L], query by key. Tokens behind a row's end change nothing
-    before it.
-    `head(params, hidden [*, H]) -> logits [*, V]`, where those at t speak of token t + 1.
+    for causal attention, or bool [B, L, L], query by key. Tokens after a row's end do not affect the ones before it.
+    `head(params, hidden [*, H]) -> logits [*, V]`; the logits at t predict token t + 1.
     `begin(params, rows, capacity) -> cache`, an empty one; its tensors are [rows, capacity, ...].
-    `extend(params, cache, tokens [B, Q], position [B]) -> (hidden [B, Q, H], cache)`: row b's tokens stand at position_b,
-    position_b + 1, ...; each sees itself and what the cache holds before it. What stands in the cache at or behind a row's
-    position is never seen, and is written over: to go back, pass a smaller position. position + Q is at most the capacity.
+    `extend(params, cache, tokens [B, Q], position [B]) -> (hidden [B, Q, H], cache)`: row b's tokens are at position_b,
+    position_b + 1, ...; each attends to itself and to the cache before it. Cache entries at or after a row's position are
+    ignored and overwritten: to rewind, pass a smaller position. position + Q is at most the capacity.
     """
 
     init: Callable[[Key], Params]
@@ -39,4 +38,4 @@ class CausalModel:
     extend: Callable[[Params, Cache, Tensor, Tensor], tuple[Tensor, Cache]]
     vocabulary: int  # V
     width: int  # H
-    window: int  # the longest sequence it was made for
+    window: int  # the longest supported sequence

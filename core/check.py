@@ -1,4 +1,4 @@
-"""Whether a record's tensors have the shapes and dtypes its class declares: asked where a user's value enters."""
+"""Checks that a record's tensors have the shapes and dtypes its class declares: made where a user's value enters."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ KINDS: dict[str, tuple[torch.dtype, ...]] = {
 
 
 def is_record(value: object) -> bool:
-    """Whether `value` is an instance of a class made by `record` (a subclass of one is not: it is no pytree).
+    """Return whether `value` is an instance of a class made by `record` (instances of subclasses are no pytrees: False).
 
     >>> is_record(torch.ones(1))
     False
@@ -33,12 +33,12 @@ def is_record(value: object) -> bool:
 
 
 def check(value: R, batch: Sequence[int] | None = None) -> R:
-    """Returns `value` if every field has the shape and dtype its class declares; `batch` fixes the leading axes.
+    """Return `value` if every field has the shape and dtype its class declares; `batch` fixes the leading axes.
 
-    Trees inside it hold tensors only, and whatever a record holds has leading axes that begin with the record's own: a
-    record [B] may hold a trajectory [B, T]. A named size is shared by the fields of one record, not with those inside it.
+    Trees inside it hold tensors only, and the leading axes of all fields begin with the record's own: a record [B] may hold
+    a trajectory [B, T]. A named size is shared by the fields of one record, but not with records inside it.
 
-    Raises: StructureError, DtypeError, ShapeError; the first fault found, in one line.
+    Raises: StructureError, DtypeError, ShapeError; for the first fault found, in one line.
 
     >>> check((1.0, 2.0))
     Traceback (most recent call last):
@@ -51,7 +51,7 @@ def check(value: R, batch: Sequence[int] | None = None) -> R:
 
 
 def check_tensor(where: str, item: Any, lead: Axes) -> Tensor:
-    """Returns `item` if it is a tensor whose leading axes are `lead`. Raises: StructureError, ShapeError.
+    """Return `item` if it is a tensor whose leading axes are `lead`. Raises: StructureError, ShapeError.
 
     >>> check_tensor("x", torch.ones(2, 3), (2,)).shape
     torch.Size([2, 3])
@@ -66,7 +66,7 @@ def check_tensor(where: str, item: Any, lead: Axes) -> Tensor:
 
 
 def _check_record(where: str, value: Any, sizes: dict[str, Axes], owner: Axes) -> None:
-    """`sizes` is what the words of this record's shapes have stood for so far, `owner` its owner's leading axes."""
+    """Check a record; `sizes` maps the words of its shapes to the sizes found so far, `owner` is its owner's leading axes."""
     fields = [field for field in attrs.fields(type(value)) if not field.metadata.get("static")]
     for field in fields:
         if "shape" in field.metadata:
@@ -105,7 +105,7 @@ def _check_field(where: str, item: Any, declared: Any, sizes: dict[str, Axes], o
 
 
 def _fits(item: Tensor, shape: str, sizes: dict[str, Axes], owner: Axes) -> bool:
-    """Whether the tensor has the declared shape; notes in `sizes` what its words stand for."""
+    """Return whether the tensor has the declared shape, and record the sizes of its words in `sizes`."""
     words = [word for word in shape.split() if word != "*"]
     lead = tuple(item.shape[: max(item.ndim - len(words), 0)])
     fits = item.ndim >= len(words)

@@ -1,8 +1,8 @@
-"""Decoding in slots: one pure step that feeds each row's next tokens to a model and, where a call is due, draws one more.
+"""Decoding in slots: one pure step that feeds each row's next tokens to a model and samples one more in generating rows.
 
-A step feeds known tokens that the cache does not hold yet; behind the last of them it samples, if the row speaks. A row with
-nothing to do waits: its position stands still, and what is computed for it is written over later. A chunk of steps is a
-scan. What is sampled does not depend on how long chunks are, nor on slots or other rows.
+A step feeds known tokens that are not in the KV cache yet; after the last of them it samples, if the row is generating. An
+idle row waits: its position does not change, and the values computed for it are overwritten later. A chunk of steps is a
+scan. The sampled tokens do not depend on the length of chunks, on slots or on other rows.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ Params = Any
 
 @frozen
 class Decoder:
-    """What stays the same from step to step: the model, how a token is drawn, and which tokens end a call."""
+    """The constants of decoding: the model, the sampling function, and the stop tokens."""
 
     model: CausalModel
     draw: Draw
@@ -32,10 +32,10 @@ class Decoder:
 
 
 def step(decoder: Decoder, params: Params, version: Tensor | int, decoding: Decoding, *, width: int = 1) -> Decoding:
-    """Feeds up to `width` known tokens of each row, and samples behind the last of them in the rows that speak.
+    """Feed up to `width` known tokens of each row, and sample after the last of them in the generating rows.
 
-    A sampled token is the next that is known, so it is fed by the step after. It ends its call where it is a stop token or
-    where the room is used up. Raises: ChoiceError for more than the capacity.
+    A sampled token becomes the next known one, so the following step feeds it. It ends its call if it is a stop token or if
+    `room` tokens have been sampled. Raises: ChoiceError for a width above the capacity.
 
     >>> from .bigram import bigram
     >>> from .keys import key
@@ -52,7 +52,7 @@ def step(decoder: Decoder, params: Params, version: Tensor | int, decoding: Deco
     if not 1 <= width <= size:
         wanted, remedy = f"1 to the capacity {size}", "feed longer rows in several steps"
         raise ChoiceError(message("step: width", got=width, wanted=wanted, remedy=remedy))
-    start = decoding.position.clamp(max=size - width)  # tokens fed twice give what they gave
+    start = decoding.position.clamp(max=size - width)  # feeding a token twice gives the same result
     place = start[..., None] + torch.arange(width, device=start.device)
     hidden, cache = decoder.model.extend(params, decoding.cache, decoding.token.gather(-1, place), start)
     position = torch.minimum(start + width, decoding.known)
@@ -66,7 +66,7 @@ def step(decoder: Decoder, params: Params, version: Tensor | int, decoding: Deco
 def _said(
     decoder: Decoder, decoding: Decoding, speaks: Tensor, drawn: Tensor, log_prob: Tensor, version: Tensor | int
 ) -> Decoding:
-    """The decoding with the tokens drawn where a row `speaks`."""
+    """Return the decoding with the sampled tokens appended in rows where `speaks` is true."""
     stops = torch.zeros_like(speaks)
     for token in decoder.stop:
         stops = stops | (drawn == token)
@@ -87,7 +87,7 @@ def _said(
 
 
 def _places(like: Tensor, index: Tensor) -> Tensor:
-    """Where in rows like these the index stands: bool [B, K]."""
+    """Return a one-hot mask of the index in rows shaped like `like`: bool [B, K]."""
     return torch.arange(like.shape[-1], device=like.device) == index[..., None]
 
 
@@ -104,7 +104,7 @@ def chunk(
     *,
     lowering: str = "auto",
 ) -> Decoding:
-    """`length` steps, one token of each row a step; `lowering` as in `core.scan`.
+    """Run `length` steps with one token of each row per step; `lowering` as in `core.scan`.
 
     >>> from .bigram import bigram
     >>> from .keys import key
@@ -124,7 +124,7 @@ def chunk(
 def prefill(
     decoder: Decoder, params: Params, version: Tensor | int, decoding: Decoding, rows: Tensor, *, width: int
 ) -> Decoding:
-    """One step of `width` for some rows alone, the others as they were: long prompts need not wait token by token.
+    """Run one step of `width` tokens for some rows only, so that long prompts are not fed token by token.
 
     Shapes: rows int [R], each once.
 

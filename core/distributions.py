@@ -13,56 +13,56 @@ from .keys import Key
 from .record import record, tensor
 
 LOG_2, LOG_2_PI = math.log(2.0), math.log(2.0 * math.pi)
-FEW_ACTIONS = 32  # up to here a comparison and a sum fuse with their neighbours; a gather would be a kernel of its own
+FEW_ACTIONS = 32  # up to here a comparison and a sum fuse with other kernels; a gather would be its own kernel
 # Gauss-Hermite rule of five points for a standard normal variable: exact for polynomials of degree 9
 NODES = (0.0, 1.3556261799742659, -1.3556261799742659, 2.8569700138728056, -2.8569700138728056)
 WEIGHTS = (8.0 / 15.0, 0.22207592200561266, 0.22207592200561266, 0.011257411327720691, 0.011257411327720691)
 
 
 class Distribution(Protocol):
-    """What a policy gives: parameters with leading axes [*] for actions [*, ...].
+    """The output of a policy: parameters with leading axes [*] for actions [*, ...].
 
-    A sample is a function of noise, so that a rollout may draw the noise of all its steps at once:
+    A sample is a function of noise, so that a rollout can draw the noise of all its steps at once:
     `sample(key) == transform(noise(key))`.
     """
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """log p(action): [*, ...] -> [*]."""
+        """Return log p(action): [*, ...] -> [*]."""
         ...
 
     def entropy(self) -> Tensor:
-        """The entropy, or its usual estimate where it has no closed form: [*]."""
+        """Return the entropy, or its usual estimate if it has no closed form: [*]."""
         ...
 
     def mode(self) -> Tensor:
-        """The most probable action: [*, ...]."""
+        """Return the most probable action: [*, ...]."""
         ...
 
     def noise(self, key: Key) -> Any:
-        """What `transform` needs; depends on the key [*, 2] and the parameters' shape alone."""
+        """Return the noise for `transform`; it depends on the key [*, 2] and the parameters' shape only."""
         ...
 
     def transform(self, noise: Any) -> Tensor:
-        """The action the noise leads to: [*, ...]."""
+        """Return the action for this noise: [*, ...]."""
         ...
 
     def sample(self, key: Key) -> Tensor:
-        """transform(noise(key)), key [*, 2]."""
+        """Return transform(noise(key)), key [*, 2]."""
         ...
 
 
 @record
 class Categorical:
-    """p(a) = softmax(logits)_a for actions 0..A-1.
+    """Categorical distribution, p(a) = softmax(logits)_a for actions 0..A-1.
 
     >>> Categorical(logits=torch.tensor([0.0, 0.0])).entropy()
     tensor(0.6931)
     """
 
-    logits: Tensor = tensor("* A", "float")  # any shift of the log-probs
+    logits: Tensor = tensor("* A", "float")  # log-probs up to a constant
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """log p(action): int64 [*] -> [*]."""
+        """Return log p(action): int64 [*] -> [*]."""
         log_probs = torch.log_softmax(self.logits, -1)
         actions = log_probs.shape[-1]
         if actions > FEW_ACTIONS:
@@ -71,34 +71,34 @@ class Categorical:
         return torch.where(chosen, log_probs, 0.0).sum(-1)
 
     def entropy(self) -> Tensor:
-        """-sum_a p(a) log p(a), where 0 log 0 = 0, with finite gradients there too: [*]."""
+        """Return -sum_a p(a) log p(a), where 0 log 0 = 0, with finite gradients there too: [*]."""
         log_probs = torch.log_softmax(self.logits, -1)
         finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min)
         return -(torch.exp(log_probs) * finite).sum(-1)
 
     def mode(self) -> Tensor:
-        """The first action of the largest probability: int64 [*]."""
+        """Return the first action with the largest probability: int64 [*]."""
         return self.logits.argmax(-1)
 
     def noise(self, key: Key) -> Tensor:
-        """One uniform number for each action: [*, 2] -> [*]."""
+        """Return one uniform number for each action: [*, 2] -> [*]."""
         return keys.uniform(key)
 
     def transform(self, noise: Tensor) -> Tensor:
-        """The action whose slice of [0, 1) holds the number: [*] -> int64 [*]."""
+        """Return the action whose interval of [0, 1) contains the number: [*] -> int64 [*]."""
         return keys.inverse_cdf(noise, self.logits)
 
     def sample(self, key: Key) -> Tensor:
-        """An action: [*, 2] -> int64 [*]."""
+        """Return a sampled action: [*, 2] -> int64 [*]."""
         return self.transform(self.noise(key))
 
 
 def masked(logits: Tensor, mask: Tensor) -> Categorical:
-    """softmax over the legal actions: logits [*, A], bool mask [*, A], true where legal.
+    """Return the softmax over the legal actions: logits [*, A], bool mask [*, A], true where legal.
 
     An illegal action has probability exactly 0, is never sampled and gets no gradient; its log-prob is hugely negative but
-    finite, since half the lowest float, not -inf, stands for its logit. Where nothing is legal, all actions are equally
-    likely and there is no gradient. Source: Huang and Ontanon 2020, arXiv:2006.14171.
+    finite, since its logit is replaced by half the lowest float instead of -inf. If no action is legal, all actions are
+    equally likely and there is no gradient. Source: Huang and Ontanon 2020, arXiv:2006.14171.
 
     >>> masked(torch.zeros(3), torch.tensor([True, False, True])).entropy()
     tensor(0.6931)
@@ -108,7 +108,7 @@ def masked(logits: Tensor, mask: Tensor) -> Categorical:
 
 @record
 class Normal:
-    """Independent normal numbers: p(a) = prod_d N(a_d; mean_d, exp(log_std_d)^2).
+    """Diagonal normal distribution: p(a) = prod_d N(a_d; mean_d, exp(log_std_d)^2).
 
     >>> Normal(mean=torch.zeros(2), log_std=torch.zeros(2)).log_prob(torch.zeros(2))
     tensor(-1.8379)
@@ -118,34 +118,34 @@ class Normal:
     log_std: Tensor = tensor("* D", "float")
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """log p(action), summed over the last axis: [*, D] -> [*]."""
+        """Return log p(action), summed over the last axis: [*, D] -> [*]."""
         standard = (action - self.mean) * torch.exp(-self.log_std)
         return (-0.5 * (standard * standard + LOG_2_PI) - self.log_std).sum(-1)
 
     def entropy(self) -> Tensor:
-        """sum_d log_std_d + log(2 pi e) / 2: [*]."""
+        """Return sum_d log_std_d + log(2 pi e) / 2: [*]."""
         return (self.log_std + 0.5 * (1.0 + LOG_2_PI)).sum(-1)
 
     def mode(self) -> Tensor:
-        """The mean: [*, D]."""
+        """Return the mean: [*, D]."""
         return self.mean
 
     def noise(self, key: Key) -> Tensor:
-        """Standard normal numbers: [*, 2] -> [*, D]."""
+        """Return standard normal numbers: [*, 2] -> [*, D]."""
         return _standard_normal(key, self.mean)
 
     def transform(self, noise: Tensor) -> Tensor:
-        """mean + exp(log_std) noise: [*, D] -> [*, D]."""
+        """Return mean + exp(log_std) noise: [*, D] -> [*, D]."""
         return self.mean + torch.exp(self.log_std) * noise
 
     def sample(self, key: Key) -> Tensor:
-        """An action: [*, 2] -> [*, D]."""
+        """Return a sampled action: [*, 2] -> [*, D]."""
         return self.transform(self.noise(key))
 
 
 @record
 class TanhNormal:
-    """Independent normal numbers squashed into a box: a = low + (high - low) (1 + tanh x) / 2, x ~ N(mean, exp(log_std)^2).
+    """Diagonal normal squashed into a box: a = low + (high - low) (1 + tanh x) / 2, x ~ N(mean, exp(log_std)^2).
 
     Source: Haarnoja et al. 2018, arXiv:1812.05905, appendix C.
 
@@ -160,22 +160,22 @@ class TanhNormal:
     high: Tensor = tensor("* D", "float")  # of the action, above `low`
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """log p(action): [*, D] in [low, high] -> [*]; an action on a bound counts as its inner neighbour."""
+        """Return log p(action): [*, D] in [low, high] -> [*]; an action on a bound is moved to its inner neighbour."""
         edge = 1.0 - torch.finfo(action.dtype).eps
         squashed = ((2.0 * action - self.low - self.high) / (self.high - self.low)).clamp(-edge, edge)
         return self.log_prob_before(0.5 * (torch.log1p(squashed) - torch.log1p(-squashed)))
 
     def log_prob_before(self, x: Tensor) -> Tensor:
-        """log p of the action that x leads to, accurate for any x, where `log_prob` must invert tanh: [*, D] -> [*].
+        """Return log p of squash(x), accurate for any x, unlike `log_prob`, which must invert tanh: [*, D] -> [*].
 
         log N(x) - sum_d log(da/dx)_d with log(1 - tanh^2 x) = 2 (log 2 - x - softplus(-2x)).
         """
         return self.before().log_prob(x) - self._log_slope(x).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Entropy of x plus E[log da/dx], the latter by five-point Gauss-Hermite quadrature in each dimension: [*].
+        """Return the entropy of x plus E[log da/dx], by five-point Gauss-Hermite quadrature in each dimension: [*].
 
-        For std 1 the error is below 0.01 a dimension, for std 3 below 0.3; the gradient is that of the estimate.
+        For std 1 the error is below 0.01 per dimension, for std 3 below 0.3; the gradient is that of the estimate.
         """
         std = torch.exp(self.log_std)
         slope = WEIGHTS[0] * self._log_slope(self.mean)
@@ -184,27 +184,27 @@ class TanhNormal:
         return self.before().entropy() + slope.sum(-1)
 
     def mode(self) -> Tensor:
-        """The action at x = mean, which is the median: [*, D]. (The density may peak elsewhere, even at both bounds.)"""
+        """Return the action at x = mean, the median: [*, D]. (The density may peak elsewhere, even at both bounds.)"""
         return self.squash(self.mean)
 
     def noise(self, key: Key) -> Tensor:
-        """Standard normal numbers: [*, 2] -> [*, D]."""
+        """Return standard normal numbers: [*, 2] -> [*, D]."""
         return _standard_normal(key, self.mean)
 
     def transform(self, noise: Tensor) -> Tensor:
-        """squash(mean + exp(log_std) noise): [*, D] -> [*, D]."""
+        """Return squash(mean + exp(log_std) noise): [*, D] -> [*, D]."""
         return self.squash(self.before().transform(noise))
 
     def sample(self, key: Key) -> Tensor:
-        """An action: [*, 2] -> [*, D]."""
+        """Return a sampled action: [*, 2] -> [*, D]."""
         return self.transform(self.noise(key))
 
     def before(self) -> Normal:
-        """The distribution of x."""
+        """Return the distribution of x."""
         return Normal(mean=self.mean, log_std=self.log_std)
 
     def squash(self, x: Tensor) -> Tensor:
-        """The action x leads to: [*, D] -> [*, D], never outside the bounds."""
+        """Return the action for x: [*, D] -> [*, D], never outside the bounds."""
         action = 0.5 * (self.low + self.high) + 0.5 * (self.high - self.low) * torch.tanh(x)
         return torch.minimum(torch.maximum(action, self.low), self.high)
 
@@ -218,9 +218,9 @@ def _standard_normal(key: Key, like: Tensor) -> Tensor:
 
 
 def kl(p: Distribution, q: Distribution) -> Tensor:
-    """KL(p || q) = E_p[log p - log q], exactly, for two Categorical, Normal or TanhNormal of the same bounds: [*].
+    """Return the exact KL(p || q) = E_p[log p - log q] of two Categorical, Normal or TanhNormal of the same bounds: [*].
 
-    Normal: sum_d log(s_q / s_p) + (s_p^2 + (m_p - m_q)^2) / (2 s_q^2) - 1/2. Squashing both alike changes nothing.
+    Normal: sum_d log(s_q / s_p) + (s_p^2 + (m_p - m_q)^2) / (2 s_q^2) - 1/2. The same squashing of both does not change it.
     Raises: StructureError for any other pair.
 
     >>> half, sure = torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0])

@@ -1,4 +1,4 @@
-"""Environments as values: pure reset and step, and the combinators Env -> Env."""
+"""Environments as values: pure reset and step, and combinators Env -> Env."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -22,9 +22,9 @@ Step = Callable[[P, S, Tensor, Any], tuple[S, TimeStep]]
 
 @frozen
 class Hoisted(Generic[P, S]):
-    """A step in two halves with the bits of the whole: step(p, s, a, k) = hoisted.step(p, s, a, hoisted.draw(p, k)).
+    """A step in two halves, bit-identical to the whole: step(p, s, a, k) = hoisted.step(p, s, a, hoisted.draw(p, k)).
 
-    `draw` depends on no state, so a rollout computes it for all its steps at once, outside the loop.
+    `draw` does not depend on the state, so a rollout computes it for all its steps at once, outside the loop.
     """
 
     draw: Callable[[P, Key], Noise]
@@ -33,7 +33,7 @@ class Hoisted(Generic[P, S]):
 
 @frozen
 class Env(Generic[P, S]):
-    """One world: `reset` and `step` are pure; whatever they depend on stands in `params`, the state, the action, the key."""
+    """An environment: `reset` and `step` are pure functions of `params`, the state, the action and the key."""
 
     params: P
     reset: Callable[[P, Key], tuple[S, TimeStep]]
@@ -44,7 +44,7 @@ class Env(Generic[P, S]):
 
 
 def halves(env: Env[P, S]) -> Hoisted[P, S]:
-    """The env's own two halves, or the trivial ones: the noise is the key.
+    """Return the env's own two halves, or the trivial ones, in which the noise is the key.
 
     >>> from purestep.core.envs import cartpole
     >>> env = auto_reset(cartpole(), "select")
@@ -55,7 +55,7 @@ def halves(env: Env[P, S]) -> Hoisted[P, S]:
 
 
 def map_step(env: Env[P, Any], reset: Any, wrap: Callable[[Step[P, Any]], Step[P, Any]]) -> Env[P, Any]:
-    """The env with another `reset`, and `wrap` put around its step, hoisted or not.
+    """Return the env with another `reset`, and with `wrap` applied to its step and its hoisted step.
 
     >>> from purestep.core.envs import cartpole
     >>> plain = cartpole()
@@ -67,7 +67,7 @@ def map_step(env: Env[P, Any], reset: Any, wrap: Callable[[Step[P, Any]], Step[P
 
 
 def reset_key(key: Key) -> Key:
-    """The key with which `auto_reset` resets when the step that was given `key` ends the episode.
+    """Return the key with which `auto_reset` resets if the step with `key` ends the episode.
 
     >>> one = torch.tensor([1, 0])
     >>> torch.equal(reset_key(one), split(one)[1])
@@ -77,10 +77,10 @@ def reset_key(key: Key) -> Key:
 
 
 def auto_reset(env: Env[P, S], mode: str = "pooled") -> Env[P, S]:
-    """Begins a new episode in the step that ends one.
+    """Return the env that starts a new episode in the step that ends one.
 
     The state and `observation` are then those of reset(params, reset_key(key)); reward, flags and next_observation still
-    belong to the old episode. `mode` decides where the reset is computed, never what it is: "select" in the step itself,
+    belong to the old episode. `mode` selects where the reset is computed, with the same result: "select" in the step itself,
     "pooled" for all steps of a rollout at once. Raises: ChoiceError.
 
     >>> from purestep.core.envs import cartpole
@@ -117,9 +117,9 @@ def auto_reset(env: Env[P, S], mode: str = "pooled") -> Env[P, S]:
 
 
 def batched(env: Env[P, S], n: int, *, own_params: bool = False) -> Env[P, S]:
-    """n worlds as one: every leaf of state, action and timestep gains a leading axis [n].
+    """Return n copies of the env as one: every leaf of state, action and timestep gets a leading axis [n].
 
-    World i of a call with `key` gets split(key, n)[i]. `own_params`: params have a leading axis too, one for each world.
+    Env i of a call with `key` gets split(key, n)[i]. `own_params`: params have a leading axis [n] too, one entry per env.
 
     >>> from purestep.core.envs import cartpole
     >>> env = batched(cartpole(), 3)
@@ -146,14 +146,14 @@ def batched(env: Env[P, S], n: int, *, own_params: bool = False) -> Env[P, S]:
 
 @record
 class TimeLimitState:
-    """An episode's state and its age."""
+    """An episode's state and its elapsed steps."""
 
     inner: Any  # the env's own state
     elapsed: Tensor = tensor("*", "int")  # steps since the reset
 
 
 def time_limit(env: Env[P, S], steps: int) -> Env[P, TimeLimitState]:
-    """Truncates an episode at its step number `steps`, never earlier; termination is left as it is.
+    """Return the env that truncates an episode at step number `steps`, never earlier; termination is unchanged.
 
     >>> from purestep.core.envs import cartpole
     >>> env, key = time_limit(cartpole(), 1), torch.tensor([1, 0])
@@ -182,18 +182,18 @@ def time_limit(env: Env[P, S], steps: int) -> Env[P, TimeLimitState]:
 
 @record
 class EpisodeStatistics:
-    """Running totals of the current episode, and sums over the episodes finished since they were last cleared."""
+    """Running totals of the current episode, and sums over the episodes finished since the last clear."""
 
     inner: Any  # the env's own state
     episode_return: Tensor = tensor("*", "float")  # of the current episode, so far
     episode_length: Tensor = tensor("*", "int")
     finished: Tensor = tensor("*", "int")  # episodes ended
-    return_sum: Tensor = tensor("*", "float")  # over those
+    return_sum: Tensor = tensor("*", "float")  # over the finished episodes
     length_sum: Tensor = tensor("*", "int")
 
 
 def episode_statistics(env: Env[P, S]) -> Env[P, EpisodeStatistics]:
-    """Counts returns and lengths inside the step; goes around `auto_reset`, whose resets must not wipe them.
+    """Return the env that tracks returns and lengths; wrap it around `auto_reset`, so that resets do not clear them.
 
     >>> from purestep.core.envs import cartpole
     >>> env, key = episode_statistics(auto_reset(time_limit(cartpole(), 1))), torch.tensor([1, 0])
@@ -242,7 +242,7 @@ def _count(state: EpisodeStatistics, inner: Any, timestep: TimeStep) -> EpisodeS
 
 
 def clear_statistics(state: EpisodeStatistics) -> EpisodeStatistics:
-    """The same state with no finished episodes; the current one goes on.
+    """Return the state with the sums over finished episodes cleared; the current episode continues.
 
     >>> from purestep.core.envs import cartpole
     >>> env, key = episode_statistics(cartpole()), torch.tensor([1, 0])

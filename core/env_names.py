@@ -1,4 +1,4 @@
-"""The names of the worlds in `core.envs.ENVS`, for whoever needs no world yet: this module imports no torch."""
+"""The names of the environments in `core.envs.ENVS`, without importing torch."""
 
 ENV_NAMES = (
     "cartpole",

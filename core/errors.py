@@ -1,4 +1,4 @@
-"""Errors: one line each, saying what was got, what was wanted and what to do."""
+"""Errors: one line each, with the value got, the value wanted and the remedy."""
 
 import difflib
 import math
@@ -11,57 +11,57 @@ T = TypeVar("T")
 
 
 class PurestepError(Exception):
-    """The root of every error purestep raises on purpose."""
+    """Base class of all errors that purestep raises intentionally."""
 
 
 class ShapeError(PurestepError, ValueError):
-    """A tensor has the wrong shape."""
+    """Wrong shape of a tensor."""
 
 
 class DtypeError(PurestepError, TypeError):
-    """A tensor has the wrong dtype."""
+    """Wrong dtype of a tensor."""
 
 
 class StructureError(PurestepError, TypeError):
-    """A value is not the record or tree that was wanted."""
+    """A value other than the expected record or tree."""
 
 
 class FrozenError(PurestepError, attrs.exceptions.FrozenInstanceError):
-    """A record was written to."""
+    """A write to a record."""
 
     __init__ = AttributeError.__init__  # attrs' own constructor takes no text
 
 
 class ChoiceError(PurestepError, ValueError):
-    """A name or number is not among those allowed."""
+    """A name or number that is not allowed."""
 
 
 class NonFiniteError(PurestepError, ArithmeticError):
-    """A reward, loss or parameter became NaN or infinite."""
+    """NaN or infinity in a reward, loss or parameter."""
 
 
 class CheckpointError(PurestepError, RuntimeError):
-    """A checkpoint is damaged, of another schema or of another architecture."""
+    """A damaged checkpoint, or one of another schema or architecture."""
 
 
 class TrustError(PurestepError, RuntimeError):
-    """A run's folder names code that the command line does not name."""
+    """Code named in a run's folder, but not on the command line."""
 
 
 class WorldError(PurestepError, RuntimeError):
-    """An environment, or a reward or tool of it, raised where no episode could be marked, or in every episode of a batch."""
+    """An exception of an environment, reward or tool, outside an episode to mark as failed or in all episodes of a batch."""
 
 
 class RecompileError(PurestepError, RuntimeError):
-    """A program was compiled again after its warm-up."""
+    """Recompilation of a program after its warm-up."""
 
 
 class CompileError(PurestepError, RuntimeError):
-    """A function does not compile as one graph."""
+    """A function that does not compile as one graph."""
 
 
 def described(error: BaseException, *, limit: int = 300) -> str:
-    """The class and text of an error in one line, cut at `limit` characters.
+    """Return the class and text of an error in one line, truncated to `limit` characters.
 
     >>> described(ValueError("no\\nnumber"))
     'ValueError: no number'
@@ -71,7 +71,7 @@ def described(error: BaseException, *, limit: int = 300) -> str:
 
 
 def message(where: str, *, got: object, wanted: object, remedy: str) -> str:
-    """Formats the one line every error carries.
+    """Return the one-line text of an error.
 
     >>> message("gae: values", got="[5]", wanted="[4]", remedy="pass the last value as next_values")
     'gae: values is [5], wanted [4]; pass the last value as next_values'
@@ -80,7 +80,7 @@ def message(where: str, *, got: object, wanted: object, remedy: str) -> str:
 
 
 def at_least(where: str, count: int, least: int) -> None:
-    """Raises ChoiceError unless `count` is a whole number, `least` or more.
+    """Raise ChoiceError unless `count` is a whole number, `least` or more.
 
     >>> at_least("trainer: envs", 0, 1)
     Traceback (most recent call last):
@@ -92,9 +92,9 @@ def at_least(where: str, count: int, least: int) -> None:
 
 
 def choose(where: str, name: str, table: Mapping[str, T]) -> T:
-    """Returns table[name].
+    """Return table[name].
 
-    Raises: ChoiceError, with the names that exist and the nearest of them.
+    Raises: ChoiceError, with the existing names and the nearest of them.
 
     >>> choose("reset", "pooled", {"select": 1, "pooled": 2})
     2
@@ -107,7 +107,7 @@ def choose(where: str, name: str, table: Mapping[str, T]) -> T:
 
 
 def check_within(where: str, number: float, low: float, high: float = math.inf) -> None:
-    """Raises ChoiceError unless low <= number <= high.
+    """Raise ChoiceError unless low <= number <= high.
 
     >>> check_within("--gamma", 99, 0.0, 1.0)
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Intervals of shares."""
+"""Confidence intervals of proportions."""
 
 import math
 
@@ -6,7 +6,7 @@ Z = 1.959963984540054  # of 95 %
 
 
 def wilson(successes: int, attempts: int) -> tuple[float, float]:
-    """The 95 % interval of a share, by its score.
+    """Return the 95 % Wilson score interval of a proportion.
 
     (p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
 

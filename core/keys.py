@@ -1,9 +1,9 @@
-"""Randomness as a value: keys, and numbers that depend on the key alone.
+"""Counter-based random numbers: keys, and draws that depend on the key only.
 
 A key is an int64 tensor [..., 2] of two 32-bit words. Every draw is Philox4x32-10 (Salmon et al. 2011, "Parallel random
 numbers: as easy as 1, 2, 3") of the key and a counter, written in tensor operations, so it fuses and works under vmap and
-scan. Integers, `uniform` and `permutation` have the same bits eager, compiled and on every device. Use a key once: `split`
-it first. A batch of keys [*, 2] draws a batch [*, ...]; every draw equals that of its key alone.
+scan. Integers, `uniform` and `permutation` are bit-identical eager, compiled and on every device. Use a key only once:
+`split` it first. A batch of keys [*, 2] draws a batch [*, ...]; every draw equals that of its key alone.
 """
 
 import math
@@ -20,14 +20,14 @@ WORD = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
-DRAW, SPLIT, FOLD = 0, 1, 2  # the third counter word keeps the three uses of a key apart
+DRAW, SPLIT, FOLD = 0, 1, 2  # the third counter word separates the three uses of a key
 ONE_ROW = 32_768  # from this many words on, permutations are sorted together: 1.8 instead of 6.7 ms for 4 of 32,768
-MOST_TOGETHER = 1 << 15  # their number leads a word of 48 bits
+MOST_TOGETHER = 1 << 15  # the row's number is put in front of a word of 48 bits
 PRECISION = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}  # bits of a uniform number
 
 
 def key(seed: int, *, device: torch.device | str | None = None) -> Key:
-    """The key [2] of a seed in [0, 2**64). Raises: ChoiceError.
+    """Return the key [2] of a seed in [0, 2**64). Raises: ChoiceError.
 
     >>> key(7)
     tensor([7, 0])
@@ -38,7 +38,7 @@ def key(seed: int, *, device: torch.device | str | None = None) -> Key:
 
 
 def check_key(where: str, value: Key) -> Key:
-    """Returns `value` if it is a key or a batch of keys. Raises: StructureError, DtypeError, ShapeError.
+    """Return `value` if it is a key or a batch of keys. Raises: StructureError, DtypeError, ShapeError.
 
     >>> check_key("draw", key(7))
     tensor([7, 0])
@@ -58,9 +58,9 @@ def check_key(where: str, value: Key) -> Key:
 
 
 def philox(key: tuple[Tensor, Tensor], counter: tuple[Any, Any, Any, Any]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Philox4x32-10 of two key words and four counter words, all int64 in [0, 2**32), broadcast together.
+    """Return Philox4x32-10 of two key words and four counter words, all int64 in [0, 2**32), broadcast together.
 
-    Counter words that are plain numbers spare the compiler the operations on them.
+    Counter words that are plain numbers save the compiled operations on them.
 
     >>> zero = torch.zeros((), dtype=torch.int64)
     >>> [hex(int(word)) for word in philox((zero, zero), (zero, zero, zero, zero))]
@@ -70,7 +70,7 @@ def philox(key: tuple[Tensor, Tensor], counter: tuple[Any, Any, Any, Any]) -> tu
     for turn in range(ROUNDS):
         k0, k1 = key[0] + turn * WEYL[0], key[1] + turn * WEYL[1]
         low, high = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]  # 64 bits, wrapping
-        # Higher bits than a word's reach no word but through a product, so only what is multiplied next is cut to one.
+        # Bits above 32 affect the result only through a product, so only the next factors are truncated to 32 bits.
         c0, c1, c2, c3 = ((high >> 32) ^ c1 ^ k0) & WORD, high, ((low >> 32) ^ c3 ^ k1) & WORD, low
     return c0, c1 & WORD, c2, c3 & WORD
 
@@ -80,7 +80,7 @@ def _block(key: Key, count: Tensor, use: int, high: Tensor | int = 0) -> tuple[T
 
 
 def split(key: Key, n: int = 2) -> Key:
-    """n independent keys [n, ..., 2]; unpack them: `a, b = split(key)`.
+    """Return n independent keys [n, ..., 2]; unpack them: `a, b = split(key)`.
 
     >>> split(key(0), 3).shape
     torch.Size([3, 2])
@@ -93,7 +93,7 @@ def split(key: Key, n: int = 2) -> Key:
 
 
 def fold_in(key: Key, data: Tensor | int) -> Key:
-    """The key of `key` and a non-negative number (a step, an index); batches broadcast: [*, 2], [*] -> [*, 2].
+    """Return a key derived from `key` and a non-negative number (a step, an index): [*, 2], [*] -> [*, 2], broadcast.
 
     Raises: DtypeError, ShapeError.
 
@@ -111,7 +111,7 @@ def fold_in(key: Key, data: Tensor | int) -> Key:
 
 
 def bits(key: Key, shape: tuple[int, ...] = ()) -> Tensor:
-    """Uniform 32-bit words, as int64 in [0, 2**32): key [*, 2] -> [*, *shape].
+    """Return uniform 32-bit words, as int64 in [0, 2**32): key [*, 2] -> [*, *shape].
 
     >>> hex(bits(key(0)))
     '0x6627e8d5'
@@ -124,7 +124,7 @@ def bits(key: Key, shape: tuple[int, ...] = ()) -> Tensor:
 
 
 def uniform(key: Key, shape: tuple[int, ...] = (), *, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Uniform numbers in [0, 1), multiples of 2**-24 (float64 2**-53, float16 2**-11, bfloat16 2**-8).
+    """Return uniform numbers in [0, 1), multiples of 2**-24 (float64 2**-53, float16 2**-11, bfloat16 2**-8).
 
     Shapes: key [*, 2] -> [*, *shape]. Raises: DtypeError.
 
@@ -143,9 +143,9 @@ def uniform(key: Key, shape: tuple[int, ...] = (), *, dtype: torch.dtype = torch
 
 
 def normal(key: Key, shape: tuple[int, ...] = (), *, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Standard normal numbers (Box and Muller 1958): key [*, 2] -> [*, *shape]. Equal between lowerings to 1e-5.
+    """Return standard normal numbers (Box and Muller 1958): key [*, 2] -> [*, *shape]. Lowerings agree to 1e-5.
 
-    z = sqrt(-2 log(1 - u)) (cos 2 pi v, sin 2 pi v); short dtypes are computed in float32.
+    z = sqrt(-2 log(1 - u)) (cos 2 pi v, sin 2 pi v); 16-bit dtypes are computed in float32.
 
     >>> normal(key(0), (2,))
     tensor([ 0.7379, -0.6884])
@@ -160,7 +160,7 @@ def normal(key: Key, shape: tuple[int, ...] = (), *, dtype: torch.dtype = torch.
 
 
 def _one_draw_each(where: str, draws: Tensor, parameter: Tensor) -> Tensor:
-    """Returns `parameter` if it broadcasts to `draws`: otherwise two results would share one random number."""
+    """Return `parameter` if it broadcasts to `draws`: otherwise two results would share one random number."""
     pairs = zip(parameter.shape[::-1], draws.shape[::-1], strict=False)
     if parameter.ndim > draws.ndim or not all(size in (1, wanted) for size, wanted in pairs):
         wanted = f"one that broadcasts to the draws {list(draws.shape)}"
@@ -171,10 +171,10 @@ def _one_draw_each(where: str, draws: Tensor, parameter: Tensor) -> Tensor:
 
 
 def randint(key: Key, shape: tuple[int, ...], low: int | Tensor, high: int | Tensor) -> Tensor:
-    """Integers in [low, high), high - low < 2**31: key [*, 2] -> [*, *shape].
+    """Return integers in [low, high), high - low < 2**31: key [*, 2] -> [*, *shape].
 
-    The word w gives low + floor(w (high - low) / 2**32), so a value's probability is off by less than 2**-32. Bounds that
-    are tensors broadcast to the result. Raises: ChoiceError (numbers), ShapeError.
+    The word w gives low + floor(w (high - low) / 2**32), so the error of a value's probability is below 2**-32. Tensor
+    bounds are broadcast to the result. Raises: ChoiceError (numbers), ShapeError.
 
     >>> randint(key(0), (4,), 10, 11)
     tensor([10, 10, 10, 10])
@@ -190,7 +190,7 @@ def randint(key: Key, shape: tuple[int, ...], low: int | Tensor, high: int | Ten
 
 
 def bernoulli(key: Key, probability: float | Tensor, shape: tuple[int, ...] = ()) -> Tensor:
-    """True with the given probability: key [*, 2] -> bool [*, *shape], to which the probability broadcasts.
+    """Return True with the given probability: key [*, 2] -> bool [*, *shape], to which the probability broadcasts.
 
     Raises: ShapeError.
 
@@ -204,7 +204,7 @@ def bernoulli(key: Key, probability: float | Tensor, shape: tuple[int, ...] = ()
 
 
 def permutation(key: Key, n: int) -> Tensor:
-    """A uniform permutation of 0..n-1 (random 48-bit words, sorted): key [*, 2] -> int64 [*, n].
+    """Return a uniform permutation of 0..n-1 (by sorting random 48-bit words): key [*, 2] -> int64 [*, n].
 
     >>> permutation(key(0), 4)
     tensor([3, 0, 2, 1])
@@ -214,17 +214,17 @@ def permutation(key: Key, n: int) -> Tensor:
     many = math.prod(key.shape[:-1])
     if many * n < ONE_ROW or many > MOST_TOGETHER:
         return torch.sort(order, dim=-1, stable=True).indices
-    # One sort of all of them, each led by its own number: the library sorts a single long row by its digits.
+    # One sort of all rows, each word prefixed with its row's number: the library uses a radix sort for a single long row.
     number = torch.arange(many, device=key.device).reshape((*key.shape[:-1], 1))
     together = torch.sort((order + (number << 48)).flatten(), stable=True).indices
     return together.reshape((*key.shape[:-1], n)) - number * n
 
 
 def inverse_cdf(uniform: Tensor, logits: Tensor) -> Tensor:
-    """The action whose slice of [0, 1) holds `uniform`: [*], [*, A] -> int64 [*].
+    """Return the action whose interval of [0, 1) contains `uniform`: [*], [*, A] -> int64 [*].
 
-    a = min {j : P(action <= j) > u P(any)} over the actions of positive probability: whatever the order in which a lowering
-    sums, logit -inf is never chosen. Without any action of positive probability, or with NaN, the answer is 0.
+    a = min {j : P(action <= j) > u P(any)} over the actions of positive probability: a logit of -inf is never chosen, in any
+    order of summation. Without any action of positive probability, or with NaN, the result is 0.
 
     >>> inverse_cdf(torch.tensor(0.6), torch.log(torch.tensor([0.5, 0.0, 0.5])))
     tensor(2)
@@ -233,7 +233,7 @@ def inverse_cdf(uniform: Tensor, logits: Tensor) -> Tensor:
     weights = torch.exp(logits - logits.amax(-1, keepdim=True))
     actions = logits.shape[-1]
     index = torch.arange(actions, device=logits.device)
-    if actions <= 32:  # a triangle of products fuses with its neighbours; cumsum would be a kernel of its own
+    if actions <= 32:  # a triangular product fuses with neighbouring kernels; cumsum would be a separate kernel
         triangle = (index[None, :] <= index[:, None]).to(weights.dtype)
         cumulative = (weights[..., None, :] * triangle).sum(-1)
     else:
@@ -246,9 +246,9 @@ def inverse_cdf(uniform: Tensor, logits: Tensor) -> Tensor:
 
 
 def categorical(key: Key, logits: Tensor) -> Tensor:
-    """An action with probability softmax(logits), from one uniform number: key [*, 2], [*, A] -> int64 [*].
+    """Return an action with probability softmax(logits), from one uniform number: key [*, 2], [*, A] -> int64 [*].
 
-    Logits [A] serve all keys. Raises: ShapeError.
+    Logits [A] are shared by all keys. Raises: ShapeError.
 
     >>> categorical(split(key(0), 4), torch.log(torch.tensor([0.0, 1.0])))
     tensor([1, 1, 1, 1])

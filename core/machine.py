@@ -1,7 +1,7 @@
-"""Effects as data: a pure machine says what should happen, somebody else makes it happen.
+"""Effects as data: a pure state machine returns commands, and a driver performs them.
 
 `step(state, event) -> (state, commands)` is pure. Events and commands are frozen attrs values of ints, strings, tuples and
-records; `runtime.drive` performs the commands and feeds back what came of them.
+records; `runtime.drive` performs the commands and feeds their results back as events.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,14 +23,14 @@ class Machine(Generic[S]):
 
 @frozen
 class Started:
-    """The first event a driver feeds to any machine."""
+    """The first event that a driver feeds to a machine."""
 
     TAG: ClassVar[str] = "started"
 
 
 @frozen
 class Stop:
-    """The command after which a driver performs nothing more."""
+    """The command to stop: a driver performs no command after it."""
 
     TAG: ClassVar[str] = "stop"
     reason: str = ""
@@ -55,7 +55,7 @@ class Interrupted:
 def tag_of(kind: type) -> str:
     """Return the name by which checkpoints and logs refer to a class: its TAG, else the name of the class.
 
-    A class that has a TAG can be renamed, and what was stored before is still read.
+    A class that has a TAG can be renamed, and files stored before can still be read.
 
     >>> tag_of(Interrupted), tag_of(int)
     ('interrupted', 'int')
@@ -64,7 +64,7 @@ def tag_of(kind: type) -> str:
 
 
 def run(machine: Machine[S], state: S, events: Iterable[Event]) -> tuple[S, tuple[Command, ...]]:
-    """Folds events through a machine; gives the last state and all commands in order.
+    """Fold events through a machine; return the last state and all commands in order.
 
     >>> counter = Machine(lambda total, event: (total + event, (f"said {event}",)))
     >>> run(counter, 0, [2, 3])

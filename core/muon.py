@@ -1,8 +1,8 @@
-"""Muon, an optimiser for matrices, and a way to give each part of a model the optimiser that suits it.
+"""Muon, an optimiser for matrices, and `divided`, which uses different optimisers for parts of a model.
 
-Muon follows momentum whose singular values were all drawn towards 1, so that directions a gradient barely shows are learnt as
-fast as those that dominate it. It is meant for the matrices between hidden layers; embeddings, heads and vectors go to
-another optimiser, which `divided` does by name.
+Muon's update is the momentum with all singular values moved towards 1, so that directions with small singular values are
+learned as fast as the dominant ones. It is meant for the matrices between hidden layers; `divided` assigns embeddings, heads
+and vectors to another optimiser by name.
 """
 
 import math
@@ -17,13 +17,13 @@ from .optim import Number, Optimizer, check_hyperparameters, master_weights
 from .record import record, replace
 from .tree import leaf_names, leaves, tree_map
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic: the steepest at 0 that keeps [0, 1] near 1
-EPS = 1e-7  # least norm that a gradient is divided by
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic: maximum slope at 0 that keeps values of [0, 1] near 1
+EPS = 1e-7  # minimum norm by which a gradient is divided
 STEPS = 5
 
 
 def original(rows: int, columns: int) -> float:
-    """sqrt(max(1, rows / columns)): what a learning rate is multiplied by for a matrix that makes more of less.
+    """Return sqrt(max(1, rows / columns)), the learning-rate factor of the original Muon, above 1 for tall matrices.
 
     >>> original(4, 1), original(1, 4)
     (2.0, 1.0)
@@ -32,7 +32,7 @@ def original(rows: int, columns: int) -> float:
 
 
 def match_rms_adamw(rows: int, columns: int) -> float:
-    """0.2 sqrt(max(rows, columns)): an update then has the size that AdamW's usually has, and its learning rates serve.
+    """Return 0.2 sqrt(max(rows, columns)), the factor that gives updates of AdamW's usual size, for AdamW's learning rates.
 
     >>> match_rms_adamw(4, 1)
     0.4
@@ -45,7 +45,7 @@ ADJUST = {"original": original, "match_rms_adamw": match_rms_adamw}
 
 @record
 class MuonState:
-    """What `muon` remembers."""
+    """State of `muon`."""
 
     hyperparameters: dict[str, Tensor]  # learning_rate, momentum, weight_decay; each [] float64
     velocity: Any  # like params: the decaying mean of gradients
@@ -59,13 +59,13 @@ def muon(
     adjust: str = "original",
     precision: torch.dtype = torch.bfloat16,
 ) -> Optimizer:
-    """Momentum made orthogonal: v' = v + (1 - momentum) (g - v), and with n = g + momentum (v' - g)
+    """Orthogonalised momentum: v' = v + (1 - momentum) (g - v), and with n = g + momentum (v' - g)
 
     update = -learning_rate adjust(rows, columns) orthogonal(n) - learning_rate weight_decay params.
 
-    All leaves are matrices. `adjust` is "original" or "match_rms_adamw". `precision` is that of `orthogonal`, which loses
-    nothing that matters in bfloat16; processors without it are faster in float32. Raises: ShapeError, ChoiceError.
-    Source: Jordan et al. 2024, kellerjordan.github.io/posts/muon; equal to torch.optim.Muon, whose Nesterov form it has.
+    All leaves are matrices. `adjust` is "original" or "match_rms_adamw". `precision` is that of `orthogonal`, for which
+    bfloat16 is sufficient; CPUs without bfloat16 support are faster in float32. Raises: ShapeError, ChoiceError.
+    Source: Jordan et al. 2024, kellerjordan.github.io/posts/muon; equal to torch.optim.Muon with Nesterov momentum.
 
     >>> optimizer = muon(0.1, weight_decay=0.0)
     >>> updates, _ = optimizer.update(torch.tensor([[8.0]]), optimizer.init(torch.zeros(1, 1)), torch.zeros(1, 1))
@@ -98,7 +98,7 @@ def muon(
 
 
 def orthogonal(matrix: Tensor, *, precision: torch.dtype = torch.float32, steps: int = STEPS) -> Tensor:
-    """The matrix with singular values near 1, between about 0.7 and 1.2 unless they were tiny, and its singular vectors.
+    """Return the matrix with the same singular vectors and singular values near 1 (about 0.7 to 1.2 unless they were tiny).
 
     X_0 = G / |G|,    X_k+1 = a X_k + (b S + c S S) X_k  with  S = X_k X_k^T
 
@@ -121,10 +121,10 @@ def orthogonal(matrix: Tensor, *, precision: torch.dtype = torch.float32, steps:
 
 
 def divided(label: Callable[[str, Tensor], str], optimizers: Mapping[str, Optimizer]) -> Optimizer:
-    """One optimiser for parts of a dict of tensors: `label(name, leaf)` says which of `optimizers` has the leaf.
+    """Return an optimiser for parts of a dict of tensors: `label(name, leaf)` is the key in `optimizers` for each leaf.
 
-    The state is a tuple, in the order of `optimizers`, () where one has no leaf. Raises: ChoiceError for a label that is
-    none of theirs, StructureError for params that are no dict.
+    The state is a tuple, in the order of `optimizers`, () for one without leaves. Raises: ChoiceError for an unknown label,
+    StructureError for params that are not a dict.
 
     >>> from .optim import sgd
     >>> both = divided(lambda name, leaf: name, {"fast": sgd(1.0), "slow": sgd(0.5)})

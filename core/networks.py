@@ -23,10 +23,10 @@ Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
 def tanh(x: Tensor) -> Tensor:
-    """tanh(x) = 2 / (1 + exp(-2 x)) - 1, within 2e-7 of torch.tanh: [*].
+    """Return tanh(x) = 2 / (1 + exp(-2 x)) - 1, within 2e-7 of torch.tanh: [*].
 
-    Compiled for a processor it takes a quarter of the time (0.35 against 1.45 ns a number, AVX-512, one thread), and the
-    activations are a good part of an update of small networks.
+    Compiled for a CPU it takes a quarter of the time (0.35 against 1.45 ns per number, AVX-512, one thread), and activations
+    are a large part of an update of small networks.
 
     >>> tanh(torch.tensor([0.0, 20.0]))
     tensor([0., 1.])
@@ -42,9 +42,9 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "silu": F.silu,
     "tanh": tanh,
 }
-FEW_ROWS = 16  # up to here, writing the product as multiply-and-sum beats a call into the matrix library
-FEW_OUTPUTS = 4  # likewise, for a product with next to no columns
-MANY_ROWS = 256  # from here on that one is (W^T x^T)^T: with a row for each output, losses are computed in vectors
+FEW_ROWS = 16  # up to here, multiply-and-sum is faster than a call of the matrix library
+FEW_OUTPUTS = 4  # likewise, for a product with few columns
+MANY_ROWS = 256  # from here on that product is (W^T x^T)^T: with one row per output, losses are vectorised
 
 
 @frozen
@@ -64,7 +64,7 @@ class Linear:
 
 
 def orthogonal(key: Key, shape: tuple[int, int], gain: float = 1.0) -> Tensor:
-    """A random matrix with orthonormal rows or columns (whichever are fewer), times `gain`: key [*, 2] -> [*, m, n].
+    """Return a random matrix with orthonormal rows or columns (the fewer ones), times `gain`: key [*, 2] -> [*, m, n].
 
     It is Q of the QR decomposition of a normal matrix, with the signs of R's diagonal moved into Q so that the
     distribution is uniform. Source: Saxe et al. 2013, arXiv:1312.6120; Mezzadri 2006, arXiv:math-ph/0609050.
@@ -84,7 +84,7 @@ def orthogonal(key: Key, shape: tuple[int, int], gain: float = 1.0) -> Tensor:
 
 
 def init_linear(key: Key, inputs: int, outputs: int, gain: float) -> Linear:
-    """An orthogonal weight [*, inputs, outputs] and a zero bias [*, outputs], for key [*, 2].
+    """Return an orthogonal weight [*, inputs, outputs] and a zero bias [*, outputs], for key [*, 2].
 
     >>> layer = init_linear(keys.key(0), 3, 2, 1.0)
     >>> layer.weight.shape, layer.bias
@@ -136,9 +136,9 @@ def mlp(
     """A multi-layer perceptron: x_{k+1} = activation(x_k W_k + b_k), the last layer without activation.
 
     Shapes: [*, sizes[0]] -> [*, sizes[-1]]; params are a tuple of `Linear`, orthogonal weights scaled by `gain` (the last
-    by `final_gain`), biases zero; a batch of keys [*, 2] makes a batch of params for vmap. `product` says how x W is
-    written, which changes its last bits and its speed only: "matmul"; "broadcast" as multiply-and-sum, which the compiler
-    fuses with its neighbours and which wins for a few rows; "auto" chooses by the numbers of rows and outputs.
+    by `final_gain`), biases zero; a batch of keys [*, 2] gives a batch of params for vmap. `product` selects the form of
+    x W, which affects only its last bits and its speed: "matmul"; "broadcast" as multiply-and-sum, which the compiler
+    fuses with other operations and which is faster for a few rows; "auto" chooses by the numbers of rows and outputs.
 
     Raises: ShapeError, ChoiceError.
 
@@ -179,14 +179,14 @@ def _single_argument(x: Any) -> Arguments:
 
 
 def functional(module: torch.nn.Module, *, arguments: Callable[[Any], Arguments] = _single_argument) -> Network:
-    """A module as a pure network: apply(params, x) = module(x) with `params` in place of its trainable parameters.
+    """Return a module as a pure network: apply(params, x) = module(x) with `params` as its trainable parameters.
 
-    `init` ignores its key and gives detached copies of the parameters that require a gradient, by name. Everything else is
+    `init` ignores its key and returns detached copies of the parameters that require a gradient, by name. Everything else is
     a constant of the network and gets no gradient: parameters that require none, which it shares with the module, and the
-    buffers as they were when `functional` was called. What the forward writes into a buffer is dropped, so the module is
-    never changed. `arguments(x)` gives the positional and named arguments of the call, e.g. for a Hugging Face model.
-    The module's mode counts: a part that in training draws random numbers or moves statistics of its own (dropout, batch
-    normalisation) is not pure there, so call `.eval()` first. Raises: StructureError, also when it is called later.
+    buffers as they were when `functional` was called. Writes of the forward pass to a buffer are dropped, so the module is
+    not changed. `arguments(x)` returns the positional and named arguments of the call, e.g. for a Hugging Face model.
+    A submodule that in training mode draws random numbers or updates its statistics (dropout, batch normalisation) is not
+    pure, so call `.eval()` first. Raises: StructureError, also when the network is called later.
 
     >>> module = torch.nn.Linear(2, 1)
     >>> network = functional(module)
@@ -224,7 +224,7 @@ def functional(module: torch.nn.Module, *, arguments: Callable[[Any], Arguments]
 
 
 def _moves_in_training(part: torch.nn.Module) -> list[str]:
-    """Name the effects of this one module in training that no function of parameters and input has."""
+    """Return the names of this module's effects in training mode that make it impure."""
     kind = type(part).__name__
     drops = {name: value for name, value in vars(part).items() if "drop" in name or (name == "p" and "Drop" in kind)}
     said = [f"{kind}'s {name} = {value}" for name, value in drops.items() if type(value) in (float, int) and value > 0]
@@ -239,13 +239,13 @@ def _moves_in_training(part: torch.nn.Module) -> list[str]:
 
 @frozen
 class Layout:
-    """Where each leaf of a tree lies in one vector."""
+    """The positions of a tree's leaves in one vector."""
 
     structure: Any
     shapes: tuple[tuple[int, ...], ...]
 
     def ravel(self, tree: Any) -> Tensor:
-        """The leaves in one vector: each [*, *shape] -> [*, N]."""
+        """Return the leaves in one vector: each [*, *shape] -> [*, N]."""
         flat = [
             leaf.reshape(*leaf.shape[: leaf.ndim - len(shape)], -1)
             for leaf, shape in zip(pytree.tree_leaves(tree), self.shapes, strict=True)
@@ -253,14 +253,14 @@ class Layout:
         return torch.cat(flat, -1)
 
     def unravel(self, vector: Tensor) -> Any:
-        """The tree whose leaves are views of `vector`: [*, N] -> each [*, *shape]."""
+        """Return the tree whose leaves are views of `vector`: [*, N] -> each [*, *shape]."""
         parts = torch.split(vector, [math.prod(shape) for shape in self.shapes], -1)
         leaves = [part.reshape(vector.shape[:-1] + shape) for part, shape in zip(parts, self.shapes, strict=True)]
         return pytree.tree_unflatten(leaves, self.structure)
 
 
 def layout(tree: Any) -> Layout:
-    """The layout of a tree of floating-point tensors of one dtype.
+    """Return the layout of a tree of floating-point tensors of one dtype.
 
     Raises: DtypeError, StructureError.
 

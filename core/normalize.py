@@ -1,6 +1,6 @@
-"""Running means and variances as values: what observations are centred with and rewards are scaled by.
+"""Running means and variances as values, to normalise observations and scale rewards.
 
-Statistics change only where `update` is called: to freeze them, do not call it.
+Only `update` changes statistics: to freeze them, do not call it.
 """
 
 import math
@@ -17,7 +17,7 @@ from .steps import ended
 
 @record
 class Statistics:
-    """Count, mean and variance of what was seen. Before anything was, mean 0 and variance 1 change nothing."""
+    """Count, mean and variance of the data so far; initially mean 0 and variance 1, which normalise to the identity."""
 
     count: Tensor  # [] float64, exact up to 2**53
     mean: Tensor  # [D] or any shape, float
@@ -27,7 +27,7 @@ class Statistics:
 def statistics(
     shape: tuple[int, ...] = (), *, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
 ) -> Statistics:
-    """Statistics of nothing yet.
+    """Return statistics of no data.
 
     >>> normalize(statistics((2,)), torch.tensor([3.0, -1.0]), eps=0.0)
     tensor([ 3., -1.])
@@ -40,7 +40,7 @@ def statistics(
 
 
 def of_batch(batch: Tensor, ndim: int = 1) -> Statistics:
-    """The statistics of batch [*, D], whose last `ndim` axes are one observation's.
+    """Return the statistics of batch [*, D], whose last `ndim` axes are those of one observation.
 
     >>> of_batch(torch.tensor([[1.0], [3.0]])).variance
     tensor([1.])
@@ -55,7 +55,7 @@ def of_batch(batch: Tensor, ndim: int = 1) -> Statistics:
 
 
 def merge(first: Statistics, second: Statistics) -> Statistics:
-    """The statistics of both together, in either order and grouping up to rounding.
+    """Return the statistics of both together; associative and commutative up to rounding.
 
     With f = n_2 / (n_1 + n_2) and d = m_2 - m_1:  m = m_1 + f d,  v = (1 - f) v_1 + f v_2 + f (1 - f) d^2.
     Source: Chan, Golub and LeVeque 1979, written with variances, which do not grow with the count.
@@ -72,7 +72,7 @@ def merge(first: Statistics, second: Statistics) -> Statistics:
 
 
 def update(current: Statistics, batch: Tensor) -> Statistics:
-    """`current` and all of batch [*, *shape], any leading axes, together.
+    """Return the statistics of `current` and batch [*, *shape], with any leading axes, together.
 
     Raises: ShapeError.
 
@@ -87,7 +87,7 @@ def update(current: Statistics, batch: Tensor) -> Statistics:
 
 
 def normalize(current: Statistics, x: Tensor, *, clip: float = math.inf, eps: float = 1e-8) -> Tensor:
-    """(x - mean) / sqrt(variance + eps), kept within [-clip, clip]: [*, *shape] -> the same.
+    """Return (x - mean) / sqrt(variance + eps), clipped to [-clip, clip]: [*, *shape] -> the same.
 
     >>> normalize(of_batch(torch.tensor([[1.0], [5.0]])), torch.tensor([4.0]))
     tensor([0.5000])
@@ -96,7 +96,7 @@ def normalize(current: Statistics, x: Tensor, *, clip: float = math.inf, eps: fl
 
 
 def denormalize(current: Statistics, x: Tensor, *, eps: float = 1e-8) -> Tensor:
-    """x sqrt(variance + eps) + mean, which undoes `normalize` where it did not clip: [*, *shape] -> the same.
+    """Return x sqrt(variance + eps) + mean, the inverse of `normalize` where it did not clip: [*, *shape] -> the same.
 
     >>> denormalize(of_batch(torch.tensor([[1.0], [5.0]])), torch.tensor([0.5]))
     tensor([4.])
@@ -106,16 +106,16 @@ def denormalize(current: Statistics, x: Tensor, *, eps: float = 1e-8) -> Tensor:
 
 @record
 class RewardScale:
-    """What `update_reward_scale` remembers: the discounted return so far in each env, and the spread of such returns."""
+    """State of `update_reward_scale`: the discounted return so far in each env, and the statistics of these returns."""
 
-    running_return: Tensor = tensor("*", "float")  # 0 where an episode begins
+    running_return: Tensor = tensor("*", "float")  # 0 at the start of an episode
     returns: Statistics  # of shape ()
 
 
 def reward_scale(
     shape: tuple[int, ...] = (), *, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
 ) -> RewardScale:
-    """The scale for envs of the given shape, before any reward.
+    """Return the scale for envs of the given shape, before any reward.
 
     >>> scale_rewards(reward_scale(), torch.tensor(3.0), eps=0.0)
     tensor(3.)
@@ -127,10 +127,10 @@ def reward_scale(
 def update_reward_scale(
     current: RewardScale, rewards: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float | Tensor
 ) -> RewardScale:
-    """Follows the discounted returns through a trajectory, and adds them all to the statistics.
+    """Compute the discounted returns along a trajectory, and add them all to the statistics.
 
-    R_t = gamma (1 - ended_{t-1}) R_{t-1} + r_t, an episode beginning with R = 0. The order of time is that of playing, so
-    R_t weighs rewards by their age; it needs no future. Shapes: all [T, *], running_return [*]; for one step pass T = 1.
+    R_t = gamma (1 - ended_{t-1}) R_{t-1} + r_t, an episode starting with R = 0. R_t runs forward in time: it discounts past
+    rewards by their age and needs no future ones. Shapes: all [T, *], running_return [*]; for one step pass T = 1.
     Raises: ShapeError.  Source: Engstrom et al. 2020, arXiv:2005.12729.
 
     >>> no, yes = torch.tensor([False, False, False]), torch.tensor([False, True, False])
@@ -152,7 +152,7 @@ def update_reward_scale(
 
 
 def scale_rewards(current: RewardScale, rewards: Tensor, *, clip: float = math.inf, eps: float = 1e-8) -> Tensor:
-    """rewards / sqrt(variance of returns + eps), kept within [-clip, clip]; not centred, which would change the task.
+    """Return rewards / sqrt(variance of returns + eps), clipped to [-clip, clip]; not centred, which would change the task.
 
     >>> scale = RewardScale(running_return=torch.zeros(()), returns=of_batch(torch.tensor([0.0, 4.0]), 0))
     >>> scale_rewards(scale, torch.tensor([1.0, -8.0]), clip=3.0)

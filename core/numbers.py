@@ -1,4 +1,4 @@
-"""Numbers that set an optimiser or an algorithm: plain, or tensors, so that a population with different ones is one vmap."""
+"""Hyper-parameters: plain numbers, or tensors, so that a population with different values is one vmap."""
 
 import math
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 from .errors import ChoiceError, DtypeError, ShapeError, message
 
-Number = float | Tensor  # a tensor has no axes but those that vmap hides
+Number = float | Tensor  # a tensor is 0-d, except for axes hidden by vmap
 SCHEDULED = "pass a number; a schedule goes behind an optimiser, chain(adam(1.0), scale_by_schedule(schedule))"
 
 
 def check_number(where: str, number: Number, low: float, high: float = math.inf, *, below: bool = False) -> None:
-    """Raises unless `number` is one with low <= number <= high, with `below` number < high; no tensor's value is looked at.
+    """Refuse `number` unless low <= number <= high, with `below` number < high; the values of tensors are not checked.
 
     Raises: ChoiceError, for a tensor ShapeError and DtypeError.
 

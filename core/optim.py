@@ -1,11 +1,12 @@
-"""Optimisers as values: two pure functions, whose hyper-parameters are tensors in the state.
+"""Optimisers as values: two pure functions, with hyper-parameters as tensors in the state.
 
-An update adds up what `update` gives: `params + updates`. Since learning rates and the like are tensors [] of the state, a
-population with different ones is one vmap over states. They are float64, and what an update derives from them (1 - beta,
-bias corrections) is computed so before it meets the parameters in their own dtype: in float32, 1 - 0.999 is off by 1e-5.
+Parameters are updated by adding the result of `update`: `params + updates`. Since learning rates and other hyper-parameters
+are tensors [] of the state, a population with different ones is one vmap over states. They are float64, and derived numbers
+(1 - beta, bias corrections) are computed in float64 before conversion to the parameters' dtype: in float32, 1 - 0.999 has a
+relative error of 1e-5.
 
-Parameters below float32 (bfloat16, float16) are held in float32 beside their own, see `master_weights`, which stands around
-every optimiser here: what is remembered of gradients is float32 then too.
+For parameters below float32 (bfloat16, float16) a float32 copy is kept, see `master_weights`, which wraps every optimiser
+here: their moments are float32 too.
 """
 
 import math
@@ -34,7 +35,7 @@ State = Any
 
 @frozen
 class Optimizer:
-    """`update(gradients, state, params) -> (updates, state)`; all but the state are trees like `params`.
+    """An optimiser: `update(gradients, state, params) -> (updates, state)`; all but the state are trees like `params`.
 
     Updates of parameters below float32 are float32: `apply_updates` rounds the sum.
     """
@@ -45,7 +46,7 @@ class Optimizer:
 
 @record
 class SgdState:
-    """What `sgd` and `nesterov` remember."""
+    """State of `sgd` and `nesterov`."""
 
     hyperparameters: dict[str, Tensor]  # learning_rate, momentum; each [] float64
     velocity: Any  # like params, or () without momentum
@@ -53,7 +54,7 @@ class SgdState:
 
 @record
 class AdamState:
-    """What `adam` and `adamw` remember."""
+    """State of `adam` and `adamw`."""
 
     hyperparameters: dict[str, Tensor]  # learning_rate, beta1, beta2, eps, for adamw weight_decay; each [] float64
     first_power: Tensor = tensor("*", "float")  # beta1^t after t updates, float64
@@ -64,29 +65,29 @@ class AdamState:
 
 @record
 class ClipState:
-    """What `clip_by_global_norm` remembers."""
+    """State of `clip_by_global_norm`."""
 
     hyperparameters: dict[str, Tensor]  # max_norm [] float64
 
 
 @record
 class ScheduleState:
-    """What `scale_by_schedule` remembers."""
+    """State of `scale_by_schedule`."""
 
     count: Tensor = tensor("*", "int")  # updates done
-    factor: Tensor = tensor("*", "float")  # what the last of them was scaled by, float64
+    factor: Tensor = tensor("*", "float")  # factor of the last update, float64
 
 
 @record
 class MasterState:
     """State of an optimiser of parameters below float32."""
 
-    inner: Any  # the optimiser's own, of parameters in float32
+    inner: Any  # the optimiser's own state, for parameters in float32
     master: Any  # like params: float32 numbers that round to them; () for a leaf of float32 or more
 
 
 def apply_updates(params: P, updates: P) -> P:
-    """params + updates, leaf by leaf; below float32 the sum is made in float32 and rounded to the dtype of params.
+    """Return params + updates, leaf by leaf; below float32 the sum is in float32 and rounded to the dtype of params.
 
     >>> apply_updates(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.0]))
     tensor([1.5000, 2.0000])
@@ -103,14 +104,14 @@ def apply_updates(params: P, updates: P) -> P:
 
 
 def master_weights(optimizer: Optimizer) -> Optimizer:
-    """The optimiser with a float32 copy of parameters below float32, which it updates in place of them.
+    """Return the optimiser with a float32 copy of parameters below float32, to which updates are applied.
 
-    It sees gradients and parameters in float32, and an update leads from a parameter to the copy's next value, so that
-    `apply_updates` gives that value rounded: changes smaller than a parameter's last bit add up in the copy. Where a parameter
-    is not what its copy rounds to, because weights were loaded or merged, the copy begins anew from the parameter.
-    Without such parameters the optimiser stays as it is, its state included. What scales updates belongs into one `chain`
-    with the optimiser that makes them: a chain keeps one copy, around all of its optimisers.
-    Raises: StructureError, where a state belongs to parameters of other dtypes.
+    It gets gradients and parameters in float32, and an update is the difference between a parameter and the copy's next value,
+    so that `apply_updates` gives that value rounded: changes smaller than a parameter's last bit accumulate in the copy. If a
+    parameter differs from its rounded copy, because weights were loaded or merged, the copy is reset to the parameter.
+    Without such parameters optimiser and state are unchanged. Put transformations of updates into one `chain` with the
+    optimiser: a chain keeps one copy for all of its optimisers.
+    Raises: StructureError, if the state belongs to parameters of other dtypes.
 
     >>> optimizer, param = sgd(1.0), torch.ones(1, dtype=torch.bfloat16)
     >>> state = optimizer.init(param)
@@ -176,7 +177,7 @@ def sgd(learning_rate: Number, *, momentum: Number = 0.0) -> Optimizer:
 
 
 def nesterov(learning_rate: Number, *, momentum: Number = 0.9) -> Optimizer:
-    """Gradient descent that looks ahead: v' = momentum v + g, update = -learning_rate (g + momentum v').
+    """Gradient descent with Nesterov momentum: v' = momentum v + g, update = -learning_rate (g + momentum v').
 
     Source: Sutskever et al. 2013; equal to torch.optim.SGD(nesterov=True).
 
@@ -250,7 +251,7 @@ def adamw(
 
 
 def _adam(numbers: Mapping[str, Number]) -> Optimizer:
-    # The powers stand in the state, so that a compiler computes them once; it would repeat a pow for every few parameters.
+    # The powers are in the state, so that a compiler computes them once instead of a pow for every few parameters.
     def init(params: Any) -> AdamState:
         return AdamState(
             hyperparameters=_numbers(params, **numbers),
@@ -283,7 +284,7 @@ def _adam(numbers: Mapping[str, Number]) -> Optimizer:
 
 
 def global_norm(tree: Any) -> Tensor:
-    """The Euclidean norm of all leaves together: [].
+    """Return the Euclidean norm of all leaves together: [].
 
     >>> global_norm({"a": torch.tensor([3.0]), "b": torch.tensor(4.0)})
     tensor(5.)
@@ -294,7 +295,7 @@ def global_norm(tree: Any) -> Tensor:
 
 
 def clip_by_global_norm(max_norm: Number) -> Optimizer:
-    """Shortens gradients that are too long: g min(1, max_norm / (|g| + 1e-6)), with |g| over all leaves.
+    """Return the clipping of gradients by global norm: g min(1, max_norm / (|g| + 1e-6)), with |g| over all leaves.
 
     Source: Pascanu et al. 2012, arXiv:1211.5063; equal to torch.nn.utils.clip_grad_norm_.
 
@@ -317,7 +318,7 @@ def clip_by_global_norm(max_norm: Number) -> Optimizer:
 
 
 def scale_by_schedule(schedule: Schedule) -> Optimizer:
-    """Multiplies the n-th updates by schedule(n), n = 0, 1, ...: put it behind an optimiser to change its learning rate.
+    """Return the scaling of the n-th update by schedule(n), n = 0, 1, ...: chain it after an optimiser to change its rate.
 
     >>> optimizer = chain(sgd(1.0), scale_by_schedule(constant(0.5)))
     >>> optimizer.update(torch.tensor([2.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
@@ -346,7 +347,7 @@ def scale_by_schedule(schedule: Schedule) -> Optimizer:
 
 
 def chain(*optimizers: Optimizer) -> Optimizer:
-    """One optimiser after the other: each takes the updates of the one before as its gradients; the state is a tuple.
+    """Return the composition of optimisers: each takes the updates of the previous one as gradients; the state is a tuple.
 
     >>> optimizer = chain(clip_by_global_norm(1.0), sgd(0.5))
     >>> optimizer.update(torch.tensor([0.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
@@ -369,7 +370,7 @@ def chain(*optimizers: Optimizer) -> Optimizer:
 
 
 def hyperparameters(state: State) -> dict[str, Tensor]:
-    """All hyper-parameters in a state, those of a chain together.
+    """Return all hyper-parameters in a state, those of a chain merged.
 
     >>> sorted(hyperparameters(chain(clip_by_global_norm(0.5), sgd(0.1)).init(torch.zeros(1))))
     ['learning_rate', 'max_norm']
@@ -382,10 +383,10 @@ def hyperparameters(state: State) -> dict[str, Tensor]:
 
 
 def with_hyperparameters(state: State, changes: Mapping[str, Number]) -> State:
-    """The state with some hyper-parameters changed, wherever in a chain they stand.
+    """Return the state with some hyper-parameters changed, anywhere in a chain.
 
-    A value must broadcast to the shape it replaces: for a population, make the states first (`torch.vmap(init)`), then
-    give them one value each, [P]. Raises: ChoiceError (a name the state has not), ShapeError.
+    A value must broadcast to the shape it replaces: for a population, create the states first (`torch.vmap(init)`), then
+    pass one value for each, [P]. Raises: ChoiceError (an unknown name), ShapeError.
 
     >>> state = with_hyperparameters(sgd(0.1).init(torch.zeros(1)), {"learning_rate": 0.5})
     >>> float(hyperparameters(state)["learning_rate"])
@@ -418,11 +419,11 @@ def _like(name: str, value: Number, old: Tensor) -> Tensor:
     return new.expand_as(old).clone()
 
 
-BELOW_ONE = ("beta1", "beta2", "momentum")  # from 1 on nothing old is ever forgotten
+BELOW_ONE = ("beta1", "beta2", "momentum")  # with 1 or more, old gradients would not decay
 
 
 def check_hyperparameters(where: str, **numbers: Number) -> None:
-    """Raises ChoiceError unless each number is finite and 0 or more, and the decays are below 1.
+    """Raise ChoiceError unless each number is finite and 0 or more, and the decays are below 1.
 
     >>> check_hyperparameters("adam", beta1=1.0)
     Traceback (most recent call last):
@@ -433,7 +434,7 @@ def check_hyperparameters(where: str, **numbers: Number) -> None:
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
-    """Raises StructureError for what is no Optimizer, as a learning rate alone or a function that makes one.
+    """Raise StructureError for anything but an Optimizer, e.g. a learning rate or an optimiser factory.
 
     >>> check_optimizer(sgd(0.1))
     """

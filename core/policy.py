@@ -1,4 +1,4 @@
-"""Policies as values: an actor-critic is two pure functions, whatever network is inside."""
+"""Policies as values: an actor-critic is two pure functions, independent of its network."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -24,9 +24,9 @@ Carry = Any
 
 @frozen
 class ActorCritic:
-    """`apply(params, observation, carry) -> (distribution over [*, A], value [*], carry)` for observation [*, ...].
+    """An actor-critic: `apply(params, observation [*, ...], carry) -> (distribution over [*, A], value [*], carry)`.
 
-    `carry` is `()` for a feed-forward network; `init(key)` makes params, any pytree of tensors.
+    `carry` is `()` for a feed-forward network; `init(key)` returns params, any pytree of tensors.
     """
 
     init: Callable[[Key], Params]
@@ -34,7 +34,7 @@ class ActorCritic:
 
 
 def check_model(model: ActorCritic) -> None:
-    """Raises StructureError for what is no ActorCritic, as a Network or a torch Module.
+    """Raise StructureError for anything but an ActorCritic, e.g. a Network or a torch Module.
 
     >>> check_model(actor_critic_mlp(Discrete(2), Discrete(2)))
     """
@@ -48,15 +48,15 @@ M = TypeVar("M", ActorCritic, Network)
 
 @record
 class Action:
-    """What `act` chose."""
+    """The result of `act`."""
 
     action: Tensor  # [*, ...]
     log_prob: Tensor = tensor("*", "float")  # of `action`
-    carry: Any  # the network's memory
+    carry: Any  # the network's recurrent state
 
 
 def act(model: ActorCritic, params: Params, observation: Any, carry: Carry, key: Key) -> Action:
-    """Samples an action for observation [*, ...]; `key` is [*, 2], one for each.
+    """Sample an action for observation [*, ...]; `key` is [*, 2], one for each.
 
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (4,)), Discrete(1))
     >>> act(model, model.init(keys.key(0)), torch.zeros(4), (), keys.key(1)).action
@@ -68,7 +68,7 @@ def act(model: ActorCritic, params: Params, observation: Any, carry: Carry, key:
 
 
 def encoded_size(space: Space) -> int:
-    """How many numbers `encode` makes of one observation.
+    """Return the size of the vector that `encode` returns for one observation.
 
     >>> encoded_size(Fields((("position", Box(0.0, 1.0, (2, 2))), ("room", Discrete(3)))))
     7
@@ -81,7 +81,7 @@ def encoded_size(space: Space) -> int:
 
 
 def encode(space: Space, observation: Any) -> Tensor:
-    """An observation as one vector [*, D]: a box flattened, a discrete one one-hot, fields one behind the other.
+    """Return an observation as one vector [*, D]: a box flattened, a discrete one one-hot, fields concatenated.
 
     >>> encode(Discrete(3), torch.tensor([2, 0]))
     tensor([[0., 0., 1.],
@@ -97,7 +97,7 @@ def encode(space: Space, observation: Any) -> Tensor:
 
 
 def encoder(space: Space, network: Network) -> Network:
-    """`network`, fed with `encode(space, observation)`.
+    """Return `network` applied to `encode(space, observation)`.
 
     >>> network = encoder(Discrete(2), mlp([2, 1]))
     >>> network.apply(network.init(keys.key(0)), torch.tensor([0, 1, 1])).shape
@@ -107,7 +107,7 @@ def encoder(space: Space, network: Network) -> Network:
 
 
 def categorical_head(network: Network) -> Network:
-    """Reads the outputs [*, A] as logits: apply gives a Categorical.
+    """Return a network whose `apply` returns a Categorical with the outputs [*, A] as logits.
 
     >>> head = categorical_head(mlp([1, 3]))
     >>> head.apply(head.init(keys.key(0)), torch.zeros(1)).logits
@@ -117,9 +117,9 @@ def categorical_head(network: Network) -> Network:
 
 
 def normal_head(network: Network, size: int, *, log_std: float = 0.0) -> Network:
-    """Reads the outputs [*, size] as means: apply gives a Normal whose log_std is learnt but the same everywhere.
+    """Return a network whose `apply` returns a Normal with the outputs [*, size] as means and a state-independent log_std.
 
-    `log_std` is where it begins; params become {"mean": the network's, "log_std": [size]}.
+    `log_std` is its initial value; params become {"mean": the network's, "log_std": [size]}.
 
     >>> head = normal_head(mlp([1, 2]), 2, log_std=-1.0)
     >>> head.apply(head.init(keys.key(0)), torch.zeros(1)).log_std
@@ -137,9 +137,9 @@ def normal_head(network: Network, size: int, *, log_std: float = 0.0) -> Network
 
 
 def tanh_head(network: Network, space: Box) -> Network:
-    """Squashes what `network`, a `normal_head`, gives into the box: apply gives a TanhNormal.
+    """Return a network whose `apply` returns the Normal of `network`, a `normal_head`, squashed into the box: a TanhNormal.
 
-    Raises: ShapeError for a bound that is not finite.
+    Raises: ShapeError for an infinite bound.
 
     >>> head = tanh_head(normal_head(mlp([1, 1]), 1), Box(-2.0, 2.0, (1,)))
     >>> head.apply(head.init(keys.key(0)), torch.zeros(1)).mode()
@@ -164,7 +164,7 @@ def _bounds(bound: float | tuple[float, ...], space: Box) -> tuple[float, ...]:
 
 
 def scalar(network: Network) -> Network:
-    """Drops the last axis of outputs [*, 1]: a value network.
+    """Return a value network: `network` with the last axis of its outputs [*, 1] dropped.
 
     >>> network = scalar(mlp([4, 1]))
     >>> network.apply(network.init(keys.key(0)), torch.zeros(3, 4))
@@ -174,7 +174,7 @@ def scalar(network: Network) -> Network:
 
 
 def separate(policy: Network, value: Network) -> ActorCritic:
-    """Two networks that share nothing: `policy` gives a distribution, `value` a number [*].
+    """Return an actor-critic of two separate networks: `policy` returns a distribution, `value` a number [*].
 
     Params: {"policy": ..., "value": ...}.
 
@@ -194,7 +194,7 @@ def separate(policy: Network, value: Network) -> ActorCritic:
 
 
 def shared(torso: Network, policy: Network, value: Network) -> ActorCritic:
-    """One torso from observation to features [*, D], and two heads on it: a distribution and a number [*].
+    """Return an actor-critic of one torso from observation to features [*, D] with two heads: distribution and value [*].
 
     Params: {"torso": ..., "policy": ..., "value": ...}.
 
@@ -215,9 +215,9 @@ def shared(torso: Network, policy: Network, value: Network) -> ActorCritic:
 
 
 def with_action_mask(model: ActorCritic) -> ActorCritic:
-    """A model of `features` as one of observations with the fields `features` and `action_mask` (bool [*, A]).
+    """Return a model of `features` as one of observations with the fields `features` and `action_mask` (bool [*, A]).
 
-    The model must give a Categorical; illegal actions get probability 0, see `masked`. The value ignores the mask.
+    The model must return a Categorical; illegal actions get probability 0, see `masked`. The value ignores the mask.
     Raises: StructureError.
 
     >>> model = with_action_mask(separate(categorical_head(mlp([1, 2])), scalar(mlp([1, 1]))))
@@ -237,9 +237,9 @@ def with_action_mask(model: ActorCritic) -> ActorCritic:
 
 
 def flat(model: M) -> M:
-    """The same model with params as ONE vector [N], so that an optimiser makes one pass over it.
+    """Return the model with params as ONE vector [N], so that an optimiser makes one pass over it.
 
-    Its `init` gives the model's own params, raveled; `apply` unravels them into views by static sizes.
+    Its `init` returns the model's own params, raveled; `apply` unravels them into views by static sizes.
     Raises: StructureError, DtypeError unless all params are tensors of one floating-point type.
 
     >>> flat(mlp([4, 2])).init(keys.key(0)).shape
@@ -263,11 +263,11 @@ def actor_critic_mlp(
     log_std: float = 0.0,
     product: str = "matmul",
 ) -> ActorCritic:
-    """Two separate perceptrons for the spaces; the policy's last layer is scaled by 0.01, the value's by 1.
+    """Return an actor-critic of two perceptrons for the spaces; the policy's last layer is scaled by 0.01, the value's by 1.
 
-    Discrete actions get a Categorical, masked when the observation has the fields `features` and `action_mask`. A box of
-    one axis gets the `distribution` named: "normal", which may leave the box, so that the env must clip, or
-    "tanh_normal", which cannot. `log_std` is where the learnt one begins; `product` is that of `mlp`.
+    Discrete actions get a Categorical, masked if the observation has the fields `features` and `action_mask`. A box of one
+    axis gets the named `distribution`: "normal", whose samples may lie outside the box, so that the env must clip, or
+    "tanh_normal", whose samples do not. `log_std` is its initial value; `product` is that of `mlp`.
 
     Raises: StructureError, ShapeError, ChoiceError.  Source: Andrychowicz et al. 2020, arXiv:2006.05990 (the scales).
 

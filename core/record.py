@@ -1,8 +1,8 @@
-"""Records: immutable values made of tensors, usable wherever PyTorch takes a tree of tensors.
+"""Records: immutable values made of tensors, usable wherever PyTorch accepts a tree of tensors.
 
-A record is a frozen class of tensors and other records, registered as a pytree, so that vmap, grad, scan and a full-graph
-compile take and give it. Constructors never validate (transformations build records of non-tensors); `check` does, where
-a user's value enters. An absent field is `()`, never None.
+A record is a frozen class of tensors and other records, registered as a pytree, so that vmap, grad, scan and full-graph
+compilation accept and return it. Constructors do not validate (transformations build records of non-tensors); `check` does,
+where a user's value enters. An absent field is `()`, not None.
 """
 
 from collections.abc import Sequence
@@ -20,18 +20,18 @@ from .errors import FrozenError, ShapeError, StructureError, choose, message
 from .tree import leaf_paths, leaves, same_structure
 
 if TYPE_CHECKING:
-    from tensordict import TensorDict  # imports the compiler, which takes torch a second
+    from tensordict import TensorDict  # imports the compiler, which takes a second
 
 R = TypeVar("R")
 C = TypeVar("C", bound=type)
 
 
 def tensor(shape: str = "*", kind: str = "") -> Any:
-    """A field holding one tensor.
+    """Return a field holding one tensor.
 
     `shape` is a list of words: `*` stands for the record's leading axes (the same for all its fields), a number for that
-    size, a name for a size that every field of the record using the name shares. `kind` is "float", "bool", "int", "key"
-    (of dtype int64) or "" for any dtype. Raises: ChoiceError, ShapeError, when the class is made.
+    size, a name for a size shared by all fields of the record with this name. `kind` is "float", "bool", "int", "key"
+    (of dtype int64) or "" for any dtype. Raises: ChoiceError, ShapeError, when the class is defined.
 
     >>> @record
     ... class Layer:
@@ -48,7 +48,7 @@ def tensor(shape: str = "*", kind: str = "") -> Any:
 
 
 def static(**options: Any) -> Any:
-    """A field that is no tensor (an int, a string, a function): it becomes part of the tree's structure, not a leaf.
+    """Return a field that is not a tensor (an int, a string, a function): part of the tree's structure, not a leaf.
 
     >>> @record
     ... class Named:
@@ -78,7 +78,7 @@ def _frozen(value: Any, name: str) -> FrozenError:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(attrs.field, tensor, static))
 def record(cls: C) -> C:
-    """Makes a class a record: keyword-only, write-once attributes, a pytree.
+    """Turn a class into a record: keyword-only, write-once attributes, a pytree.
 
     >>> @record
     ... class Point:
@@ -118,7 +118,7 @@ def record(cls: C) -> C:
 
 
 def replace(value: R, **changes: Any) -> R:
-    """The same record with some fields changed.
+    """Return the record with some fields changed.
 
     >>> @record
     ... class Point:
@@ -132,7 +132,7 @@ def replace(value: R, **changes: Any) -> R:
 
 
 def stack(values: Sequence[R], axis: int = 0) -> R:
-    """Stacks equal trees leaf by leaf along a new axis. Raises: StructureError.
+    """Stack trees of the same structure leaf by leaf along a new axis. Raises: StructureError.
 
     >>> stack([(torch.tensor(1), ()), (torch.tensor(2), ())])
     (tensor([1, 2]), ())
@@ -145,7 +145,7 @@ def stack(values: Sequence[R], axis: int = 0) -> R:
 
 
 def take(value: R, index: Any) -> R:
-    """Indexes every leaf: `take(trajectory, t)` is the transition at time t.
+    """Index every leaf: `take(trajectory, t)` is the transition at time t.
 
     >>> take({"a": torch.tensor([1, 2]), "b": torch.tensor([[3], [4]])}, 1)
     {'a': tensor(2), 'b': tensor([4])}
@@ -154,9 +154,9 @@ def take(value: R, index: Any) -> R:
 
 
 def select(mask: Tensor, where_true: R, where_false: R) -> R:
-    """Leaf by leaf `torch.where`; `mask` [*] is stretched over a leaf's trailing axes.
+    """Apply `torch.where` leaf by leaf; `mask` [*] is broadcast over a leaf's trailing axes.
 
-    Raises: StructureError (trees that differ), ShapeError (leaves whose leading axes are not the mask's).
+    Raises: StructureError (different trees), ShapeError (leaves whose leading axes differ from the mask's).
 
     >>> select(torch.tensor([True, False]), torch.tensor([[1, 1], [2, 2]]), torch.zeros(2, 2, dtype=torch.int64))
     tensor([[1, 1],
@@ -174,9 +174,9 @@ def select(mask: Tensor, where_true: R, where_false: R) -> R:
 
 
 def to_tensordict(value: Any, batch_size: Sequence[int] = ()) -> "TensorDict":
-    """A record as a TensorDict of the same tensors, for replay, queues and files.
+    """Return a record as a TensorDict of the same tensors, for replay, queues and files.
 
-    Trees inside it nest: a tuple's entries are named "0", "1", ... Static fields and empty ones are left out.
+    Trees inside it are nested: a tuple's entries are named "0", "1", ... Static fields and empty ones are omitted.
     Raises: StructureError, ShapeError.
 
     >>> @record
@@ -199,7 +199,7 @@ def to_tensordict(value: Any, batch_size: Sequence[int] = ()) -> "TensorDict":
 
 
 def from_tensordict(like: R, source: "TensorDict") -> R:
-    """The record with the structure of `like` and the tensors of `source`. Raises: StructureError for a missing field.
+    """Return a record with the structure of `like` and the tensors of `source`. Raises: StructureError for a missing field.
 
     >>> from tensordict import TensorDict
     >>> @record

@@ -1,7 +1,7 @@
-"""How a token is drawn from logits: from the whole distribution at a temperature, from its nucleus, or the likeliest.
+"""Sampling of a token from logits: from the whole distribution at a temperature, from its nucleus, or greedily.
 
-A draw takes one uniform number for each token and nothing else that is random, and gives the log-prob of what it drew under
-the distribution it really drew from. So the same numbers draw the same tokens, whatever else is drawn beside them.
+A draw uses one uniform number per token as its only source of randomness, and returns the token's log-prob under the
+distribution it was sampled from. So the same numbers give the same tokens, independent of other rows.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from .errors import ChoiceError, message
 Draw = Callable[
     [Tensor, Tensor], tuple[Tensor, Tensor]
 ]  # (uniform [*], logits [*, V]) -> (token int64 [*], log_prob [*])
-GREEDY = 0.0  # the temperature at which the likeliest token is taken
+GREEDY = 0.0  # the temperature of greedy sampling
 
 
 def drawing(*, temperature: float = 1.0, top_p: float = 1.0) -> Draw:
-    """The draw of a temperature: `greedy` at 0, else `sampled`. Raises: ChoiceError.
+    """Return the draw for a temperature: `greedy` at 0, else `sampled`. Raises: ChoiceError.
 
     >>> drawing(temperature=GREEDY)(torch.tensor(0.9), torch.tensor([2.0, 1.0]))
     (tensor(0), tensor(0.))
@@ -28,9 +28,10 @@ def drawing(*, temperature: float = 1.0, top_p: float = 1.0) -> Draw:
 
 
 def sampled(*, temperature: float = 1.0, top_p: float = 1.0) -> Draw:
-    """The draw from softmax(logits / temperature), of which only the nucleus is left where top_p is below 1.
+    """Return the draw from softmax(logits / temperature), restricted to the nucleus if top_p is below 1.
 
-    The token is the one whose slice of [0, 1) holds the uniform number. Computed in float32 or better. Raises: ChoiceError.
+    The token is the one whose interval of [0, 1) contains the uniform number. Computed in float32 or better.
+    Raises: ChoiceError.
 
     >>> even = torch.zeros(2)
     >>> sampled()(torch.tensor([0.4, 0.6]), even.expand(2, 2))
@@ -52,7 +53,7 @@ def sampled(*, temperature: float = 1.0, top_p: float = 1.0) -> Draw:
 
 
 def greedy(uniform: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The first of the likeliest tokens; what is certain has log-prob 0. Shapes: [*], [*, V] -> int64 [*], [*].
+    """Return the first most probable token, with log-prob 0 since it is certain. Shapes: [*], [*, V] -> int64 [*], [*].
 
     >>> greedy(torch.tensor(0.5), torch.tensor([1.0, 3.0, 3.0]))
     (tensor(1), tensor(0.))
@@ -61,9 +62,9 @@ def greedy(uniform: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def nucleus(logits: Tensor, top_p: float) -> Tensor:
-    """The logits of the likeliest tokens that together have at least the probability top_p, -inf for all others: [*, V].
+    """Return the logits of the smallest set of most probable tokens with probability >= top_p, -inf for all others: [*, V].
 
-    Of equal tokens those of lower id come first; the likeliest is always kept.
+    Of equal tokens those with lower ids come first; the most probable one is always kept.
     Source: Holtzman et al. 2020, arXiv:1904.09751.
 
     >>> nucleus(torch.log(torch.tensor([0.1, 0.6, 0.3])), 0.7)

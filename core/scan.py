@@ -1,8 +1,8 @@
-"""One `scan`, several lowerings: fold a step over time, keep what it puts out.
+"""One `scan` with several lowerings: fold a step over time and stack its outputs.
 
     carry_{t+1}, y_t = step(carry_t, x_t),   t = 0..length-1  (or backwards)
 
-Carry, xs and ys are any trees of tensors. The lowerings give the same values; they differ in what the compiler sees.
+Carry, xs and ys are any trees of tensors. The lowerings give the same values; they differ in the compiled graph.
 """
 
 from collections.abc import Callable
@@ -34,14 +34,14 @@ def scan(
     unroll: int = 1,
     output: Y = None,
 ) -> tuple[C, Y]:
-    """Folds `step` over the leading axis of `xs`; gives the last carry and the outputs stacked in the order of `xs`.
+    """Fold `step` over the leading axis of `xs`; return the last carry and the outputs stacked in the order of `xs`.
 
-    `length` is needed when `xs` has no leaves. With `reverse` the last x comes first, and y_t still stands beside x_t.
+    `length` is needed if `xs` has no leaves. With `reverse` the last x comes first, and y_t still has the index of x_t.
     `lowering`: "python" is a loop (unrolled when compiled), "higher_order" one loop in the compiled graph whose body holds
-    `unroll` steps, "auto" the second while compiling and the first otherwise. `output`, when given, is any tree with the
-    structure of one y; it spares the compiler a second look at the step, which nested scans would double each time.
+    `unroll` steps, "auto" the second while compiling and the first otherwise. `output`, if given, is any tree with the
+    structure of one y; it saves a second trace of the step, whose cost doubles with each level of nested scans.
 
-    Raises: ShapeError (lengths), StructureError (a carry that changes), ChoiceError.
+    Raises: ShapeError (lengths), StructureError (a carry whose structure changes), ChoiceError.
 
     >>> scan(lambda total, x: (total + x, total), torch.tensor(0), torch.tensor([1, 2, 3]))
     (tensor(6), tensor([0, 1, 3]))
@@ -89,7 +89,7 @@ def _python(step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, co
 
 
 def _empty(step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any) -> Y:
-    """The outputs of no steps: the shapes of one step on zeros, with a leading axis of 0."""
+    """Return the outputs of zero steps: the shapes of one step on zeros, with a leading axis of 0."""
     x = pytree.tree_unflatten([leaf.new_zeros(leaf.shape[1:]) for leaf in inputs], structure)
     _, y = step(init, x)
     return pytree.tree_map(lambda leaf: leaf.new_zeros((0, *leaf.shape)), y)
@@ -98,7 +98,7 @@ def _empty(step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any) -> 
 def _higher_order(
     step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, count: int, reverse: bool, unroll: int, output: Y
 ) -> tuple[C, Y]:
-    """Whole chunks go through the operator; the remainder, at the end that comes last, is unrolled."""
+    """Scan whole chunks with the operator, and unroll the remainder at the end of the axis."""
     whole = count - count % unroll
     main, tail = [leaf[:whole] for leaf in inputs], [leaf[whole:] for leaf in inputs]
     if whole == count:
@@ -115,12 +115,12 @@ def _higher_order(
 def _operator(
     step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, reverse: bool, unroll: int, output: Y
 ) -> tuple[C, Y]:
-    """The compiler's scan takes flat tensors, none sharing storage; records are rebuilt inside its body."""
+    """Call the compiler's scan, which takes flat tensors without shared storage; records are rebuilt inside its body."""
     from torch._higher_order_ops.scan import scan as operator
 
     state, carry_structure = pytree.tree_flatten(init)
-    padded = state or [inputs[0].new_zeros(())]  # the operator wants something to carry
-    if output is None:  # one run on the first element tells the structure, and is dead code after
+    padded = state or [inputs[0].new_zeros(())]  # the operator needs at least one tensor to carry
+    if output is None:  # one run on the first element gives the structure; its values are dead code
         _, output = step(init, pytree.tree_unflatten([leaf[0] for leaf in inputs], structure))
     y_structure = pytree.tree_structure(output)
 
@@ -135,7 +135,7 @@ def _operator(
         outputs = [torch.stack(group) for group in zip(*ys, strict=True)]
         return [_contiguous(leaf) for leaf in pytree.tree_leaves(current) or carry], outputs
 
-    # A strided input would be copied whole in every iteration (measured: 37 against 14 us a CartPole step).
+    # A strided input would be copied completely in every iteration (measured: 37 against 14 us per CartPole step).
     chunks = [_contiguous(leaf.reshape(-1, unroll, *leaf.shape[1:])) for leaf in inputs]
     final, stacked = operator(body, [_contiguous(leaf) for leaf in padded], chunks, reverse=reverse)
     ys = pytree.tree_unflatten([leaf.flatten(0, 1) for leaf in stacked], y_structure)

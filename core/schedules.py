@@ -1,4 +1,4 @@
-"""Schedules: numbers as functions of how many updates were done, int64 [] -> float64 []."""
+"""Schedules: numbers as functions of the number n of updates done, int64 [] -> float64 []."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Schedule = Callable[[Tensor], Tensor]
 
 
 def constant(value: float) -> Schedule:
-    """value, at every n.
+    """Return the schedule `value` for every n.
 
     >>> constant(0.5)(torch.tensor(7))
     tensor(0.5000, dtype=torch.float64)
@@ -23,7 +23,7 @@ def constant(value: float) -> Schedule:
 
 
 def linear(start: float, end: float, steps: int) -> Schedule:
-    """start + (end - start) n / steps up to n = steps, then `end`. Raises: ChoiceError.
+    """Return the schedule start + (end - start) n / steps up to n = steps, then `end`. Raises: ChoiceError.
 
     >>> linear(1.0, 0.0, 10)(torch.tensor(4))
     tensor(0.6000, dtype=torch.float64)
@@ -34,7 +34,7 @@ def linear(start: float, end: float, steps: int) -> Schedule:
 
 
 def cosine(start: float, end: float, steps: int) -> Schedule:
-    """end + (start - end) (1 + cos(pi n / steps)) / 2 up to n = steps, then `end`. Raises: ChoiceError.
+    """Return the schedule end + (start - end) (1 + cos(pi n / steps)) / 2 up to n = steps, then `end`. Raises: ChoiceError.
 
     Source: Loshchilov and Hutter 2016, arXiv:1608.03983, without restarts.
 
@@ -47,7 +47,9 @@ def cosine(start: float, end: float, steps: int) -> Schedule:
 
 
 def warmup(steps: int, then: Schedule) -> Schedule:
-    """then(0) (n + 1) / (steps + 1) for n < steps, and then(n - steps) from n = steps on: never 0. Raises: ChoiceError.
+    """Return the schedule then(0) (n + 1) / (steps + 1) for n < steps, and then(n - steps) from n = steps on.
+
+    The warm-up starts above 0. Raises: ChoiceError.
 
     >>> [float(warmup(3, constant(1.0))(torch.tensor(n))) for n in (0, 1, 3, 4)]
     [0.25, 0.5, 1.0, 1.0]

@@ -1,4 +1,4 @@
-"""Shape and dtype checks for the entries of estimators and losses. All are static, so they cost nothing once traced."""
+"""Shape and dtype checks for the inputs of estimators and losses. All are static, so they cost nothing once traced."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from .errors import DtypeError, ShapeError, message
 
 
 def same_shape(where: str, **tensors: Tensor) -> None:
-    """Raises ShapeError unless all tensors have the first one's shape.
+    """Raise ShapeError unless all tensors have the first one's shape.
 
     >>> same_shape("gae", rewards=torch.ones(4), values=torch.ones(5))
     Traceback (most recent call last):
@@ -23,7 +23,7 @@ def same_shape(where: str, **tensors: Tensor) -> None:
 
 
 def rank(where: str, ndim: int, **tensors: Tensor) -> None:
-    """Raises ShapeError unless every tensor has `ndim` axes.
+    """Raise ShapeError unless every tensor has `ndim` axes.
 
     >>> rank("gae", 1, rewards=torch.ones(4, 2))
     Traceback (most recent call last):
@@ -36,7 +36,7 @@ def rank(where: str, ndim: int, **tensors: Tensor) -> None:
 
 
 def boolean(where: str, **tensors: Tensor) -> None:
-    """Raises DtypeError unless every tensor is bool.
+    """Raise DtypeError unless every tensor is bool.
 
     >>> boolean("gae", terminated=torch.zeros(4))
     Traceback (most recent call last):

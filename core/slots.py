@@ -1,8 +1,8 @@
-"""Slots in which episodes are decoded: what each row knows of its tokens, what its cache holds of them, and its call.
+"""Slots in which episodes are decoded: for each row its known tokens, its position in the KV cache, and its current call.
 
-A row's tokens are known (it was told them, or sampled them before) or to be sampled. Rows have positions of their own, so
-nothing is padded and a slot takes its next request while the others go on. To go back costs nothing: what stands in a cache
-behind a smaller position is never seen. Here nothing is computed with a model; `core.decode` does that.
+A row's tokens are known (context, or sampled before) or still to be sampled. Each row has its own position, so there is no
+padding and a slot takes its next request while the others continue. Rewinding is free: cache entries after a smaller position
+are ignored. This module does not run the model; `core.decode` does.
 """
 
 from typing import Any
@@ -22,23 +22,23 @@ Params = Any
 
 @record
 class Decoding:
-    """B slots of L tokens, in each of which a call may sample up to N."""
+    """B slots of L tokens each, in which one call may sample up to N."""
 
-    cache: Any  # of the model; the rows come first in each of its tensors
-    token: Tensor = tensor("* L", "int")  # the first `known` of them; behind them stands anything
-    known: Tensor = tensor("*", "int")  # how many tokens are known
-    position: Tensor = tensor("*", "int")  # how many of them the cache holds
-    speaking: Tensor = tensor("*", "bool")  # a call is under way: behind the known tokens it samples
-    stopped: Tensor = tensor("*", "bool")  # the last call ended in a stop token; else for want of room
-    count: Tensor = tensor("*", "int")  # how many tokens the last call has sampled
-    room: Tensor = tensor("*", "int")  # how many it may sample
-    noise: Tensor = tensor("* N", "float")  # the uniform number that each of them is drawn with
+    cache: Any  # of the model; rows are the first axis of each of its tensors
+    token: Tensor = tensor("* L", "int")  # the first `known` are valid; the rest is arbitrary
+    known: Tensor = tensor("*", "int")  # number of known tokens
+    position: Tensor = tensor("*", "int")  # number of tokens in the cache
+    speaking: Tensor = tensor("*", "bool")  # a call is running: it samples after the known tokens
+    stopped: Tensor = tensor("*", "bool")  # the last call ended with a stop token, not by its limit
+    count: Tensor = tensor("*", "int")  # number of tokens sampled by the last call
+    room: Tensor = tensor("*", "int")  # maximum number of tokens that it may sample
+    noise: Tensor = tensor("* N", "float")  # the uniform number from which each of them is drawn
     log_prob: Tensor = tensor("* N", "float")  # of each under the distribution it was drawn from
-    version: Tensor = tensor("* N", "int")  # of the weights it was drawn with; ABSENT behind `count`
+    version: Tensor = tensor("* N", "int")  # of the weights it was drawn with; ABSENT from `count` on
 
 
 def idle(model: CausalModel, params: Params, *, slots: int, capacity: int, longest: int) -> Decoding:
-    """Slots in which nothing is known, for `capacity` tokens each, of which one call samples at most `longest`.
+    """Return empty slots for `capacity` tokens each, of which one call samples at most `longest`.
 
     Raises: ChoiceError.
 
@@ -66,12 +66,11 @@ def idle(model: CausalModel, params: Params, *, slots: int, capacity: int, longe
 
 
 def seat(decoding: Decoding, rows: Tensor, token: Tensor, known: Tensor, key: Key, room: Tensor) -> Decoding:
-    """The decoding with other tokens in some rows, and a call due in those of them that have room.
+    """Return the decoding with new tokens in some rows, and a call started in those of them that have room.
 
-    What a row's cache holds of the tokens it had stays as far as the new ones begin with them: to append is to give the
-    longer row, to go back the shorter one. The last token is always fed again, since the call begins with what follows it.
-    Token i of the call is drawn with uniform(fold_in(key, i)). Shapes: rows int [R], each once; token int [R, L], known
-    int [R], key [R, 2], room int [R].
+    A row's cache is reused for the common prefix of old and new tokens: pass a longer row to append, a shorter one to rewind.
+    The last token is always fed again, since its logits give the call's first token. Token i of the call is drawn with
+    uniform(fold_in(key, i)). Shapes: rows int [R], each once; token int [R, L], known int [R], key [R, 2], room int [R].
 
     >>> from .bigram import bigram
     >>> slots = idle(bigram(3), torch.eye(3), slots=2, capacity=4, longest=2)
@@ -104,7 +103,7 @@ def seat(decoding: Decoding, rows: Tensor, token: Tensor, known: Tensor, key: Ke
 
 
 def forget(decoding: Decoding) -> Decoding:
-    """The decoding with nothing in its cache, for weights that did not fill it: all known tokens are to be fed again.
+    """Return the decoding with an empty cache, for new weights: all known tokens have to be fed again.
 
     >>> from .bigram import bigram
     >>> slots = idle(bigram(3), torch.eye(3), slots=2, capacity=4, longest=2)
@@ -116,7 +115,7 @@ def forget(decoding: Decoding) -> Decoding:
 
 
 def pending(decoding: Decoding) -> Tensor:
-    """How many known tokens each row has yet to feed: int [B].
+    """Return the number of known tokens that each row has yet to feed: int [B].
 
     >>> from .bigram import bigram
     >>> pending(idle(bigram(3), torch.eye(3), slots=2, capacity=4, longest=2))

@@ -1,4 +1,4 @@
-"""Which observations and actions an environment has: plain values, two functions."""
+"""Spaces of observations and actions, as plain values, with `contains` and `sample`."""
 
 import math
 from typing import Any
@@ -24,7 +24,7 @@ class Discrete:
 
 @frozen
 class Box:
-    """Tensors of one shape with low <= x <= high; a bound is one number for all entries, or a tuple of one for each.
+    """Tensors of one shape with low <= x <= high; a bound is one number for all entries, or a tuple with one per entry.
 
     Raises: ShapeError, StructureError.
     """
@@ -57,7 +57,7 @@ Space = Discrete | Box | Fields
 
 
 def field(value: Any, name: str) -> Any:
-    """A record's attribute or a dict's entry.
+    """Return a record's attribute or a dict's entry.
 
     >>> field({"speed": 3}, "speed")
     3
@@ -66,7 +66,7 @@ def field(value: Any, name: str) -> Any:
 
 
 def contains(space: Space, value: Any) -> Tensor:
-    """Whether `value`, of any leading axes, lies in the space: bool [*] (bool [] where the shape is not the space's).
+    """Return whether `value`, with any leading axes, is in the space: bool [*] (bool [] if its shape does not fit).
 
     >>> contains(Discrete(2), torch.tensor([0, 2]))
     tensor([ True, False])
@@ -98,10 +98,10 @@ def _bound(space: Box, bound: float | tuple[float, ...], dtype: torch.dtype, dev
 
 
 def sample(space: Space, key: Key) -> Tensor:
-    """A random member: key [*, 2] -> [*, *shape].
+    """Return a random member of the space: key [*, 2] -> [*, *shape].
 
-    Uniform where both bounds are finite; elsewhere normal, or from the one finite bound on exponential.
-    Raises: StructureError for Fields, which are observations, never actions.
+    Uniform if both bounds are finite, exponential from a single finite bound, normal without finite bounds.
+    Raises: StructureError for Fields, which are only observations.
 
     >>> bool(contains(Discrete(3), sample(Discrete(3), keys.key(0))))
     True

@@ -1,4 +1,4 @@
-"""What an environment tells (TimeStep), what is learned from (Transition), and what an ending means for values."""
+"""The output of an environment (TimeStep), training data (Transition), and bootstrap masks at the end of episodes."""
 
 from typing import Any
 
@@ -13,25 +13,25 @@ PyTree = Any
 
 @record
 class TimeStep:
-    """What `reset` and `step` tell of the world."""
+    """The result of `reset` and `step`."""
 
-    observation: PyTree  # [*, ...]  what the policy sees now; after auto-reset, of the new episode
-    reward: Tensor = tensor("*", "float")  # what the last action earned; 0 at a reset
-    terminated: Tensor = tensor("*", "bool")  # the world ended; nothing lies beyond
-    truncated: Tensor = tensor("*", "bool")  # only the watching ended; the value beyond counts
-    next_observation: PyTree  # [*, ...]  what followed the last action, before any reset
+    observation: PyTree  # [*, ...]  input of the policy; after auto-reset, of the new episode
+    reward: Tensor = tensor("*", "float")  # of the last action; 0 at a reset
+    terminated: Tensor = tensor("*", "bool")  # the episode terminated: no value beyond
+    truncated: Tensor = tensor("*", "bool")  # the episode was cut: bootstrap from the value beyond
+    next_observation: PyTree  # [*, ...]  after the last action, before any reset
 
 
 @record
 class Transition:
-    """One step of one stream, learnable on its own. A leading axis makes it a Trajectory."""
+    """One step of one stream, complete for training. With a leading axis it is a Trajectory."""
 
-    observation: PyTree  # [*, ...]  what the policy saw
-    action: Tensor  # [*, ...]  what it did
-    reward: Tensor = tensor("*", "float")  # what followed
-    terminated: Tensor = tensor("*", "bool")  # the world ended; nothing lies beyond
-    truncated: Tensor = tensor("*", "bool")  # only the watching ended; the value beyond counts
-    next_observation: PyTree  # [*, ...]  what followed, before any reset
+    observation: PyTree  # [*, ...]  input of the policy
+    action: Tensor  # [*, ...]
+    reward: Tensor = tensor("*", "float")  # after the action
+    terminated: Tensor = tensor("*", "bool")  # the episode terminated: no value beyond
+    truncated: Tensor = tensor("*", "bool")  # the episode was cut: bootstrap from the value beyond
+    next_observation: PyTree  # [*, ...]  after the action, before any reset
     behaviour_log_prob: Tensor = tensor("*", "float")  # of `action`, when it was taken
 
 
@@ -39,7 +39,7 @@ Trajectory = Transition  # [T, ...] or [T, B, ...]: time first
 
 
 def first(observation: PyTree) -> TimeStep:
-    """The TimeStep of a reset of one world: reward 0, both flags false, next_observation = observation.
+    """Return the TimeStep of a reset of one env: reward 0, both flags false, next_observation = observation.
 
     >>> first(torch.ones(3)).reward
     tensor(0.)
@@ -56,7 +56,7 @@ def first(observation: PyTree) -> TimeStep:
 
 
 def following(observation: PyTree, reward: Tensor, terminated: Tensor, truncated: Tensor | None = None) -> TimeStep:
-    """The TimeStep after an action, before any reset: next_observation = observation.
+    """Return the TimeStep after an action, before any reset: next_observation = observation.
 
     >>> told = following(torch.tensor([3]), torch.tensor(1.0), torch.tensor(True))
     >>> told.next_observation, told.terminated, told.truncated
@@ -72,7 +72,7 @@ def following(observation: PyTree, reward: Tensor, terminated: Tensor, truncated
 
 
 def restarted(old: TimeStep, observation: PyTree) -> TimeStep:
-    """`old`, seen from the episode that begins now: only `observation` is the new one's.
+    """Return `old` with the `observation` of the new episode that starts at this step.
 
     >>> told = restarted(first(torch.tensor(1)), torch.tensor(2))
     >>> told.observation, told.next_observation
@@ -82,7 +82,7 @@ def restarted(old: TimeStep, observation: PyTree) -> TimeStep:
 
 
 def ended(terminated: Tensor, truncated: Tensor) -> Tensor:
-    """Whether the episode is over, for either reason: bool [*].
+    """Return whether the episode is over, for either reason: bool [*].
 
     >>> ended(torch.tensor([True, False, False]), torch.tensor([False, True, False]))
     tensor([ True,  True, False])
@@ -91,7 +91,7 @@ def ended(terminated: Tensor, truncated: Tensor) -> Tensor:
 
 
 def bootstrap_mask(terminated: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """1 where the value of next_observation counts, 0 where the world ended: a truncation alone does not stop it.
+    """Return 1 where to bootstrap from the value of next_observation, 0 at a termination; a truncation bootstraps.
 
     >>> bootstrap_mask(torch.tensor([True, False]))
     tensor([0., 1.])
@@ -100,7 +100,7 @@ def bootstrap_mask(terminated: Tensor, dtype: torch.dtype = torch.float32) -> Te
 
 
 def trace_mask(terminated: Tensor, truncated: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """1 where the next row belongs to the same episode, 0 across an ending of either kind.
+    """Return 1 where the next row belongs to the same episode, 0 at a termination or truncation.
 
     >>> trace_mask(torch.tensor([True, False, False]), torch.tensor([False, True, False]))
     tensor([0., 0., 1.])

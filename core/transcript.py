@@ -1,10 +1,10 @@
-"""Transcripts: what a language model was told and what it said, token by token, in one append-only record.
+"""Transcripts: context and outputs of a language model, token by token, in one append-only record.
 
-Column t describes token t: its log-probs, its version and its call stand at t as well. Beyond `length` every column is
-blank, so that equal transcripts have equal bits. What is written stays as it is; a context that must change makes a `fork`.
-Nothing is cut to fit: what finds no room is left out whole and counted in `overflow`, and no token follows what is missing.
+Column t describes token t: its log-probs, its version and its call are at index t too. Beyond `length` every column is
+blank, so that equal transcripts have equal bits. Written entries do not change; to rewrite a context make a `fork`.
+Tokens are not cut to fit: an append without room is dropped completely and counted in `overflow`, as are all later ones.
 
-All functions take transcripts with any leading axes [*], each row at its own length; `record.select` leaves rows out.
+All functions take transcripts with any leading axes [*], each row with its own length; exclude rows with `record.select`.
 """
 
 import torch
@@ -16,11 +16,11 @@ from .record import record, replace, tensor
 from .shapes import same_shape
 
 ABSENT = -1  # no version, no call, no parent, no token
-SYSTEM, USER, TOOL, FEEDBACK, SAMPLED = range(5)  # source: where a token comes from
-NONE = 0  # finish_reason: the call goes on; reason: not truncated
-STOP, LENGTH, TOOL_CALL, ABORT = range(1, 5)  # finish_reason: how a call ended, which never says that the episode did
+SYSTEM, USER, TOOL, FEEDBACK, SAMPLED = range(5)  # source of a token
+NONE = 0  # finish_reason: the call is running; reason: not truncated
+STOP, LENGTH, TOOL_CALL, ABORT = range(1, 5)  # finish_reason: why a call ended, not why the episode did
 ENV, MAX_STEPS, MAX_SEQ_LEN, TIME_OUT, OTHER = range(1, 6)  # reason: why an episode was truncated
-FAILED = 6  # reason: the environment raised, and nothing of the episode is learned from
+FAILED = 6  # reason: the environment raised, and the episode is excluded from training
 
 TOKEN_BLANKS: dict[str, int | float] = {
     "token": 0,
@@ -49,33 +49,33 @@ class Transcript:
 
     token: Tensor = tensor("* L", "int")
     source: Tensor = tensor("* L", "int")  # SYSTEM, USER, TOOL, FEEDBACK, SAMPLED
-    is_action: Tensor = tensor("* L", "bool")  # whether a model sampled it here
+    is_action: Tensor = tensor("* L", "bool")  # whether the model sampled it
     behaviour_log_prob: Tensor = tensor("* L", "float")  # under the distribution it was sampled from; 0 for context
-    proximal_log_prob: Tensor = tensor("* L", "float")  # the behaviour's until `with_proximal` says otherwise
-    version: Tensor = tensor("* L", "int")  # of the weights that made it, from 0 on; ABSENT where none did
-    call: Tensor = tensor("* L", "int")  # which call of the model, ABSENT for context
-    turn: Tensor = tensor("* L", "int")  # which step of the environment
-    length: Tensor = tensor("*", "int")  # how many tokens there are
-    temperature: Tensor = tensor("* C", "float")  # what each call sampled with
+    proximal_log_prob: Tensor = tensor("* L", "float")  # the behaviour's until `with_proximal` sets others
+    version: Tensor = tensor("* L", "int")  # of the weights that sampled it, from 0 on; ABSENT for context
+    call: Tensor = tensor("* L", "int")  # number of the model call, ABSENT for context
+    turn: Tensor = tensor("* L", "int")  # number of the env step
+    length: Tensor = tensor("*", "int")  # number of tokens
+    temperature: Tensor = tensor("* C", "float")  # of each call's sampling
     top_p: Tensor = tensor("* C", "float")
-    reward: Tensor = tensor("* C", "float")  # what it earned
-    credit: Tensor = tensor("* C", "float")  # what it is to learn from that
+    reward: Tensor = tensor("* C", "float")  # of each call
+    credit: Tensor = tensor("* C", "float")  # learning signal of each call
     finish_reason: Tensor = tensor("* C", "int")  # NONE, STOP, LENGTH, TOOL_CALL, ABORT
-    parse_error: Tensor = tensor("* C", "bool")  # whether what it said could not be read
-    calls: Tensor = tensor("*", "int")  # how many calls have begun
-    turns: Tensor = tensor("*", "int")  # how many steps of the environment lie behind
-    overflow: Tensor = tensor("*", "int")  # operations that found no room and wrote nothing
-    inherited: Tensor = tensor("*", "int")  # how many tokens, the first ones, are the parent's
+    parse_error: Tensor = tensor("* C", "bool")  # whether its output could not be parsed
+    calls: Tensor = tensor("*", "int")  # number of calls started
+    turns: Tensor = tensor("*", "int")  # number of env steps so far
+    overflow: Tensor = tensor("*", "int")  # operations dropped for lack of room
+    inherited: Tensor = tensor("*", "int")  # number of tokens, the first ones, that are the parent's
     id: Tensor = tensor("*", "int")
     group: Tensor = tensor("*", "int")  # of episodes compared with each other, ABSENT if none
     parent: Tensor = tensor("*", "int")  # the id of the transcript this is a fork of, ABSENT if none
-    terminated: Tensor = tensor("*", "bool")  # the world ended; nothing lies beyond
-    truncated: Tensor = tensor("*", "bool")  # only the watching ended; the value beyond counts
+    terminated: Tensor = tensor("*", "bool")  # the episode terminated: no value beyond
+    truncated: Tensor = tensor("*", "bool")  # the episode was cut: bootstrap from the value beyond
     reason: Tensor = tensor("*", "int")  # of the first truncation; NONE exactly where not truncated
 
 
 def for_each(where: str, value: Tensor | float, like: Tensor, kind: str, *, width: int | None = None) -> Tensor:
-    """`value` as one entry for each of `like` [*]: a number or [] for all of them, or [*] -> [*].
+    """Return `value` as one entry for each of `like` [*]: a number or [] for all of them, or [*] -> [*].
 
     With a `width` W, [*, W] is allowed as well, and one entry for all W columns has size 1: -> [*, W] or [*, 1].
     `kind` is "int", "float" or "bool". Raises: ShapeError, DtypeError.
@@ -100,7 +100,7 @@ def for_each(where: str, value: Tensor | float, like: Tensor, kind: str, *, widt
 
 
 def empty(capacity: int, calls: int, *, id: Tensor | int, group: Tensor | int = ABSENT) -> Transcript:
-    """A transcript without tokens, with room for `capacity` of them and for `calls` calls of the model.
+    """Return a transcript without tokens, with room for `capacity` tokens and for `calls` model calls.
 
     Shapes: id and group int [*] -> Transcript [*]. Raises: ChoiceError, ShapeError, DtypeError.
 
@@ -129,7 +129,7 @@ def empty(capacity: int, calls: int, *, id: Tensor | int, group: Tensor | int = 
 
 
 def in_call(transcript: Transcript) -> Tensor:
-    """Whether a call of the model has begun and not ended: bool [*].
+    """Return whether a model call is running (started and not ended): bool [*].
 
     >>> in_call(empty(3, 1, id=0))
     tensor(False)
@@ -140,9 +140,9 @@ def in_call(transcript: Transcript) -> Tensor:
 
 
 def append_context(transcript: Transcript, tokens: Tensor, count: Tensor | int, source: Tensor | int) -> Transcript:
-    """The transcript with the first `count` of `tokens`, which no model sampled, at its end.
+    """Return the transcript with the first `count` of `tokens` appended as context.
 
-    Shapes: tokens int [*, K], count int [*], source int [*] or [*, K]. A count outside 0..K finds no room, either.
+    Shapes: tokens int [*, K], count int [*], source int [*] or [*, K]. A count outside 0..K counts as an overflow.
     Raises: ShapeError, DtypeError, ChoiceError for SAMPLED as a source.
 
     >>> told = append_context(empty(4, 1, id=0), torch.tensor([5, 6, 7]), 2, USER)
@@ -160,11 +160,11 @@ def append_context(transcript: Transcript, tokens: Tensor, count: Tensor | int, 
 def append_sampled(
     transcript: Transcript, tokens: Tensor, count: Tensor | int, log_probs: Tensor, version: Tensor | int
 ) -> Transcript:
-    """The transcript with the first `count` of `tokens` that the call under way sampled, at its end.
+    """Return the transcript with the first `count` of `tokens` appended as sampled by the running call.
 
-    A call's tokens may come in chunks, each with the version of the weights that made it. `log_probs` are those of the
-    distribution really sampled from, temperature and top_p included; they are kept in float32. Where no call is under way
-    there is no room. Shapes: tokens int [*, K], count int [*], log_probs [*, K], version int [*] or [*, K].
+    A call's tokens may come in chunks, each with the version of the weights that sampled it. `log_probs` are those of the
+    actual sampling distribution, including temperature and top_p; they are kept in float32. Without a running call it counts
+    as an overflow. Shapes: tokens int [*, K], count int [*], log_probs [*, K], version int [*] or [*, K].
     Raises: ShapeError, DtypeError.
 
     >>> from .transcript_calls import begin_call
@@ -191,7 +191,7 @@ def append_sampled(
 def _append(
     where: str, transcript: Transcript, tokens: Tensor, count: Tensor | int, columns: dict[str, Tensor], may: Tensor
 ) -> Transcript:
-    """Writes the columns [*, K], or [*, 1] for all K alike, where `may` [*] and the room allow it."""
+    """Write the columns [*, K], or [*, 1] for all K, in rows where `may` [*] is true and there is room."""
     length, (capacity, size) = transcript.length, (transcript.token.shape[-1], tokens.shape[-1] if tokens.ndim else 0)
     if tokens.dtype not in KINDS["int"]:
         raise DtypeError(message(f"{where}: tokens", got=tokens.dtype, wanted="int", remedy="pass token ids"))

@@ -1,4 +1,4 @@
-"""What a transcript says of the calls of its model, of the steps of its environment and of its end."""
+"""Recording of model calls, environment steps and the end of the episode in a transcript."""
 
 import torch
 from torch import Tensor
@@ -9,9 +9,9 @@ from .transcript import ABORT, FAILED, NONE, OTHER, Transcript, for_each, in_cal
 
 
 def begin_call(transcript: Transcript, temperature: Tensor | float, top_p: Tensor | float) -> Transcript:
-    """The transcript at the start of a call of the model, with what that samples with: float [*] each.
+    """Return the transcript with a model call started, with its sampling parameters: float [*] each.
 
-    Where another call is under way, all C calls were made, or something has overflowed, there is no room.
+    If another call is running, all C calls were made, or there was an overflow before, it counts as an overflow.
     Raises: ShapeError.
 
     >>> from .transcript import empty
@@ -41,10 +41,10 @@ def end_call(
     parse_error: Tensor | bool = False,
     reward: Tensor | float = 0.0,
 ) -> Transcript:
-    """The transcript at the end of the call under way: how it ended, whether it could be read, what it earned; [*] each.
+    """Return the transcript with the running call ended: its finish reason, parse error and reward; [*] each.
 
-    A call's end says nothing about the episode's: see `ended`. Where no call is under way, or NONE is given as a tensor,
-    nothing is written and `overflow` counts it. Raises: ChoiceError (a number that is no reason), ShapeError, DtypeError.
+    The end of a call is not the end of the episode: see `ended`. Without a running call, or for NONE given as a tensor,
+    nothing is written and `overflow` counts it. Raises: ChoiceError (an unknown reason), ShapeError, DtypeError.
 
     >>> from .transcript import LENGTH, empty
     >>> heard = end_call(begin_call(empty(3, 2, id=0), 1.0, 1.0), LENGTH, reward=-0.5)
@@ -69,7 +69,7 @@ def end_call(
 
 
 def next_turn(transcript: Transcript) -> Transcript:
-    """The transcript after one more step of the environment.
+    """Return the transcript after one more env step.
 
     >>> from .transcript import USER, append_context, empty
     >>> told = append_context(next_turn(empty(2, 1, id=0)), torch.tensor([5]), 1, USER)
@@ -82,10 +82,10 @@ def next_turn(transcript: Transcript) -> Transcript:
 def ended(
     transcript: Transcript, terminated: Tensor | bool, truncated: Tensor | bool, reason: Tensor | int = NONE
 ) -> Transcript:
-    """The transcript with an end: `terminated` if the world ended, `truncated` if only the watching did; [*] each.
+    """Return the transcript with the end of the episode recorded: `terminated` or `truncated`; [*] each.
 
-    An end stays, and of several truncations the first one's reason; OTHER where a tensor gives none. `reason` counts only
-    where `truncated` does. Raises: ChoiceError (a number that is no reason, NONE where truncated), ShapeError, DtypeError.
+    Flags are not cleared, and of several truncations the first one's reason is kept; OTHER if a tensor has NONE. `reason` is
+    used only where truncated. Raises: ChoiceError (an unknown reason, NONE for a truncation), ShapeError, DtypeError.
 
     >>> from .transcript import ENV, MAX_SEQ_LEN, empty
     >>> over = ended(empty(2, 1, id=0), False, True, ENV)
@@ -108,10 +108,10 @@ def ended(
 
 
 def per_token(transcript: Transcript, values: Tensor, otherwise: float = 0.0) -> Tensor:
-    """Each token's share in something said of calls: values [*, C] -> [*, L], `otherwise` where no call made the token.
+    """Return the value of each token's call: values [*, C] -> [*, L], `otherwise` for context tokens.
 
-    `per_token(transcript, transcript.credit)` is what to weight log-probs by, and with transcript.temperature and 1.0 what
-    `token_log_probs` needs. Raises: ShapeError.
+    `per_token(transcript, transcript.credit)` is the weight of log-probs, and with transcript.temperature and 1.0 it is the
+    temperature for `token_log_probs`. Raises: ShapeError.
 
     >>> from .transcript import empty
     >>> said = replace(empty(3, 2, id=0), call=torch.tensor([-1, 0, 1]))

@@ -1,4 +1,4 @@
-"""Cuts: a transcript that is longer than what a learner can take loses its end, and says so."""
+"""Cuts: truncation of transcripts to the maximum length of a learner, with the share that is left."""
 
 import torch
 from torch import Tensor
@@ -11,21 +11,21 @@ from .transcript_calls import ended
 
 @record
 class Cut:
-    """A transcript that fits, and how much of it is left."""
+    """A cut transcript, and the share of it that is left."""
 
     transcript: Transcript
-    original: Tensor = tensor("*", "int")  # how many tokens there were
-    retained: Tensor = tensor("*", "int")  # how many are left
-    share: Tensor = tensor("*", "float")  # retained / original; 1 where there were none
+    original: Tensor = tensor("*", "int")  # number of tokens before the cut
+    retained: Tensor = tensor("*", "int")  # number of tokens after it
+    share: Tensor = tensor("*", "float")  # retained / original; 1 for an empty transcript
 
 
 def cut_to(transcript: Transcript, max_seq_len: int) -> Cut:
-    """The first `max_seq_len` tokens; what had more is truncated, for MAX_SEQ_LEN where no earlier reason stands.
+    """Return the first `max_seq_len` tokens; longer transcripts are truncated, with MAX_SEQ_LEN if they had no reason before.
 
-    The columns of tokens shrink to at most `max_seq_len`. What is said of calls stays, rewards among it, also of calls that
-    lost all their tokens: the episode was what it was, and credit taken before or after the cut is the same. `terminated`
-    stays as well: what a value is to stand for behind the last token left is the learner's to say, who has seen what came.
-    What a fork inherited is learned from in its parent: if the cut takes it there, it is learned from nowhere.
+    The token columns shrink to at most `max_seq_len`. The call columns stay, including rewards, also for calls that lost all
+    their tokens: credit computed before or after the cut is the same. `terminated` stays as well: the learner decides which
+    value to use after the last remaining token. Tokens that a fork inherited are trained on in its parent: if they are cut
+    there, they are not trained on at all.
     Raises: ChoiceError.
 
     >>> from .transcript import USER, append_context, empty

@@ -1,4 +1,4 @@
-"""Forks: a context that is rewritten makes a transcript of its own, and what stood before stays as it was."""
+"""Forks: a rewritten context is a new transcript with a shared prefix, and the old transcript does not change."""
 
 import torch
 from torch import Tensor
@@ -9,12 +9,12 @@ from .transcript import ABORT, ABSENT, CALL_BLANKS, NONE, TOKEN_BLANKS, Transcri
 
 
 def fork(transcript: Transcript, at: Tensor | int, id: Tensor | int) -> Transcript:
-    """A transcript that begins with the first `at` tokens of another, as they were written, and goes on in its own way.
+    """Return a new transcript that starts with the first `at` tokens of another one.
 
-    `parent` names the other, `inherited` says how many tokens are that one's: a loss counts them there and not here. Turns
-    go on, since the world does not go back; ends and overflow begin anew. Calls come along that wrote one of these tokens;
-    the last of them, if the fork cuts it short or finds it under way, ends with ABORT, unread and without reward or credit.
-    Shapes: at int [*] within 0..length (more is all, less is none), id int [*]. Raises: ShapeError, DtypeError.
+    `parent` is the other's id, `inherited` the number of its tokens: a loss includes them there and not here. Turns continue,
+    since the environment is not reset; end flags and overflow are cleared. Calls that sampled one of these tokens are copied;
+    the last of them, if the fork cuts it or it is running, ends with ABORT, without parse error, reward and credit.
+    Shapes: at int [*], clamped to 0..length, id int [*]. Raises: ShapeError, DtypeError.
 
     >>> from .transcript import USER, append_context, empty
     >>> told = append_context(empty(3, 1, id=7), torch.tensor([4, 5]), 2, USER)
@@ -45,7 +45,7 @@ def fork(transcript: Transcript, at: Tensor | int, id: Tensor | int) -> Transcri
 
 
 def _calls(transcript: Transcript, calls: Tensor, here: Tensor) -> dict[str, Tensor]:
-    """The columns of the first `calls` [*] calls, whose tokens stand `here` [*, L]."""
+    """Return the columns of the first `calls` [*] calls, whose kept tokens are `here` [*, L]."""
     number = torch.arange(transcript.reward.shape[-1], device=calls.device)
     kept, last = number < calls[..., None], number == calls[..., None] - 1
     beyond = ((transcript.call == calls[..., None] - 1) & ~here).any(-1, keepdim=True)
@@ -59,7 +59,7 @@ def _calls(transcript: Transcript, calls: Tensor, here: Tensor) -> dict[str, Ten
 
 
 def prefix_of(one: Transcript, other: Transcript) -> Tensor:
-    """Whether the tokens of `one` are the first tokens of `other`: bool [*]. Their capacities may differ.
+    """Return whether the tokens of `one` are the first tokens of `other`: bool [*]. Their capacities may differ.
 
     Raises: ShapeError.
 

@@ -1,4 +1,4 @@
-"""What a learner reads off transcripts: which tokens it learns from, and how probable each was. Here is the one shift."""
+"""Loss mask and log-probs of tokens in transcripts; `token_log_probs` is the only place that shifts logits to tokens."""
 
 import torch
 import torch.nn.functional as F
@@ -11,10 +11,10 @@ from .transcript import FAILED, Transcript
 
 
 def loss_mask(transcript: Transcript) -> Tensor:
-    """Which tokens to learn from: bool [*, L], those that were sampled in this very transcript.
+    """Return the mask of tokens to train on: bool [*, L], those that were sampled in this transcript itself.
 
-    What a fork inherited counts where it was written, so that over a transcript and all its forks each counts once. Of an
-    episode that FAILED none count.
+    Inherited tokens of a fork are in the mask of the transcript that sampled them, so that over a transcript and all its forks
+    each token is trained on once. The mask of a FAILED episode is empty.
 
     >>> from .transcript import empty
     >>> said = replace(empty(3, 1, id=0), is_action=torch.tensor([True, False, True]))
@@ -27,9 +27,9 @@ def loss_mask(transcript: Transcript) -> Tensor:
 
 
 def with_proximal(transcript: Transcript, log_probs: Tensor, mask: Tensor | None = None) -> Transcript:
-    """The transcript with these proximal log-probs [*, L] on sampled tokens, or on those of them in `mask` [*, L].
+    """Return the transcript with these proximal log-probs [*, L] on sampled tokens, or on those of them in `mask` [*, L].
 
-    With `mask = transcript.version == version - 1` only one segment's anchor moves (arXiv:2505.24298, section 5).
+    With `mask = transcript.version == version - 1` only one segment is updated (arXiv:2505.24298, section 5).
     Raises: ShapeError, DtypeError.
 
     >>> from .transcript import empty
@@ -48,13 +48,13 @@ def with_proximal(transcript: Transcript, log_probs: Tensor, mask: Tensor | None
 
 
 def token_log_probs(logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
-    """How probable each token was, given those before it.
+    """Return the log-prob of each token, given those before it.
 
     out_t = log softmax(logits_t-1 / temperature_t)[token_t],   out_0 = 0
 
-    `logits` are as a causal model gives them: those at t speak of the token at t + 1. This is the one place where that is
-    put right: out_t, like all columns of a transcript, belongs to token t. A temperature stands with the token that was
-    sampled at it; see `per_token`. Nothing here knows of top_p. Computed in float32 or better.
+    `logits` are those of a causal model: at t they predict the token at t + 1. Only this function makes the shift: out_t,
+    like all columns of a transcript, belongs to token t. A temperature has the index of the token that was sampled with it;
+    see `per_token`. top_p is not taken into account. Computed in float32 or better.
     Shapes: logits float [*, L, V], tokens int [*, L], temperature > 0, a number, [*] or [*, L] -> [*, L].
     Raises: ShapeError, DtypeError, ChoiceError (a number that is not positive).
 
@@ -73,7 +73,7 @@ def token_log_probs(logits: Tensor, tokens: Tensor, *, temperature: Tensor | flo
 
 
 def _heat(tokens: Tensor, temperature: Tensor | float) -> Tensor | float:
-    """What to divide the logits [*, L-1, V] by."""
+    """Return the temperature in a shape that divides the logits [*, L-1, V]."""
     where, remedy = "token_log_probs: temperature", "score greedy tokens at the temperature to learn with"
     if not isinstance(temperature, Tensor):
         if not temperature > 0:

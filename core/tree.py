@@ -1,4 +1,4 @@
-"""Trees of tensors: the few operations steps need on records, dicts and tuples alike."""
+"""Operations on trees of tensors: records, dicts and tuples."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def tree_map(function: Callable[..., Any], tree: T, *rest: T) -> T:
-    """Applies `function` leaf by leaf to trees of one structure.
+    """Apply `function` leaf by leaf to trees of one structure.
 
     >>> tree_map(torch.add, {"a": torch.tensor(1)}, {"a": torch.tensor(2)})
     {'a': tensor(3)}
@@ -23,7 +23,7 @@ def tree_map(function: Callable[..., Any], tree: T, *rest: T) -> T:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The leaves, in the tree's own order.
+    """Return the leaves, in the tree's own order.
 
     >>> leaves({"b": torch.tensor(1), "a": ((), torch.tensor(2))})
     [tensor(1), tensor(2)]
@@ -32,7 +32,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def leaf_paths(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[str, ...]]:
-    """The path to each leaf, as words: fields, keys, positions.
+    """Return the path to each leaf, as words: fields, keys, positions.
 
     >>> leaf_paths({"a": torch.ones(1), "b": (torch.ones(1), torch.ones(1))})
     [('a',), ('b', '0'), ('b', '1')]
@@ -41,7 +41,7 @@ def leaf_paths(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> li
 
 
 def leaf_names(tree: Any) -> list[str]:
-    """A dotted name for each leaf.
+    """Return a dotted name for each leaf.
 
     >>> leaf_names({"a": torch.ones(1), "b": (torch.ones(1), torch.ones(1))})
     ['a', 'b.0', 'b.1']
@@ -57,7 +57,7 @@ def _word(key: Any) -> str:
 
 
 def same_structure(where: str, got: Any, wanted: Any) -> None:
-    """Raises StructureError, naming the first difference, unless both trees have one structure, shapes and dtypes.
+    """Raise StructureError, with the first difference, unless both trees have the same structure, shapes and dtypes.
 
     >>> same_structure("step: state", {"n": torch.tensor(1.0)}, {"n": torch.tensor(1)})
     Traceback (most recent call last):
@@ -83,7 +83,7 @@ def _describe(leaf: Any, otherwise: str = "") -> str:
 
 
 def all_finite(tree: Any) -> Tensor:
-    """A bool tensor [] that is true when no floating-point leaf holds NaN or infinity.
+    """Return a bool tensor [] that is true if no floating-point leaf has NaN or infinity.
 
     >>> bool(all_finite({"a": torch.ones(2), "b": torch.tensor(3)}))
     True
@@ -93,7 +93,7 @@ def all_finite(tree: Any) -> Tensor:
 
 
 def clone(tree: T) -> T:
-    """A copy of every leaf, sharing no storage with the original.
+    """Return a copy of every leaf, without shared storage.
 
     >>> old = torch.zeros(2)
     >>> new = clone(old)
@@ -104,7 +104,7 @@ def clone(tree: T) -> T:
 
 
 def size(tree: Any) -> int:
-    """How many numbers the tree holds.
+    """Return the number of tensor elements in the tree.
 
     >>> size({"weight": torch.ones(2, 3), "bias": torch.ones(3)})
     9

@@ -1,1 +1,1 @@
-"""How steps run: compiled rollouts and training, machines and the loop that performs their commands."""
+"""Execution of steps: compiled rollouts and training, state machines and the loop that runs their commands."""

@@ -1,4 +1,4 @@
-"""`purestep chat RUN`: a person, or a pipe, gives tasks to a trained language model and sees the turns."""
+"""`purestep chat RUN`: try tasks from a terminal or a pipe with a trained language model, and see the turns."""
 
 import sys
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ HELP = "a number for that held-out task, a question of your own, Enter for the n
 NONE = -1
 AS_TRAINED = -1
 CONVERT = "convert it, e.g. with iconv"
-LAST = 10**9  # task that can be named
+LAST = 10**9  # largest number of a task
 
 
 def chat_command(words: list[str]) -> int:
@@ -80,9 +80,9 @@ def chat_command(words: list[str]) -> int:
 
 
 def typed_lines(person: bool) -> Iterator[str]:
-    """The lines of the standard input, without blanks around them; a person is asked for each.
+    """Yield the lines of the standard input, stripped; a terminal gets a prompt for each.
 
-    Raises: ChoiceError for other encodings.
+    Raises: ChoiceError for text that is not UTF-8.
     """
     while True:
         try:
@@ -105,7 +105,7 @@ def _told(talk: "_Talk", text: str) -> None:
 
 @define
 class _Talk:
-    """What is needed to answer; `following` is the task that comes where none is named."""
+    """A model and its settings for a chat; `following` is the number of the next task."""
 
     parts: "Parts"
     params: "dict[str, Tensor]"
@@ -114,19 +114,19 @@ class _Talk:
     following: int = 0
 
     def about(self, text: str) -> tuple[str, ...]:
-        """What becomes of a number, a question or nothing, as lines."""
+        """Return the lines that answer an input: the number of a task, a question, or nothing for the next task."""
         if text.isascii() and text.isdigit():
             return self.task(int(text) if len(text) < len(str(LAST)) else LAST + 1)
         return self.question(text) if text else self.task(self.following)
 
     def task(self, number: int) -> tuple[str, ...]:
-        """What becomes of a held-out task."""
+        """Return the lines of an attempt at a held-out task."""
         check_whole("task", number, 0, LAST)
         self.following = number + 1
         return self._played(self.parts.trial, number, f"task {number}", True)
 
     def question(self, text: str) -> tuple[str, ...]:
-        """What becomes of a question, with the values of the task that comes next."""
+        """Return the lines of an attempt at a question, with the values of the next task."""
 
         world, known = self.parts.task.ask(self.parts.trial.env, text)
         return self._played(evolve(self.parts.trial, env=world), self.following, "your question", known)

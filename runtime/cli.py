@@ -1,6 +1,6 @@
 """The command line: `purestep train|evaluate|explain|chat|resume|plot|host|replay`, and the commands that other packages add.
 
-Exit codes: 0; 1 for an error, told in one line on stderr; 2 for words that are no command line; 130 after Ctrl-C or SIGTERM.
+Exit codes: 0; 1 for an error, reported in one line on stderr; 2 for a malformed command line; 130 after Ctrl-C or SIGTERM.
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
 """
 
@@ -21,7 +21,7 @@ from .effects.ranks.launched import RankError, several
 from .words import check_text, say
 
 GROUP = "purestep.commands"
-MEMORY = (  # what errors say where a process may have no more of it
+MEMORY = (  # parts of error messages that mean that the process is out of memory
     *("size calculation overflowed", "allocate memory", "failed to map segment", "can't start new thread", "bad_alloc"),
     os.strerror(errno.ENOMEM),
 )
@@ -34,7 +34,7 @@ REMEDIES = {
 
 @frozen
 class Command:
-    """A subcommand: what `purestep --help` says of it, and what it does with the words that follow its name."""
+    """A subcommand: its line in `purestep --help`, and the function of the words that follow its name."""
 
     about: str
     call: Callable[[list[str]], int]
@@ -61,7 +61,7 @@ COMMANDS: Mapping[str, Command] = {
 
 
 def commands() -> dict[str, Command]:
-    """Our own commands and those of the entry-point group, which are loaded when they are called."""
+    """Return purestep's own commands and those of the entry-point group, which are loaded when they are called."""
     added = {
         point.name: Command(f"of {point.value.partition(':')[0]}", _loader(point))
         for point in entry_points(group=GROUP)
@@ -83,14 +83,14 @@ def _loader(point: Any) -> Callable[[list[str]], int]:
 
 
 def usage(known: Mapping[str, Command]) -> str:
-    """What `purestep --help` prints."""
+    """Return the text of `purestep --help`."""
     rows = "\n".join(f"  {name:10} {command.about}" for name, command in known.items())
     tail = "Options of a command: purestep COMMAND --help. With --debug an error shows its traceback."
     return f"usage: purestep [--debug] COMMAND ...\n\ncommands:\n{rows}\n\n{tail}"
 
 
 def told(error: Exception) -> str:
-    """An error in one line.
+    """Return an error as one line of text.
 
     >>> told(FileNotFoundError(2, "No such file or directory", "run"))
     'run is not usable (No such file or directory), wanted a file or folder that is; check the path'
@@ -116,7 +116,7 @@ def told(error: Exception) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs a command line; gives the exit code."""
+    """Run a command line; return the exit code."""
     code = _called(list(sys.argv[1:] if words is None else words))
     if words is None:
         atexit.register(deaf)
@@ -135,7 +135,7 @@ def _called(words: list[str]) -> int:
         if name in ("-h", "--help"):
             print(usage(known))
             return 0
-        for word in rest:  # not every library that is given them as names can write others
+        for word in rest:  # some libraries cannot handle names that are not valid text
             check_text("a word of the command line", word, remedy="rename what it names")
         with interruptible():
             return choose("purestep: command", name, known).call(rest)

@@ -1,6 +1,6 @@
-"""The commands train, resume, evaluate, plot and explain: of any recipe, by what `Recipe` says of it.
+"""The commands train, resume, evaluate, plot and explain for any recipe, as described by its `Recipe`.
 
-What imports torch is imported where the words have been checked, so that help, refusals and the first line come at once.
+Modules that import torch are imported only after the words were checked, so that help and refusals come at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Training:
-    """Where a run goes, and what follows it."""
+    """The folder of a run, and the steps after training."""
 
     arguments: Annotated[Any, tyro.conf.arg(name="")]  # of the types that the defaults have
     closing: Annotated[Any, tyro.conf.arg(name="")]
@@ -67,7 +67,7 @@ def train_command(words: list[str]) -> int:
 
 
 def _led(recipe: Recipe, what: str, words: Sequence[str], program: Program) -> int:
-    """Return the exit code of a program, which is given a function that returns the store of checkpoints.
+    """Return the exit code of a program, which receives a function that returns the store of checkpoints.
 
     It runs on all ranks that a launcher has started, where the recipe can use them. The function may import torch.
     """
@@ -105,7 +105,7 @@ def _train(recipe: Recipe, name: str, words: list[str], store: Callable[[], Any]
 
 
 def _usual_folder(recipe: Recipe, defaults: Any, words: Sequence[str]) -> Path:
-    """Return the folder of a run that is given none: by the arguments that its name takes up."""
+    """Return the default folder of a run, with the arguments that appear in the recipe's folder pattern."""
     values = flatten(defaults)
     pattern = recipe.folder or recipe.name + ("-{seed}" if "seed" in values else "")
     named = [name for _, name, _, _ in Formatter().parse(pattern) if name]
@@ -165,7 +165,7 @@ Work = Callable[[Path, Recipe, Any, Callable[[], Any]], int]  # (run, recipe, op
 
 
 def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], about: str, work: Work) -> int:
-    """Do what is asked of a run, with the options of its recipe; without a run, show help for the runs of all recipes."""
+    """Run a command on a run, with the options of its recipe; without a run, show help for the runs of all recipes."""
     recipe = _recipe_among(words)
     if recipe is None:
         on_one_rank(f"purestep {command}: a folder without a run")

@@ -45,7 +45,7 @@ OPERATOR = "torch.ops.higher_order.scan"
 
 @contextlib.contextmanager
 def settings(cpp_wrapper: bool) -> Iterator[None]:
-    """The compiler's options for scans: a loop in C++ instead of Python, and artefacts of scans that may be cached.
+    """Set the compiler's options for scans: a loop in C++ instead of Python, and artefacts of scans that may be cached.
 
     The loop's own C++ is built apart from the kernels, without the optimiser's passes that only kernels need (measured: 17
     instead of 57 seconds of the C++ compiler for a PPO program).
@@ -64,7 +64,7 @@ def settings(cpp_wrapper: bool) -> Iterator[None]:
 class Program(Generic[P, R]):
     """A function of trees of tensors, compiled on its first call for each signature.
 
-    `seconds` lists what each compilation (or load) took. Once `settle` was called a new signature raises RecompileError.
+    `seconds` lists the time of each compilation (or load). After a call of `settle` a new signature raises RecompileError.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Program(Generic[P, R]):
         return result
 
     def settle(self) -> None:
-        """From now on another compilation is an error."""
+        """Make every later compilation an error."""
         self.settled = True
 
     def _compile(self, signature: Any, inputs: list[Any], leaves: list[Any]) -> None:
@@ -120,12 +120,13 @@ class Program(Generic[P, R]):
 def program(
     function: Callable[P, R], *, name: str = "", artefact: Path | None = None, backend: str = "inductor"
 ) -> Program[P, R]:
-    """A program for `function`, which must compile as one graph.
+    """Return a program for `function`, which must compile as one graph.
 
     `artefact` is a file that keeps the compiled form between processes. It is used only where this user has written it, for
-    the same function (code, constants, what it closes over) and arguments of the same shapes; else it is replaced. A function
-    that cannot be told from others so is compiled anew in each process, with a warning. `backend` "aot_eager" traces without
-    generating code, for tests; "none" calls the function as it is.
+    the same function (code, constants, closure) and arguments of the same shapes; else it is replaced. A function whose
+    identity
+    cannot be determined is compiled anew in each process, with a warning. `backend` "aot_eager" traces without generating code,
+    for tests; "none" calls the function as it is.
 
     >>> double = program(lambda x: 2 * x, backend="aot_eager")
     >>> double(torch.ones(2)), len(double.seconds)
@@ -137,7 +138,7 @@ def program(
 
 
 def fingerprint(*parts: object) -> str:
-    """A name for an artefact: a hash of torch, the processor, threads, purestep's own sources, and `parts` (their repr)."""
+    """Return a name for an artefact: a hash of torch, the processor, threads, purestep's sources, and `parts` (their repr)."""
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
     for folder in ("core", "algorithms", "runtime"):
@@ -169,19 +170,22 @@ def _ahead_of_time(
 
 
 def _description(leaf: Any) -> Any:
-    """What calls of one compiled form have in common; other values than tensors count with their type: 1 == 1.0 == True."""
+    """Return a leaf's part of the signature. A value that is no tensor counts with its type, because 1 == 1.0 == True."""
     return (tuple(leaf.shape), leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else (type(leaf).__name__, leaf)
 
 
 def _prepared(leaf: Any) -> Any:
-    """A number without axes goes in with one: the compiler takes the others for Python numbers and traces twice."""
+    """Return a leaf as the compiler takes it: a tensor without axes gets one.
+
+    Otherwise the compiler takes it for a Python number and traces twice.
+    """
     if not isinstance(leaf, Tensor):
         return leaf
     return leaf.reshape(1) if leaf.ndim == 0 else leaf.contiguous()
 
 
 def _difference(known: Any, signature: Any) -> tuple[str, str, str]:
-    """What differs first: its name, what it is now, what it was."""
+    """Return the first difference between two signatures: its name, its new value, its old one."""
     if known[0] != signature[0]:
         return "the arguments' structure", "another", "that of the first call"
     arguments, named = pytree.tree_unflatten(list(range(len(signature[1]))), signature[0])
@@ -196,7 +200,7 @@ def _words(description: Any) -> str:
 
 
 def _plain(function: Callable[..., Any], structure: Any, leaves: list[Any]) -> Callable[[list[Any]], Any]:
-    """The function itself, of leaves as `_prepared` gives them."""
+    """Return the function itself, called with leaves that `_prepared` returned."""
     scalar = tuple(isinstance(leaf, Tensor) and leaf.ndim == 0 for leaf in leaves)
 
     def call(inputs: list[Any]) -> Any:
@@ -208,10 +212,10 @@ def _plain(function: Callable[..., Any], structure: Any, leaves: list[Any]) -> C
 
 
 def keep_to_oneself() -> None:
-    """Give the compiler a folder for what it builds, and loads again, that nobody else can write to.
+    """Set the compiler's cache folder to one that no other user can write to.
 
-    Its own is below /tmp, under a name that everybody knows: whoever makes that folder first decides what is loaded from it.
-    One that TORCHINDUCTOR_CACHE_DIR names stays.
+    Its default is below /tmp, under a predictable name: the user who creates that folder first decides what is loaded from it.
+    A folder that TORCHINDUCTOR_CACHE_DIR names stays.
     """
     usual = os.path.abspath(default_cache_dir())
     if os.environ.get("TORCHINDUCTOR_CACHE_DIR", usual) == usual:
@@ -226,19 +230,19 @@ def keep_to_oneself() -> None:
 
 @frozen
 class Seal:
-    """The head of an artefact: the digest under the user's secret over all that follows, then what it was compiled from."""
+    """The head of an artefact: an HMAC under the user's secret, then digests of its arguments and its function."""
 
     secret: bytes
-    mark: bytes  # the arguments: the compiled form itself would take any, and give nonsense for others
+    mark: bytes  # digest of the arguments' signature: the compiled form does not check its arguments
     function: bytes  # see `identity`
 
     def digest(self, payload: bytes) -> bytes:
-        """Over the bytes of an artefact and what it is of."""
+        """Return the HMAC over an artefact's bytes, its arguments and its function."""
         return hmac.digest(self.secret, self.mark + self.function + payload, "sha256")
 
 
 def _sealed(program: "Program[Any, Any]", signature: Any) -> Seal | None:
-    """The seal of a program for its first arguments; None, with a warning, where nothing can be kept."""
+    """Return the seal of a program for its first arguments; None, with a warning, where nothing can be kept."""
     cache = cache_directory()
     secret = secret_in(cache) if cache else None
     if secret is None:
@@ -258,7 +262,7 @@ def _warn_unkept(name: str, reason: str) -> None:
 
 
 def _save(made: Any, where: Path, seal: Seal) -> None:
-    """Keeps the compiled form, or says why it cannot be kept: an artefact spares time, and no run depends on it."""
+    """Write the compiled form, or warn that it cannot be kept: an artefact saves time, and no run depends on it."""
     beside = where.with_name(f".{where.name}.{os.getpid()}.{time.time_ns()}")
     try:
         where.parent.mkdir(parents=True, exist_ok=True)
@@ -273,9 +277,9 @@ def _save(made: Any, where: Path, seal: Seal) -> None:
 
 
 def _load(where: Path, seal: Seal) -> Any:
-    """The compiled form, or None where the file is damaged, of somebody else's, or of another function or arguments.
+    """Return the compiled form; None if the file is damaged, of another user, or for another function or arguments.
 
-    Nothing of it is unpickled before its digest is right.
+    Nothing of it is unpickled before its digest is verified.
     """
     try:
         data = read_bounded(where)

@@ -1,4 +1,4 @@
-"""Metrics: an algorithm gives the names it declares, and none that a trainer counts itself."""
+"""Check of metrics: an algorithm returns the names it declares, and none of those that a trainer counts itself."""
 
 from torch import Tensor
 
@@ -11,7 +11,7 @@ WHERE = "trainer: the algorithm's metrics"
 
 
 def all_names(algorithm: Algorithm) -> tuple[str, ...]:
-    """The names of a trainer's metrics: the algorithm's, then COUNTS. Raises: ChoiceError for a name that stands twice.
+    """Return the names of a trainer's metrics: the algorithm's, then COUNTS. Raises: ChoiceError for a duplicate name.
 
     >>> all_names(Algorithm(init=id, update=id, metrics=("loss",)))
     ('loss', 'episodes', 'return_sum', 'length_sum', 'finite')
@@ -30,7 +30,7 @@ def all_names(algorithm: Algorithm) -> tuple[str, ...]:
 def as_declared(
     algorithm: Algorithm, before: TrainState, updated: tuple[TrainState, Metrics]
 ) -> tuple[TrainState, Metrics]:
-    """Returns what an update gave, if it is a state like the one before and each metric declared, as a number, and no other.
+    """Return an update's result if its state is like the one before and its metrics are those declared, each a scalar tensor.
 
     Raises: StructureError, ShapeError.
 

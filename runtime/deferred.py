@@ -43,7 +43,7 @@ def lazy(
 
 
 class Package(ModuleType):
-    """A lazy package with modules named as what they hold: `package.name` is never such a module, but what `__all__` means.
+    """A lazy package with modules named like their contents: `package.name` is the content in `__all__`, not the module.
 
     Python sets each module that it imports as an attribute of its package, where it would hide the name.
     """
@@ -51,6 +51,6 @@ class Package(ModuleType):
     __all__: Sequence[str]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets an attribute, but for a module whose name the package means otherwise."""
+        """Set an attribute, except a module whose name is in `__all__`."""
         if not (isinstance(value, ModuleType) and name in self.__all__):
             super().__setattr__(name, value)

@@ -9,12 +9,12 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..core.errors import NonFiniteError, message
 
-Result = tuple[Any, Mapping[str, Tensor]]  # what a run ends with, and its metrics
-AFTERWARDS = "afterwards"  # a function's attribute: what a program of it does with each result, outside the graph
+Result = tuple[Any, Mapping[str, Tensor]]  # the final state of a run, and its metrics
+AFTERWARDS = "afterwards"  # a function's attribute: called by its program with each result, outside the graph
 
 
 def refusing(run: Callable[[Any], Result]) -> Callable[[Any], Result]:
-    """`run`, which raises as `require_finite` does wherever the numbers are there: in Python, and as a `program`.
+    """Return `run` with `require_finite` applied to its result wherever the numbers are known: in Python, and as a `program`.
 
     >>> refusing(lambda state: (state, {"finite": torch.tensor([1.0])}))(3)[0]
     3
@@ -31,9 +31,9 @@ def refusing(run: Callable[[Any], Result]) -> Callable[[Any], Result]:
 
 
 def require_finite(result: Result) -> None:
-    """Raises NonFiniteError if `finite` among the metrics, [iterations] or [iterations, S], has a row of zeros.
+    """Raise NonFiniteError if `finite` among the metrics, [iterations] or [iterations, S], has a row of zeros.
 
-    Numbers that a transformation holds back, as vmap does, are not looked at.
+    Numbers inside a transformation such as vmap are not known yet, and are not checked.
 
     >>> try:
     ...     require_finite(((), {"finite": torch.tensor([1.0, 0.0])}))

@@ -1,6 +1,6 @@
-"""The one loop that performs effects: commands out to the world, events back to a pure machine.
+"""The one loop that performs effects: commands to the effects, events back to a pure machine.
 
-How commands are performed is a value, `Effects`: `threads` (a plain mapping of handlers means it), `serial`, and in
+`Effects` decides how commands are performed: `threads` (a plain mapping of handlers means it), `serial`, and in
 `runtime.replay` `recorded`, `replayed` and `simulated`. The machine and the loop are the same under all of them.
 """
 
@@ -25,12 +25,12 @@ Handlers = Mapping[type[Any], Handler]
 
 
 class DriveError(PurestepError, RuntimeError):
-    """A machine and its world do not fit together: a dead end, or a log of another run."""
+    """Error of a machine that does not fit its effects: a dead end, or a log of another run."""
 
 
 @frozen
 class Told:
-    """An event that reached the machine; `command` is the number, in order of issue, of the one that led to it."""
+    """An event that reached the machine; `command` is the number, in order of issue, of the command that caused it."""
 
     command: int
     kind: str  # its class
@@ -40,7 +40,7 @@ class Told:
 
 @frozen
 class Finished:
-    """Nothing more comes of this command."""
+    """The end of a command: no more events come from it."""
 
     command: int
     kind: str
@@ -48,33 +48,33 @@ class Finished:
 
 Entry = Told | Finished
 Inbox = SimpleQueue[Entry]
-DRIVER = -1  # the number of events that no command led to
+DRIVER = -1  # the command number of events that no command caused
 
 
 @frozen
 class Session:
-    """One run's hold on the world."""
+    """Functions of one run's effects."""
 
-    begin: Callable[[int, Command], None]  # starts, or notes, the command of this number
-    follow: Callable[[], Entry]  # waits for what happens next; asked only while a command is running
-    close: Callable[[bool], None]  # forgets what has not begun; True waits for what has
+    begin: Callable[[int, Command], None]  # starts or queues the command of this number
+    follow: Callable[[], Entry]  # waits for the next entry; called only while a command is running
+    close: Callable[[bool], None]  # cancels commands that have not begun; True waits for the running ones
 
 
 @frozen
 class Effects:
-    """How commands are performed. Whoever waits also looks into the inbox, where Ctrl-C arrives."""
+    """The way in which commands are performed. `follow` must also poll the inbox, where Ctrl-C arrives."""
 
     open: Callable[[Inbox], Session]
 
 
 def drive(machine: Machine[S], state: S, effects: Effects | Handlers) -> Iterator[S]:
-    """Runs the machine in the world: feeds Started, then what comes of its commands; yields the state after each event.
+    """Run a machine: send it Started, then the events of its commands; yield the state after each event.
 
     state, commands = machine.step(state, event)
 
-    A handler takes a command and gives one event, or a tuple, list or iterator of them (`()` for none); an iterator's
-    events are fed as they come. After `Stop` the commands of its batch and those still running are finished and their
-    events fed; what the machine then asks for is not performed. An exception in a handler becomes
+    A handler takes a command and returns one event, or a tuple, list or iterator of them (`()` for none); an iterator's
+    events are sent as they come. After `Stop` the commands of its batch and those still running are finished and their
+    events sent; commands that the machine then returns are not performed. An exception in a handler becomes
     Failed(command, error), and is raised here if the machine answers that with no command. The first Ctrl-C becomes
     Interrupted, between two events and never inside a handler, the second is raised.
 
@@ -127,7 +127,7 @@ def _loop(machine: Machine[S], state: S, session: Session) -> Iterator[S]:
 
 
 def _raise_unanswered(entry: Told, commands: tuple[Command, ...]) -> None:
-    """Raises what a handler raised, if the machine has no answer or may have none (SystemExit)."""
+    """Raise a handler's exception if the machine has no answer to it, or if it is not an `Exception` (SystemExit)."""
     if isinstance(entry.event, Failed):
         if entry.cause is not None and not (commands and isinstance(entry.cause, Exception)):
             raise entry.cause
@@ -147,7 +147,7 @@ def _dead_end(entry: Entry) -> str:
 
 @contextmanager
 def _interrupts(inbox: Inbox, hurry: threading.Event) -> Iterator[None]:
-    """Turns the first SIGINT into an entry of the inbox; a signal handler that somebody else has set is left alone."""
+    """Turn the first SIGINT into an entry of the inbox; a signal handler that was installed by others stays."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -172,7 +172,7 @@ def _interrupts(inbox: Inbox, hurry: threading.Event) -> Iterator[None]:
 
 
 def find(handlers: Handlers, command: Command) -> Handler:
-    """The handler of the command's class. Raises: ChoiceError."""
+    """Return the handler of the command's class. Raises: ChoiceError."""
     if type(command) in handlers:
         return handlers[type(command)]
     known = sorted(kind.__name__ for kind in handlers)
@@ -181,7 +181,7 @@ def find(handlers: Handlers, command: Command) -> Handler:
 
 
 def perform(handler: Handler, number: int, command: Command) -> Iterator[Entry]:
-    """Calls the handler when first asked, and gives what comes of the command; whatever it raises becomes an entry."""
+    """Yield the events of a command; the handler is called at the first one, and its exception becomes an entry."""
     kind = tag_of(type(command))
     try:
         for event in _events(kind, handler(command)):
@@ -203,7 +203,7 @@ def _events(kind: str, result: Any) -> Iterable[Event]:
 
 
 def threads(handlers: Handlers, *, workers: int = 8) -> Effects:
-    """Commands run at once in a pool of threads, at most `workers` of them; events come in the order of completion."""
+    """Run commands at once in a pool of threads, at most `workers` of them; events come in the order of completion."""
 
     def open_(inbox: Inbox) -> Session:
         pool = ThreadPoolExecutor(workers, thread_name_prefix="purestep")
@@ -228,7 +228,7 @@ def threads(handlers: Handlers, *, workers: int = 8) -> Effects:
 
 
 def serial(handlers: Handlers) -> Effects:
-    """Commands run one after the other in the calling thread, in order of issue."""
+    """Run commands one after the other in the calling thread, in order of issue."""
 
     def open_(inbox: Inbox) -> Session:
         waiting: deque[Iterator[Entry]] = deque()

@@ -14,20 +14,20 @@ from ..core.steps import Trajectory, ended
 
 @record
 class Episodes:
-    """The episodes under way in each world: what they earned so far, and how long they are."""
+    """The episodes under way in each environment: their return and length so far."""
 
     total: Tensor = tensor("*", "float")
     length: Tensor = tensor("*", "float")
 
 
 def none_yet(worlds: int, device: torch.device) -> Episodes:
-    """Episodes that just began, in `worlds` worlds."""
+    """Return episodes that have just begun, in `worlds` environments."""
     zero = torch.zeros(worlds, device=device)
     return Episodes(total=zero, length=zero.clone())
 
 
 def follow(episodes: Episodes, trajectory: Trajectory) -> tuple[Episodes, dict[str, Tensor]]:
-    """Continues the episodes through a trajectory [T, B]; sums over those that ended in it: each [].
+    """Continue the episodes through a trajectory [T, B]; return sums over those that ended in it: each [].
 
     R_t = r_t + (1 - ended_{t-1}) R_{t-1}, and likewise for lengths; episodes counts the ends, return_sum and length_sum
     add up R_t and the lengths there.

@@ -1,4 +1,4 @@
-"""What a policy is worth: a fixed number of whole episodes from fixed keys, apart from training and without touching it."""
+"""Evaluation of a policy: a fixed number of whole episodes from fixed keys, separate from training and without effect on it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,18 +35,18 @@ ACTIONS: Mapping[str, Callable[[Distribution, Any], Tensor]] = {"mode": _mode, "
 
 @record
 class Evaluation:
-    """What the episodes came to. Leading axes: episodes [E], behind those of a population."""
+    """Results of the episodes. Leading axes: episodes [E], behind those of a population."""
 
-    returns: Tensor = tensor("*", "float")  # undiscounted, ending's reward included
+    returns: Tensor = tensor("*", "float")  # undiscounted, with the reward of the last step
     lengths: Tensor = tensor("*", "int")  # steps
     ended: Tensor = tensor("*", "bool")  # false where the episode was still going on at the last step
 
 
 @record
 class _Play:
-    """Episodes under way, and what they brought so far."""
+    """Episodes under way, and their results so far."""
 
-    worlds: Worlds  # [E, ...], standing still where an episode is over
+    worlds: Worlds  # [E, ...], unchanged once an episode is over
     told: Evaluation  # [E]
 
 
@@ -63,13 +63,13 @@ def evaluate(
     normalizer: Normalizer | None = None,
     memory: Any = (),
 ) -> Evaluate:
-    """A function (params, statistics, key) -> Evaluation [episodes], for `env`, one world that does not reset itself.
+    """Return a function (params, statistics, key) -> Evaluation [episodes], for `env`, an environment without auto-reset.
 
-    World i begins with reset key split(k, episodes)[i], so the first of many episodes are those of few. Each is played to
-    its first ending, and at most for `steps` steps; what follows an ending counts for nothing. `action` says what is
-    taken of the policy's distribution: its "mode" or a "sample". `statistics` are those of the normaliser, `()` when there
-    is none; they stand still. `memory` [episodes, ...] is what a policy with memory begins with, as in `begin`. The same
-    arguments give the same episodes; for a population, vmap over all three.
+    Episode i begins with reset key split(k, episodes)[i], so the first of many episodes are those of few. Each is played to
+    its first ending, and at most for `steps` steps; steps after an ending do not count. `action` chooses from the policy's
+    distribution: its "mode" or a "sample". `statistics` are those of the normaliser, `()` when there is none; they are not
+    updated. `memory` [episodes, ...] is the initial memory of a policy with memory, as in `begin`. The same arguments give the
+    same episodes; for a population, vmap over all three.
 
     Raises: ChoiceError; StructureError for a model whose carry is not a tree like `memory`.
 
@@ -124,7 +124,7 @@ def evaluate(
 
 @frozen
 class Summary:
-    """An evaluation in numbers; the deviation is that of the population of episodes, with divisor E."""
+    """Statistics of an evaluation; the deviation is that of the population of episodes, with divisor E."""
 
     episodes: int
     mean_return: float
@@ -132,17 +132,17 @@ class Summary:
     lowest_return: float
     highest_return: float
     mean_length: float
-    ended: float  # the fraction of episodes that came to an end
+    ended: float  # the fraction of episodes that ended
 
     def line(self) -> str:
-        """It in one line."""
+        """Return the statistics as one line of text."""
         span = f"{self.lowest_return:.1f} to {self.highest_return:.1f}"
         returns = f"return {self.mean_return:.1f} ± {self.return_deviation:.1f} ({span})"
         return f"{self.episodes} episodes: {returns}, length {self.mean_length:.1f}, {self.ended:.0%} ended"
 
 
 def summary(evaluation: Evaluation) -> Summary:
-    """The numbers of one evaluation [E]; of a population's, take one member first. Raises: ShapeError.
+    """Return the statistics of one evaluation [E]; of a population's, take one member first. Raises: ShapeError.
 
     >>> returns, lengths, ended = torch.tensor([1.0, 3.0]), torch.tensor([4, 6]), torch.tensor([True, False])
     >>> summary(Evaluation(returns=returns, lengths=lengths, ended=ended)).line()

@@ -1,4 +1,4 @@
-"""`purestep host`: this machine, for clusters that others open."""
+"""`purestep host`: serve this machine as a host for remote workers."""
 
 from typing import Annotated
 

@@ -1,8 +1,8 @@
 """The identity of a function: a digest of everything in Python that decides what it computes.
 
-That is its bytecode with names and constants, its defaults, what it closes over, and the globals that its code names, all of
-them recursively; of torch, the standard library and purestep's compiler the versions alone. A value that this module does not
-know how to describe surely is refused, so that two functions of one identity compute the same.
+That is its bytecode with names and constants, its defaults, its closure, and the globals that its code names, all of
+them recursively; of torch, the standard library and purestep's compiler the versions alone. A value that this module cannot
+describe reliably is refused, so that two functions of one identity compute the same.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from ..core.errors import StructureError, message
 PLAIN = (bool, int, str, bytes, complex, type(None), type(...), type(NotImplemented), range)
 NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, slice)
 OPEN = frozenset(("eval", "exec", "globals", "locals", "vars", "__import__", "compile", "open", "input", "breakpoint"))
-APART = frozenset(  # of a class: all that does not decide the work of its instances; pickle adds __slotnames__
+APART = frozenset(  # attributes of a class without effect on what its instances compute; pickle adds __slotnames__
     ("__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__orig_bases__", "__parameters__")
 ).union(
     ("__attrs_attrs__", "__attrs_props__", "__match_args__", "__abstractmethods__", "_abc_impl"),
@@ -45,18 +45,18 @@ BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.Wrapper
 ROOTS = tuple(os.path.join(os.path.realpath(sysconfig.get_paths()[name]), "") for name in ("stdlib", "platstdlib"))
 LIBRARIES = {"torch": torch, "attr": attr, "attrs": attrs, "tensordict": tensordict}  # of which the versions count
 FOLDERS = tuple(os.path.join(os.path.dirname(os.path.realpath(str(one.__file__))), "") for one in LIBRARIES.values())
-GENERATED = "<attrs generated"  # what the file of a method is called that attrs has written
+GENERATED = "<attrs generated"  # the file name of methods that attrs generates begins with this
 SITES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
 class UnknownError(StructureError):
-    """A function depends on something that cannot be described surely."""
+    """Error for a function that depends on a value that cannot be described reliably."""
 
 
 def identity(function: Callable[..., Any], *parts: object) -> bytes:
     """Return a digest of what the function computes, and of `parts` (their repr).
 
-    Raises: UnknownError, naming what cannot be described.
+    Raises: UnknownError that names the value that cannot be described.
 
     >>> def times(n):
     ...     return lambda x: n * x
@@ -80,13 +80,13 @@ def _versions() -> tuple[str, ...]:
 
 @define
 class _Walk:
-    """One way through all that a function depends on; what was met before is named by its number."""
+    """A traversal of everything that a function depends on; a value that was visited before is referred to by its number."""
 
     met: dict[int, int] = field(factory=dict)
-    held: list[Any] = field(factory=list)  # so that no id is given to another object meanwhile
+    held: list[Any] = field(factory=list)  # visited objects are kept alive, so that no id is reused
 
     def pieces(self, value: Any, where: str) -> Iterator[bytes]:
-        """Bytes that say what the value is."""
+        """Yield bytes that identify a value."""
         kind = type(value)
         if kind in PLAIN:
             yield f"{kind.__name__} {value!r}".encode()
@@ -182,7 +182,7 @@ class _Walk:
             yield self._version(str(module), where)
 
     def _version(self, module: str, where: str) -> bytes:
-        """Of a package whose code is no bytecode."""
+        """Return the version of a package whose code is not bytecode."""
         version = getattr(sys.modules.get(module.partition(".")[0]), "__version__", None)
         if not isinstance(version, str):
             raise _unknown(where, f"code of {module}")
@@ -228,7 +228,7 @@ class _Walk:
         yield from self._all(kind.__name__, rows)
 
     def _object(self, value: Any, kind: type, where: str) -> Iterator[bytes]:
-        """An instance all of whose state is in its attributes and slots."""
+        """Yield the bytes of an instance with all of its state in its attributes and slots."""
         if not _is_plain_class(kind):
             raise _unknown(where, f"{kind.__module__}.{kind.__qualname__}")
         slots = [name for one in kind.__mro__ for name in _slots(one)]
@@ -240,7 +240,7 @@ class _Walk:
 
 
 def _parts_of_member(member: Any) -> list[Any]:
-    """The functions behind a member of a class, or the member."""
+    """Return the functions behind a member of a class, or the member."""
     if isinstance(member, property):
         return [member.fget, member.fset, member.fdel]
     if isinstance(member, classmethod | staticmethod):
@@ -291,7 +291,7 @@ def _is_library_module(name: str) -> bool:
 
 
 def _named_globals(code: types.CodeType, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The globals that a code and those within it name, with the attributes of modules in their place."""
+    """Yield the globals that a code and its inner codes name; a module of others is replaced by its named attributes."""
     names = _names(code)
     for name in sorted(names & known.keys()):
         yield from _resolved(name, known[name], names)
@@ -302,7 +302,7 @@ def _named_globals(code: types.CodeType, known: Mapping[str, Any]) -> Iterator[t
 
 
 def _resolved(name: str, value: Any, names: frozenset[str], outer: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """A value, or of a module of others all attributes that are named somewhere."""
+    """Yield a value or, for a module that is not of a library, all of its attributes that are named somewhere."""
     if not isinstance(value, types.ModuleType) or _is_library_module(value.__name__):
         yield name, value
         return
@@ -321,7 +321,7 @@ def _names(code: types.CodeType) -> frozenset[str]:
 
 
 def _imported(code: types.CodeType, known: Mapping[str, Any]) -> set[str]:
-    """The modules that a code imports when it runs."""
+    """Return the modules that a code imports when it runs."""
     found, package = set[str](), str(known.get("__package__") or "")
     steps = list(dis.get_instructions(code))
     for index, step in enumerate(steps):

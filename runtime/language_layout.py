@@ -1,4 +1,4 @@
-"""How the sequences of a batch go through a model: which together, in columns how wide, or packed into which rows."""
+"""Layout of a batch's sequences for the model: their micro-batches, column widths, or packing into rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +15,12 @@ from ..core.record import replace
 from ..core.transcript import TOKEN_BLANKS, Transcript
 from ..core.tree import tree_map
 
-LEAST_WIDTH = 16  # compiled programs see widths that are this or twice, four times, ... as much
+LEAST_WIDTH = 16  # compiled programs get widths of this times a power of two
 
 
 @frozen
 class Part:
-    """Some sequences that go through the model together."""
+    """Sequences that go through the model together."""
 
     rows: Batch
     width: int  # of their columns
@@ -28,7 +28,7 @@ class Part:
     packing: Any = ()
 
     def layout(self, mask: Tensor) -> Layout:
-        """How the sequences are laid out and, where the mask [n, width] is true, scored."""
+        """Return the layout of the sequences and of the tokens to score, where the mask [n, width] is true."""
         device = mask.device
         return Layout(
             places=mask.flatten().nonzero()[:, 0], packing=tree_map(lambda leaf: leaf.to(device), self.packing)
@@ -36,7 +36,7 @@ class Part:
 
 
 def padded_parts(lengths: Sequence[int], rows: Sequence[int], budget: int) -> list[Part]:
-    """Sequences of like lengths together, a row each: those of the `rows`, of lengths that all are told.
+    """Return the `rows` in parts of similar lengths, one sequence per row; `lengths` has all sequences.
 
     Raises: ChoiceError for one that is longer than the budget.
 
@@ -49,7 +49,7 @@ def padded_parts(lengths: Sequence[int], rows: Sequence[int], budget: int) -> li
 
 
 def packed_parts(lengths: Sequence[int], rows: Sequence[int], budget: int, capacity: int) -> list[Part]:
-    """Several sequences in a row of `capacity`, or of the longest one's length where that is more.
+    """Return parts with several sequences in a row of `capacity`, or of the longest one's length where that is more.
 
     Raises: ChoiceError for one that is longer than the budget.
 
@@ -71,7 +71,7 @@ def packed_parts(lengths: Sequence[int], rows: Sequence[int], budget: int, capac
 
 
 def listed_parts(lengths: Sequence[int], rows: Sequence[int], budget: int, window: int) -> list[Part]:
-    """As `padded_parts`, of widths of which there are few; a width has `budget // width` rows, those missing are blank.
+    """Return parts as `padded_parts`, with widths from a short list; each has `budget // width` rows, missing ones blank.
 
     Widths are 16, 32, 64, ... up to the `window` of the model, or a longer sequence's own length.
     Raises: ChoiceError where a width exceeds the budget.
@@ -98,7 +98,7 @@ def _listed(length: int, window: int) -> int:
 
 
 def trimmed(transcripts: Transcript, width: int) -> Transcript:
-    """Transcripts without the columns behind the first `width`, which must hold no token.
+    """Return transcripts without the columns after the first `width`, which must hold no token.
 
     >>> from ..core.transcript import empty
     >>> trimmed(empty(9, 1, id=torch.arange(2)), 4).token.shape
@@ -108,7 +108,7 @@ def trimmed(transcripts: Transcript, width: int) -> Transcript:
 
 
 def widened(column: Tensor, width: int) -> Tensor:
-    """A column [n, w] with `width` of them: cut, or filled with 0; [n] stays."""
+    """Return a column [n, w] with `width` of them: cut, or filled with 0; [n] stays."""
     if column.ndim < 2 or column.shape[1] >= width:
         return column[:, :width] if column.ndim > 1 else column
     return torch.cat([column, column.new_zeros(len(column), width - column.shape[1])], 1)

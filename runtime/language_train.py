@@ -1,11 +1,11 @@
-"""A learner of transcripts on a machine of limited memory: batches cut by a budget of tokens, gradients added up.
+"""A learner of transcripts on a machine of limited memory: batches split by a budget of tokens, gradients accumulated.
 
     train = language_trainer(learner(model, adamw(1e-3), grpo()), budget=16_384)
     learned = train(state, transcripts)
     state, figures = learned.state, learned.figures
 
-What comes out does not depend on the budget or on packing, up to rounding. Columns nobody needs are cut off, sequences of
-like lengths go through the model together, or several of them in one row, and logits are made of sampled tokens alone.
+The result does not depend on the budget or on packing, up to rounding. Unused columns are cut off, sequences of similar
+lengths go through the model together, or several of them in one row, and logits are computed for sampled tokens alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,11 +35,11 @@ NOTHING = "no advantage differs from 0, so no update was made"
 
 @frozen
 class Learned:
-    """What became of a batch."""
+    """Result of training on one batch."""
 
     state: LanguageState
     figures: dict[str, float]  # means over the updates made; the learner's names, updates, micro_batches and padding
-    note: str = ""  # what a person should be told
+    note: str = ""  # a notice for the user
 
 
 @frozen(kw_only=True)
@@ -65,14 +65,14 @@ def language_trainer(
     minibatches: int = 1,
     compiled: bool = False,
 ) -> Trainer:
-    """A function (state, transcripts [N], key) -> Learned that makes epochs x minibatches updates of a batch.
+    """Return a function (state, transcripts [N], key) -> Learned that makes epochs x minibatches updates of a batch.
 
     `budget` is the most tokens, padding included, that go through the model at once. `packed` is the capacity of a row into
     which several sequences are packed (at least the longest of them is taken), for models that take positions and a mask.
-    Advantages are those of the whole batch; `minibatches` cut its rows at random, by the key, anew in each epoch, and each
-    is divided by its own counts. `compiled` gradients see widths from a short list, with as many rows as fit, at the price of
-    more padding. Where no advantage differs from 0, and no value from its target, no update is made, and `note` says so.
-    The figure log_prob_difference goes over all sampled tokens of the batch, whether they count or not, before any update.
+    Advantages are those of the whole batch; `minibatches` split its rows at random, by the key, anew in each epoch, and each
+    is divided by its own counts. `compiled` gradients get widths from a short list, with as many rows as fit, at the price of
+    more padding. Where all advantages are 0, and all values equal their targets, no update is made, and `note` reports it.
+    The figure log_prob_difference covers all sampled tokens of the batch, whether they count or not, before any update.
     Raises: ChoiceError (also for a sequence longer than the budget); NonFiniteError, naming the update, before it is applied.
 
     >>> from ..algorithms.language import learner
@@ -113,7 +113,7 @@ def language_trainer(
 def language_reader(
     algorithm: LanguageAlgorithm, *, budget: int = 16_384
 ) -> Callable[[LanguageState, Transcript], Reading]:
-    """A function (state, transcripts [N]) -> Reading of what an algorithm reads before an update, within a budget of tokens.
+    """Return a function (state, transcripts [N]) -> Reading, what an algorithm reads before an update, within a token budget.
 
     Columns are as wide as the transcripts'. Raises: ChoiceError for an algorithm that reads nothing.
     """
@@ -144,7 +144,7 @@ def _train(plan: _Plan, state: LanguageState, transcripts: Transcript, key: Key 
     for rows in _minibatches(plan, len(batch.length), key):
         part = take(batch, rows)
         if bool(teaches(part)):
-            # Before the first alone: after it the policy has moved on purpose.
+            # Only before the first update: after it the policy differs by intention.
             unseen = unseen if made else _unseen(plan, state, batch, rows, reading)
             state, more = _update(plan, state, part)
             made.append(more)
@@ -155,7 +155,7 @@ def _train(plan: _Plan, state: LanguageState, transcripts: Transcript, key: Key 
 
 
 def _read(plan: _Plan, state: LanguageState, transcripts: Transcript) -> Reading:
-    """What is to be known before the update, part by part, put together in order."""
+    """Return the reading before an update, computed part by part and concatenated in order."""
     number, width = transcripts.token.shape
     mask, found = loss_mask(transcripts), []
     order: list[int] = []
@@ -170,7 +170,7 @@ def _read(plan: _Plan, state: LanguageState, transcripts: Transcript) -> Reading
 
 
 def _unseen(plan: _Plan, state: LanguageState, batch: TokenBatch, rows: list[int], reading: Reading) -> list[float]:
-    """The largest distances from the sampler's log-probs at sampled tokens that an update on the rows does not look at."""
+    """Return the largest distances from the sampler's log-probs at sampled tokens that an update on the rows does not use."""
     seen = torch.zeros_like(batch.mask)
     seen[rows] = batch.mask[rows]
     rest = replace(batch, mask=batch.sampled & ~seen)
@@ -185,7 +185,7 @@ def _unseen(plan: _Plan, state: LanguageState, batch: TokenBatch, rows: list[int
 
 
 def _update(plan: _Plan, state: LanguageState, batch: TokenBatch) -> tuple[LanguageState, dict[str, float]]:
-    """One step of the optimiser on all rows of a batch."""
+    """Run one optimiser step on all rows of a batch."""
     counts = plan.algorithm.counts(batch)
     lengths, rows = batch.length.tolist(), batch.mask.any(-1).nonzero()[:, 0].tolist()
     total: Any = ()
@@ -210,7 +210,7 @@ def _update(plan: _Plan, state: LanguageState, batch: TokenBatch) -> tuple[Langu
 
 
 def _parts(plan: _Plan, lengths: Sequence[int], rows: Sequence[int]) -> list[Part]:
-    """All the rows, in parts that fit into the budget."""
+    """Return all the rows, in parts that fit into the budget."""
     if not isinstance(plan.packed, tuple):
         return packed_parts(lengths, rows, plan.budget, plan.packed)
     if plan.compiled:
@@ -230,7 +230,7 @@ def _laid_out(plan: _Plan, batch: TokenBatch, part: Part) -> tuple[TokenBatch, L
 
 
 def _minibatches(plan: _Plan, number: int, key: Key | tuple[()]) -> list[list[int]]:
-    """The rows of each update."""
+    """Return the rows of each update."""
     if plan.minibatches == 1:
         return [list(range(number))] * plan.epochs
     if isinstance(key, tuple):

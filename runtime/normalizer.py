@@ -1,4 +1,4 @@
-"""How a run scales what the learner sees: statistics that stand still during a rollout and move after it."""
+"""Normalisation of the learner's input: statistics that are constant during a rollout and updated after it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,12 +19,12 @@ class Normalizer:
 
     init: Callable[[Space, int, torch.device], Any]  # observation space, worlds, device
     observe: Callable[[Any, Any], Any]  # statistics, observation [*, ...] -> the same shape
-    scale: Callable[[Any, Trajectory], Trajectory]  # all of a trajectory [T, B] as the learner shall see it
+    scale: Callable[[Any, Trajectory], Trajectory]  # a trajectory [T, B] -> the learner's input
     update: Callable[[Any, Trajectory], Any]  # statistics, trajectory [T, B] as it was played
 
 
 def check_normalizer(normalizer: Normalizer) -> Normalizer:
-    """Returns what is a Normalizer. Raises: StructureError.
+    """Return the argument if it is a Normalizer. Raises: StructureError.
 
     >>> check_normalizer(identity()).observe((), 3)
     3
@@ -36,7 +36,7 @@ def check_normalizer(normalizer: Normalizer) -> Normalizer:
 
 
 def identity() -> Normalizer:
-    """Scales nothing and remembers nothing.
+    """Return a normaliser that scales nothing and has no statistics.
 
     >>> identity().observe((), torch.ones(2))
     tensor([1., 1.])
@@ -51,16 +51,16 @@ def identity() -> Normalizer:
 
 @record
 class RunningScales:
-    """What `running` remembers."""
+    """Statistics of `running`."""
 
     observation: Any  # normalize.Statistics, or () when observations stay as they are
     reward: Any  # normalize.RewardScale, or ()
 
 
 def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0.99, clip: float = 10.0) -> Normalizer:
-    """Observations to mean 0 and variance 1, rewards divided by the standard deviation of discounted returns.
+    """Scale observations to mean 0 and variance 1, and divide rewards by the standard deviation of discounted returns.
 
-    Both follow everything seen so far, as in the PPO2 code of OpenAI baselines, except that statistics stand still within
+    Both follow everything seen so far, as in the PPO2 code of OpenAI baselines, except that statistics are constant within
     a rollout. Raises: ChoiceError when the observation is not one box of numbers.
 
     >>> scales = running().init(Box(-1.0, 1.0, (2,)), 3, torch.device("cpu"))

@@ -16,9 +16,9 @@ from .train import RunState, Trainer
 
 
 def population(one: Trainer) -> Trainer:
-    """A trainer of S independent runs: `init(keys [S, 2])`, and a state and metrics whose every leaf is [S, ...].
+    """Return a trainer of S independent runs: `init(keys [S, 2])`, and a state and metrics whose every leaf is [S, ...].
 
-    Member i is the run that `one` makes of keys[i]: bit for bit at first, and within rounding after each iteration, since
+    Member i is the run of `one` from keys[i]: bit for bit at first, and within rounding after each iteration, since
     the matrix products of all members are one. `train(population(one), n)` is then a scan of vmapped iterations, which
     gives metrics [n, S]. `steps` is still that of one member. `init` raises: ShapeError, DtypeError.
 
@@ -49,9 +49,9 @@ def population(one: Trainer) -> Trainer:
 
 
 def with_hyperparameters(state: RunState, changes: Mapping[str, float | Tensor]) -> RunState:
-    """The state with some of the optimiser's hyper-parameters changed: one number for all members, or one each, [S].
+    """Return the state with some of the optimiser's hyper-parameters changed: one number for all members, or one each, [S].
 
-    Raises: ChoiceError (a name the optimiser has not), ShapeError.
+    Raises: ChoiceError (a name that the optimiser does not have), ShapeError.
 
     >>> from purestep.algorithms.a2c import a2c
     >>> from purestep.core import keys
@@ -70,9 +70,9 @@ def with_hyperparameters(state: RunState, changes: Mapping[str, float | Tensor])
 
 
 def each(evaluate: Evaluate) -> Evaluate:
-    """`evaluate` for all members: params [S, ...] and statistics [S, ...] -> Evaluation [S, E].
+    """Return `evaluate` for all members: params [S, ...] and statistics [S, ...] -> Evaluation [S, E].
 
-    A key [2] sets all of them the same episodes; keys [S, 2] give each its own.
+    A key [2] gives all of them the same episodes; keys [S, 2] give each its own.
 
     >>> from purestep.core import keys
     >>> from purestep.core.envs import make

@@ -1,4 +1,4 @@
-"""Runs without the world: a log of what happened, the same run again from it, and a world in simulated time."""
+"""Effects without side effects: a recorded log of events, the replay of a run from it, and effects in simulated time."""
 
 import heapq
 import json
@@ -11,11 +11,11 @@ from ..core.machine import Command, Failed, Interrupted, tag_of
 from .drive import DRIVER, DriveError, Effects, Entry, Finished, Handlers, Inbox, Session, Told, find, perform, threads
 from .values import decode, encode, line
 
-Log = list[Entry]  # in the order in which the machine was told
+Log = list[Entry]  # in the order in which the machine received them
 
 
 def recorded(effects: Effects | Handlers, log: Log) -> Effects:
-    """The same effects; what the machine is told is appended to `log`, in the order of the telling.
+    """Return the same effects, which append each entry to `log` in the order in which the machine receives it.
 
     >>> from purestep.core.machine import Machine, Started, Stop
     >>> from purestep.runtime.drive import drive
@@ -40,7 +40,7 @@ def recorded(effects: Effects | Handlers, log: Log) -> Effects:
 
 
 def replayed(log: Iterable[Entry]) -> Effects:
-    """Performs nothing: the machine is told what the log holds, and so goes through the same states, bit for bit.
+    """Return effects that perform nothing: the machine receives the events of the log, so its states are the same bit for bit.
 
     Raises: DriveError where the machine issues other commands than the recorded one, or where the log was cut short.
 
@@ -83,10 +83,10 @@ def _same_command(entry: Entry, issued: list[str]) -> None:
 
 
 def simulated(handlers: Handlers, latency: Callable[[int, Command], float]) -> Effects:
-    """A world in simulated time: command number n takes latency(n, command), and nothing waits for a clock.
+    """Return effects in simulated time: command number n takes latency(n, command), and nothing waits for a clock.
 
-    All commands run at once and a handler is called, in the calling thread, at the moment its command ends; commands that
-    end together are told in order of issue. So a latency gives a schedule, and every run with it the same states.
+    All commands run at once, and a handler is called, in the calling thread, at the moment its command ends; events of commands
+    that end together come in order of issue. So a latency gives a schedule, and every run with it the same states.
 
     Raises: ChoiceError for a negative latency.
 
@@ -124,7 +124,7 @@ def simulated(handlers: Handlers, latency: Callable[[int, Command], float]) -> E
 
 
 def to_lines(log: Log) -> str:
-    """A log as JSON lines. Raises: StructureError for an event that is no attrs value of numbers, strings and tuples.
+    """Return a log as JSON lines. Raises: StructureError for an event that is no attrs value of numbers, strings and tuples.
 
     >>> to_lines([Told(0, "Work", (1, "a"))])
     '{"command":0,"kind":"Work","event":[1,"a"]}\\n'
@@ -137,9 +137,9 @@ def to_lines(log: Log) -> str:
 
 
 def from_lines(text: str, classes: Iterable[type] = ()) -> Log:
-    """The log that `to_lines` wrote; `classes` are those of its events, and of commands that failed.
+    """Return the log that `to_lines` wrote; `classes` are those of its events, and of commands that failed.
 
-    Raises: ChoiceError for a class that is not among them, StructureError for a line that is no entry.
+    Raises: ChoiceError for a class that is not among them, StructureError for a malformed line.
     """
     known = dict.fromkeys((Failed, Interrupted, *classes))
     log: Log = []

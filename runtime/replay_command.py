@@ -1,4 +1,4 @@
-"""`purestep replay RUN`: goes through what the generators and the trainer of a run did, and checks it."""
+"""`purestep replay RUN`: replay the events of the generators and the trainer of a run, and check them."""
 
 from pathlib import Path
 

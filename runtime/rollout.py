@@ -1,4 +1,4 @@
-"""`rollout = scan(step)`: a policy acts in a batch of worlds for a number of steps."""
+"""`rollout = scan(step)`: a policy acts in a batch of environments for a number of steps."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -21,18 +21,18 @@ Observe = Callable[[Any], Any]
 
 @record
 class Worlds:
-    """Where a batch of worlds stands between two rollouts."""
+    """State of a batch of environments between two rollouts."""
 
     state: Any  # the env's, [B, ...]
-    observation: Any  # what the policy sees next, [B, ...]
-    memory: Any  # the policy's carry, [B, ...], () when it has none
-    fresh: Any = ()  # the carry that an episode begins with, a tree like `memory`
+    observation: Any  # the policy's next input, [B, ...]
+    memory: Any  # the policy's carry, [B, ...]; () when it has none
+    fresh: Any = ()  # the initial carry of an episode, a tree like `memory`
 
 
 def begin(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
-    """Resets a batched env; `memory` [B, ...] is the carry that the policy begins each episode with, the first and later ones.
+    """Reset a batched env; `memory` [B, ...] is the policy's carry at the beginning of each episode, the first and later ones.
 
-    Raises: StructureError, ShapeError for a memory that is no tree of tensors with a row for each world.
+    Raises: StructureError, ShapeError for a memory that is no tree of tensors with a row for each environment.
     """
     state, timestep = env.reset(env.params, key)
     for path, leaf in zip(leaf_paths(memory), leaves(memory), strict=True):
@@ -41,20 +41,21 @@ def begin(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
 
 
 class Rollout(Protocol):
-    """What `rollout` makes."""
+    """Function that `rollout` returns."""
 
     def __call__(self, params: Any, worlds: Worlds, key: Key, observe: Observe = ...) -> tuple[Worlds, Trajectory]:
-        """Acts for the rollout's steps: Worlds [B] -> Worlds [B], Trajectory [T, B]."""
+        """Act for the rollout's steps: Worlds [B] -> Worlds [B], Trajectory [T, B]."""
         ...
 
 
 def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int = 1) -> Rollout:
-    """A function that runs `length` steps of `model` in `env`, which must be batched and reset itself.
+    """Return a function that runs `length` steps of `model` in `env`, which must be batched and reset itself.
 
     The noise of all steps, the policy's and the env's, is drawn at once before the loop; the bits are those of a draw in
-    each step. `observe` maps what the policy sees, e.g. a normalisation by statistics that stand still meanwhile; the
-    trajectory keeps what the world showed. `unroll` steps form one iteration of the compiled loop. Where an episode ends,
-    for either reason, the policy's memory becomes the one that `begin` was given.
+    each step. `observe` maps the policy's input, e.g. by a normalisation with statistics that are constant meanwhile; the
+    trajectory keeps the environment's observations. `unroll` steps form one iteration of the compiled loop. Where an episode
+    ends,
+    for either reason, the policy's memory is reset to the one that `begin` was given.
 
     Raises: StructureError for a model whose carry is not a tree like that memory.
 
@@ -74,7 +75,7 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
     def run(params: Any, worlds: Worlds, key: Key, observe: Observe = lambda x: x) -> tuple[Worlds, Trajectory]:
         env_key, policy_key = keys.split(key)
         env_noise = torch.vmap(lambda k: parts.draw(env.params, k))(keys.split(env_key, length))
-        # The distribution's shape alone decides its noise; the numbers computed here are never used, hence never computed.
+        # Only the distribution's shape matters for its noise; its values are unused, so the compiler drops them.
         distribution, value, memory = model.apply(params, observe(worlds.observation), worlds.memory)
         same_structure("rollout: the model's memory", memory, worlds.memory)
         same_structure("rollout: the memory to begin with", worlds.fresh, worlds.memory)

@@ -1,8 +1,8 @@
-"""Simulated twins of what a run waits for: a clock, a language model with long tails, and a line between two that is not sound.
+"""Simulated time and randomness: a clock, durations with long tails, and an unreliable transport.
 
-They are pure. A twin's numbers come of a key and of what it is asked about, never of when it is asked, or how often, so that
-two systems that do the same work in another order are given the same luck. `replay.simulated` takes such numbers for its
-latencies; `scheduling.twins` puts all of them together for a scheduler.
+They are pure. The numbers depend on a key and on what is asked for, never on the time or the number of calls, so that two
+systems that do the same work in another order get the same random numbers. `replay.simulated` takes such numbers for its
+latencies; `scheduling.twins` combines all of them for a scheduler.
 """
 
 import math
@@ -16,21 +16,21 @@ from ..core import keys
 from ..core.errors import ChoiceError, message
 from ..core.keys import WORD, Key, philox
 
-Drawn = Callable[..., float]  # of whole numbers in [0, 2**32), four at most
+Drawn = Callable[..., float]  # a function of at most four whole numbers in [0, 2**32)
 Line = Callable[[int], tuple[float, ...]]  # the seconds after which each copy of a message arrives
 
 
 @frozen
 class Agenda:
-    """A clock, and what is due."""
+    """A clock, and the items that are due."""
 
     now: float = 0.0  # seconds
-    added: int = 0  # how much was ever added
-    items: tuple[tuple[float, int, Any], ...] = ()  # when, the how-manieth, what; the next one first
+    added: int = 0  # number of items ever added
+    items: tuple[tuple[float, int, Any], ...] = ()  # (time, number in order of adding, item); the next one first
 
 
 def later(agenda: Agenda, seconds: float, what: Any) -> Agenda:
-    """The agenda with something more to do, after so many seconds; of what is due together, the first added comes first.
+    """Return the agenda with another item, due after this number of seconds; of items due together the first added comes first.
 
     Raises: ChoiceError for a negative number or NaN.
 
@@ -47,7 +47,7 @@ def later(agenda: Agenda, seconds: float, what: Any) -> Agenda:
 
 
 def due(agenda: Agenda) -> tuple[Agenda, Any]:
-    """The agenda at the time of what is due next, without it, and what it is. Raises: ChoiceError if nothing is.
+    """Return the agenda at the time of its next item, without it, and the item. Raises: ChoiceError if it is empty.
 
     >>> due(later(Agenda(), 1.5, "a"))
     (Agenda(now=1.5, added=1, items=()), 'a')
@@ -60,7 +60,7 @@ def due(agenda: Agenda) -> tuple[Agenda, Any]:
 
 
 def _words(key: Key) -> Callable[..., tuple[float, ...]]:
-    """Four uniform numbers in (0, 1) for up to four whole numbers: Philox of the key, as in `core.keys`, of plain ints."""
+    """Return a function of up to four whole numbers to four uniform numbers in (0, 1): Philox as in `core.keys`, on ints."""
     pair = cast(Any, tuple(keys.check_key("simulated", key).tolist()))
 
     def uniform(*numbers: int) -> tuple[float, ...]:
@@ -71,7 +71,7 @@ def _words(key: Key) -> Callable[..., tuple[float, ...]]:
 
 
 def log_normal(key: Key, *, mean: float, sigma: float) -> Drawn:
-    """Log-normal numbers: how many tokens a sample has, how long a call takes. Most are short, a few very long.
+    """Return log-normal numbers, such as token counts of samples or durations of calls: most are small, a few very large.
 
     x_n = mean exp(sigma z_n - sigma^2 / 2),   z_n standard normal (Box and Muller 1958), of the key and n alone
 
@@ -104,10 +104,10 @@ def log_normal(key: Key, *, mean: float, sigma: float) -> Drawn:
 
 
 def line(key: Key, *, delay: float = 0.0, sigma: float = 1.0, drop: float = 0.0, double: float = 0.0) -> Line:
-    """A transport that delays messages, loses and doubles them, and so brings them in another order than they were sent in.
+    """Return a transport that delays, loses and duplicates messages, and so reorders them.
 
     Message n is lost with probability `drop`; otherwise it arrives, twice with probability `double`, each copy after a
-    log-normal delay of its own (`delay` seconds in the mean). The seconds of its copies, `()` if it is lost.
+    log-normal delay of its own (`delay` seconds in the mean). It returns the seconds of the copies, `()` if it is lost.
     Raises: ChoiceError.
 
     >>> [line(keys.key(0))(3), line(keys.key(0), drop=1.0)(3), line(keys.key(0), double=1.0)(3)]

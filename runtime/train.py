@@ -28,14 +28,14 @@ from .validate_learner import validate_learner
 
 @record
 class RunState:
-    """Everything that decides how a run goes on: save it, and the run goes on as if it had never stopped."""
+    """State that decides the future of a run: a run restored from it continues as if it had never stopped."""
 
     learner: TrainState
     worlds: Worlds  # [B, ...]
     episodes: Episodes  # [B]
     normalizer: Any  # the normaliser's statistics, () when there is none
     key: Key = tensor("* 2", "key")
-    env_steps: Tensor = tensor("*", "int")  # steps in the worlds so far
+    env_steps: Tensor = tensor("*", "int")  # steps in the environments so far
     past: Any = ()  # [K, ...] params of the last K versions before the learner's, oldest first; () where K is 0
 
 
@@ -45,8 +45,8 @@ class Trainer:
 
     init: Callable[[Key], RunState]
     iterate: Callable[[RunState], tuple[RunState, Metrics]]
-    steps: int  # in the worlds, for each iteration
-    metrics: tuple[str, ...]  # the names `iterate` gives
+    steps: int  # in the environments, for each iteration
+    metrics: tuple[str, ...]  # names of the metrics that `iterate` returns
 
 
 def trainer(
@@ -61,13 +61,13 @@ def trainer(
     unroll: int = 1,
     staleness: int = 0,
 ) -> Trainer:
-    """Trains `algorithm` on `envs` copies of `env`, a single world that does not reset itself, `horizon` steps at a time.
+    """Train `algorithm` on `envs` copies of `env`, a single environment without auto-reset, `horizon` steps at a time.
 
     Metrics are those of the algorithm and: episodes (finished in the iteration), return_sum and length_sum over them, and
     finite, 1 where parameters and rewards are. `reset` is the mode of `auto_reset`, or "own" for an env that begins a new
-    episode by itself; `unroll` is that of `rollout`. `staleness` lets worlds be played by the params of so many updates ago,
-    as generators that lag behind would; the first ones stand in for those before them.
-    Raises: what `validate` does of the env and `validate_learner` of model and algorithm; ChoiceError.
+    episode by itself; `unroll` is that of `rollout`. With `staleness` the params of that number of updates ago act in the
+    environments, as in generators that lag behind; the initial params are used until there are older ones.
+    Raises: errors of `validate` for the env and of `validate_learner` for model and algorithm; ChoiceError.
     """
     for name, number, least in (
         ("envs", envs, 1),
@@ -102,7 +102,7 @@ def trainer(
 
     def iterate(state: RunState) -> tuple[RunState, Metrics]:
         act_key, update_key, key = keys.split(state.key, 3)
-        # Statistics stand still while the policy acts, so that behaviour log-probs are those of what the update sees.
+        # Statistics are constant while the policy acts, so that behaviour log-probs fit the update's observations.
         worlds, raw = act(
             take(state.past, 0) if staleness else state.learner.params,
             state.worlds,
@@ -136,18 +136,18 @@ def _shifted(past: Tensor, newest: Tensor) -> Tensor:
 
 
 def train(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunState, Metrics]]:
-    """A function that runs `iterations` iterations: state -> (state, metrics, each [iterations]).
+    """Return a function that runs `iterations` iterations: state -> (state, metrics, each [iterations]).
 
-    One scan, so one loop when compiled; the metrics travel as one vector, since each loose number costs the loop time.
+    One scan, so one loop when compiled; the metrics are returned as one vector, since each loose number costs the loop time.
     Called from Python, compiled as a `program` or not, it raises NonFiniteError, naming the first iteration after which
     parameters or rewards were NaN or infinite; of a population, the first after which those of every member were. Inside a
-    function of one's own that is compiled or mapped nothing can be raised: there, `finite` among the metrics says so.
+    function that is compiled or mapped nothing can be raised: there, `finite` among the metrics reports it.
     """
     return refusing(folded(trainer, iterations))
 
 
 def folded(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunState, Metrics]]:
-    """`train` for whoever looks at `finite` among the metrics, and has something to do before the run ends."""
+    """Return `train` without the NonFiniteError, for callers that check `finite` among the metrics themselves."""
     at_least("train: iterations", iterations, 0)
     names = trainer.metrics
 

@@ -1,4 +1,4 @@
-"""A look at an environment before anything is built on it: one reset and one step, in single and in batch."""
+"""Validation of an environment before anything is built on it: one reset and one step, single and batched."""
 
 import math
 from collections.abc import Callable
@@ -21,11 +21,11 @@ S = TypeVar("S")
 
 
 def validate(env: Env[P, S]) -> Env[P, S]:
-    """Returns `env`, one world, if a reset and a step of it keep the contract that training relies on.
+    """Return `env`, a single environment, if a reset and a step of it keep the contract that training relies on.
 
     State and observation keep structure, shapes and dtypes, alone and in a batch; observations are of their space; reward
-    and flags are numbers without axes, the reward a finite float32; a reset has reward 0 and no flag; nothing that was
-    passed is written to; and both run under vmap. What one step cannot show is for `purestep.properties.env_laws`.
+    and flags are numbers without axes, the reward a finite float32; a reset has reward 0 and no flag; no argument is
+    written to; and both run under vmap. `purestep.properties.env_laws` checks more than one step can show.
 
     Raises: StructureError, ShapeError, DtypeError, NonFiniteError, ChoiceError; the first fault, with its remedy.
 
@@ -60,7 +60,7 @@ def validate(env: Env[P, S]) -> Env[P, S]:
 
 
 def _told(where: str, result: Any) -> tuple[Any, TimeStep]:
-    """The result as (state, timestep), the timestep being of one world."""
+    """Return the result as (state, timestep), where the timestep is of a single environment."""
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], TimeStep)):
         got = [type(part).__name__ for part in result] if isinstance(result, tuple) else type(result).__name__
         remedy = "return both, the second made by `first` or `following`"
@@ -74,7 +74,7 @@ def _told(where: str, result: Any) -> tuple[Any, TimeStep]:
 
 
 def _unwritten(where: str, function: Callable[..., Any], **arguments: Any) -> Any:
-    """What the function returns, if it has written into none of its arguments."""
+    """Return the function's result, if it has written into none of its arguments."""
     names, tensors = leaf_names(arguments), leaves(arguments)
     for name, leaf in zip(names, tensors, strict=True):
         if not isinstance(leaf, Tensor):
@@ -106,7 +106,7 @@ def _finite(where: str, told: TimeStep) -> None:
 
 
 def _member(where: str, space: Space, value: Any) -> None:
-    """Raises unless the value has the shape and dtype of the space, and lies in it."""
+    """Raise an error unless the value has the shape and dtype of the space, and lies in it."""
     if not isinstance(space, Discrete | Box):
         for name, inner in space.spaces:
             _member(f"{where}.{name}", inner, field(value, name))
@@ -126,7 +126,7 @@ def _member(where: str, space: Space, value: Any) -> None:
 
 
 def shortened(value: Tensor, limit: int = 6) -> str:
-    """The numbers of a tensor, the first few of many.
+    """Return the numbers of a tensor as text, at most the first `limit`.
 
     >>> shortened(torch.arange(9), 2)
     '[0, 1, ...]'
@@ -136,7 +136,7 @@ def shortened(value: Tensor, limit: int = 6) -> str:
 
 
 def _in_batch(env: Env[Any, Any], action: Tensor, begun: Any, moved: Any) -> None:
-    """Raises unless two worlds at once can be reset and moved, to trees with the shapes and dtypes of one."""
+    """Raise an error unless two environments in a batch can be reset and stepped, with the shapes and dtypes of one."""
     two = batched(env, 2)
     try:
         first = two.reset(env.params, keys.key(0))

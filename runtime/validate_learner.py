@@ -1,4 +1,4 @@
-"""A look at a model and an algorithm before a trainer is built on them: one look at one observation."""
+"""Validation of a model and an algorithm before a trainer is built on them: one call on one observation."""
 
 from typing import Any
 
@@ -17,10 +17,10 @@ SHARED = "pass the model that the algorithm was made with"
 
 
 def validate_learner(model: ActorCritic, algorithm: Algorithm, observation: Any, action_space: Space) -> None:
-    """Raises unless a trainer can play `model` and let `algorithm` learn, for worlds with such observations and actions.
+    """Raise an error unless a trainer can act with `model` and train `algorithm`, for these observations and actions.
 
-    The model has no memory; its params are tensors, and those that the algorithm begins with; of a batch of observations it
-    makes a distribution over actions of the space and one value each.
+    The model has no memory; its params are tensors, and those that the algorithm begins with; for a batch of observations it
+    returns a distribution over actions of the space and one value each.
     Raises: StructureError, ShapeError, DtypeError; the first fault, with its remedy.
 
     >>> from purestep.algorithms.a2c import a2c
@@ -60,7 +60,7 @@ def _same_params(begun: Any, params: Any) -> None:
 
 
 def _looked(model: ActorCritic, params: Any, observation: Any) -> tuple[Any, Any]:
-    """The distribution and value of a batch of one observation, without memory."""
+    """Return the distribution and value of a batch of one observation, without memory."""
     luck, drawn = (
         torch.get_rng_state(),
         "call .eval() on its module: dropout and the like are off where a policy is pure",

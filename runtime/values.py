@@ -1,4 +1,4 @@
-"""Machine states, events and logs as JSON: frozen attrs values of numbers, strings, tuples and dicts, back as they were.
+"""Machine states, events and logs as JSON: frozen attrs values of numbers, strings, tuples and dicts, restored exactly.
 
 A tuple becomes a list, a dict an object, an attrs value an object with its class's tag under "$tag", a float that JSON cannot
 write {"$float": "nan"}. Anything else is refused by name: tensors belong into a checkpoint's tree.
@@ -24,7 +24,7 @@ NOT_FINITE = tuple({FLOAT: word} for word in ("nan", "inf", "-inf"))
 
 
 def encode(value: Any, where: str = "value") -> Json:
-    """What `json.dumps` can write. Raises: StructureError, naming the first part that has no JSON form.
+    """Return a value for `json.dumps`. Raises: StructureError, naming the first part that has no JSON form.
 
     >>> from purestep.core.machine import Stop
     >>> encode((1, Stop("enough")))
@@ -62,7 +62,7 @@ def _key(key: Any, where: str) -> str:
 
 
 def decode(data: Json, classes: Iterable[type] = (), where: str = "value") -> Any:
-    """The value that `encode` was given; `classes` are those that may occur in it.
+    """Return the value that `encode` was given; `classes` are those that may occur in it.
 
     Raises: ChoiceError for a class that is not among them, StructureError for fields it does not have, and for a field whose
     value is not of the type that the class states.
@@ -123,7 +123,7 @@ def _decode(data: Json, table: dict[str, type], where: str) -> Any:
 
 
 def short(value: Any) -> str:
-    """A value in at most 80 characters of one line, for an error.
+    """Return a value as text of at most 80 characters in one line, for an error.
 
     >>> short("a" * 100)[-6:]
     'aaa...'
@@ -134,7 +134,7 @@ def short(value: Any) -> str:
 
 @cache
 def _hints(cls: type) -> Mapping[str, Any]:
-    """The types that a class states for the names of its arguments; none where they cannot be looked up."""
+    """Return the types of a class's arguments by name; {} where they cannot be looked up."""
     try:
         hints = get_type_hints(cls)
     except NameError:  # a name that only a type checker imports
@@ -143,7 +143,7 @@ def _hints(cls: type) -> Mapping[str, Any]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Return whether a decoded value is of a stated type; a whole number may stand for a float, a bool never for a number.
+    """Return whether a decoded value is of a stated type; an int may stand for a float, a bool never for a number.
 
     >>> fits((1, 2), tuple[int, ...]), fits(True, int), fits(1, float), fits({"a": "b"}, dict[str, int])
     (True, False, True, False)
@@ -176,5 +176,5 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def line(data: Json) -> str:
-    """JSON in one line, without NaN."""
+    """Return JSON data in one line, without NaN."""
     return json.dumps(data, allow_nan=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""The words of a command line, and what all commands do with them."""
+"""Words of a command line, and functions that all commands share."""
 
 import sys
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ FLAGS = (tyro.conf.OmitArgPrefixes,)
 
 
 def check_text(where: str, text: str, *, remedy: str) -> None:
-    """Raises ChoiceError for a text that came in another encoding.
+    """Raise ChoiceError for text that came in another encoding.
 
     >>> check_text("a word", "run\\udcff", remedy="rename it")
     Traceback (most recent call last):
@@ -26,23 +26,23 @@ def check_text(where: str, text: str, *, remedy: str) -> None:
 
 
 def check_runs(runs: Sequence[Path]) -> None:
-    """Raises ChoiceError where a command is given no run."""
+    """Raise ChoiceError if a command names no run."""
     if not runs:
         raise ChoiceError(message("purestep plot: RUN", got="absent", wanted="one or more", remedy="name a run"))
 
 
 def say(text: str) -> None:
-    """A line for people, apart from a command's output."""
+    """Print a line for the user on standard error, separate from a command's output."""
     print(text, file=sys.stderr, flush=True)
 
 
 def loading(run: Path) -> None:
-    """Say that a run is loaded, before torch is imported for it. Raises: CheckpointError where there is no such folder."""
+    """Print that a run is loaded, before torch is imported for it. Raises: CheckpointError if there is no such folder."""
     say(f"loading {folder.existing(run)}")
 
 
 def trusting(every: bool) -> None:
-    """Let this process import whatever task a run names, where the command line says so."""
+    """Let this process import any task that a run names, where the command line allows it."""
     if every:
         from .effects.task_reference import EVERY, trust
 

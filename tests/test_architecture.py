@@ -4,6 +4,7 @@ import ast
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -53,6 +54,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/recipes/text.py": {"tyro", "pathlib"},  # and options of its own on the command line
     "runtime/runs": {"pathlib"},
     "runtime/language": {"pathlib"},  # so has a language model's
+    "runtime/language/serving.py": {"threading"},  # and workers that share a server publish to it one after the other
     "runtime/asynchronous/": {"pathlib"},  # and a phase of a run with generators
     "runtime/asynchronous/crew.py": {"concurrent"},  # whose trainer works in a thread, beside the loop that drives it
     "runtime/asynchronous/phase.py": {"threading"},  # which both write to its files
@@ -119,6 +121,17 @@ def forbidden(path: Path, names: Iterator[str]) -> list[str]:
         elif first not in LIBRARIES[layer]:
             wrong.append(name)
     return wrong
+
+
+# --- prose ---
+
+CLAUSE = re.compile(r"(What|Who|Whom|Whose|Whether|How|Those|That|Where|Which|When)\b")
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parts[0] != "properties"], ids=str)
+def test_docstrings_open_with_an_imperative_or_a_noun_phrase(path: Path) -> None:
+    named = [node for node in nodes(path) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
+    assert [text for node in named if CLAUSE.match(text := ast.get_docstring(node) or "")] == []
 
 
 # --- imports ---

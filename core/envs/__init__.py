@@ -1,4 +1,4 @@
-"""Worlds, one file each, and the table of those that have a name."""
+"""Environments, one file each, and the table of named environments."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -48,7 +48,7 @@ ENVS: Mapping[str, Callable[[], Env[Any, Any]]] = {
 
 
 def make(name: str) -> Env[Any, Any]:
-    """The env of that name, with the time limit it is known by and without auto-reset. Raises: ChoiceError.
+    """Return the named env, with its usual time limit and without auto-reset. Raises: ChoiceError.
 
     >>> make("cartpole").action_space
     Discrete(n=2)

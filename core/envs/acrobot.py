@@ -19,7 +19,7 @@ Motion = tuple[Tensor, Tensor, Tensor, Tensor]  # both angles, both angular velo
 
 @record
 class AcrobotParams:
-    """The links and limits, in SI units; 1 is the upper link, 2 the lower."""
+    """Parameters of the links and limits, in SI units; 1 is the upper link, 2 the lower."""
 
     gravity: Tensor = tensor("*", "float")
     length_1: Tensor = tensor("*", "float")
@@ -38,7 +38,7 @@ class AcrobotParams:
 
 @record
 class AcrobotState:
-    """The angles in [-pi, pi) and their velocities."""
+    """The angles, in [-pi, pi), and their velocities."""
 
     angle_1: Tensor = tensor("*", "float")  # of the upper link; 0 hangs down
     angle_2: Tensor = tensor("*", "float")  # of the lower link against the upper; 0 is straight
@@ -47,11 +47,11 @@ class AcrobotState:
 
 
 def acrobot() -> Env[AcrobotParams, AcrobotState]:
-    """Acrobot-v1 without its time limit: `time_limit(acrobot(), 500)` is the whole of it.
+    """Acrobot-v1 without its time limit; `time_limit(acrobot(), 500)` adds it.
 
     Observation [6]: cos a, sin a, cos b, sin b of the two angles, then their velocities. Action: torque -1, 0 or 1 on the
-    joint between the links. Reward: -1 for each step, 0 for the one that terminates: -cos a - cos(a + b) > 1. One
-    Runge-Kutta step of fourth order follows the equations of motion of the book; then angles are wrapped, velocities clipped.
+    joint between the links. Reward: -1 for each step, 0 for the one that terminates: -cos a - cos(a + b) > 1. A step is one
+    fourth-order Runge-Kutta step of the book's equations of motion; then angles are wrapped, velocities clipped.
 
     Source: Sutton and Barto 2018, Reinforcement Learning, section 11.3 of the first edition; Gymnasium's Acrobot-v1.
 
@@ -114,7 +114,7 @@ def _advance(params: AcrobotParams, state: AcrobotState, action: Tensor) -> tupl
 
 
 def _runge_kutta(params: AcrobotParams, y: Motion, torque: Tensor) -> Motion:
-    """One step of the classical method of fourth order with the torque held."""
+    """Return the state after one classical fourth-order Runge-Kutta step with constant torque."""
     step = params.time_step
     k1 = _derivative(params, y, torque)
     k2 = _derivative(params, _along(y, 0.5 * step, k1), torque)
@@ -130,7 +130,7 @@ def _along(y: Motion, step: Tensor, slope: Motion) -> Motion:
 
 
 def _derivative(params: AcrobotParams, y: Motion, torque: Tensor) -> Motion:
-    """The equations of motion: velocities and accelerations of both angles."""
+    """Return the velocities and accelerations of both angles, by the equations of motion."""
     a, b, va, vb = y
     sin, cos = torch.sin(b), torch.cos(b)
     lever = params.mass_2 * params.length_1 * params.center_2

@@ -1,4 +1,4 @@
-"""Angles."""
+"""Wrapping of angles."""
 
 import math
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def wrap(angle: Tensor) -> Tensor:
-    """The same angle in [-pi, pi), a - 2 pi floor((a + pi) / (2 pi)): [*] -> [*]. One that lies there keeps its bits.
+    """Return the angle wrapped into [-pi, pi), a - 2 pi floor((a + pi) / (2 pi)): [*] -> [*]; unchanged if already inside.
 
     >>> wrap(torch.tensor([0.5, 4.0]))
     tensor([ 0.5000, -2.2832])

@@ -1,4 +1,4 @@
-"""Worlds whose step needs no randomness."""
+"""Environments whose step is deterministic."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -22,9 +22,9 @@ def deterministic(
     observation_space: Space,
     action_space: Space,
 ) -> Env[P, S]:
-    """The env with step(params, state, action, key) = advance(params, state, action).
+    """Return the env with step(params, state, action, key) = advance(params, state, action).
 
-    Its hoisted half draws `()`, so that a rollout carries no key into its loop.
+    Its hoisted `draw` returns `()`, so that a rollout needs no keys in its loop.
 
     >>> import torch
     >>> from purestep.core.envs import cartpole

@@ -1,4 +1,4 @@
-"""Gridworld: walk to a goal between walls, seeing which moves are possible."""
+"""Gridworld: walk to a goal between walls, with a mask of the possible moves."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ FOUR_ROOMS = (
 
 @record
 class GridworldParams:
-    """A map of H rows and W columns. With leading axes, one map for each world."""
+    """A map of H rows and W columns. With leading axes, one map per environment."""
 
     walls: Tensor = tensor("* H W", "bool")
     goals: Tensor = tensor("* H W", "bool")  # entering one ends the episode with a reward of 1
@@ -37,25 +37,25 @@ class GridworldParams:
 
 @record
 class GridworldState:
-    """Where the walker is: row * W + column."""
+    """The agent's cell: row * W + column."""
 
     cell: Tensor = tensor("*", "int")
 
 
 @record
 class GridworldObservation:
-    """The whole map, and what can be done."""
+    """The whole map, and the mask of possible moves."""
 
-    features: Tensor = tensor("* F", "float")  # F = 3 H W: where the walker is, the walls, the goals
-    action_mask: Tensor = tensor("* A", "bool")  # true where a move leads to a free cell
+    features: Tensor = tensor("* F", "float")  # F = 3 H W: the agent's cell, the walls, the goals
+    action_mask: Tensor = tensor("* A", "bool")  # true for moves to a free cell
 
 
 def gridworld(plan: Sequence[str] = FOUR_ROOMS) -> Env[GridworldParams, GridworldState]:
-    """The world drawn in `plan`, a row of text for each row of cells: `#` wall, `G` goal, `S` start, `.` free.
+    """Return the environment drawn in `plan`, one row of text per row of cells: `#` wall, `G` goal, `S` start, `.` free.
 
-    Without any `S` every free cell but a goal is a start. Actions: 0 up, 1 right, 2 down, 3 left; one that the mask forbids
-    leaves the walker where it is. Reward: 1 for entering a goal, which terminates, else 0; so the optimal value of a cell d
-    moves away is gamma**(d - 1). Params of one size may be stacked: the observation shows the whole map.
+    Without any `S` every free cell except goals is a start. Actions: 0 up, 1 right, 2 down, 3 left; a masked one leaves the
+    agent in its cell. Reward: 1 for entering a goal, which terminates, else 0; so the optimal value of a cell d moves away is
+    gamma**(d - 1). Params of one size may be stacked: the observation contains the whole map.
 
     Raises: ShapeError (rows of different lengths), ChoiceError (another character; no goal; no start; a free cell from
     which no goal can be reached, where the mask could be empty).
@@ -97,7 +97,7 @@ def _read(plan: tuple[str, ...]) -> GridworldParams:
 
 
 def _check_reachable(plan: tuple[str, ...]) -> None:
-    """Floods the map from its goals."""
+    """Refuse a plan without a goal, or with free cells that a flood fill from the goals does not reach."""
     free = {(i, j) for i, row in enumerate(plan) for j, cell in enumerate(row) if cell != "#"}
     goals = {(i, j) for i, j in free if plan[i][j] == "G"}
     if not goals or goals == free:
@@ -114,9 +114,9 @@ def _check_reachable(plan: tuple[str, ...]) -> None:
 
 
 def _neighbours(params: GridworldParams, cell: Tensor) -> Tensor:
-    """The cell each move aims at, and the walker's own where it would leave the map: int64 [A]."""
+    """Return the target cell of each move, the agent's own cell if the move would leave the map: int64 [A]."""
     height, width = params.walls.shape[-2:]
-    # Arithmetic instead of a table of MOVES: a constant tensor inside a scan's body is one the compiler's C++ cannot find.
+    # Arithmetic instead of a table of MOVES: the compiler's C++ code cannot access a constant tensor in a scan's body.
     action = torch.arange(len(MOVES), device=cell.device)
     down = (action == 2).to(torch.int64) - (action == 0).to(torch.int64)
     right = (action == 1).to(torch.int64) - (action == 3).to(torch.int64)
@@ -141,7 +141,7 @@ def _reset(params: GridworldParams, key: Key) -> tuple[GridworldState, TimeStep]
 
 
 def _advance(params: GridworldParams, state: GridworldState, action: Tensor) -> tuple[GridworldState, TimeStep]:
-    # A single number as an index would be read on the host, which vmap refuses: index_select takes it as a list of one.
+    # A 0-d index would be read on the host, which vmap refuses; index_select takes it as a tensor of one element.
     target = _neighbours(params, state.cell).index_select(0, action.reshape(1))
     blocked = params.walls.flatten().index_select(0, target)
     cell = torch.where(blocked, state.cell, target).squeeze(0)

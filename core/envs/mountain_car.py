@@ -1,4 +1,4 @@
-"""Mountain car: a car too weak for the slope ahead must first drive backwards. Discrete and continuous throttle."""
+"""Mountain car: an underpowered car must first drive backwards to climb a slope. Discrete and continuous throttle."""
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from .deterministic import deterministic
 
 @record
 class MountainCarParams:
-    """The valley and the engine."""
+    """Parameters of the valley and the engine."""
 
     force: Tensor = tensor("*", "float")  # of full throttle
     gravity: Tensor = tensor("*", "float")
@@ -29,19 +29,19 @@ class MountainCarParams:
 
 @record
 class MountainCarState:
-    """Where the car is, and how fast."""
+    """Position and velocity of the car."""
 
     position: Tensor = tensor("*", "float")
     velocity: Tensor = tensor("*", "float")
 
 
 def mountain_car() -> Env[MountainCarParams, MountainCarState]:
-    """MountainCar-v0 without its time limit: `time_limit(mountain_car(), 200)` is the whole of it.
+    """MountainCar-v0 without its time limit; `time_limit(mountain_car(), 200)` adds it.
 
     Observation [2]: position, velocity. Action: 0 full throttle back, 1 none, 2 ahead. Reward: -1 for each step.
     Terminates at position >= 0.5 with velocity >= 0. With throttle u in {-1, 0, 1}
 
-        v' = clip(v + u force - gravity cos(3 x)),    x' = clip(x + v'),    v' = 0 when a wall on the left stops it
+        v' = clip(v + u force - gravity cos(3 x)),    x' = clip(x + v'),    v' = 0 when the left wall stops it
 
     Source: Moore 1990, "Efficient memory-based learning for robot control"; Gymnasium's MountainCar-v0.
 
@@ -62,9 +62,9 @@ def mountain_car() -> Env[MountainCarParams, MountainCarState]:
 
 
 def mountain_car_continuous() -> Env[MountainCarParams, MountainCarState]:
-    """MountainCarContinuous-v0 without its time limit, which is 999: `time_limit(mountain_car_continuous(), 999)`.
+    """MountainCarContinuous-v0 without its time limit; `time_limit(mountain_car_continuous(), 999)` adds it.
 
-    As `mountain_car`, but the action [1] is the throttle u, clipped to [-1, 1] (full throttle is 0.0015), the goal lies at
+    Like `mountain_car`, but the action [1] is the throttle u, clipped to [-1, 1] (full throttle is 0.0015), the goal is at
     0.45, and the reward is -0.1 a**2 of the action a before clipping, plus 100 for the step that terminates.
 
     Source: Gymnasium's MountainCarContinuous-v0.

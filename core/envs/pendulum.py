@@ -1,4 +1,4 @@
-"""Pendulum: swing a rod up with a motor too weak to lift it, and hold it there."""
+"""Pendulum: swing a rod up with a motor too weak to lift it directly, and balance it."""
 
 import math
 
@@ -17,7 +17,7 @@ from .deterministic import deterministic
 
 @record
 class PendulumParams:
-    """The rod, the motor and the limits, in SI units."""
+    """Parameters of rod, motor and limits, in SI units."""
 
     gravity: Tensor = tensor("*", "float")
     mass: Tensor = tensor("*", "float")
@@ -31,14 +31,14 @@ class PendulumParams:
 
 @record
 class PendulumState:
-    """The rod's angle, counted through full turns, and its angular velocity."""
+    """The rod's angle, not wrapped, and its angular velocity."""
 
     angle: Tensor = tensor("*", "float")  # 0 is upright
     angular_velocity: Tensor = tensor("*", "float")
 
 
 def pendulum() -> Env[PendulumParams, PendulumState]:
-    """Pendulum-v1 without its time limit: `time_limit(pendulum(), 200)` is the whole of it. It never terminates.
+    """Pendulum-v1 without its time limit; `time_limit(pendulum(), 200)` adds it. It never terminates.
 
     Observation [3]: cos t, sin t, w. Action [1]: a torque u, clipped to [-2, 2]. With the angle t taken in [-pi, pi),
     reward and next state are

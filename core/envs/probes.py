@@ -1,7 +1,7 @@
-"""Five probe worlds: each is solved at once by a learner whose one tested part is right.
+"""Five probe environments for debugging a learner: each one tests a single part, and is solved at once if it is correct.
 
 Source: Andy Jones 2021, "Debugging reinforcement learning systems". Each takes the size of its reward from its params; the
-optimal values stand in the docstrings for a reward of 1. One observation number, an episode of one step (discount: two).
+docstrings state the optimal values for a reward of 1. One observation number, an episode of one step (discount: two).
 """
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from .deterministic import deterministic
 
 @record
 class ProbeParams:
-    """What a probe pays."""
+    """The size of a probe's reward."""
 
     reward: Tensor = tensor("*", "float")
 
 
 @record
 class ProbeState:
-    """What is seen now."""
+    """The current observation."""
 
     signal: Tensor = tensor("*", "float")
 
@@ -37,7 +37,7 @@ Gain = Callable[[Tensor, Tensor], Tensor]
 
 
 def probe_constant() -> Env[ProbeParams, ProbeState]:
-    """One action, observation 0, reward 1, one step: V = 1. A wrong answer is the value loss's or the optimizer's fault.
+    """One action, observation 0, reward 1, one step: V = 1. If it fails, the value loss or the optimizer is wrong.
 
     >>> env = probe_constant()
     >>> state, _ = env.reset(env.params, keys.key(0))
@@ -50,7 +50,7 @@ def probe_constant() -> Env[ProbeParams, ProbeState]:
 def probe_observation() -> Env[ProbeParams, ProbeState]:
     """One action, a random observation of +1 or -1, which is also the reward, one step: V(o) = o.
 
-    If only this one fails, the fault lies in how gradients reach the network's input, or in the batch.
+    If only this one fails, the gradients to the network's input or the batching are wrong.
 
     >>> env = probe_observation()
     >>> state, timestep = env.reset(env.params, keys.key(0))
@@ -96,7 +96,7 @@ def probe_action() -> Env[ProbeParams, ProbeState]:
 def probe_both() -> Env[ProbeParams, ProbeState]:
     """Two actions, a random observation of +1 or -1, reward o (2 a - 1), one step: V = 1, the best action is 1 where o = 1.
 
-    If only this one fails, policy and value see stale or shuffled experience.
+    If only this one fails, policy and value are trained on stale or wrongly shuffled data.
 
     >>> env = probe_both()
     >>> step = lambda a: env.step(env.params, ProbeState(signal=torch.tensor(-1.0)), torch.tensor(a), keys.key(0))
@@ -124,7 +124,7 @@ def _observe(state: ProbeState) -> Tensor:
 
 
 def _one_step(actions: int, signal: Signal, gain: Gain) -> Env[ProbeParams, ProbeState]:
-    """A world that ends at its first step and pays gain(signal, action) times the reward."""
+    """Return an environment that ends at its first step with gain(signal, action) times the reward."""
 
     def advance(params: ProbeParams, state: ProbeState, action: Tensor) -> tuple[ProbeState, TimeStep]:
         reward = params.reward * gain(state.signal, action)

@@ -1,4 +1,4 @@
-"""Any finite Markov decision process as an env, and the record that describes it."""
+"""Finite Markov decision processes as environments, and the record of their probabilities and rewards."""
 
 import torch
 from torch import Tensor
@@ -14,27 +14,27 @@ from ..steps import TimeStep, first, following
 
 @record
 class TabularMDP:
-    """A finite Markov decision process of S states and A actions. With leading axes, one for each world."""
+    """A finite Markov decision process of S states and A actions. With leading axes, one per environment."""
 
     transition: Tensor = tensor("* S A S", "float")  # P(next | state, action)
     reward: Tensor = tensor("* S A S", "float")  # of (state, action, next)
-    termination: Tensor = tensor("* S", "float")  # the probability that arriving in a state ends the episode
-    initial: Tensor = tensor("* S", "float")  # of the state after a reset
+    termination: Tensor = tensor("* S", "float")  # probability that entering a state ends the episode
+    initial: Tensor = tensor("* S", "float")  # probability of the state after a reset
 
 
 @record
 class TabularState:
-    """Which state the world is in."""
+    """The index of the current state."""
 
     index: Tensor = tensor("*", "int")
 
 
 def tabular_mdp(transition: Tensor, reward: Tensor, *, termination: Tensor, initial: Tensor) -> TabularMDP:
-    """A TabularMDP in float32.
+    """Return a TabularMDP in float32.
 
     Shapes: transition [*, S, A, S], reward [*, S, A] or [*, S, A, S], initial [*, S], termination [*, S]: a bool mask of the
-    terminal states, or for each state the probability that arriving there ends the episode. Rows of probabilities need
-    only be proportional to them. Raises: ShapeError.
+    terminal states, or for each state the probability that entering it ends the episode. Rows of probabilities need not be
+    normalised. Raises: ShapeError.
 
     >>> mdp = tabular_mdp(torch.eye(2)[:, None], torch.ones(2, 1), termination=torch.zeros(2), initial=torch.ones(2))
     >>> mdp.reward.shape
@@ -57,10 +57,10 @@ def tabular_mdp(transition: Tensor, reward: Tensor, *, termination: Tensor, init
 
 
 def tabular(mdp: TabularMDP) -> Env[TabularMDP, TabularState]:
-    """The world of a TabularMDP, which becomes its params: many of one size are one env under vmap over params.
+    """Return the env of a TabularMDP, which becomes its params: many of one size are one env under vmap over params.
 
     Observation [S]: the state, one-hot. With uniform numbers u, v of [0, 1), s' = #{j : P(s' <= j | s, a) <= u} and
-    terminated = (v < termination(s')): probabilities 0 and 1 are kept exactly. (u, v) [2] is what its hoisted half draws.
+    terminated = (v < termination(s')): probabilities 0 and 1 are exact. The hoisted `draw` returns (u, v) [2].
     Raises: ShapeError, DtypeError.
 
     >>> there_and_back = torch.tensor([[[0.0, 1.0]], [[1.0, 0.0]]])
@@ -93,7 +93,7 @@ def _draw(params: TabularMDP, key: Key) -> Tensor:
 
 
 def _observe(state: TabularState, like: Tensor) -> Tensor:
-    """One-hot, with the length, dtype and device of `like` [S]."""
+    """Return the state one-hot, with the length, dtype and device of `like` [S]."""
     return (torch.arange(like.shape[-1], device=like.device) == state.index).to(like.dtype)
 
 
@@ -113,14 +113,14 @@ def _advance(params: TabularMDP, state: TabularState, action: Tensor, noise: Ten
 
 
 def _entry(table: Tensor, index: Tensor) -> Tensor:
-    """table[index]; indexing with a single number would read it on the host, which vmap refuses."""
+    """Return table[index]; indexing with a 0-d tensor would read it on the host, which vmap refuses."""
     return table.index_select(0, index.reshape(1)).squeeze(0)
 
 
 def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
-    """The state whose slice of [0, 1) holds `uniform`: weights [S], [] -> int64 []. Weight 0 is never picked.
+    """Return the state whose interval of [0, 1) contains `uniform`: weights [S], [] -> int64 []. Weight 0 is never picked.
 
-    Weights that are all 0, as beyond a terminal state, give the last one.
+    Weights that are all 0, as after a terminal state, give the last state.
     """
     cumulative = weights.cumsum(-1)
     return (cumulative <= uniform * cumulative[-1]).sum(-1).clamp_max(weights.shape[-1] - 1)

@@ -1,1 +1,1 @@
-"""Worlds of text as pure steps: what a completion means, whose turn it is, tasks with tools. No tokenizer and no model."""
+"""Text environments as pure steps: parsing of completions, the turn protocol, tasks with tools. No tokenizer and no model."""

@@ -1,7 +1,7 @@
-"""An attempt at a request, as token ids: what a sampler is to feed, and what becomes of what the model said.
+"""A rollout in progress, as token ids: the ids that a sampler feeds next, and the processing of its completions.
 
-Here texts and ids meet, and only here. Ids are appended and never made from text twice: what a model sampled stays as it was
-sampled, whatever a tokenizer would make of the same text.
+Only this module converts between text and ids. Ids are appended and never re-encoded from text: sampled ids stay as they
+were sampled, even if a tokenizer would encode the same text differently.
 """
 
 from typing import ClassVar, Generic, TypeVar
@@ -30,10 +30,10 @@ SOURCES: dict[type[Event], int] = {
 
 @frozen(kw_only=True)
 class Said:
-    """What one call of a model gave: ids, and of each its log-prob as it was sampled and the version of the weights.
+    """The output of one model call: ids, each with its sampling log-prob and the version of the weights.
 
-    A stop token that ended it is its last id. `temperature` and `top_p` are those of the sampler. What is given up from
-    outside has the finish_reason "abort" and leaves no trace: the call is made again.
+    A stop token that ended it is its last id. `temperature` and `top_p` are those of the sampler. A call that was cancelled
+    from outside has the finish_reason "abort" and is discarded: the call is repeated.
     """
 
     TAG: ClassVar[str] = "said"
@@ -47,7 +47,7 @@ class Said:
 
 @frozen
 class Told:
-    """Ids that no model sampled, where they come from (as in `core.transcript`) and the env step they belong to."""
+    """Context ids, not sampled by the model, with their source (as in `core.transcript`) and env step."""
 
     ids: Ids
     source: int
@@ -56,7 +56,7 @@ class Told:
 
 @frozen(kw_only=True)
 class Heard:
-    """A call of the model and what came of it: whether it could be read, and what the world and the parser gave for it."""
+    """A model call and its result: whether parsing failed, and its reward from environment and parser."""
 
     said: Said
     turn: int
@@ -69,34 +69,34 @@ Piece = Told | Heard
 
 @frozen(kw_only=True)
 class Attempt(Generic[S]):
-    """An episode so far, with the ids of all that was said. `end` is () while it goes on."""
+    """An episode so far, with the ids of its whole conversation. `end` is () while it is running."""
 
     rollout: Rollout
     episode: Episode[S]
     pieces: tuple[Piece, ...]
-    capacity: int  # how many ids there may be
-    max_new_tokens: int  # how many of them one call may sample
-    ids: Ids = field(repr=False)  # all of them, in order
-    pending: Ids = field(repr=False)  # the last of them, that came since the model spoke
+    capacity: int  # maximum number of ids
+    max_new_tokens: int  # maximum number of ids sampled by one call
+    ids: Ids = field(repr=False)  # all ids, in order
+    pending: Ids = field(repr=False)  # the last ids, appended since the model's last output
     end: End | tuple[()] = ()
 
     @property
     def call(self) -> int:
-        """The number of the call that is due: `requests.call_key(rollout, call)` is its key."""
+        """The number of the next call; `requests.call_key(rollout, call)` is its key."""
         return self.episode.calls
 
     @property
     def room(self) -> int:
-        """How many ids the call that is due may sample; 0 behind the end."""
+        """The number of ids that the next call may sample; 0 after the end."""
         return min(self.max_new_tokens, self.capacity - len(self.ids)) if isinstance(self.end, tuple) else 0
 
 
 def begin_attempt(
     protocol: Protocol[P, S], codec: Codec, rollout: Rollout, *, capacity: int, max_new_tokens: int
 ) -> Attempt[S]:
-    """The attempt before the model's first call: the world of the request's task, and the ids of what it shows.
+    """Return the attempt before the model's first call: the environment's state for the task, and the ids of the prompt.
 
-    Raises: ChoiceError where the prompt leaves no room to answer.
+    Raises: ChoiceError if the prompt leaves no room for an answer.
 
     >>> from .codec import byte_codec
     >>> from .parsers import answer
@@ -131,10 +131,10 @@ def begin_attempt(
 
 
 def hear(protocol: Protocol[P, S], codec: Codec, attempt: Attempt[S], said: Said) -> Attempt[S]:
-    """The attempt after a call of the model: decoded, answered by the protocol, and what follows encoded.
+    """Return the attempt after a model call: decode it, advance the protocol, and encode the new context.
 
-    What follows is appended whole or not at all. Where it leaves no room for another call the attempt ends, truncated for
-    "max_seq_len". After its end, and for a call that was given up, an attempt stays as it is.
+    The new context is appended completely or not at all. If it leaves no room for another call the attempt ends, truncated
+    for "max_seq_len". After its end, and for an aborted call, an attempt is returned unchanged.
     Raises: ShapeError (columns of different lengths), ChoiceError (more ids than there was room for, or ids of another
     vocabulary, an unknown finish_reason).
 

@@ -1,4 +1,4 @@
-"""Texts as token ids and back, as a value: what a tokenizer and its chat template come down to."""
+"""Conversion between events and token ids, as a value: the functions of a tokenizer with its chat template."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -8,34 +8,34 @@ from attrs import evolve, frozen
 from .events import Event, Feedback, System, ToolResult, User
 
 Ids = tuple[int, ...]
-Standing = Literal["nothing", "closed", "open"]  # what stands before events
-NOTHING: Standing = "nothing"  # they begin a conversation
-CLOSED: Standing = "closed"  # a completion that ended in a stop token
-OPEN: Standing = "open"  # one that was cut before it
-END, MODEL = 256, 257  # of a text, and where the model speaks
+Standing = Literal["nothing", "closed", "open"]  # the context before events
+NOTHING: Standing = "nothing"  # the events start a conversation
+CLOSED: Standing = "closed"  # after a completion that ended in a stop token
+OPEN: Standing = "open"  # after a completion without a stop token
+END, MODEL = 256, 257  # marks of the end of a text, and of the start of a model's output
 MARKS: dict[type[Event], int] = {System: 258, User: 259, ToolResult: 260, Feedback: 261}
 
 
 @frozen(kw_only=True)
 class Codec:
-    """How events become ids.
+    """The encoding of events as ids.
 
-    `encode(events, standing)` gives the ids of each of the events, in order, as they follow what stands: the last one's end
-    where the model is to speak. Behind a completion that is "open" the first event's ids begin with what was left out.
-    `decode(ids)` gives the text of a completion, its stop token left out.
+    `encode(events, standing)` returns the ids of each event, in order, to be appended to the existing ones: the last ones end
+    with the generation prompt. After an "open" completion the first event's ids begin with the missing stop token.
+    `decode(ids)` returns the text of a completion, without its stop token.
     """
 
     encode: Callable[[Sequence[Event], Standing], tuple[Ids, ...]]
     decode: Callable[[Sequence[int]], str]
     stop: Ids  # tokens that end a completion
-    vocabulary: int  # ids are below it
+    vocabulary: int  # all ids are below it
 
 
 def byte_codec() -> Codec:
-    """Texts as their bytes in UTF-8: each has a mark before it, that says who speaks, and one behind it.
+    """Return the codec of UTF-8 bytes: each text has a mark of its role before it, and an end mark after it.
 
-    For models of bytes. What a model says in bytes that are no text is read with marks of replacement; marks that it says
-    itself are left out.
+    For byte-level models. Sampled bytes that are invalid UTF-8 are decoded with replacement characters; marks that the model
+    samples are omitted.
 
     >>> byte_codec().encode((User("ab"),), NOTHING), byte_codec().decode((97, 256))
     (((259, 97, 98, 256, 257),), 'a')
@@ -44,9 +44,9 @@ def byte_codec() -> Codec:
 
 
 def widened(codec: Codec, vocabulary: int) -> Codec:
-    """The codec for a model with more ids than the codec has: those beyond are read as nothing, and stay what was said.
+    """Return the codec for a model with a larger vocabulary: `decode` ignores the extra ids, and they stay in the transcript.
 
-    Models have rows that no token has where their number was rounded up, and may sample them.
+    Models whose vocabulary was rounded up have rows without a token, and may sample them.
 
     >>> wide = widened(byte_codec(), 300)
     >>> wide.decode((97, 299, 98, 256)), wide.vocabulary

@@ -1,4 +1,4 @@
-"""Demonstrations of a task: the completions of a demonstrator, with the replies of the world, through the turn protocol."""
+"""Demonstrations of a task: the completions of a script, with the environment's replies, through the turn protocol."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,11 +23,11 @@ def demonstrate(
     capacity: int,
     max_new_tokens: int,
 ) -> Attempt[Any]:
-    """Return the attempt that a demonstrator makes: what `script` says, its last text again until the episode ends.
+    """Return the attempt of a demonstrator: the texts of `script`, the last one repeated until the episode ends.
 
-    `script(params, state, key, skill)` gives the completions for the episode that begins with this state. `spell(text)` gives
-    the ids of a completion, its stop token among them. Their log-probs are 0 and their version is 0, as nobody drew them. A
-    text that finds no room is left out, and the attempt stays open. Raises: ChoiceError.
+    `script(params, state, key, skill)` returns the completions for the episode that starts in this state. `spell(text)`
+    returns the ids of a completion, including its stop token. Their log-probs and versions are 0, as they were not sampled.
+    If a text does not fit, it is omitted and the attempt stays unfinished. Raises: ChoiceError.
 
     >>> from .. import keys
     >>> from .codec import END, byte_codec

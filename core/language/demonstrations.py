@@ -1,7 +1,7 @@
-"""Demonstrations of zorplex tasks, some of them wrong on purpose: what a model learns a part of a skill from.
+"""Demonstrations of zorplex tasks, some of them intentionally wrong, for a supervised warm start with partial skill.
 
-A model that only ever saw right ones would leave nothing to reinforce. Each wrong one shows one way to fail, so that a model
-begins with all of them in what it samples.
+A model trained only on right ones would leave nothing to reinforce. Each wrong one shows one failure mode, so that the
+warm-started model samples all of them.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from .tasks import Task, follow
 from .zorplex import FETCH, GETKEY, LOOKUP, Play, Zorplex, reply
 
 Texts = tuple[str, ...]
-SPAM = 8  # calls of a demonstration that only calls, unless the episode ends before
+SPAM = 8  # calls of a demonstration that only calls tools, unless the episode ends before
 
 
 def right_calls(params: Zorplex, task: Task) -> Texts:
-    """The calls of the shortest solution, in order.
+    """Return the tool calls of the shortest solution, in order.
 
     >>> from .tasks import simple, two_syllables
     >>> from .zorplex import zorplex
@@ -35,7 +35,7 @@ def right_calls(params: Zorplex, task: Task) -> Texts:
 
 
 def right(params: Zorplex, task: Task, key: Key) -> Texts:
-    """The shortest solution, and the answer.
+    """Return the shortest solution, and the answer.
 
     >>> from .tasks import simple, two_syllables
     >>> from .zorplex import zorplex
@@ -47,7 +47,7 @@ def right(params: Zorplex, task: Task, key: Key) -> Texts:
 
 
 def wrong_format(params: Zorplex, task: Task, key: Key) -> Texts:
-    """The right calls, and then the result without the tag that makes it an answer.
+    """Return the right calls, and then the result without the answer tag.
 
     >>> from .tasks import simple, two_syllables
     >>> from .zorplex import zorplex
@@ -59,7 +59,7 @@ def wrong_format(params: Zorplex, task: Task, key: Key) -> Texts:
 
 
 def spam(params: Zorplex, task: Task, key: Key) -> Texts:
-    """Calls of the tool that is asked first, for words of the task, again and again.
+    """Return repeated calls of the first tool of the solution, for words of the task.
 
     >>> from .tasks import simple, two_syllables
     >>> from .zorplex import zorplex
@@ -72,7 +72,7 @@ def spam(params: Zorplex, task: Task, key: Key) -> Texts:
 
 
 def guess(params: Zorplex, task: Task, key: Key) -> Texts:
-    """An answer at once, drawn from 0 to the largest that a sum of the task's values could be.
+    """Return an immediate answer, drawn from 0 to the largest possible sum of the task's values.
 
     >>> from .tasks import simple, two_syllables
     >>> from .zorplex import zorplex
@@ -84,7 +84,7 @@ def guess(params: Zorplex, task: Task, key: Key) -> Texts:
 
 
 def wrong_answer(params: Zorplex, task: Task, key: Key) -> Texts:
-    """The right calls, and an answer that is off by one to three.
+    """Return the right calls, and an answer that is off by one to three.
 
     >>> from .tasks import simple, two_syllables
     >>> from .zorplex import zorplex
@@ -106,7 +106,7 @@ WRONG: dict[str, Callable[[Zorplex, Task, Key], Texts]] = {
 
 
 def script(params: Zorplex, task: Task, key: Key, *, skill: float) -> Texts:
-    """What a demonstrator says, call by call: `right` with probability `skill`, else one of `WRONG`, all alike likely.
+    """Return a demonstration, call by call: `right` with probability `skill`, else one of `WRONG`, with equal probability.
 
     Raises: ChoiceError.
 
@@ -125,7 +125,7 @@ def script(params: Zorplex, task: Task, key: Key, *, skill: float) -> Texts:
 
 
 def play_script(params: Zorplex, play: Play, key: Key, skill: float) -> Texts:
-    """Return `script` for the task that an episode begins with, as `TextTask.demonstrations` wants it.
+    """Return `script` for the task of an episode's initial state, in the form of `TextTask.demonstrations`.
 
     >>> from .zorplex import zorplex
     >>> world = zorplex("simple")

@@ -1,4 +1,4 @@
-"""What went wrong in an attempt at a zorplex task, and what it may have meant. For reports; no reward rests on it."""
+"""Failure modes of attempts at zorplex tasks, and their probably intended answers. For reports, not for rewards."""
 
 import re
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ FAILURE_MODES = (SUCCESS, WRONG_FORMAT, TOOL_SPAM, WRONG_ANSWER)
 
 
 def failure_mode(play: Play) -> str:
-    """How an attempt went, the first that fits: success, wrong_format (no answer), tool_spam, wrong_answer.
+    """Return the failure mode of an attempt, the first that fits: success, wrong_format (no answer), tool_spam, wrong_answer.
 
-    Spam is more than one call beyond those that are free.
+    Spam is more than one call beyond the free ones.
 
     >>> from purestep.core import keys
     >>> from purestep.core.language.tasks import simple, two_syllables
@@ -30,10 +30,10 @@ def failure_mode(play: Play) -> str:
 
 
 def meant(task: Task, events: Sequence[Event]) -> int | tuple[()]:
-    """The answer that an attempt may have meant, for diagnosis alone; () if there is no number at all.
+    """Return the probably intended answer of an attempt, for diagnosis only; () if there is no number at all.
 
-    A strict answer first; then the number a tool gave (simple: the first of LOOKUP, multi_step: the first of FETCH,
-    recursive: the last of LOOKUP), or for a compositional task what `lenient_answer` reads in the text.
+    A strict answer first; then the number a tool returned (simple: the first of LOOKUP, multi_step: the first of FETCH,
+    recursive: the last of LOOKUP), or for a compositional task the `lenient_answer` of the text.
 
     >>> from purestep.core import keys
     >>> from purestep.core.language.tasks import simple, two_syllables

@@ -1,4 +1,4 @@
-"""An episode of text so far, as one value: what was said, which steps were recorded, and how it ended."""
+"""A text episode so far, as one value: its events, its recorded steps, and its end."""
 
 from typing import Generic, TypeVar
 
@@ -12,7 +12,7 @@ S = TypeVar("S")
 
 @frozen
 class Completion:
-    """What one model call gave. "abort": the call was given up from outside, and its text is no choice of the model."""
+    """The completion of one model call. "abort": the call was cancelled from outside, and its text is not to be used."""
 
     text: str
     finish_reason: str = STOP
@@ -20,9 +20,10 @@ class Completion:
 
 @frozen(kw_only=True)
 class Step:
-    """One step of an episode. `acted`: the world moved; else a completion gave no action and its parser's word stands here.
+    """One step of an episode. `acted`: the environment made a step; else the completion had no action.
 
-    `observation` is what the model sees next, () where the limit of steps cleared it; `call` is the model call it came of.
+    Without an action, `reward` and `observation` are those of the parser. `observation` is shown to the model next, () if the
+    step limit cleared it; `call` is the number of the model call.
     """
 
     reward: float
@@ -39,7 +40,7 @@ class Step:
 
 @frozen(kw_only=True)
 class Episode(Generic[S]):
-    """An episode so far: a value of numbers, strings and tuples. `turn` counts env steps, `end` is () while it goes on."""
+    """An episode so far: a value of numbers, strings and tuples. `turn` counts env steps, `end` is () while it runs."""
 
     world: S
     events: tuple[Event, ...]
@@ -52,14 +53,14 @@ class Episode(Generic[S]):
 
 @frozen
 class Prompt:
-    """The model is to speak: what came since its last text, and how many auxiliary calls it may make before it acts."""
+    """A request for the next model output: the new context since its last output, and its remaining auxiliary calls."""
 
     added: tuple[Event, ...]
     tools_left: int
 
 
 def total_reward(episode: Episode[S]) -> float:
-    """The sum of the rewards of an episode's steps: R = sum_t r_t.
+    """Return the sum of the rewards of an episode's steps: R = sum_t r_t.
 
     >>> made = Step(reward=0.5, observation="", acted=True, finish_reason="stop", call=0)
     >>> total_reward(Episode(world=(), events=(), steps=(made, made)))

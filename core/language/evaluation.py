@@ -1,4 +1,4 @@
-"""A task's own evaluation, in place of attempts at held-out episodes: how it prompts, and how its result is reported."""
+"""A task's own evaluation, instead of attempts at held-out episodes: its prompts, and the report of its result."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 @frozen(kw_only=True)
 class Curve:
-    """A line with its band over x = 1, 2, ..., for a picture."""
+    """A line with its band over x = 1, 2, ..., for a plot."""
 
     mean: tuple[float, ...]
     low: tuple[float, ...]
@@ -21,7 +21,7 @@ class Curve:
 
 @frozen(kw_only=True)
 class Axis:
-    """What a picture of curves says: its title, the heading of its curves, their x, and one x that is marked."""
+    """The labels of a plot of curves: its title, the heading of the curves, the x axis, and one marked x."""
 
     title: str
     heading: str
@@ -32,10 +32,10 @@ class Axis:
 
 @frozen(kw_only=True)
 class Evaluation(Generic[R]):
-    """An evaluation by prompts to the weights at hand, on held-out tasks of number 0 on, from the key of the draw.
+    """An evaluation by prompts to the current weights, on held-out tasks numbered from 0, drawn with a key.
 
-    `described` gives JSON, and `read(value, where)` undoes it or raises StructureError. `figures` has the names in `names`;
-    they are reported where the run is evaluated on its way. `table` takes results by the names of their columns.
+    `described` returns JSON, and `read(value, where)` is its inverse or raises StructureError. `figures` returns metrics with
+    the names in `names`, which are reported for evaluations during training. `table` takes results by column name.
     """
 
     prompting: Prompting[Any, R]

@@ -1,7 +1,7 @@
-"""The transcript of an episode as typed events, in order: what was said to the model, and every text it made.
+"""The conversation of an episode as typed events, in order: all context shown to the model, and all its outputs.
 
-A later layer encodes them. Events are only ever appended, and what was sampled keeps the ids it was sampled with, so that
-the ids of a prefix are the prefix of the ids.
+A later layer encodes them. Events are only appended, and sampled texts keep the ids with which they were sampled, so that
+the ids of a prefix are a prefix of the ids.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,28 +9,28 @@ from collections.abc import Callable, Sequence
 from attrs import frozen
 
 STOP, LENGTH, TOOL_CALL, ABORT = "stop", "length", "tool_call", "abort"
-FINISH_REASONS = (STOP, LENGTH, TOOL_CALL, ABORT)  # why a model call ended; never how an episode did
+FINISH_REASONS = (STOP, LENGTH, TOOL_CALL, ABORT)  # why a model call ended, not why an episode did
 
 
 @frozen
 class System:
-    """What the model is told once."""
+    """The system prompt."""
 
     text: str
 
 
 @frozen
 class User:
-    """What the world shows: the task, and what follows an action."""
+    """Text of the environment: the task, or the observation after an action."""
 
     text: str
 
 
 @frozen
 class Sampled:
-    """One model call: its text and number, the env step it belongs to, and what was made of it.
+    """One model call: its text and number, its env step, and the result of parsing it.
 
-    `reward` is what the parser gave for it; `incomplete` says that it was refused for having been cut at its length.
+    `reward` is the parser's reward for it; `incomplete` means that it was refused because it was cut at its length limit.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Sampled:
 
 @frozen
 class ToolResult:
-    """What a tool answered. An auxiliary tool adds to the context alone, any other one is an env step."""
+    """The result of a tool. An auxiliary tool only adds context; a call of any other tool is an env step."""
 
     name: str
     argument: str
@@ -54,7 +54,7 @@ class ToolResult:
 
 @frozen
 class Feedback:
-    """What the model is told where its text gave no action."""
+    """The message to the model after a text without an action."""
 
     text: str
 
@@ -65,7 +65,7 @@ Event = System | User | Sampled | ToolResult | Feedback
 def encoded(
     events: Sequence[Event], encode: Callable[[Event], Sequence[int]], sampled: Callable[[int], Sequence[int]]
 ) -> tuple[tuple[int, ...], ...]:
-    """The token ids of each event: `sampled(call)` where the model made it, `encode(event)` elsewhere.
+    """Return the token ids of each event: `sampled(call)` for model outputs, `encode(event)` for others.
 
     >>> events = (User("ab"), Sampled("c", call=0, turn=0, finish_reason="stop"))
     >>> encoded(events, lambda event: [ord(letter) for letter in event.text], {0: [7]}.__getitem__)
@@ -75,7 +75,7 @@ def encoded(
 
 
 def model_text(events: Sequence[Event]) -> str:
-    """All the model wrote, one completion a line.
+    """Return all text of the model, one completion per line.
 
     >>> model_text((User("a?"), Sampled("b", call=0, turn=0, finish_reason="stop"), Feedback("no")))
     'b'

@@ -1,7 +1,7 @@
-"""What a completion means: parsers from text to an action, which compose and never raise.
+"""Parsers from completions to actions, which compose and never raise.
 
-A tool call is `NAME[word]`, an answer `[ANSWER] 12`. One pattern decides both what is an answer and where sampling may stop,
-so nothing can end an episode that earns nothing, and nothing can earn that would not have ended it.
+A tool call is `NAME[word]`, an answer `[ANSWER] 12`. One pattern defines both answers and where sampling may stop, so that
+exactly the texts that stop an episode can be rewarded as answers.
 """
 
 import re
@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 NUMBER = r"-?\d{1,18}"  # fits int64; int() refuses texts of some thousand digits
 TAG = rf"\[ANSWER\] ({NUMBER})"
 ANSWER = re.compile(rf"{TAG}(?!\d|\.\d)", re.ASCII)
-FINAL_ANSWER = re.compile(rf"{TAG}(?=[^\d.]|\.\D)", re.ASCII)  # as ANSWER, once no further text can change the number
+FINAL_ANSWER = re.compile(rf"{TAG}(?=[^\d.]|\.\D)", re.ASCII)  # as ANSWER, when no further text can change the number
 LENIENT = (
     re.compile(rf"\[answer\] *({NUMBER})(?!\d)", re.ASCII | re.IGNORECASE),
     re.compile(rf"answer is:? ?({NUMBER})(?!\d)", re.ASCII | re.IGNORECASE),
@@ -39,7 +39,7 @@ class Answer:
 
 @frozen
 class Parsed:
-    """What a parser made of a text: an action, or () and a word to the model; and what either earns."""
+    """The result of a parser: an action, or () and feedback to the model; and the reward for it."""
 
     action: Any = ()
     reward: float = 0.0
@@ -47,21 +47,21 @@ class Parsed:
 
     @property
     def failed(self) -> bool:
-        """Whether there is no action."""
+        """True if there is no action."""
         return isinstance(self.action, tuple) and not self.action
 
 
-Parser = Callable[[str], Parsed]  # in a chain, each reads the action of the one before it, which then is a text
+Parser = Callable[[str], Parsed]  # in a chain, each reads the action of the previous one, which then is a text
 
 
 def _calls(names: Sequence[str]) -> re.Pattern[str]:
     either = "|".join(map(re.escape, names)) or r"(?!)"
-    # ASCII: otherwise the Kelvin sign would pass for a K.
+    # ASCII: otherwise the Kelvin sign would match K.
     return re.compile(rf"(?<!\w)({either})\[([\"']?)(\w+)\2\]", re.ASCII | re.IGNORECASE)
 
 
 def find_calls(text: str, names: Sequence[str]) -> tuple[Call, ...]:
-    """The complete calls of these tools in a text, in its order: `NAME[word]`, the word quoted or not, any case.
+    """Return the complete calls of these tools in a text, in order: `NAME[word]`, the word quoted or not, any case.
 
     >>> find_calls("lookup[kramun], LOOKUP['blivit'], LOOKUP[half", ["LOOKUP"])
     (Call(name='LOOKUP', argument='kramun'), Call(name='LOOKUP', argument='blivit'))
@@ -70,9 +70,9 @@ def find_calls(text: str, names: Sequence[str]) -> tuple[Call, ...]:
 
 
 def strict_answer(text: str) -> int | tuple[()]:
-    """The number of the last `[ANSWER] n` in a text, () without one. Rewards rest on this alone.
+    """Return the number of the last `[ANSWER] n` in a text, () without one. Only this parser decides rewards.
 
-    Capitals, one blank, an optional minus, up to 18 digits, no decimals: strict_answer(x) is there exactly when
+    Capitals, one space, an optional minus, up to 18 digits, no decimals: strict_answer(x) finds an answer exactly when
     stop(x + "\\n", ()) > 0.
 
     >>> strict_answer("[ANSWER] 3, no: [ANSWER] -4."), strict_answer("[answer] 5"), strict_answer("[ANSWER] 2.5")
@@ -83,9 +83,9 @@ def strict_answer(text: str) -> int | tuple[()]:
 
 
 def lenient_answer(text: str) -> int | tuple[()]:
-    """The number that a text may have meant; for diagnosis, never for a reward.
+    """Return the probably intended number of a text; for diagnosis, not for rewards.
 
-    In this order: the last tag in any case, the last "answer is n", "= n" at the end, the last number.
+    In this order: the last tag in upper or lower case, the last "answer is n", "= n" at the end, the last number.
 
     >>> lenient_answer("[answer]7"), lenient_answer("The answer is 5, of 9."), lenient_answer("2 + 3 = 5."), lenient_answer("?")
     (7, 5, 5, ())
@@ -98,9 +98,10 @@ def lenient_answer(text: str) -> int | tuple[()]:
 
 
 def stop(text: str, names: Sequence[str]) -> int:
-    """Where sampling may stop: behind the first complete call or answer that no further text changes; 0 if there is none.
+    """Return the index after the first complete call or final answer, where sampling may stop; 0 if there is none.
 
-    "[ANSWER] 1" may yet become "[ANSWER] 12", so an answer needs what follows it; the end of a completion is a line's end.
+    "[ANSWER] 1" may still become "[ANSWER] 12", so an answer is final only with the character after it; the end of a
+    completion counts as the end of a line.
 
     >>> stop("LOOKUP[kramun] and", ["LOOKUP"]), stop("[ANSWER] 1", []), stop("[ANSWER] 12\\n", [])
     (14, 0, 11)
@@ -110,7 +111,7 @@ def stop(text: str, names: Sequence[str]) -> int:
 
 
 def tool_call(names: Sequence[str], *, reward: float = 0.0, penalty: float = 0.0) -> Parser:
-    """The parser of one call of one of these tools; the action is the `Call`. No call fails, and so do several at once.
+    """Return the parser of one call of one of these tools; the action is the `Call`. No call, or several calls, fail.
 
     >>> tool_call(["LOOKUP"])("I try LOOKUP[kramun]").action
     Call(name='LOOKUP', argument='kramun')
@@ -126,7 +127,7 @@ def tool_call(names: Sequence[str], *, reward: float = 0.0, penalty: float = 0.0
 
 
 def answer(*, reward: float = 0.0, penalty: float = 0.0) -> Parser:
-    """The parser of a strict answer; the action is the `Answer`.
+    """Return the parser of a strict answer; the action is the `Answer`.
 
     >>> answer(reward=0.5)("[ANSWER] 5")
     Parsed(action=Answer(value=5), reward=0.5, feedback='')
@@ -142,9 +143,9 @@ def answer(*, reward: float = 0.0, penalty: float = 0.0) -> Parser:
 
 
 def tagged(tag: str, *, reward: float = 0.0, penalty: float = 0.0) -> Parser:
-    """The parser of a text with one `<tag>...</tag>`; the action is what stands inside it, without blanks around it.
+    """Return the parser of a text with one `<tag>...</tag>`; the action is the text inside, stripped.
 
-    Tags that are missing, open, in the wrong order, nested or there twice fail.
+    Tags that are missing, not closed, in the wrong order, nested or repeated fail.
 
     >>> tagged("answer")("so <answer> 5 </answer>").action
     '5'
@@ -161,7 +162,7 @@ def tagged(tag: str, *, reward: float = 0.0, penalty: float = 0.0) -> Parser:
 
 
 def after(tag: str, *, reward: float = 0.0, penalty: float = 0.0) -> Parser:
-    """The parser of a text that begins with one `<tag>...</tag>`; the action is what follows it, without blanks around it.
+    """Return the parser of a text that begins with one `<tag>...</tag>`; the action is the text after it, stripped.
 
     >>> chain(after("think"), tagged("answer"))("<think>2 + 3</think> <answer>5</answer>").action
     '5'
@@ -178,9 +179,9 @@ def after(tag: str, *, reward: float = 0.0, penalty: float = 0.0) -> Parser:
 
 
 def chain(*parsers: Parser) -> Parser:
-    """Parsers one behind the other: each reads the action of the one before; the first failure is the chain's.
+    """Return the chain of parsers: each reads the action of the previous one; the first failure fails the chain.
 
-    reward = sum of the rewards of those that were asked. The chain of none gives the text itself.
+    The reward is the sum of the rewards of the parsers that ran. The empty chain returns the text itself as action.
 
     >>> chain(tagged("act", reward=0.25), answer(reward=0.5))("<act>[ANSWER] 5</act>")
     Parsed(action=Answer(value=5), reward=0.75, feedback='')
@@ -199,7 +200,7 @@ def chain(*parsers: Parser) -> Parser:
 
 
 def either(*parsers: Parser) -> Parser:
-    """The first of several parsers that finds an action; if none does, what the last one says. Only that one is paid.
+    """Return the parser that uses the first parser with an action, or the last if all fail; only that one's reward counts.
 
     >>> either(answer(), tool_call(["LOOKUP"]))("LOOKUP[kramun]").action
     Call(name='LOOKUP', argument='kramun')

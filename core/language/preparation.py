@@ -1,7 +1,7 @@
-"""Starting states of training episodes that the model itself brings about, and what is published on the way.
+"""Preparation of training episodes: starting states that the model itself generates, and records published meanwhile.
 
-For tasks whose episodes do not begin where a key says, but where the present policy has come to: cycles of reasoning and
-summaries, openings of self-play, curricula from states that the model reaches now and then.
+For tasks whose episodes do not start in a state drawn from a key, but in one that the current policy reached: cycles of
+reasoning and summaries, openings of self-play, curricula of states that the model reaches sometimes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from .requests import STREAMS, Request, expand, requests
 
 @frozen(kw_only=True)
 class Start:
-    """Where a group of episodes begins: a state of the task's world, and its first observation."""
+    """The start of a group of episodes: a state of the task's environment, and its first observation."""
 
     state: Any
     observation: str
@@ -25,7 +25,7 @@ class Start:
 
 @frozen(kw_only=True)
 class Record:
-    """Rows to be published under a number that no other record of the run has."""
+    """Rows to be published under a number that is unique in the run."""
 
     number: int
     rows: tuple[Mapping[str, Any], ...]
@@ -35,8 +35,8 @@ class Record:
 class Prepared:
     """The result of a preparation.
 
-    Each of `starts` is a group of attempts; those whose observation leaves no room to answer are left out, and `otherwise`
-    takes their place where none is left. `texts` is how many completions are counted as published.
+    Each of `starts` is a group of attempts; those whose observation leaves no room for an answer are dropped, and `otherwise`
+    is used if none is left. `texts` is the number of completions that count as published.
     """
 
     starts: tuple[Start, ...]
@@ -48,26 +48,26 @@ class Prepared:
 
 @frozen(kw_only=True)
 class Preparation:
-    """How training episodes are prepared: prompts to the current weights, then starts.
+    """The preparation of training episodes: prompts to the current weights, then starts.
 
-    In turns a step of training is one preparation of all its tasks; generators prepare each task by itself, and begin
-    `groups` groups from what comes of it.
+    In synchronous training, a training step is one preparation of all its tasks; with generators, each task is prepared by
+    itself, and `groups` groups start from the result.
     """
 
     prompting: Prompting[Any, Prepared]
-    max_new_tokens: int  # of any of its queries, at most
-    groups: int = 1  # starts of a task
-    figures: tuple[str, ...] = ()  # names of those that it reports
-    workers: int = 1  # models that are prompted side by side
-    window: int = 10  # steps of which the rate of published texts is the mean
-    most: int = 5_242_880  # bytes of a record
-    classes: tuple[type, ...] = ()  # that states of starts are made of, as checkpoints have to know them
+    max_new_tokens: int  # the maximum over its queries
+    groups: int = 1  # starts per task
+    figures: tuple[str, ...] = ()  # names of the metrics that it reports
+    workers: int = 1  # models that are prompted in parallel
+    window: int = 10  # steps over which the rate of published texts is averaged
+    most: int = 5_242_880  # maximum bytes of a record
+    classes: tuple[type, ...] = ()  # classes in the states of starts, which checkpoints need
 
 
 def start_requests(starts: int, key: Key, *, attempts: int, stream: str = "training") -> tuple[Request, ...]:
-    """Requests for episodes from so many starts, a group of so many attempts for each.
+    """Return requests for episodes from `starts` starts, with a group of `attempts` attempts for each.
 
-    The task key of a request has the number of its start, in the bits above that of the stream. Raises: ChoiceError.
+    The task key of a request holds the number of its start, in the bits above the stream's bit. Raises: ChoiceError.
 
     >>> from .. import keys
     >>> [(request.group, request.task[0] >> 1) for request in start_requests(2, keys.key(0), attempts=2)]
@@ -80,7 +80,7 @@ def start_requests(starts: int, key: Key, *, attempts: int, stream: str = "train
 
 
 def throughput(times: Sequence[float], texts_of: Sequence[int], *, window: int) -> float:
-    """Texts a second over the last `window` published groups, published at those times; 0 before there were two.
+    """Return texts per second over the last `window` groups, published at `times`; 0 for fewer than two groups.
 
     >>> throughput([0.0, 1.0, 3.0], [9, 4, 2], window=2)
     2.0

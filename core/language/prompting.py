@@ -1,6 +1,6 @@
-"""Prompting as a pure machine: prompts go to a model, replies come back, and a value stands at the end.
+"""Prompting as a pure machine: it sends prompts to a model, receives replies, and returns a result at the end.
 
-(state, replies) -> (state, prompts), until there are no more prompts. Whoever performs it decides where the model runs.
+(state, replies) -> (state, prompts), until there are no more prompts. The caller decides where the model runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,33 +19,33 @@ R = TypeVar("R")
 
 @frozen(kw_only=True)
 class Query:
-    """A prompt to be completed, in a conversation of its own."""
+    """A prompt to be completed, as a separate conversation."""
 
     prompt: str
     sampling: Words  # the key of its tokens: the same key and the same weights give the same text
     max_new_tokens: int
-    worker: int = 0  # queries of different workers are completed side by side, each worker's by a model of its own
-    delay: float = 0.0  # seconds to wait before, as where it is asked again after an error
+    worker: int = 0  # queries of different workers are completed in parallel, each worker's by its own model
+    delay: float = 0.0  # seconds to wait before sending, e.g. for a retry after an error
 
 
 @frozen(kw_only=True)
 class Response:
-    """The completion of a query. `said` is () where the prompt left no room for one."""
+    """The completion of a query. `said` is () if the prompt left no room for a completion."""
 
     text: str = ""
     finish_reason: str = STOP
     said: Said | tuple[()] = ()
     version: int = 0  # of the weights
-    error: str = ""  # of a call that failed in a way that may pass
+    error: str = ""  # of a call that failed with a transient error
 
 
 @frozen(kw_only=True)
 class Prompting(Generic[S, R]):
     """A pure machine that prompts a model.
 
-    `begin(key, number, count)` begins the work on `count` tasks from number `number * count` on; the key is the run's, so
-    that the number is to be folded into it. `step(state, responses)` takes a response to each query of the state before, in
-    their order. Both give the next queries, () at the end. `result(state)` is what has come of it then.
+    `begin(key, number, count)` starts `count` tasks from number `number * count` on; the key is the run's, so `begin` must
+    fold the number into it. `step(state, responses)` takes a response to each query of the previous state, in their order.
+    Both return the next queries, () at the end. `result(state)` is the result of the final state.
     """
 
     begin: Callable[[Key, int, int], tuple[S, tuple[Query, ...]]]
@@ -60,7 +60,7 @@ def prompted(
     count: int,
     complete: Callable[[tuple[Query, ...]], Sequence[Response]],
 ) -> R:
-    """Return the result of a prompting whose queries `complete` answers, all that are due at a time.
+    """Return the result of a prompting, with `complete` called for all pending queries at a time.
 
     >>> from .. import keys
     >>> ask = lambda text: (Query(prompt=text, sampling=(0, 0), max_new_tokens=4),)

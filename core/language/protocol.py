@@ -1,10 +1,10 @@
-"""The turn protocol: whose turn it is after a completion, as a pure step.
+"""The turn protocol as a pure step: from an episode and a completion to the next episode and prompt.
 
-A completion is an action (one env step), a call of an auxiliary tool (context only), or neither: then the world stays as it
-is, the model is told, and a step without it is recorded in its place. Why a model call ended (`finish_reason`), why an
-episode did (`Terminated | Truncated(reason)`) and whether a text could be read (`parse_error`) never stand for one another.
-Where the world, a tool or the parser raises, the episode ends there as `Raised`, without a step; errors of purestep's own are
-raised.
+A completion is an action (one env step), a call of an auxiliary tool (context only), or neither: then the environment does not
+change, the model gets feedback, and a step without an action is recorded. The end of a model call (`finish_reason`), the end
+of an episode (`Terminated | Truncated(reason)`) and a parsing failure (`parse_error`) are recorded separately.
+If the environment, a tool or the parser raises, the episode ends as `Raised`, without a step; purestep's own errors are
+propagated.
 """
 
 from typing import Any, Generic, TypeVar
@@ -24,12 +24,12 @@ S = TypeVar("S")
 INVALID = "Invalid action."
 CUT_OFF = "Your text was cut off before its end. Write a shorter one."
 NO_TOOLS = "No tool calls are left. Act now."
-INCOMPLETE = {"reject": True, "accept": False}  # whether a completion that was cut at its length is refused
+INCOMPLETE = {"reject": True, "accept": False}  # whether a completion cut at its length limit is refused
 
 
 @frozen(kw_only=True)
 class Protocol(Generic[P, S]):
-    """How turns are taken in a world; make it with `protocol`."""
+    """The rules of turns in an environment; construct it with `protocol`."""
 
     env: TextEnv[P, S]
     parser: Parser
@@ -50,11 +50,11 @@ def protocol(
     incomplete: str = "reject",
     incomplete_reward: float = -0.1,
 ) -> Protocol[P, S]:
-    """The protocol of a world whose actions `parser` reads.
+    """Return the protocol of an environment whose actions are parsed by `parser`.
 
     `max_steps` bounds the recorded steps, `tool_budget` the auxiliary calls before each env step, so that an episode has at
-    most max_steps (tool_budget + 1) model calls, calls that were given up aside. `incomplete="reject"` takes a completion
-    that was cut at its length for unreadable and pays `incomplete_reward`; "accept" reads it. Raises: ChoiceError.
+    most max_steps (tool_budget + 1) model calls, not counting aborted ones. `incomplete="reject"` refuses a completion that
+    was cut at its length limit, with the reward `incomplete_reward`; "accept" parses it. Raises: ChoiceError.
 
     >>> from purestep.core.language.parsers import answer
     >>> protocol(TextEnv((), lambda _, key: ((), "2 + 3?"), ()), answer(), max_steps=0)
@@ -88,7 +88,7 @@ def _check(env: TextEnv[P, S], max_steps: int, tool_budget: int, incomplete: str
 
 
 def begin(protocol: Protocol[P, S], key: Key) -> tuple[Episode[S], Prompt]:
-    """The first turn of an episode in the world that `key` gives. Raises: WorldError where the world's reset raises.
+    """Return the first turn of the episode that the environment resets to with `key`. Raises: WorldError if the reset raises.
 
     >>> from purestep.core import keys
     >>> world = TextEnv((), lambda _, key: ((), "2 + 3?"), ())
@@ -112,10 +112,10 @@ def begin(protocol: Protocol[P, S], key: Key) -> tuple[Episode[S], Prompt]:
 def step(
     protocol: Protocol[P, S], episode: Episode[S], completion: Completion, key: Key
 ) -> tuple[Episode[S], Prompt | End]:
-    """The episode after a completion, and whose turn it is: the model's again, or nobody's.
+    """Return the episode after a completion, and the next prompt to the model or the end of the episode.
 
-    A step's reward is the world's and the parser's for the call that led to it; what a parser gives for auxiliary calls
-    stands in their events alone. A call given up ("abort") and a call after the end leave the episode as it is.
+    A step's reward is the sum of the environment's and the parser's for the call that led to it; the parser's rewards for
+    auxiliary calls are recorded in their events only. An aborted call and a call after the end leave the episode unchanged.
     Raises: ChoiceError for an unknown finish_reason.
 
     >>> from purestep.core import keys
@@ -153,7 +153,7 @@ def _spoken(episode: Episode[S], sampled: Sampled) -> Episode[S]:
 
 
 def _answered(protocol: Protocol[P, S], spoken: Episode[S], sampled: Sampled, parsed: Parsed, key: Key) -> Episode[S]:
-    """The episode after what the world, a tool or nobody answers; where that raises it has ended."""
+    """Return the episode after the reply of environment, tool or parser; if it raises, the episode ends."""
     if parsed.failed:
         return _refused(protocol, spoken, sampled, parsed)
     try:
@@ -183,7 +183,7 @@ def _auxiliary(protocol: Protocol[P, S], action: Any) -> bool:
 
 
 def _read(protocol: Protocol[P, S], episode: Episode[S], completion: Completion) -> tuple[Parsed, bool]:
-    """What the completion means here, and whether it was refused for being incomplete."""
+    """Return the parsed completion, and whether it was refused as incomplete."""
     if completion.finish_reason == LENGTH and INCOMPLETE[protocol.incomplete]:
         return Parsed((), protocol.incomplete_reward, CUT_OFF), True
     parsed = protocol.parser(completion.text)

@@ -1,11 +1,11 @@
-"""The reasoning cache: a model reasons, sums up what it found, forgets the reasoning and goes on from the summary.
+"""The reasoning cache: a model reasons, summarizes the result, drops the reasoning and continues from the summary.
 
     r_t ~ model(problem, s_t-1),    s_t ~ model(problem, s_t-1, r_t),    t = 1..num_reasoning_steps
 
-A context stays short while the thinking grows with t. A run is a value, and `step(cache, state, reply) -> state` commits a
-reply whole: counters, texts, training data and metadata at once, or nothing. A reply names the step it is for, so that one
-that comes again, late, or from a call made twice changes nothing; there is no such thing as half a cycle.
-Source: Reasoning Cache, as PipelineRL's online rollouts have it (there the names of the fields come from).
+The context stays short while the total reasoning grows with t. A run is a value, and `step(cache, state, reply) -> state`
+commits a reply atomically: counters, texts, training data and metadata together. A reply names the step it is for, so that a
+repeated or late reply, or one of a duplicated call, has no effect; a half-committed cycle cannot occur.
+Source: Reasoning Cache, as in PipelineRL's online rollouts, from which the names of the fields are taken.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ RolloutPolicy = Callable[[InferenceProblemState, Ask, Reply], RolloutResult]
 
 @frozen(kw_only=True)
 class ReasoningCache:
-    """How cycles are run; make it with `reasoning_cache`."""
+    """The settings of cycles; construct it with `reasoning_cache`."""
 
     num_reasoning_steps: int
     use_think_tags: bool
@@ -61,10 +61,10 @@ def reasoning_cache(
     reasoning_prompt_template: str = REASONING_PROMPT,
     summarization_prompt_template: str = SUMMARIZATION_PROMPT,
 ) -> ReasoningCache:
-    """A cache of so many cycles. Policies make training data of replies, each of its own kind.
+    """Return a cache of `num_reasoning_steps` cycles. The policies build training data from replies, one for each turn type.
 
-    With `use_think_tags` the reasoning prompt ends in an open tag and the thinking alone is summed up. Summaries are never
-    thought about. Raises: ChoiceError.
+    With `use_think_tags` the reasoning prompt ends with an opening tag and only the text inside the tags is summarized.
+    Summarization prompts have no think tag. Raises: ChoiceError.
 
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> reasoning_cache(solution_rollout, summarization_rollout, num_reasoning_steps=0)
@@ -86,7 +86,7 @@ def reasoning_cache(
 
 
 def cache_of(settings: Settings, solution: RolloutPolicy, summarization: RolloutPolicy) -> ReasoningCache:
-    """The cache that settings describe, with the two policies that they name. Raises: ChoiceError.
+    """Return the cache for the settings, with the two policies that they name. Raises: ChoiceError.
 
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> cache_of(Settings(output_dir="runs/rc"), solution_rollout, summarization_rollout).num_reasoning_steps
@@ -98,7 +98,7 @@ def cache_of(settings: Settings, solution: RolloutPolicy, summarization: Rollout
 
 
 def get_filled_reasoning_prompt(cache: ReasoningCache, state: InferenceProblemState) -> str:
-    """The prompt of a reasoning step: the problem and the summary so far.
+    """Return the prompt of a reasoning step: the problem and the summary so far.
 
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> cache = reasoning_cache(
@@ -115,7 +115,7 @@ def get_filled_reasoning_prompt(cache: ReasoningCache, state: InferenceProblemSt
 
 
 def get_filled_summarization_prompt(cache: ReasoningCache, state: InferenceProblemState) -> str:
-    """The prompt of a summarization step: the problem, the summary so far and the latest reasoning, without its tags.
+    """Return the prompt of a summarization step: the problem, the summary so far and the latest reasoning, without tags.
 
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> cache = reasoning_cache(
@@ -138,7 +138,7 @@ def get_filled_summarization_prompt(cache: ReasoningCache, state: InferenceProbl
 
 
 def due(cache: ReasoningCache, state: InferenceProblemState) -> Ask | tuple[()]:
-    """The call that a state waits for; () where all cycles are through.
+    """Return the next call of a state; () if all cycles are finished.
 
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> cache = reasoning_cache(solution_rollout, summarization_rollout, num_reasoning_steps=1)
@@ -162,9 +162,9 @@ def due(cache: ReasoningCache, state: InferenceProblemState) -> Ask | tuple[()]:
 
 
 def step(cache: ReasoningCache, state: InferenceProblemState, reply: Reply) -> InferenceProblemState:
-    """The state after a reply to the step that is due; the same state for a reply to an earlier one, or one given up.
+    """Return the state after a reply to the current step; the same state for a reply to an earlier step or an aborted one.
 
-    Raises: ChoiceError for a reply to a step that has not been asked for, and for an unknown finish_reason.
+    Raises: ChoiceError for a reply to a step that has not been requested, and for an unknown finish_reason.
 
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
     >>> cache = reasoning_cache(solution_rollout, summarization_rollout, num_reasoning_steps=1)

@@ -1,7 +1,7 @@
-"""The reasoning cache as a task: its episodes are single steps of reasoning, in states that runs of cycles have come to.
+"""The reasoning cache as a task: its episodes are single reasoning steps, in states that runs of cycles have reached.
 
-A preparation runs problems through their cycles and publishes the runs; states that they went through are drawn, and from
-each a group of attempts at the next step of reasoning begins. Summaries are never trained.
+A preparation runs problems through their cycles and publishes the runs; then it draws some of the visited states, and from
+each one starts a group of attempts at the next reasoning step. Summaries are not trained.
 """
 
 import math
@@ -31,20 +31,20 @@ from .reasoning_state import STATE_CLASSES, Ask, InferenceProblemState, Problem
 from .requests import key_of
 from .task import EVALUATION, TRAINING, Conversation, Room, TextTask, World
 
-CYCLES, POINTS = 10, 11  # what is drawn from a run's key
+CYCLES, POINTS = 10, 11  # numbers folded into a run's key, one for each draw
 
 
 @frozen(kw_only=True)
 class Trained:
-    """What is trained and evaluated, beside the settings of rollouts."""
+    """Settings of training and evaluation, in addition to those of rollouts."""
 
-    states: int  # of those that a run went through, whose next step of reasoning is trained
+    states: int  # number of a run's states whose next reasoning step is trained
     cycles: int  # of the evaluation
-    summary_tokens: int  # of one summary
+    summary_tokens: int  # maximum of one summary
 
 
 def turns(settings: Settings) -> tuple[str, ...]:
-    """The names of the mean rewards of the turns of reasoning of a preparation's runs.
+    """Return the names of the mean rewards of the reasoning turns of a preparation's runs.
 
     >>> turns(Settings(output_dir="runs/rc"))
     ('reasoning_turn_1', 'reasoning_turn_2', 'reasoning_turn_3')
@@ -55,7 +55,7 @@ def turns(settings: Settings) -> tuple[str, ...]:
 def cache_task(
     cache: ReasoningCache, settings: Settings, source: Source, trained: Trained, *, digest: str = ""
 ) -> TextTask:
-    """Return the task of a cache on problems of a source; `digest` tells given problems from others. Raises: ChoiceError.
+    """Return the task of a cache on problems of a source; `digest` identifies the given problems. Raises: ChoiceError.
 
     >>> from .. import keys
     >>> from .reasoning_cache import reasoning_cache
@@ -180,7 +180,7 @@ def _starts(cache: ReasoningCache, states: Sequence[InferenceProblemState]) -> t
 
 
 def texts_of(results: Sequence[GroupResult]) -> int:
-    """How many training texts there are in groups, of both kinds.
+    """Return the number of training texts in groups, of both turn types.
 
     >>> texts_of(())
     0

@@ -1,6 +1,6 @@
-"""Demonstrations for a warm start: steps of reasoning, some of them wrong on purpose, and summaries.
+"""Demonstrations for a supervised warm start: reasoning steps, some of them intentionally wrong, and summaries.
 
-Both begin somewhere on a list of the training stream, with the right summary of what lies behind.
+Both start at a random position of a list of the training stream, with the right summary of the numbers before it.
 """
 
 import torch
@@ -16,23 +16,23 @@ from .reasoning_tasks import ListTask, list_problem, list_task, right_summary
 from .requests import key_of, task_keys
 from .task import Conversation
 
-SUMMING = 1  # what is drawn from a demonstration's key beside its reasoning
-FINISHED = 0.2  # the share of demonstrations behind the last number of their list
+SUMMING = 1  # folded into a demonstration's key for its summary
+FINISHED = 0.2  # the share of demonstrations that start after the last number of their list
 
 
 @frozen(kw_only=True)
 class Shows:
-    """What is demonstrated beside right steps of reasoning."""
+    """Settings of demonstrations."""
 
-    numbers: int  # of one step
-    summaries: float  # the share of demonstrations that sums up
-    summary_skill: float  # the share of summaries that is right
+    numbers: int  # per reasoning step
+    summaries: float  # the share of demonstrations that are summaries
+    summary_skill: float  # the share of right summaries
 
 
 def show(
     cache: ReasoningCache, shows: Shows, task: ListTask, count: int, reasons: bool, key: Key, *, skill: float
 ) -> Conversation:
-    """A demonstration of either kind, behind the first `count` numbers of the list; of steps the share `skill` is right.
+    """Return a demonstration of either turn type, after the first `count` numbers; a step is right with probability `skill`.
 
     >>> from .reasoning_cache import reasoning_cache
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
@@ -53,7 +53,7 @@ def show(
 def conversations(
     cache: ReasoningCache, shows: Shows, lists: Lists, key: Key, number: int, *, skill: float
 ) -> tuple[Conversation, ...]:
-    """So many demonstrations, of lists of the training stream.
+    """Return `number` demonstrations, on lists of the training stream.
 
     >>> from .reasoning_cache import reasoning_cache
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout

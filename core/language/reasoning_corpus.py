@@ -1,4 +1,4 @@
-"""Texts of lists in cycles: what a tokenizer learns to spell from, and the longest that a run's calls have to hold."""
+"""Texts of list problems in cycles: the corpus for training a tokenizer, and the longest prompts and replies of a run."""
 
 from attrs import evolve
 
@@ -13,11 +13,11 @@ from .reasoning_state import InferenceProblemState
 from .reasoning_tasks import ListTask, list_problem, right_reasoning, right_summary
 from .reasoning_templates import REASONING_NAMES, SUMMARIZATION_NAMES, fill, opened
 
-OFTEN = 48  # that each comes
+OFTEN = 48  # repetitions of each text
 
 
 def texts_at(cache: ReasoningCache, task: ListTask, count: int, *, numbers: int) -> tuple[str, str, str, str]:
-    """What is asked and said behind the first `count` numbers: a prompt and its right reply, of either kind.
+    """Return prompt and right reply, for reasoning and for summarization, after the first `count` numbers.
 
     >>> from .reasoning_cache import reasoning_cache
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
@@ -34,9 +34,9 @@ def texts_at(cache: ReasoningCache, task: ListTask, count: int, *, numbers: int)
 
 
 def reasoning_texts(cache: ReasoningCache, lists: Lists) -> tuple[str, ...]:
-    """What the prompts and replies of a run say around the items of lists, each as often as it should count.
+    """Return the texts around the items of lists in a run's prompts and replies, each repeated `OFTEN` times.
 
-    No list is among them, so that a label is the same token wherever it stands: at the beginning of a reply as in a list.
+    They contain no list, so that a label is the same token at the beginning of a reply as inside a list.
 
     >>> from .reasoning_cache import reasoning_cache
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
@@ -54,7 +54,7 @@ def reasoning_texts(cache: ReasoningCache, lists: Lists) -> tuple[str, ...]:
 
 
 def longest_texts(cache: ReasoningCache, lists: Lists, *, numbers: int) -> tuple[str, str, str, str]:
-    """Prompts and right replies of the longest list, of its widest numbers, as long as they come: for each the longest.
+    """Return the longest prompts and right replies, of both turn types, for the longest list with its widest numbers.
 
     >>> from .reasoning_cache import reasoning_cache
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout

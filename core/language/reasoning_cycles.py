@@ -1,7 +1,7 @@
-"""Problems run through their cycles, as prompting: the schedule's calls are queries, its groups the result.
+"""Runs of problems through their cycles, as prompting: the schedule's calls become queries, its groups the result.
 
-Calls that are due are made together. A call's sampling key depends on its attempt and its cycle step alone, so that places,
-workers, queues and calls that were made again change nothing of what a run says.
+Pending calls are made together. A call's sampling key depends on its attempt and its cycle step only, so that slots, workers,
+queues and repeated calls do not change the texts of a run.
 """
 
 from collections import deque
@@ -40,16 +40,16 @@ Drawn = Callable[[Key, int, int], tuple[Problem, ...]]  # (key, first, count) ->
 
 @frozen(kw_only=True)
 class Cycles:
-    """Runs under way. `found` are the groups that are whole, in the order in which they became so."""
+    """Unfinished runs. `found` are the finished groups, in the order of their completion."""
 
-    number: int  # of the work
+    number: int  # of the prompting
     count: int  # of its problems
     key: tuple[int, int]  # of its calls
     problems: tuple[Problem, ...]
     schedule: Schedule
     found: tuple[GroupResult, ...] = ()
-    calls: tuple[Call, ...] = ()  # under way
-    waits: tuple[Wait, ...] = ()  # before calls that failed are made again
+    calls: tuple[Call, ...] = ()  # pending
+    waits: tuple[Wait, ...] = ()  # before retries of failed calls
 
 
 def cycling(
@@ -62,10 +62,10 @@ def cycling(
     stream: str = "training",
     folded: Callable[[Key, int], Key] = fold_in,
 ) -> Prompting[tuple[Key, Cycles], R]:
-    """Return the prompting that runs problems through the cycles of a cache; work number n begins with problem n * count.
+    """Return the prompting that runs problems through the cycles of a cache; number n starts with problem n * count.
 
-    `limits` are the tokens of a step of reasoning and of a summary, `folded(key, number)` gives the key of the calls, and
-    `result(key, cycles)` what is made of the runs at the end. Raises: ChoiceError.
+    `limits` are the maximum tokens of a reasoning step and of a summary, `folded(key, number)` returns the key of the calls,
+    and `result(key, cycles)` the result of the runs at the end. Raises: ChoiceError.
 
     >>> from .. import keys
     >>> from .prompting import prompted
@@ -110,7 +110,7 @@ def cycling(
 
 
 def _moved(machine: Machine[Schedule], cycles: Cycles, events: Iterable[Event]) -> tuple[Cycles, float]:
-    """What follows from events until calls are due, and the seconds to wait before them."""
+    """Process events until calls are pending, and return the new state and the seconds to wait before the calls."""
     waiting, schedule, delay = deque(events), cycles.schedule, 0.0
     found, calls, waits = list(cycles.found), list[Call](), list(cycles.waits)
     while waiting:
@@ -150,7 +150,7 @@ def _query(cycles: Cycles, call: Call, limits: tuple[int, int], stream: str, del
 
 
 def attempt_request(key: Key, number: int, stream: str) -> Request:
-    """The request that all calls of an attempt take their keys from.
+    """Return the request from which all calls of an attempt derive their keys.
 
     >>> from .. import keys
     >>> attempt_request(keys.key(0), 5, "evaluation").task

@@ -1,6 +1,6 @@
-"""Demonstrations of one step on a list: reasoning, some of it wrong on purpose, and the summary of whatever was reasoned.
+"""Demonstrations of one step on a list: reasoning, sometimes intentionally wrong, and the summary of this reasoning.
 
-A summary repeats the last item of the reasoning, right or wrong: it adds nothing of its own.
+A summary repeats the last item of the reasoning, right or wrong, and adds nothing.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from .reasoning_templates import CLOSING
 
 
 def summed_up(summary: str, text: str) -> str:
-    """The summary behind a text of reasoning: its last item's label and result, or what it was where there is none.
+    """Return the summary after a reasoning text: its last item's label and result, or the old summary if it has no item.
 
     >>> summed_up("a 3", "b4=7; c5=12;"), summed_up("c 12", "[ANSWER] 12")
     ('c 12', 'c 12')
@@ -23,7 +23,7 @@ def summed_up(summary: str, text: str) -> str:
 
 
 def slip(task: ListTask, count: int, key: Key, *, numbers: int) -> str:
-    """The right text, in which the last result, or without items the answer, is off by one to three.
+    """Return the right text with its last result (or its answer, if it has no item) off by one to three.
 
     >>> slip(ListTask(kind="sum", numbers=(3, 4, 5)), 0, keys.key(0), numbers=2)
     'a3=3; b4=9;'
@@ -37,7 +37,7 @@ def slip(task: ListTask, count: int, key: Key, *, numbers: int) -> str:
 
 
 def skip(task: ListTask, count: int, key: Key, *, numbers: int) -> str:
-    """The text of a step that passes over the number that is due; where none follows it, that of one that stops early.
+    """Return the text of a step that skips the next number; if no number follows it, the text of `stop_early`.
 
     >>> skip(ListTask(kind="sum", numbers=(3, 4, 5)), 0, keys.key(0), numbers=1)
     'b4=7;'
@@ -48,7 +48,7 @@ def skip(task: ListTask, count: int, key: Key, *, numbers: int) -> str:
 
 
 def stop_early(task: ListTask, count: int, key: Key, *, numbers: int) -> str:
-    """The right text without its last part.
+    """Return the right text without its last part.
 
     >>> stop_early(ListTask(kind="sum", numbers=(3, 4, 5)), 0, keys.key(0), numbers=2)
     'a3=3;'
@@ -60,7 +60,7 @@ def stop_early(task: ListTask, count: int, key: Key, *, numbers: int) -> str:
 
 
 def guess(task: ListTask, count: int, key: Key, *, numbers: int) -> str:
-    """An answer at once, from where the list stands: the result there with a draw of up to a step's numbers added.
+    """Return an immediate answer: the result so far plus a random number, up to 9 for each number of a step.
 
     >>> guess(ListTask(kind="sum", numbers=(3, 4, 5)), 1, keys.key(0), numbers=2)
     '[ANSWER] 10'
@@ -73,7 +73,7 @@ WRONG: dict[str, Callable[..., str]] = {"slip": slip, "skip": skip, "stop_early"
 
 
 def show_reasoning(task: ListTask, count: int, key: Key, *, skill: float, numbers: int) -> str:
-    """What a demonstrator reasons behind `count` numbers: right with probability `skill`, else in one of the ways `WRONG`.
+    """Return a reasoning demonstration after `count` numbers: right with probability `skill`, else one of `WRONG`.
 
     Raises: ChoiceError.
 
@@ -90,7 +90,7 @@ def show_reasoning(task: ListTask, count: int, key: Key, *, skill: float, number
 
 
 def show_summary(summary: str, text: str, key: Key, *, skill: float) -> str:
-    """What a demonstrator sums up: `summed_up` with probability `skill`, else the summary as it was. Raises: ChoiceError.
+    """Return a summary demonstration: `summed_up` with probability `skill`, else the old summary. Raises: ChoiceError.
 
     >>> show_summary("a 3", "b4=7;", keys.key(0), skill=1.0), show_summary("a 3", "b4=7;", keys.key(0), skill=0.0)
     ('b 7', 'a 3')
@@ -100,7 +100,7 @@ def show_summary(summary: str, text: str, key: Key, *, skill: float) -> str:
 
 
 def aloud(text: str) -> str:
-    """A text of reasoning as a reply to a prompt that ends in an open tag of thinking: its answer stands behind the tag.
+    """Return a reasoning text as the reply to a prompt that ends with an opening think tag: the answer follows the closing tag.
 
     >>> aloud("c5=12; [ANSWER] 12"), aloud("b4=7;")
     ('c5=12;</think> [ANSWER] 12', 'b4=7;</think>')

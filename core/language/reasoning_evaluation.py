@@ -1,4 +1,4 @@
-"""How runs of cycles went, cycle by cycle: accuracy with intervals, what summaries carry, tokens; as a line and as a table."""
+"""Evaluation of runs of cycles, per cycle: accuracy with intervals, content of summaries, tokens; as a line and a table."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,24 +13,24 @@ from .reasoning_rollouts import Reward, accuracy_by_cycle, answered
 from .reasoning_state import InferenceProblemState
 from .reasoning_tasks import carried, read_list
 
-NAMES = ("evaluation_first", "evaluation_trained", "evaluation_last")  # accuracy at T = 1, of training, the last
+NAMES = ("evaluation_first", "evaluation_trained", "evaluation_last")  # accuracy at T = 1, training T, last T
 COLUMNS = ("accuracy", "accuracy_low", "accuracy_high", "carried", "tokens")
-Share = Callable[[InferenceProblemState, int], float]  # (run, turn) -> what its summary carries
+Share = Callable[[InferenceProblemState, int], float]  # (run, turn) -> share of the problem that its summary covers
 
 
 @frozen(kw_only=True)
 class Standing:
-    """How runs of cycles went; number T - 1 of each tuple is about cycle T."""
+    """Evaluation result of runs of cycles; entry T - 1 of each tuple is for cycle T."""
 
     problems: int
-    accuracy: tuple[float, ...]  # share whose step of reasoning gives the right answer
+    accuracy: tuple[float, ...]  # share of runs whose reasoning step gives the right answer
     accuracy_low: tuple[float, ...]  # of the 95 % interval
     accuracy_high: tuple[float, ...]
-    carried: tuple[float, ...]  # mean share of the list that the summary rightly accounts for; () where none is known
-    tokens: tuple[float, ...]  # said by then, of both kinds
+    carried: tuple[float, ...]  # mean share of the list that the summary covers correctly; () if unknown
+    tokens: tuple[float, ...]  # mean tokens sampled up to this cycle, of both turn types
 
     def line(self, trained_on: int) -> str:
-        """It in one line, for a model that was trained on so many cycles.
+        """Return the result in one line, for a model trained on `trained_on` cycles.
 
         >>> interval = {"accuracy_low": (0.2,), "accuracy_high": (0.8,)}
         >>> one = Standing(problems=4, accuracy=(0.5,), **interval, carried=(1.0,), tokens=(9.0,))
@@ -45,21 +45,21 @@ class Standing:
         return f"{self.accuracy[cycle - 1]:.3f} [{low:.3f}, {high:.3f}] at T = {cycle}"
 
     def figures(self, trained_on: int) -> dict[str, float]:
-        """The figures in `NAMES`, for a model that was trained on so many cycles."""
+        """Return the metrics in `NAMES`, for a model trained on `trained_on` cycles."""
         trained = min(trained_on, len(self.accuracy))
         return dict(zip(NAMES, (self.accuracy[0], self.accuracy[trained - 1], self.accuracy[-1]), strict=True))
 
     def curve(self) -> Curve:
-        """Accuracy over cycles, for a picture."""
+        """Return accuracy over cycles, for a plot."""
         return Curve(mean=self.accuracy, low=self.accuracy_low, high=self.accuracy_high)
 
     def described(self) -> dict[str, Any]:
-        """It as JSON has words for."""
+        """Return the result as JSON values."""
         return asdict(self)
 
 
 def list_share(state: InferenceProblemState, turn: int) -> float:
-    """The share of a list that the summary of a turn rightly accounts for.
+    """Return the share of a list that the summary of a turn covers correctly.
 
     >>> from .reasoning_state import Problem
     >>> problem = Problem(problem_id="0", problem_text="Add: a3 b4", answer="7")
@@ -73,7 +73,7 @@ def list_share(state: InferenceProblemState, turn: int) -> float:
 def standing(
     states: Sequence[InferenceProblemState], *, correct: Reward = answered, share: Share | tuple[()] = list_share
 ) -> Standing:
-    """How runs that made all their cycles went; without `share` nothing is known of what summaries carry.
+    """Return the evaluation result of finished runs; with `share=()` the content of summaries is not evaluated.
 
     >>> from .reasoning_state import Problem
     >>> problem = Problem(problem_id="0", problem_text="2 + 3?", answer="5")
@@ -107,7 +107,7 @@ def _tokens(state: InferenceProblemState, turn: int) -> float:
 
 
 def ended(cycles: Cycles) -> tuple[InferenceProblemState, ...]:
-    """The runs of an evaluation. Raises: PurestepError where calls failed for good: the others alone are no sample.
+    """Return the runs of an evaluation. Raises: PurestepError if some failed for good: the others would be a biased sample.
 
     >>> from .reasoning_events import Schedule
     >>> ended(Cycles(number=0, count=0, key=(0, 0), problems=(), schedule=Schedule()))
@@ -123,7 +123,7 @@ def ended(cycles: Cycles) -> tuple[InferenceProblemState, ...]:
 
 
 def table(columns: Mapping[str, Standing]) -> str:
-    """Accuracy after each cycle, with its interval, and the share of the list that the summary carries.
+    """Return a table of accuracy after each cycle, with its interval, and the share of the list that summaries cover.
 
     >>> one = Standing(problems=4, accuracy=(0.5,), accuracy_low=(0.15,), accuracy_high=(0.85,), carried=(0.75,), tokens=(9.0,))
     >>> print(table({"before": one}))
@@ -149,7 +149,7 @@ def _cell(one: Standing, cycle: int, width: int) -> str:
 
 
 def read_standing(held: Any, where: str) -> Standing:
-    """Return the standing that `described` wrote. Raises: StructureError.
+    """Return the evaluation result that `described` wrote. Raises: StructureError.
 
     >>> one = Standing(problems=4, accuracy=(0.5,), accuracy_low=(0.15,), accuracy_high=(0.85,), carried=(0.75,), tokens=(9.0,))
     >>> read_standing(one.described(), "evaluation.json") == one

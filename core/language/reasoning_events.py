@@ -1,4 +1,4 @@
-"""What the scheduler of reasoning-cache rollouts knows, is told and asks for: values of numbers, strings and tuples."""
+"""State, events and commands of the scheduler of reasoning-cache rollouts: values of numbers, strings and tuples."""
 
 from typing import ClassVar
 
@@ -9,22 +9,22 @@ from .reasoning_state import STATE_CLASSES, Ask, InferenceProblemState, Problem,
 
 @frozen(kw_only=True)
 class Running:
-    """An attempt in its place: on which model, and how often its calls were asked and have failed."""
+    """An unfinished attempt: its model, and the counts of its calls and failures."""
 
     TAG: ClassVar[str] = "running"
     number: int  # of the attempt
     group: int
     state: InferenceProblemState
-    llm: int = -1  # while it waits
-    asks: int = 0  # ever: the number of the ask that is under way
-    failures: int = 0  # of the call under way
+    llm: int = -1  # index of its model; -1 while it waits
+    asks: int = 0  # calls so far: the number of the current call
+    failures: int = 0  # of the current call
     returns: int = 0
-    waits: bool = False  # before its next try
+    waits: bool = False  # for the retry of a failed call
 
 
 @frozen(kw_only=True)
 class Finished:
-    """An attempt that has left; `failed` says why it has not come to its end, "" where it has."""
+    """A finished attempt; `failed` is the reason why it was abandoned, "" if it completed."""
 
     TAG: ClassVar[str] = "finished"
     state: InferenceProblemState
@@ -42,26 +42,26 @@ class GroupResult:
 
 @frozen(kw_only=True)
 class Schedule:
-    """Where all attempts stand."""
+    """The state of the scheduler: all attempts and queues."""
 
     TAG: ClassVar[str] = "schedule"
     problem_queue: tuple[
         tuple[Problem, int], ...
-    ] = ()  # problems that have groups to open, and the next one's sample_id
+    ] = ()  # problems with groups still to open, and the next group's sample_id
     waiting: tuple[Running, ...] = ()
     running: tuple[Running, ...] = ()
-    open_groups: tuple[GroupResult, ...] = ()  # with those attempts that have left
-    result_queue: tuple[GroupResult, ...] = ()  # whole; the first is being published
+    open_groups: tuple[GroupResult, ...] = ()  # with their finished attempts
+    result_queue: tuple[GroupResult, ...] = ()  # finished groups; the first is being published
     admitted: int = 0  # problems so far
     groups: int = 0  # opened so far: the number of the next
     published: int = 0  # so far
-    fetching: bool = False  # problems have been asked for
-    exhausted: bool = False  # no more will come
+    fetching: bool = False  # problems have been requested
+    exhausted: bool = False  # there are no more problems
 
 
 @frozen(kw_only=True)
 class Fetch:
-    """The command to give the problems from number `first` of their stream on, `most` at most. It may come again."""
+    """The command to fetch the problems from number `first` of their stream on, at most `most`. It may be repeated."""
 
     TAG: ClassVar[str] = "fetch"
     first: int
@@ -70,7 +70,7 @@ class Fetch:
 
 @frozen(kw_only=True)
 class Fetched:
-    """The event that these came, from number `first` on. `last`: none will follow."""
+    """The event that these problems arrived, from number `first` on. `last`: there are no more."""
 
     TAG: ClassVar[str] = "fetched"
     first: int
@@ -80,7 +80,7 @@ class Fetched:
 
 @frozen(kw_only=True)
 class Call:
-    """The command to call a model for an attempt. What comes of it is `Replied` or `CallFailed` with its numbers."""
+    """The command to call a model for an attempt. The response is `Replied` or `CallFailed` with its numbers."""
 
     TAG: ClassVar[str] = "call"
     attempt: int
@@ -101,7 +101,7 @@ class Replied:
 
 @frozen(kw_only=True)
 class CallFailed:
-    """The event that a call failed in a way that may pass. (A handler that raises ends the run.)"""
+    """The event that a call failed with a transient error. (A handler that raises ends the run.)"""
 
     TAG: ClassVar[str] = "call_failed"
     attempt: int
@@ -111,7 +111,7 @@ class CallFailed:
 
 @frozen(kw_only=True)
 class Wait:
-    """The command to say `Waited` after some seconds."""
+    """The command to send `Waited` after some seconds."""
 
     TAG: ClassVar[str] = "wait"
     attempt: int
@@ -121,7 +121,7 @@ class Wait:
 
 @frozen(kw_only=True)
 class Waited:
-    """The event that the time before the next try is over."""
+    """The event that the delay before the retry is over."""
 
     TAG: ClassVar[str] = "waited"
     attempt: int
@@ -130,7 +130,7 @@ class Waited:
 
 @frozen(kw_only=True)
 class Publish:
-    """The command to publish a group; the answer is `Published`. It may come again for one published before a crash."""
+    """The command to publish a group; the response is `Published`. It may be repeated for a group published before a crash."""
 
     TAG: ClassVar[str] = "publish"
     result: GroupResult
@@ -138,7 +138,7 @@ class Publish:
 
 @frozen(kw_only=True)
 class Published:
-    """The event that the group of this number is published."""
+    """The event that the group of this number was published."""
 
     TAG: ClassVar[str] = "published"
     number: int

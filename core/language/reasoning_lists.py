@@ -1,4 +1,4 @@
-"""Settings of the lists that the reasoning cache's problems are made of, which can be read and refused without torch."""
+"""Settings of the lists in the reasoning cache's problems; this module imports no torch."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ class Lists:
 
 
 def check_lists(lists: Lists) -> Lists:
-    """Returns lists that tasks can be made of. Raises: ChoiceError.
+    """Return `lists` if they are valid. Raises: ChoiceError.
 
     >>> check_lists(Lists(shortest=9, longest=4))
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Where the problems of the reasoning cache come from: lists that a key draws, or problems that are given."""
+"""Sources of the reasoning cache's problems: lists drawn from a key, or a given set of problems."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,24 +17,24 @@ from .reasoning_tasks import list_problem, list_task, read_list
 from .requests import key_of, task_keys
 from .task import EVALUATION, TRAINING
 
-EACH = 5  # one of so many given problems is held out
-ORDER = 13  # folded into a run's key: the order in which given problems are gone through
+EACH = 5  # every fifth given problem is held out
+ORDER = 13  # folded into a run's key for the order of given problems
 
 
 @frozen(kw_only=True)
 class Source:
-    """Problems of both streams, which share none."""
+    """Problems of the training and the evaluation stream, which are disjoint."""
 
     drawn: Callable[[str], Drawn]  # of a stream, by number
     at: Callable[[str, Key], Problem]  # of a stream, by key
-    typed: Callable[[str], Problem]  # as somebody types it
-    held_out: float  # how many of evaluation there are
-    correct: Reward  # whether a text of reasoning gives the answer
-    share: Share | tuple[()] = ()  # of the problem that a summary carries
+    typed: Callable[[str], Problem]  # from a question typed by a user
+    held_out: float  # number of evaluation problems
+    correct: Reward  # whether a reasoning text gives the answer
+    share: Share | tuple[()] = ()  # share of the problem that a summary covers
 
 
 def list_source(training: Lists, evaluation: Lists) -> Source:
-    """Return lists as problems.
+    """Return the source of problems on lists.
 
     >>> source = list_source(Lists(), Lists())
     >>> one, other = (source.drawn(stream)(keys.key(0), 0, 1) for stream in ("training", "evaluation"))
@@ -60,9 +60,9 @@ def list_source(training: Lists, evaluation: Lists) -> Source:
 
 
 def given_source(problems: Sequence[Problem], *, where: str) -> Source:
-    """Return given problems: each fifth is held out, the others come again and again, each time in another order.
+    """Return the source of given problems: every fifth is held out, the others are repeated, in a new order each epoch.
 
-    `where` names them in errors. Raises: ChoiceError for fewer than five; `drawn("evaluation")` also for more than there are.
+    `where` names them in errors. Raises: ChoiceError for fewer than five; `drawn("evaluation")` also if too few are held out.
 
     >>> made = [Problem(problem_id=str(n), problem_text=f"{n} + 1?", answer=str(n + 1)) for n in range(10)]
     >>> source = given_source(made, where="sums.jsonl")
@@ -104,7 +104,7 @@ def given_source(problems: Sequence[Problem], *, where: str) -> Source:
 
 
 def stated(state: InferenceProblemState, text: str) -> float:
-    """1 where what stands behind the last `[ANSWER]` of a text is the problem's answer, blanks around it aside; else 0.
+    """Return 1 if the text after the last `[ANSWER]`, stripped, is the problem's answer; else 0.
 
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="Capital of France?", answer="Paris"))
     >>> stated(state, "It is [ANSWER] Paris "), stated(state, "Paris"), stated(state, "[ANSWER] Paris, Texas")
@@ -115,7 +115,7 @@ def stated(state: InferenceProblemState, text: str) -> float:
 
 
 def stated_rollout(state: InferenceProblemState, asked: Ask, reply: Reply) -> RolloutResult:
-    """The rollout policy of a reasoning step on a given problem: its reward is 1 where it states the answer, else 0.
+    """Return the rollout result of a reasoning step on a given problem: reward 1 if `stated`, else 0.
 
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="Capital of France?", answer="Paris"))
     >>> asked = Ask(cycle_step=0, turn_type="reasoning", turn_number=1, prompt_text="Capital of France?")

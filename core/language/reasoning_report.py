@@ -1,4 +1,4 @@
-"""What finished groups look like from outside: rows to be published, and figures by turn."""
+"""Reports of finished groups: rows to be published, and metrics per turn."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from .reasoning_state import TrainingText
 
 
 def published_rows(result: GroupResult) -> tuple[dict[str, Any], ...]:
-    """A row for each attempt of a group: whose it is, how it ended, and its training texts in the order of cycle_step.
+    """Return a row for each attempt of a group: its ids, its failure, and its training texts in the order of cycle_step.
 
-    Every training text has its metadata, and the token ids, log-probs and versions of what was said where they are known.
+    Every training text has its metadata, and the token ids, log-probs and versions of its output, if they are known.
 
     >>> from .reasoning_state import InferenceProblemState, Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="7", problem_text="2 + 3?", answer="5"))
@@ -36,7 +36,7 @@ def published_rows(result: GroupResult) -> tuple[dict[str, Any], ...]:
 
 
 def texts(one: Finished) -> tuple[TrainingText, ...]:
-    """All training texts of an attempt, of both kinds, in the order in which its calls were made.
+    """Return all training texts of an attempt, of both turn types, in the order of its calls.
 
     >>> from .reasoning_state import InferenceProblemState, Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="7", problem_text="2 + 3?", answer="5"))
@@ -57,7 +57,7 @@ def _row(text: TrainingText) -> dict[str, Any]:
 
 
 def turn_figures(results: Sequence[GroupResult]) -> dict[str, float]:
-    """Means over the training texts of each turn of each kind: reward, tokens where they are known, and how many texts.
+    """Return means over the training texts of each turn of each type: reward, tokens (0 if unknown), and number of texts.
 
     >>> turn_figures(())
     {}

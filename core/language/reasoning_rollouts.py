@@ -1,8 +1,8 @@
-"""What cycles of reasoning are good for: training data, states to train the next step from, and accuracy over cycles.
+"""Results of reasoning cycles: training data, states from which to train the next step, and accuracy per cycle.
 
-Training is on one step: from the states that runs went through some are drawn, each is a group of requests for the reasoning
-step that comes next, and each attempt earns what that one step is worth. Summaries are never trained. A run of T cycles is
-the beginning of a run of more, as each call has a key of its own: one run of 12 cycles measures T = 1..12.
+Training is on single steps: some of the states that runs visited are drawn, each is a group of requests for the next
+reasoning step, and each attempt gets the reward of that step. Summaries are not trained. As each call has its own key, a run
+of T cycles is a prefix of a longer run: one run of 12 cycles measures T = 1..12.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +19,11 @@ from .reasoning_state import REASONING, Ask, InferenceProblemState, Reply, Rollo
 from .requests import STREAMS, Request, key_of, stream_of, words_of
 from .world import Outcome, TextEnv
 
-Reward = Callable[[InferenceProblemState, str], float]  # what a text of reasoning in that state is worth
+Reward = Callable[[InferenceProblemState, str], float]  # (state, reasoning text) -> its reward
 
 
 def rollout_policy(reward: Reward) -> Callable[[InferenceProblemState, Ask, Reply], RolloutResult]:
-    """The rollout policy that pays a reply `reward(state, text)`: one training text; a success where it is above 0.
+    """Return the rollout policy with `reward(state, text)`: one training text per reply; a success if its reward is above 0.
 
     >>> from .reasoning_state import Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5"))
@@ -42,7 +42,7 @@ def rollout_policy(reward: Reward) -> Callable[[InferenceProblemState, Ask, Repl
 
 
 def answered(state: InferenceProblemState, text: str) -> float:
-    """1 where the text ends in the problem's answer, `[ANSWER] n`, else 0.
+    """Return 1 if the last `[ANSWER] n` of the text is the problem's answer, else 0.
 
     >>> from .reasoning_state import Problem
     >>> answered(InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5")), "[ANSWER] 5")
@@ -53,7 +53,7 @@ def answered(state: InferenceProblemState, text: str) -> float:
 
 
 def solution_rollout(state: InferenceProblemState, asked: Ask, reply: Reply) -> RolloutResult:
-    """The rollout policy of a reasoning step: its reward is 1 where it gives the right answer, else 0.
+    """Return the rollout result of a reasoning step: reward 1 if its answer is right, else 0.
 
     >>> from .reasoning_state import Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5"))
@@ -65,7 +65,7 @@ def solution_rollout(state: InferenceProblemState, asked: Ask, reply: Reply) -> 
 
 
 def summarization_rollout(state: InferenceProblemState, asked: Ask, reply: Reply) -> RolloutResult:
-    """The rollout policy of a summarization step, which nobody judges: reward 0, always a success.
+    """Return the rollout result of a summarization step, which is not scored: reward 0, always a success.
 
     >>> from .reasoning_state import Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5"))
@@ -77,7 +77,7 @@ def summarization_rollout(state: InferenceProblemState, asked: Ask, reply: Reply
 
 
 def at_turn(state: InferenceProblemState, turn_number: int) -> InferenceProblemState:
-    """The state as it was before its reasoning step of that number, 1 ... summarization_turn_number + 1.
+    """Return the state as it was before reasoning step `turn_number`, 1 ... summarization_turn_number + 1.
 
     Raises: ChoiceError.
 
@@ -110,10 +110,10 @@ def at_turn(state: InferenceProblemState, turn_number: int) -> InferenceProblemS
 def starting_points(
     states: Sequence[InferenceProblemState], key: Key, *, number: int
 ) -> tuple[InferenceProblemState, ...]:
-    """The states whose next reasoning step is trained: of each run `number` of those it went through, drawn from the key.
+    """Return the states whose next reasoning step is trained: `number` of each run's visited states, drawn from the key.
 
-    The state before the first step, with the empty summary, is one of them, and so is the one behind the last summary.
-    States that give one problem with one summary are one group, and come once. Raises: ChoiceError.
+    The candidates include the state before the first step, with the empty summary, and the one after the last summary.
+    States with the same problem and the same summary are one group, and are returned once. Raises: ChoiceError.
 
     Source: N_summ of the Reasoning Cache.
 
@@ -139,7 +139,7 @@ def _turns(state: InferenceProblemState, key: Key) -> list[int]:
 
 
 def trainable(states: Sequence[InferenceProblemState]) -> tuple[TrainingText, ...]:
-    """The training texts of all reasoning steps of some runs, each once, in order; no summary is among them.
+    """Return the training texts of all reasoning steps of some runs, in order, without summaries.
 
     >>> trainable(())
     ()
@@ -148,10 +148,10 @@ def trainable(states: Sequence[InferenceProblemState]) -> tuple[TrainingText, ..
 
 
 def call_request(attempt: Request, state: InferenceProblemState, place: int) -> Request:
-    """The request for the call that is due in an attempt's state, as one among others of a `step_world`.
+    """Return the request for the next call of an attempt's state, as state number `place` of a `step_world`.
 
-    Its sampling key depends on the attempt's and on the cycle step alone, so that a call made again is the same call, and
-    more cycles change nothing about those before. It keeps the attempt's group and stream.
+    Its sampling key depends on the attempt's key and on the cycle step only, so that a repeated call is the same call, and
+    more cycles do not change earlier ones. It keeps the attempt's group and stream.
 
     >>> from .reasoning_state import Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5"))
@@ -165,7 +165,7 @@ def call_request(attempt: Request, state: InferenceProblemState, place: int) -> 
 
 
 def place(task: tuple[int, int]) -> int:
-    """Which state of a `step_world` a task key names.
+    """Return the index of the state of a `step_world` that a task key names.
 
     >>> place((11, 0))
     5
@@ -175,7 +175,7 @@ def place(task: tuple[int, int]) -> int:
 
 @frozen
 class Posed:
-    """A state whose call is due, and what came of the call: () before."""
+    """A state, its next call, and the result of the call: () before it."""
 
     TAG: ClassVar[str] = "posed"
     state: InferenceProblemState
@@ -186,10 +186,10 @@ class Posed:
 def step_world(
     cache: ReasoningCache, states: Sequence[InferenceProblemState]
 ) -> TextEnv[tuple[InferenceProblemState, ...], Posed]:
-    """The world of the calls that are due in some states: an episode is one call, its reward that of its training texts.
+    """Return the environment of the next calls of some states: an episode is one call, with its training texts' reward.
 
-    The action is the text; take it with `chain()`, which parses nothing, and let `incomplete` be "accept", as a step may
-    use up its tokens. Raises: ChoiceError where all cycles of a state are through.
+    The action is the text; use the parser `chain()`, which returns the text itself, and `incomplete="accept"`, as a step may
+    reach its token limit. Raises: ChoiceError if all cycles of a state are finished.
 
     >>> from .reasoning_cache import reasoning_cache
     >>> from .reasoning_state import Problem
@@ -230,7 +230,7 @@ def _asked(cache: ReasoningCache, state: InferenceProblemState) -> Ask:
 
 
 def accuracy_by_cycle(states: Sequence[InferenceProblemState], correct: Reward = answered) -> tuple[float, ...]:
-    """The mean of `correct(state, text)` over the texts of reasoning step T, for T = 1, 2, ...: as many as all runs made.
+    """Return the mean of `correct(state, text)` over reasoning step T of all runs, for T = 1, 2, ... up to the shortest run.
 
     >>> from .reasoning_state import Problem
     >>> problem = Problem(problem_id="0", problem_text="2 + 3?", answer="5")

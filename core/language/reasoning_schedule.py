@@ -1,13 +1,13 @@
-"""Many attempts at once: what is admitted, what waits, what is asked, what is published, as a pure machine.
+"""The scheduler of concurrent attempts as a pure machine: admission, waiting, model calls and publication.
 
-Problems come into a bounded queue when there is room for them; each is given `num_samples_per_problem` groups of `attempts`,
-whose attempts run as places get free, each on the model with the fewest. A group that is whole goes into a bounded queue of
-results, and from there, in order, to whoever publishes it; while that queue is full no new group is opened. A call that
-failed is made again after retry_base_delay 2^k seconds, max_retries times; then its attempt goes behind those that wait, at
-the step that it has come to, and after `max_returns` of that it leaves as it is, said to have failed.
+Problems enter a bounded queue; each gets `num_samples_per_problem` groups of `attempts`, whose attempts run as slots become
+free, each on the model with the fewest attempts. A finished group enters a bounded queue of results and is published from
+there, in order; while that queue is full no new group is opened. A failed call is retried after retry_base_delay 2^k seconds,
+at most max_retries times; then its attempt goes to the end of the waiting queue, at its current step, and after `max_returns`
+of these it finishes as failed.
 
-Events name the attempt, the cycle step and the number of the ask, so that whatever comes twice, late or out of order changes
-nothing. The state is JSON; after `Started` the machine asks again for all that is under way.
+Events name the attempt, the cycle step and the number of the call, so that duplicate, late or reordered events have no
+effect. The state is JSON; after `Started` the machine repeats all pending commands.
 """
 
 from attrs import evolve, frozen
@@ -34,7 +34,7 @@ from .reasoning_events import (
 from .reasoning_settings import Settings, check_settings
 from .reasoning_state import Ask, InferenceProblemState, Problem
 
-RETURNS = 10  # how often an attempt whose call was given up goes back to wait
+RETURNS = 10  # how often an attempt whose retries failed goes back to the waiting queue
 OUT_OF_TRIES = "out of tries"
 Answer = tuple[Schedule, tuple[Command, ...]]
 
@@ -50,10 +50,10 @@ class _Plan:
 def reasoning_machine(
     cache: ReasoningCache, settings: Settings, *, llms: int = 1, max_returns: int = RETURNS
 ) -> Machine[Schedule]:
-    """The machine that runs groups of attempts on so many models; its first state is `Schedule()`.
+    """Return the machine that runs groups of attempts on `llms` models; its initial state is `Schedule()`.
 
-    A handler that raises ends the run; what may pass is told as `CallFailed`. Raises: ChoiceError; its step too, for more
-    problems than were asked for, or for none where it is not said that they are the last.
+    A handler that raises ends the run; report transient errors as `CallFailed`. Raises: ChoiceError; its step also raises
+    it for more problems than requested, or for none without `last`.
 
     >>> from .reasoning_cache import reasoning_cache
     >>> from .reasoning_rollouts import solution_rollout, summarization_rollout
@@ -86,7 +86,7 @@ def reasoning_machine(
 
 
 def _told(plan: _Plan, schedule: Schedule, event: Event) -> Answer:
-    """What an event itself leads to; the very same schedule where it says nothing new."""
+    """Return the direct result of an event; the identical schedule object if the event has no effect."""
     if isinstance(event, Started):
         return schedule, _again(plan, schedule)
     if isinstance(event, Fetched):
@@ -105,13 +105,13 @@ def _told(plan: _Plan, schedule: Schedule, event: Event) -> Answer:
 
 
 def _heard(plan: _Plan, schedule: Schedule, one: Running, event: Replied | CallFailed | Waited) -> Answer:
-    """What is told about an attempt in its place. A reply may be to an earlier ask, if it is to the step that is due."""
+    """Process an event of a running attempt. A reply to an earlier call counts if it is for the current step."""
     if isinstance(event, Replied) and event.reply.finish_reason != ABORT:
         try:
             state = step(plan.cache, one.state, event.reply)
         except PurestepError:
             raise
-        except Exception as error:  # of a rollout policy: asked again, it would raise again
+        except Exception as error:  # of a rollout policy: a retry would raise again
             return _left(schedule, one, described(error)), ()
         if state is one.state:
             return schedule, ()
@@ -122,7 +122,7 @@ def _heard(plan: _Plan, schedule: Schedule, one: Running, event: Replied | CallF
 
 
 def _again(plan: _Plan, schedule: Schedule) -> tuple[Command, ...]:
-    """All that is under way, asked for once more."""
+    """Return the commands of everything pending, to repeat them."""
     running = tuple(_wait(plan, one) if one.waits else _call(plan, one) for one in schedule.running)
     publish = tuple(Publish(result=result) for result in schedule.result_queue[:1])
     return (*running, *publish, *((_fetch(plan, schedule),) if schedule.fetching else ()))
@@ -159,7 +159,7 @@ def _wait(plan: _Plan, one: Running) -> Command:
 
 
 def _called(plan: _Plan, schedule: Schedule, one: Running) -> Answer:
-    """The attempt's next call, or its leaving where it has made all of them."""
+    """Make the attempt's next call, or finish it if it has made all of them."""
     if isinstance(due(plan.cache, one.state), tuple):
         return _left(schedule, one, ""), ()
     calling = evolve(one, asks=one.asks + 1, waits=False)
@@ -167,7 +167,7 @@ def _called(plan: _Plan, schedule: Schedule, one: Running) -> Answer:
 
 
 def _failed(plan: _Plan, schedule: Schedule, one: Running, error: str) -> Answer:
-    """The next try of a call after a while; when there were enough, the attempt waits anew, or leaves as it is."""
+    """Retry a call after a delay; after the last retry, put the attempt back into the waiting queue, or finish it as failed."""
     if one.failures < plan.settings.max_retries:
         waiting = evolve(one, failures=one.failures + 1, waits=True)
         return _placed(schedule, waiting), (_wait(plan, waiting),)
@@ -187,7 +187,7 @@ def _without(schedule: Schedule, one: Running) -> Schedule:
 
 
 def _left(schedule: Schedule, one: Running, failed: str) -> Schedule:
-    """The attempt stands in its group's result and nowhere else."""
+    """Move the attempt from the running ones to its group's result."""
     left = Finished(state=one.state, failed=failed)
     groups = tuple(
         evolve(group, attempts=tuple(sorted((*group.attempts, left), key=lambda each: each.state.rollout_index)))
@@ -199,7 +199,7 @@ def _left(schedule: Schedule, one: Running, failed: str) -> Schedule:
 
 
 def _settled(plan: _Plan, before: Schedule, after: Schedule, commands: tuple[Command, ...]) -> Answer:
-    """Everything moves on as far as there is room: results, attempts, problems."""
+    """Advance results, attempts and problems as far as the queues have room."""
     after = _queued(plan, after)
     after, calls = _filled(plan, after)
     heads = [[result.number for result in schedule.result_queue[:1]] for schedule in (before, after)]
@@ -213,7 +213,7 @@ def _settled(plan: _Plan, before: Schedule, after: Schedule, commands: tuple[Com
 
 
 def _queued(plan: _Plan, schedule: Schedule) -> Schedule:
-    """Whole groups go into the queue of results, as far as there is room."""
+    """Move finished groups into the queue of results, as far as there is room."""
     whole = [group for group in schedule.open_groups if len(group.attempts) == plan.settings.attempts]
     moved = tuple(whole[: plan.settings.result_queue_size - len(schedule.result_queue)])
     remaining = tuple(group for group in schedule.open_groups if group not in moved)
@@ -221,7 +221,7 @@ def _queued(plan: _Plan, schedule: Schedule) -> Schedule:
 
 
 def _filled(plan: _Plan, schedule: Schedule) -> Answer:
-    """Attempts that wait take free places; where none waits a group is opened, unless too many results do."""
+    """Start waiting attempts in free slots; if none waits, open a group, unless the queue of results is full."""
     calls: tuple[Command, ...] = ()
     while len(schedule.running) < plan.llms * plan.settings.llm_max_rollouts:
         if not schedule.waiting:
@@ -237,7 +237,7 @@ def _filled(plan: _Plan, schedule: Schedule) -> Answer:
 
 
 def _opened(plan: _Plan, schedule: Schedule) -> Schedule:
-    """The next group's attempts, which wait."""
+    """Open the next group: add its attempts to the waiting queue."""
     (problem, sample_id), *rest = schedule.problem_queue
     number, attempts = schedule.groups, plan.settings.attempts
     more = ((problem, sample_id + 1),) if sample_id + 1 < plan.settings.num_samples_per_problem else ()

@@ -16,7 +16,7 @@ from .reasoning_templates import (
 BACKENDS = {"files": "lines of JSON, readable while they are written"}
 POLICIES = f"{__name__.rpartition('.')[0]}.reasoning_rollouts"
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
-LEAST = {  # of the numbers
+LEAST = {  # minima of the numbers
     "num_reasoning_steps": 1,
     "num_samples_per_problem": 1,
     "rollout_workers": 1,
@@ -35,7 +35,7 @@ LEAST = {  # of the numbers
 
 @frozen(kw_only=True)
 class Sampling:
-    """How a model is sampled."""
+    """Sampling parameters of a model."""
 
     temperature: float = 1.0
     max_tokens: int = 16_384
@@ -44,32 +44,32 @@ class Sampling:
 
 @frozen(kw_only=True)
 class Streams:
-    """Where finished rollouts are published."""
+    """Destination of finished rollouts."""
 
     backend: str = "files"
 
 
 @frozen(kw_only=True)
 class Settings:
-    """All that a run of the reasoning cache can be told."""
+    """All settings of a reasoning-cache run."""
 
     output_dir: str
     num_reasoning_steps: int = 3  # cycles of each attempt
-    num_samples_per_problem: int = 1  # groups for one problem
-    attempts: int = 1  # of each group
+    num_samples_per_problem: int = 1  # groups per problem
+    attempts: int = 1  # per group
     use_think_tags: bool = False
     reasoning_prompt_template: str = REASONING_PROMPT
     summarization_prompt_template: str = SUMMARIZATION_PROMPT
     solution_rollout_policy: str = f"{POLICIES}.solution_rollout"  # module.function
     summarization_rollout_policy: str = f"{POLICIES}.summarization_rollout"
-    rollout_workers: int = 1  # that perform calls, each on its own model
-    llm_max_rollouts: int = 16  # attempts under way on one model
+    rollout_workers: int = 1  # that make calls, each with its own model
+    llm_max_rollouts: int = 16  # concurrent attempts on one model
     problem_queue_size: int = 10
     result_queue_size: int = 10
-    shared_memory_entry_size: int = 5_242_880  # bytes of one published group, at most
+    shared_memory_entry_size: int = 5_242_880  # maximum bytes of one published group
     throughput_window_size: int = 10  # published groups
-    max_retries: int = 3  # of one call, before its attempt goes back to wait
-    retry_base_delay: float = 1.0  # seconds before the first retry; twice as long before each further one
+    max_retries: int = 3  # of one call, before its attempt goes back to the waiting queue
+    retry_base_delay: float = 1.0  # seconds before the first retry; doubled for each further one
     llm: Sampling = Sampling(top_p=0.95)  # in training
     test_llm: Sampling = Sampling()
     eval_every_n_versions: int = 0  # 0: never
@@ -78,7 +78,7 @@ class Settings:
 
 
 def check_settings(settings: Settings) -> Settings:
-    """Returns settings that a run can begin with. Raises: ChoiceError, in one line, for the first that is wrong.
+    """Return `settings` if they are valid. Raises: ChoiceError, in one line, for the first invalid one.
 
     >>> check_settings(Settings(output_dir="runs/rc", attempts=0))
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""One attempt at a problem by a reasoning cache, as a value: texts, counters, and the training data of every reply."""
+"""The state of one attempt at a problem by a reasoning cache: texts, counters, and the training data of every reply."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ REASONING, SUMMARIZATION = "reasoning", "summarization"
 
 @frozen(kw_only=True)
 class Problem:
-    """What is to be solved."""
+    """A problem and its answer."""
 
     TAG: ClassVar[str] = "problem"
     problem_id: str
@@ -23,19 +23,19 @@ class Problem:
 
 @frozen(kw_only=True)
 class Metadata:
-    """Which step a training text comes from: as the run counts steps, whatever it took to get the reply."""
+    """The step of a training text, in the run's numbering, in which retries are not counted."""
 
     TAG: ClassVar[str] = "metadata"
     model_version: int
-    rollout_index: int  # which of the attempts at one problem
-    cycle_step: int  # 0, 1, 2, ... over both kinds
+    rollout_index: int  # index of the attempt at the problem
+    cycle_step: int  # 0, 1, 2, ... over both turn types
     turn_type: str  # "reasoning" or "summarization"
-    turn_number: int  # 1, 2, ... of its kind
+    turn_number: int  # 1, 2, ... of its type
 
 
 @frozen(kw_only=True)
 class TrainingText:
-    """A prompt and what the model said to it. `said` has its token ids, where a sampler gave them."""
+    """A prompt and the model's output. `said` has the output's token ids, if the sampler returned them."""
 
     TAG: ClassVar[str] = "training_text"
     prompt_text: str
@@ -47,7 +47,7 @@ class TrainingText:
 
 @frozen(kw_only=True)
 class RolloutResult:
-    """What a rollout policy made of one reply."""
+    """The result of a rollout policy for one reply."""
 
     TAG: ClassVar[str] = "rollout_result"
     training_texts: tuple[TrainingText, ...]
@@ -56,7 +56,7 @@ class RolloutResult:
 
 @frozen(kw_only=True)
 class Ask:
-    """The model call that is due."""
+    """The next model call."""
 
     TAG: ClassVar[str] = "ask"
     cycle_step: int
@@ -67,7 +67,7 @@ class Ask:
 
 @frozen(kw_only=True)
 class Reply:
-    """What the model said to the call of that `cycle_step`, and the version of its weights. "abort": it was given up."""
+    """The model's output for the call of `cycle_step`, and the version of its weights. "abort": the call was cancelled."""
 
     TAG: ClassVar[str] = "reply"
     cycle_step: int
@@ -81,7 +81,7 @@ class Reply:
 class InferenceProblemState:
     """One attempt at a problem so far: a value of numbers, strings and tuples.
 
-    The string stores hold texts without the tags of thinking, the complete ones as the model said them.
+    The string stores hold texts without think tags, the complete ones as the model generated them.
     """
 
     TAG: ClassVar[str] = "inference_problem_state"
@@ -92,7 +92,7 @@ class InferenceProblemState:
     curr_reasoning: str = ""
     reasoning_turn_number: int = 0  # reasoning replies so far: the number of the last
     summarization_turn_number: int = 0
-    overall_cycle_step: int = 0  # replies so far: the number of the step that is due
+    overall_cycle_step: int = 0  # replies so far: the number of the next step
     reasoning_rollout_store: tuple[RolloutResult, ...] = ()
     summarization_rollout_store: tuple[RolloutResult, ...] = ()
     reasoning_string_store: tuple[str, ...] = ()
@@ -101,4 +101,4 @@ class InferenceProblemState:
     summarization_string_complete_store: tuple[str, ...] = ()
 
 
-STATE_CLASSES = (InferenceProblemState, Problem, RolloutResult, TrainingText, Metadata, Said)  # what a state is made of
+STATE_CLASSES = (InferenceProblemState, Problem, RolloutResult, TrainingText, Metadata, Said)  # classes in a state

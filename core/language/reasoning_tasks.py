@@ -1,8 +1,8 @@
-"""Lists to be reduced: problems that one step's tokens cannot finish, and that a summary of two words can carry.
+"""List reduction: problems that one reasoning step cannot finish, with state that fits into a summary of two words.
 
-Each number of the list has a label, `a3 b4 c5`; a step of reasoning writes a label, its number and the result so far,
-`a3=3; b4=7;`, and behind the last one the answer, `[ANSWER] 12`. The right summary is the last label and the result there,
-`b 7`. Whatever reads the list finds its place again by the label, and no step has to be longer than a few numbers.
+Each number of the list has a label, `a3 b4 c5`; a reasoning step writes a label, its number and the result so far,
+`a3=3; b4=7;`, and after the last one the answer, `[ANSWER] 12`. The right summary is the last label and its result, `b 7`.
+The label gives the position in the list, so that no step has to be longer than a few numbers.
 """
 
 import re
@@ -26,20 +26,20 @@ LISTED = re.compile(r"([a-z]+)(-?\d{1,9})(?![\d=])", re.ASCII)
 
 @frozen(kw_only=True)
 class ListTask:
-    """One list."""
+    """One list: the kind of reduction and the numbers."""
 
     kind: str
     numbers: tuple[int, ...]
 
     @property
     def results(self) -> tuple[int, ...]:
-        """The result up to each number; the last is the answer."""
+        """The results up to each number; the last is the answer."""
         first = self.numbers[0] % MODULUS if self.kind == "modular_sum" else self.numbers[0]
         return tuple(accumulate((first, *self.numbers[1:]), KINDS[self.kind][1]))
 
 
 def label(index: int) -> str:
-    """The label of the number at an index: a ... z, aa, ab, ...
+    """Return the label of the number at an index: a ... z, aa, ab, ...
 
     >>> label(0), label(25), label(26), label(701), label(702)
     ('a', 'z', 'aa', 'zz', 'aaa')
@@ -49,7 +49,7 @@ def label(index: int) -> str:
 
 
 def list_task(lists: Lists, key: Key) -> ListTask:
-    """A list, drawn from the key: its length, then its numbers, all alike likely.
+    """Return a list drawn from the key: its length, then its numbers, all with equal probability.
 
     >>> list_task(Lists(shortest=3, longest=3), keys.key(0))
     ListTask(kind='sum', numbers=(4, 1, 7))
@@ -62,7 +62,7 @@ def list_task(lists: Lists, key: Key) -> ListTask:
 
 
 def list_problem(task: ListTask) -> Problem:
-    """The list as a problem, which the text alone tells; its id is the text.
+    """Return the list as a problem, fully described by its text, which is also its id.
 
     >>> list_problem(ListTask(kind="sum", numbers=(3, 4))).problem_text
     'Add: a3 b4'
@@ -73,7 +73,7 @@ def list_problem(task: ListTask) -> Problem:
 
 
 def read_list(text: str) -> ListTask:
-    """The list that a problem's text tells. Raises: ChoiceError.
+    """Return the list described by a problem's text. Raises: ChoiceError.
 
     >>> read_list("Add: a3 b4")
     ListTask(kind='sum', numbers=(3, 4))
@@ -88,7 +88,7 @@ def read_list(text: str) -> ListTask:
 
 
 def right_reasoning(task: ListTask, count: int, *, numbers: int) -> str:
-    """The right text of a step behind the first `count` numbers: the next few, and the answer where the list ends.
+    """Return the right text of a step after the first `count` numbers: the next ones, and the answer at the list's end.
 
     >>> task = ListTask(kind="sum", numbers=(3, 4, 5))
     >>> right_reasoning(task, 0, numbers=2), right_reasoning(task, 2, numbers=2), right_reasoning(task, 3, numbers=2)
@@ -100,7 +100,7 @@ def right_reasoning(task: ListTask, count: int, *, numbers: int) -> str:
 
 
 def right_summary(task: ListTask, count: int) -> str:
-    """The right summary behind the first `count` numbers: the last one's label and the result there; "" behind none.
+    """Return the right summary after the first `count` numbers: the last one's label and result; "" for `count` 0.
 
     >>> right_summary(ListTask(kind="sum", numbers=(3, 4)), 2), right_summary(ListTask(kind="sum", numbers=(3,)), 0)
     ('b 7', '')
@@ -109,7 +109,7 @@ def right_summary(task: ListTask, count: int) -> str:
 
 
 def carried(task: ListTask, summary: str) -> int:
-    """How many numbers a summary accounts for; 0 where it is wrong.
+    """Return the number of list entries that a summary covers; 0 if it is wrong.
 
     >>> task = ListTask(kind="sum", numbers=(3, 4))
     >>> carried(task, "b 7"), carried(task, "b 8"), carried(task, "")
@@ -120,11 +120,11 @@ def carried(task: ListTask, summary: str) -> int:
 
 
 def reached(task: ListTask, summary: str, text: str) -> int | tuple[()]:
-    """How many numbers are accounted for behind a step of reasoning that begins with a summary; () where it is wrong.
+    """Return the number of list entries covered after a reasoning step that starts from a summary; () if the step is wrong.
 
-    What the step writes has to be true: labels in order, each with its number and the result there, from where the summary
-    stands or from before; a wrong summary is good for nothing. An answer has to be right, and to stand behind the last
-    number. An item that was cut before its semicolon counts for nothing.
+    The step's items have to be correct: labels in order, each with its number and its result, from the summary's position or
+    from an earlier one; a wrong summary covers nothing. An answer has to be right, and needs all numbers to be covered. An
+    item that was cut before its semicolon is ignored.
 
     >>> task = ListTask(kind="sum", numbers=(3, 4, 5))
     >>> reached(task, "a 3", "b4=7; c5=1"), reached(task, "", "b4=7;"), reached(task, "b 7", "c5=12; [ANSWER] 12")
@@ -146,9 +146,9 @@ def reached(task: ListTask, summary: str, text: str) -> int | tuple[()]:
 
 
 def step_correct(task: ListTask, summary: str, text: str, *, numbers: int) -> bool:
-    """Whether one step of reasoning is right: nothing in it is wrong, and it gets as far as it should.
+    """Return whether one reasoning step is right: all its items are correct, and it covers enough numbers.
 
-    That is `numbers` further than where the summary stands, or to the end of the list and then to the answer.
+    Enough is `numbers` more than the summary covers, or all numbers of the list and then the answer.
 
     >>> task = ListTask(kind="sum", numbers=(3, 4, 5))
     >>> [step_correct(task, "a 3", text, numbers=2) for text in ("b4=7;", "b4=7; c5=12;", "b4=7; c5=12; [ANSWER] 12")]
@@ -161,7 +161,7 @@ def step_correct(task: ListTask, summary: str, text: str, *, numbers: int) -> bo
 
 
 def list_reward(numbers: int) -> Callable[[InferenceProblemState, str], float]:
-    """The reward of one reasoning step on a list: 1 where `step_correct`, else 0; for `rollout_policy`.
+    """Return the reward function of a reasoning step on a list: 1 if `step_correct`, else 0; for `rollout_policy`.
 
     >>> state = InferenceProblemState(problem=list_problem(ListTask(kind="sum", numbers=(3, 4, 5))), curr_summary="a 3")
     >>> list_reward(1)(state, "b4=7;")
@@ -173,7 +173,7 @@ def list_reward(numbers: int) -> Callable[[InferenceProblemState, str], float]:
 
 
 def list_rollout(state: InferenceProblemState, asked: Ask, reply: Reply, *, numbers: int = 2) -> RolloutResult:
-    """The rollout policy of a reasoning step on a list: one training text, paid by `list_reward(numbers)`.
+    """Return the rollout result of a reasoning step on a list: one training text with the reward `list_reward(numbers)`.
 
     >>> state = InferenceProblemState(problem=list_problem(ListTask(kind="sum", numbers=(3, 4, 5))), curr_summary="a 3")
     >>> asked = Ask(cycle_step=2, turn_type="reasoning", turn_number=2, prompt_text="Add: a3 b4 c5")

@@ -1,7 +1,7 @@
-"""Prompts of the reasoning cache, filled in one pass, and replies without the tags of thinking.
+"""Prompt templates of the reasoning cache, filled in one pass, and removal of think tags from replies.
 
-A problem, a summary or a text of reasoning may hold braces, backslashes and names in braces: whatever they say is put in as
-it stands, and never read as a part of the template.
+A problem, a summary or a reasoning text may contain braces, backslashes and names in braces: they are inserted verbatim, and
+not interpreted as a part of the template.
 """
 
 import re
@@ -34,7 +34,7 @@ The new notes, short and complete:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """The template with every {name} of `values` replaced; all other braces stay, and what is put in is not read again.
+    """Return the template with every {name} of `values` replaced; other braces stay, inserted text is not expanded again.
 
     >>> fill("{problem} from {1, 2}: {curr_summary}", {"problem": "{curr_summary}", "curr_summary": "\\\\frac{1}{2}"})
     '{curr_summary} from {1, 2}: \\\\frac{1}{2}'
@@ -44,7 +44,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def check_template(where: str, template: str, names: Sequence[str]) -> str:
-    """Returns a template in which each of the names stands in braces. Raises: ChoiceError.
+    """Return the template if it contains each of the names in braces. Raises: ChoiceError.
 
     >>> check_template("prompt", "Solve {problem}", ("problem",))
     'Solve {problem}'
@@ -58,7 +58,7 @@ def check_template(where: str, template: str, names: Sequence[str]) -> str:
 
 
 def opened(prompt: str) -> str:
-    """A prompt behind which the model thinks.
+    """Return a prompt with an opening think tag appended.
 
     >>> opened("2 + 3?")
     '2 + 3?\\n<think>\\n'
@@ -67,7 +67,7 @@ def opened(prompt: str) -> str:
 
 
 def complete(text: str) -> str:
-    """A reply to an opened prompt, with the tag that the prompt ended with.
+    """Return a reply to an opened prompt, with the opening tag of the prompt in front.
 
     >>> complete("5</think> 5"), complete("<think>5</think> 5")
     ('<think>\\n5</think> 5', '<think>5</think> 5')
@@ -76,7 +76,7 @@ def complete(text: str) -> str:
 
 
 def thought(text: str) -> str:
-    """What was thought in a reply: all before the first closing tag, or all of it where the thinking was cut.
+    """Return the reasoning in a reply: all text before the first closing tag, or all text if there is no closing tag.
 
     >>> thought("<think>2 + 3 = 5</think> [ANSWER] 5"), thought("<think> 2 + ")
     ('2 + 3 = 5', '2 +')
@@ -85,7 +85,7 @@ def thought(text: str) -> str:
 
 
 def untagged(text: str) -> str:
-    """A text without the two tags; what stands between them stays.
+    """Return a text without the two tags, but with the text between them.
 
     >>> untagged("<think>a</think> b")
     'a b'

@@ -1,8 +1,8 @@
-"""Requests for episodes: one request is one episode, and everything random in it comes from two keys.
+"""Requests for episodes: one request is one episode, and all its randomness comes from two keys.
 
-The task key makes the world, the sampling key the model's choices. Multiplicity is more requests: `expand` for a group that
-attempts one task, `repeat` for more tasks. Task keys are of one of two streams, training or evaluation, told apart by a bit
-of the key itself, so that no key is in both, whatever the seeds are.
+The task key determines the environment, the sampling key the model's samples. For several episodes make several requests:
+`expand` for a group of attempts at one task, `repeat` for more tasks. Task keys belong to one of two streams, training or
+evaluation, distinguished by a bit of the key itself, so that no key is in both, for any seeds.
 """
 
 from typing import Any, cast
@@ -16,14 +16,14 @@ from ..keys import Key
 
 Words = tuple[int, int]  # a key as two numbers: requests are values of numbers, strings and tuples
 STREAMS = {"training": 0, "evaluation": 1}  # the lowest bit of the first word of a task key
-WORLD = 1 << 40  # keeps what a world draws step by step apart from what its reset may fold into the task key
+WORLD = 1 << 40  # separates the keys of an environment's steps from numbers that its reset may fold into the task key
 
 
 @frozen(kw_only=True)
 class Request:
     """One episode to run. `group` is shared by the attempts at one task; `participants` are the models that take part.
 
-    The episode gives a rollout for each participant.
+    The episode has one rollout for each participant.
     """
 
     id: int
@@ -35,7 +35,7 @@ class Request:
 
 @frozen
 class Rollout:
-    """One participant's part of an episode: whose, of which request, and its own sampling key."""
+    """One participant's part of an episode: the request, the participant, and its own sampling key."""
 
     request: Request
     participant: str
@@ -43,7 +43,7 @@ class Rollout:
 
 
 def words_of(key: Key) -> Words:
-    """The two numbers of a key [2].
+    """Return the two numbers of a key [2].
 
     >>> words_of(keys.key(7))
     (7, 0)
@@ -52,7 +52,7 @@ def words_of(key: Key) -> Words:
 
 
 def key_of(words: Words) -> Key:
-    """The key [2] of two numbers.
+    """Return the key [2] of two numbers.
 
     >>> key_of((7, 0))
     tensor([7, 0])
@@ -61,10 +61,10 @@ def key_of(words: Words) -> Key:
 
 
 def task_keys(key: Key, stream: str, n: int, *, first: int = 0) -> tuple[Words, ...]:
-    """The task keys number first..first + n - 1 of a stream, "training" or "evaluation".
+    """Return the task keys number first..first + n - 1 of a stream, "training" or "evaluation".
 
-    The lowest bit of the first word is 0 in training and 1 in evaluation: no key is in both streams, even where their own
-    keys differ. Raises: ChoiceError.
+    The lowest bit of the first word is 0 in training and 1 in evaluation: no key is in both streams, even if they are drawn
+    from different keys. Raises: ChoiceError.
 
     >>> [words[0] % 2 for words in task_keys(keys.key(0), "evaluation", 3)]
     [1, 1, 1]
@@ -78,7 +78,7 @@ def task_keys(key: Key, stream: str, n: int, *, first: int = 0) -> tuple[Words, 
 
 
 def stream_of(task: Words) -> str:
-    """The stream that a task key belongs to.
+    """Return the stream of a task key.
 
     >>> stream_of((6, 0)), stream_of((7, 0))
     ('training', 'evaluation')
@@ -89,7 +89,7 @@ def stream_of(task: Words) -> str:
 def requests(
     tasks: tuple[Words, ...], key: Key, *, first: int = 0, participants: tuple[str, ...] = ("policy",)
 ) -> tuple[Request, ...]:
-    """A request for each task key, numbered from `first`, each a group of its own, its sampling key drawn from `key`.
+    """Return a request for each task key, numbered from `first`, each its own group, with a sampling key drawn from `key`.
 
     Raises: ChoiceError for no participants, or one named twice.
 
@@ -108,10 +108,10 @@ def requests(
 
 
 def expand(request: Request, n: int, key: Key) -> tuple[Request, ...]:
-    """n attempts at one task: the same task key and group, and sampling keys of their own, drawn from `key` and the id.
+    """Return n attempts at one task: the same task key and group, and different sampling keys, from `key` and the id.
 
-    Attempt i has id `request.id * n + i`, so that requests with different ids have attempts with different ids. One key
-    serves all requests of a batch. Raises: ChoiceError.
+    Attempt i has id `request.id * n + i`, so that requests with different ids have attempts with different ids. The same key
+    can be used for all requests of a batch. Raises: ChoiceError.
 
     Source: the groups of GRPO, Shao et al. 2024, arXiv:2402.03300.
 
@@ -126,7 +126,7 @@ def expand(request: Request, n: int, key: Key) -> tuple[Request, ...]:
 
 
 def repeat(request: Request, n: int, key: Key) -> tuple[Request, ...]:
-    """n requests like one: tasks, groups and sampling keys of their own, in the stream of the request's task.
+    """Return n requests with new tasks, groups and sampling keys, in the stream of the request's task.
 
     Request i has id and group `request.id * n + i`. Raises: ChoiceError.
 
@@ -141,7 +141,7 @@ def repeat(request: Request, n: int, key: Key) -> tuple[Request, ...]:
 
 
 def rollouts(request: Request) -> tuple[Rollout, ...]:
-    """The rollouts of a request, one for each participant, with sampling keys of their own.
+    """Return the rollouts of a request, one for each participant, each with its own sampling key.
 
     >>> request = Request(id=0, group=0, task=(0, 0), sampling=(1, 1), participants=("asks", "answers"))
     >>> [rollout.participant for rollout in rollouts(request)]
@@ -153,7 +153,7 @@ def rollouts(request: Request) -> tuple[Rollout, ...]:
 
 
 def call_key(rollout: Rollout, call: int) -> Key:
-    """The key [2] that a participant's model call number `call` samples with; the same when the call is repeated.
+    """Return the sampling key [2] of a participant's model call number `call`; the same if the call is repeated.
 
     >>> rollout = rollouts(Request(id=0, group=0, task=(0, 0), sampling=(1, 1)))[0]
     >>> torch.equal(call_key(rollout, 0), call_key(rollout, 0)), torch.equal(call_key(rollout, 0), call_key(rollout, 1))
@@ -163,7 +163,7 @@ def call_key(rollout: Rollout, call: int) -> Key:
 
 
 def world_key(request: Request, call: int) -> Key:
-    """The key [2] for what the world draws after model call number `call`. Its reset takes `key_of(request.task)` itself.
+    """Return the key [2] of the environment's step after model call number `call`. Its reset uses `key_of(request.task)`.
 
     >>> world_key(Request(id=0, group=0, task=(0, 0), sampling=(1, 1)), 0).shape
     torch.Size([2])
@@ -172,7 +172,7 @@ def world_key(request: Request, call: int) -> Key:
 
 
 def _folded(words: Words, number: int) -> Words:
-    """The words of `keys.fold_in`, by whole numbers alone: on single keys tensors take a hundred times as long."""
+    """Return the words of `keys.fold_in`, computed with Python integers: on single keys tensors are 100 times slower."""
     counter = (number & keys.WORD, number >> 32 & keys.WORD, keys.FOLD, 0)
     first, second, *_ = cast(tuple[int, ...], keys.philox(cast(Any, words), counter))
     return first, second

@@ -1,8 +1,8 @@
-"""A task for a language model, as one value: all that a run has to know of it, and nothing else of the runtime knows.
+"""A task for a language model as one value: the only place of task-specific code in a run.
 
-Only `env` and `parser` are needed. The rest makes reports speak of the task (`figures`, `diagnostics`, `label`), lets a model
-that knows nothing begin (`corpus`, `demonstrations`), tells one that knows something how to behave (`instructions`), and
-lets people ask (`ask`, `solution`).
+Only `env` and `parser` are required. The rest is for task-specific reports (`figures`, `diagnostics`, `label`), for the warm
+start of an untrained model (`corpus`, `demonstrations`), for the system prompt of a trained one (`instructions`), and for
+questions by users (`ask`, `solution`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,26 +19,26 @@ from .world import ENV, MAX_SEQ_LEN, MAX_STEPS, Raised, Terminated, TextEnv, Tru
 
 TERMINATED, RAISED, OPEN = "terminated", "raised", "open"
 ENDS = (TERMINATED, ENV, MAX_STEPS, MAX_SEQ_LEN, RAISED, OPEN)
-TRAINING, EVALUATION = "training", "evaluation"  # streams, which share no episode
+TRAINING, EVALUATION = "training", "evaluation"  # streams, with disjoint episodes
 World = TextEnv[Any, Any]
 Figure = Callable[[Attempt[Any]], float]
 Script = Callable[[Any, Any, Key, float], Sequence[str]]
-Conversation = tuple[str, ...]  # what the model is shown and what it replies, in turns; a reply is last
+Conversation = tuple[str, ...]  # prompts and replies, alternating; the last is a reply
 
 
 @frozen(kw_only=True)
 class Room:
-    """A prompt that is as long as they come, with the right reply to it, and the setting that bounds the reply."""
+    """A prompt of maximum length, with the right reply to it, and the setting that limits the reply."""
 
     prompt: str
     reply: str
     setting: str  # by its flag
     limit: int  # tokens of the reply
-    about: str  # of the reply, for the line that refuses a limit
+    about: str  # explanation of the reply, for the error that refuses a limit
 
 
 def end_of(attempt: Attempt[Any]) -> str:
-    """Return how an attempt ended, one of `ENDS`: terminated, by whom it was truncated, raised, or open if it has not.
+    """Return how an attempt ended, one of `ENDS`: terminated, the reason of a truncation, raised, or open if unfinished.
 
     >>> from types import SimpleNamespace
     >>> end_of(SimpleNamespace(end=Terminated())), end_of(SimpleNamespace(end=Truncated("max_steps")))
@@ -51,7 +51,7 @@ def end_of(attempt: Attempt[Any]) -> str:
 
 
 def asked(env: World, question: str) -> tuple[World, bool]:
-    """Return the world with this question in place of its own first observation; nobody knows its answer.
+    """Return the environment with this question as its first observation, and False, since its answer is unknown.
 
     >>> world, known = asked(TextEnv((), lambda _, key: (7, "?"), ()), "How far is it?")
     >>> world.reset((), ()), known
@@ -63,19 +63,19 @@ def asked(env: World, question: str) -> tuple[World, bool]:
 
 @frozen(kw_only=True)
 class TextTask:
-    """A task: its worlds, how its actions are read, and words for what comes of them.
+    """A task: its environments, the parser of actions, and its reports.
 
-    `env(stream)` is the world of training or of evaluation. `figures` are reported of each attempt in training and evaluation,
-    `diagnostics` in evaluation alone; one of the name "accuracy", 0 or 1, is given an interval. `label(attempt)` is one of
-    `labels`. `demonstrations(params, state, key, skill)` are the completions of a demonstrator who is right with probability
-    `skill`, in the episode that begins with this state; `conversations(key, number, skill)` are demonstrations that are ready.
-    Without either there is no warm start. `corpus()` are texts from which a tokenizer is made, by default those of episodes.
-    `incomplete="accept"` reads completions that were cut at their length as they are.
-    `preparation` lets training episodes begin in states that the model brings about; `evaluation` replaces attempts at
-    held-out episodes. `rooms()` are the longest prompts and replies, which limits of tokens have to leave room for; `digest`
-    tells the task's data from others, so that a run goes on with its own.
-    `ask(env, question)` is the world that asks a typed question, and whether its reward then says what is right;
-    `solution(state)` is the right answer, for people.
+    `env(stream)` is the environment of training or evaluation. `figures` are metrics of each attempt in training and
+    evaluation, `diagnostics` in evaluation only; the one named "accuracy", 0 or 1, gets an interval. `label(attempt)` is one of
+    `labels`. `demonstrations(params, state, key, skill)` are the completions of a script that is right with probability
+    `skill`, in the episode that starts in this state; `conversations(key, number, skill)` are complete demonstrations.
+    Without either there is no warm start. `corpus()` are the texts to train a tokenizer on, by default those of episodes.
+    `incomplete="accept"` parses completions that were cut at their length limit.
+    `preparation` lets training episodes start in states that the model generates; `evaluation` replaces attempts at held-out
+    episodes. `rooms()` are the longest prompts and replies, which token limits have to allow; `digest` identifies the task's
+    data, so that a resumed run uses the same data.
+    `ask(env, question)` is the environment that asks a user's question, and whether its reward then evaluates the answer;
+    `solution(state)` is the right answer, for display.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Zorplex tasks: questions about made-up words whose values only tools know, each drawn from one key.
+"""Zorplex tasks: questions about invented words whose values must be looked up with tools, each drawn from one key.
 
-Four kinds: the value of a word (simple), a sum or another expression of values (compositional), a value behind a key that
-must be fetched first (multi_step), and a value at the end of redirections (recursive).
+Four kinds: the value of a word (simple), a sum or another expression of values (compositional), a value stored under a key
+that must be looked up first (multi_step), and a value at the end of redirections (recursive).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ LETTERS = (
     "apple bridge candle dragon ember forest garden harbor island jungle kettle lantern meadow needle orchid pepper "
     "quartz ribbon saddle timber umbrella violet window xylophone yellow zebra"
 )
-LIMIT = 10**6  # of values: a product of three is an answer of at most 18 digits
+LIMIT = 10**6  # of values, so that a product of three has at most 18 digits
 OPERATORS: dict[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul}
 DIFFICULTIES = {"easy": (2, ("+",)), "medium": (2, ("+", "-", "*")), "hard": (3, ("+", "-", "*"))}
 CODES = 1 << 24  # keys of the multi-step task have six hexadecimal digits
@@ -27,7 +27,7 @@ CODES = 1 << 24  # keys of the multi-step task have six hexadecimal digits
 
 @frozen
 class Vocabulary:
-    """The words, and their values: a fixed table, or () where each episode draws from low..high, both included."""
+    """The words, and their values: a fixed table, or () if each episode draws them from low..high, inclusive."""
 
     words: tuple[str, ...]
     low: int
@@ -37,11 +37,11 @@ class Vocabulary:
 
 @frozen(kw_only=True)
 class Task:
-    """One question, what it is about, and all that tools may say in its episode.
+    """One question with its words, its answer, and the data for all tool results in its episode.
 
-    `values` has a number for each word of the vocabulary, `links` the word that a redirecting one points to (-1: none),
-    and `code` the two numbers that make the keys of words. `needed` is the number of calls of the shortest solution, `depth`
-    that of redirections on it.
+    `values` has a number for each word of the vocabulary, `links` the index of the word that it redirects to (-1: none),
+    and `code` the two numbers from which the keys of words are computed. `needed` is the number of calls of the shortest
+    solution, `depth` the number of its redirections.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Task:
 
 
 def two_syllables(low: int = 0, high: int = 5) -> Vocabulary:
-    """256 words of two syllables, values drawn anew in each episode: nothing can be memorised.
+    """Return 256 words of two syllables, with new values in each episode, so that nothing can be memorised.
 
     >>> two_syllables().words[:2], len(set(two_syllables().words))
     (('blivit', 'blimun'), 256)
@@ -65,7 +65,7 @@ def two_syllables(low: int = 0, high: int = 5) -> Vocabulary:
 
 
 def letters(key: Key, low: int = 1, high: int = 100) -> Vocabulary:
-    """26 words, one a letter, with one table of values, drawn from the key and fixed for all episodes.
+    """Return 26 words, one per letter, with one table of values, drawn from the key and fixed for all episodes.
 
     >>> len(letters(keys.key(0)).values), letters(keys.key(0)) == letters(keys.key(0))
     (26, True)
@@ -75,7 +75,7 @@ def letters(key: Key, low: int = 1, high: int = 100) -> Vocabulary:
 
 
 def check_vocabulary(vocabulary: Vocabulary) -> Vocabulary:
-    """Returns a vocabulary that tasks can be made of. Raises: ChoiceError.
+    """Return `vocabulary` if it is valid for tasks. Raises: ChoiceError.
 
     >>> check_vocabulary(Vocabulary(("one", "One", "two"), 0, 5))
     Traceback (most recent call last):
@@ -98,7 +98,7 @@ def check_vocabulary(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def simple(vocabulary: Vocabulary, key: Key) -> Task:
-    """The value of one word. The same key gives the same task, here and below.
+    """Return a task that asks for the value of one word. The same key gives the same task, here and below.
 
     >>> simple(Vocabulary(("bli", "kra", "zor"), 0, 5, (4, 4, 4)), keys.key(0)).answer
     4
@@ -117,7 +117,7 @@ def simple(vocabulary: Vocabulary, key: Key) -> Task:
 
 
 def compositional(vocabulary: Vocabulary, key: Key, *, difficulty: str = "easy") -> Task:
-    """An expression of values of different words: easy a + b; medium one of + - *; hard three words, one operator twice.
+    """Return a task on an expression of different words: easy a + b; medium one of + - *; hard three words, one operator twice.
 
     >>> compositional(Vocabulary(("bli", "kra", "zor"), 0, 5, (4, 4, 4)), keys.key(0)).answer
     8
@@ -142,9 +142,9 @@ def compositional(vocabulary: Vocabulary, key: Key, *, difficulty: str = "easy")
 
 
 def multi_step(vocabulary: Vocabulary, key: Key) -> Task:
-    """The value of one word, which is stored under a key that has to be asked for first.
+    """Return a task that asks for the value of one word, stored under a key that must be looked up first.
 
-    Key of word i = (a i + b) mod 2**24 with a odd, so that no two words share one.
+    Key of word i = (a i + b) mod 2**24 with a odd, so that all keys are different.
 
     >>> multi_step(Vocabulary(("bli", "kra", "zor"), 0, 5, (4, 4, 4)), keys.key(0)).needed
     2
@@ -165,10 +165,10 @@ def multi_step(vocabulary: Vocabulary, key: Key) -> Task:
 
 
 def recursive(vocabulary: Vocabulary, key: Key, *, max_depth: int = 3) -> Task:
-    """The value at the end of `depth` redirections, 1 <= depth <= max_depth.
+    """Return a task that asks for the value at the end of `depth` redirections, 1 <= depth <= max_depth.
 
-    Half of the words, in random order, have values and are level 0; the others are dealt to the levels 1..max_depth, and each
-    points to a word one level below. So no path can cycle, and the depth of a word is its level.
+    Half of the words, in random order, have values and are level 0; the others are distributed over the levels 1..max_depth,
+    and each points to a word one level below. So paths have no cycles, and the depth of a word is its level.
 
     >>> task = recursive(Vocabulary(("bli", "kra"), 0, 5, (4, 4)), keys.key(0), max_depth=1)
     >>> sorted(task.links), task.depth, task.answer
@@ -198,7 +198,7 @@ def recursive(vocabulary: Vocabulary, key: Key, *, max_depth: int = 3) -> Task:
 
 
 def follow(links: Sequence[int], word: int) -> tuple[int, ...]:
-    """The words from one to the end of its redirections.
+    """Return the path of word indices from a word to the end of its redirections.
 
     >>> follow((2, -1, 1), 0)
     (0, 2, 1)
@@ -218,5 +218,5 @@ def _values(vocabulary: Vocabulary, key: Key) -> tuple[int, ...]:
 
 
 def _words(key: Key, vocabulary: Vocabulary, n: int) -> tuple[int, ...]:
-    """Numbers of n different words."""
+    """Return the indices of n different words."""
     return tuple(map(int, keys.permutation(key, len(vocabulary.words))[:n]))

@@ -1,4 +1,4 @@
-"""Attempts, told piece by piece, as transcripts: the columns that a learner reads."""
+"""Conversion of attempts to transcripts, the tensor columns that a learner reads."""
 
 from collections.abc import Sequence
 from itertools import chain, zip_longest
@@ -36,17 +36,17 @@ NOTHING = Heard(said=Said(ids=(), log_probs=(), versions=()), turn=0, parse_erro
 
 @frozen
 class Round:
-    """What a model was told before a call, and the call: () where there was none."""
+    """The context before a model call, and the call: () if there was none."""
 
     told: tuple[Told, ...]
     heard: Heard | tuple[()]
 
 
 def transcripts(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) -> Transcript:
-    """The transcripts [N] of attempts, with room for so many tokens and calls of the model in each.
+    """Return the transcripts [N] of attempts, with room for `capacity` tokens and `calls` model calls in each.
 
-    The attempt's request gives `id` and `group`. What finds no room shows in `overflow`. The result is the same, row by row,
-    whatever other attempts are beside it.
+    `id` and `group` are those of the attempt's request. Tokens that do not fit are reported in `overflow`. Each row is
+    independent of the other attempts.
 
     >>> transcripts((), capacity=4, calls=1).token.shape
     torch.Size([0, 4])
@@ -76,7 +76,7 @@ def transcripts(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) 
 
 
 def rounds(attempt: Attempt[Any]) -> tuple[Round, ...]:
-    """The pieces of an attempt, one round for each call and one for what came behind the last.
+    """Return the pieces of an attempt, as one round for each call and one for the context after the last.
 
     >>> from types import SimpleNamespace
     >>> told = Told((5,), USER, 0)
@@ -95,7 +95,7 @@ def rounds(attempt: Attempt[Any]) -> tuple[Round, ...]:
 
 
 def _told(written: Transcript, several: Sequence[Round], turns: Sequence[int]) -> Transcript:
-    """Appends what models were told, each in its turn; `turns` env steps lay behind each model before."""
+    """Append the context of a round in each row; `turns` is the number of env steps of each row so far."""
     written = _turned(written, [_turn(one, turn) - turn for one, turn in zip(several, turns, strict=True)])
     ids = [tuple(chain.from_iterable(piece.ids for piece in one.told)) for one in several]
     sources = [tuple(chain.from_iterable((piece.source,) * len(piece.ids) for piece in one.told)) for one in several]
@@ -103,20 +103,20 @@ def _told(written: Transcript, several: Sequence[Round], turns: Sequence[int]) -
 
 
 def _turned(written: Transcript, ahead: Sequence[int]) -> Transcript:
-    """So many env steps later, row by row."""
+    """Advance each row by `ahead` env steps."""
     for number in range(max(ahead, default=0)):
         written = select(_whole(ahead) > number, next_turn(written), written)
     return written
 
 
 def _turn(one: Round, before: int) -> int:
-    """How many env steps lie behind a model in this round."""
+    """Return the number of env steps so far in this round."""
     pieces: tuple[Piece, ...] = (*one.told, one.heard) if isinstance(one.heard, Heard) else one.told
     return max([before, *(piece.turn for piece in pieces)])
 
 
 def _heard(written: Transcript, several: Sequence[Heard | tuple[()]]) -> Transcript:
-    """Appends what models said, in the rows where there is something."""
+    """Append the model outputs, in the rows that have one."""
     known = [NOTHING if isinstance(one, tuple) else one for one in several]
     said = [one.said for one in known]
     begun = begin_call(written, _real([one.temperature for one in said]), _real([one.top_p for one in said]))

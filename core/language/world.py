@@ -1,8 +1,8 @@
-"""A world of text as pure functions, and how an episode in it ends.
+"""Text environments as pure functions, and the ends of episodes.
 
-As an env of tensors has, a text env has `reset` and `step` over explicit keys; observations are texts, actions are whatever
-its parser finds. Tools that change the world are actions: one env step each. Tools that only read it are auxiliary: they
-answer within a turn, and what they say is context.
+Like a tensor env, a text env has `reset` and `step` with explicit keys; observations are texts, actions are the results of
+its parser. Tools that change the state are actions: one env step each. Tools that only read it are auxiliary: their results
+are added to the context within a turn.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ from ..keys import Key
 P = TypeVar("P")
 S = TypeVar("S")
 
-ENV, MAX_STEPS, MAX_SEQ_LEN = "env", "max_steps", "max_seq_len"  # who cut an episode: the world, or a limit
+ENV, MAX_STEPS, MAX_SEQ_LEN = "env", "max_steps", "max_seq_len"  # cause of a truncation: the environment, or a limit
 
 
 @frozen
 class Outcome:
-    """What an action led to; `observation` may be empty. Both flags may be true: then the world ended."""
+    """The result of an action; `observation` may be empty. If both flags are true, the episode terminated."""
 
     observation: str = ""
     reward: float = 0.0
@@ -30,12 +30,12 @@ class Outcome:
 
 @frozen
 class TextEnv(Generic[P, S]):
-    """A world of text.
+    """A text environment.
 
     `reset(params, key) -> (state, first observation)`, `step(params, state, action, key) -> (state, Outcome)`, and the
-    auxiliary tools by their names in capitals, `tool(params, state, argument) -> text`. All should be total: whatever a
-    parser makes of a completion has an outcome. An episode in which one raises ends as `Raised`. States are frozen values
-    of numbers, strings and tuples.
+    auxiliary tools by their names in capitals, `tool(params, state, argument) -> text`. All should be total: every action
+    that the parser can return has an outcome. If one raises, the episode ends as `Raised`. States are frozen values of
+    numbers, strings and tuples.
     """
 
     params: P
@@ -46,19 +46,19 @@ class TextEnv(Generic[P, S]):
 
 @frozen
 class Terminated:
-    """The world ended; nothing lies beyond."""
+    """The episode terminated: no bootstrap beyond its end."""
 
 
 @frozen
 class Truncated:
-    """Only the watching ended, for this reason; there would have been more."""
+    """The episode was cut, for this reason, although it could have continued."""
 
     reason: str
 
 
 @frozen
 class Raised:
-    """The world, a tool or the parser raised: the episode counts for nothing, and `error` says why."""
+    """The environment, a tool or the parser raised `error`: the episode is not used for training."""
 
     error: str
 

@@ -1,7 +1,7 @@
-"""Zorplex: a world in which answers must be looked up with tools, as a text env.
+"""Zorplex: a text environment in which answers must be looked up with tools.
 
-Each call is an env step, since it is counted: calls beyond those that are needed cost. An answer ends the episode. Rewards
-rest on strict answers alone; what a text may have meant is a matter of diagnosis.
+Each call is an env step, since calls are counted: unnecessary ones have a penalty. An answer ends the episode. Rewards depend
+on strict answers only; probably intended answers are used for diagnosis.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from .world import Outcome, TextEnv
 LOOKUP, GETKEY, FETCH = "LOOKUP", "GETKEY", "FETCH"
 TOOLS = (LOOKUP, GETKEY, FETCH)
 KINDS = {"simple": (LOOKUP,), "compositional": (LOOKUP,), "multi_step": (GETKEY, FETCH), "recursive": (LOOKUP,)}
-FREE = 2  # calls that never cost, however few are needed
+FREE = 2  # calls without penalty, even if fewer are needed
 USE = {
     LOOKUP: "LOOKUP[word] gives the zorplex value of a word.",
     GETKEY: "GETKEY[word] gives the key of a word.",
@@ -46,7 +46,7 @@ EXAMPLES = {
 
 @frozen(kw_only=True)
 class Zorplex:
-    """The constants of a zorplex world; make it with `zorplex`."""
+    """The constants of a zorplex environment; construct it with `zorplex`."""
 
     kind: str
     vocabulary: Vocabulary
@@ -58,7 +58,7 @@ class Zorplex:
 
 @frozen
 class Reward:
-    """The parts of a reward: for the right answer, for its form, and (never positive) for calls beyond those needed."""
+    """The parts of a reward: for the right answer, for its format, and the penalty (<= 0) for unnecessary calls."""
 
     correct: float = 0.0
     format: float = 0.0
@@ -66,13 +66,13 @@ class Reward:
 
     @property
     def total(self) -> float:
-        """Their sum."""
+        """The sum of the parts."""
         return self.correct + self.format + self.tool_spam
 
 
 @frozen(kw_only=True)
 class Play:
-    """A task and what was done about it; `valid_calls` are those that a tool had an answer to, `reward` sums the parts."""
+    """The state of an episode: the task, its calls, answer and reward so far; `valid_calls` are those with a valid result."""
 
     task: Task
     calls: int = 0
@@ -91,7 +91,7 @@ def zorplex(
     format: float = 0.1,
     tool_spam: float = 0.1,
 ) -> TextEnv[Zorplex, Play]:
-    """The world of one kind of task: simple, compositional (easy, medium, hard), multi_step or recursive.
+    """Return the environment of one kind of task: simple, compositional (easy, medium, hard), multi_step or recursive.
 
     reward = correct [right answer] + format [an answer, and it is right or a valid call came before it]
              - tool_spam [each call beyond max(2, those needed)]
@@ -133,7 +133,7 @@ def _generators(difficulty: str, max_depth: int) -> dict[str, Callable[[Vocabula
 
 
 def zorplex_parser() -> Parser:
-    """What a completion means in a zorplex world: its answer, else its one call of a tool.
+    """Return the parser of zorplex completions: the answer, else the single tool call.
 
     >>> zorplex_parser()("[ANSWER] 5").action, zorplex_parser()("lookup['kramun']").action
     (Answer(value=5), Call(name='LOOKUP', argument='kramun'))
@@ -142,7 +142,7 @@ def zorplex_parser() -> Parser:
 
 
 def instructions(kind: str) -> str:
-    """What a model may be told of the tools of a kind of task and of the form of an answer, with an example.
+    """Return the system prompt of a kind of task: its tools and the format of an answer, with an example.
 
     >>> instructions("simple").splitlines()[1]
     'LOOKUP[word] gives the zorplex value of a word.'
@@ -158,7 +158,7 @@ def instructions(kind: str) -> str:
 
 
 def reply(params: Zorplex, task: Task, call: Call) -> tuple[str, bool]:
-    """What a tool says to a call, and whether it had an answer. Words are read in small letters, keys in capitals.
+    """Return the result of a tool call, and whether it is valid. Words are converted to lower case, keys to upper case.
 
     >>> from purestep.core import keys
     >>> params = zorplex("simple").params
@@ -183,7 +183,7 @@ def reply(params: Zorplex, task: Task, call: Call) -> tuple[str, bool]:
 
 
 def free_calls(task: Task) -> int:
-    """The number of calls that cost nothing: max(2, those needed).
+    """Return the number of calls without penalty: max(2, those needed).
 
     >>> from purestep.core import keys
     >>> free_calls(simple(two_syllables(), keys.key(0)))
@@ -217,7 +217,7 @@ def _step(params: Zorplex, play: Play, action: Any, key: Key) -> tuple[Play, Out
 
 
 def _paid(play: Play, earned: Reward) -> Play:
-    """The same play with what was earned added, part by part."""
+    """Return the play with the reward added, part by part."""
     before = play.reward
     after = Reward(before.correct + earned.correct, before.format + earned.format, before.tool_spam + earned.tool_spam)
     return evolve(play, reward=after)

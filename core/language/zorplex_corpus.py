@@ -1,14 +1,14 @@
-"""Texts from which a tokenizer learns to spell what is said in zorplex worlds: a word is two tokens, all else few."""
+"""Corpus for a tokenizer of zorplex texts, in which a word has two tokens and all other text few."""
 
 from .protocol import CUT_OFF, INVALID
 from .zorplex import KINDS, Zorplex, instructions
 
-TIMES = 8  # that each word comes: its syllables come far more often, being shared
-OFTEN = 64  # that all else comes
+TIMES = 8  # repetitions of each word; syllables are shared, so they occur far more often
+OFTEN = 64  # repetitions of all other texts
 
 
 def zorplex_texts(params: Zorplex) -> tuple[str, ...]:
-    """The texts of a world, each as often as it should count.
+    """Return the texts of an environment, each repeated according to its weight.
 
     >>> from .zorplex import zorplex
     >>> zorplex_texts(zorplex().params)[:2]

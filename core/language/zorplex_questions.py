@@ -1,4 +1,4 @@
-"""Questions that people type about zorplex words, asked by a world that knows their answer where it can be computed."""
+"""Users' questions about zorplex words, as an environment with the answer if it can be computed."""
 
 import re
 
@@ -14,11 +14,11 @@ TERM = r"zorplex\[(\w+)\]"
 
 
 def typed(env: TextEnv[Zorplex, Play], question: str) -> tuple[TextEnv[Zorplex, Play], bool]:
-    """Return the world that asks this question, and whether it knows the answer.
+    """Return the environment that asks this question, and whether its answer can be computed.
 
-    Values are drawn by the task's key, as always; what is asked are the world's words in the question. Known are sums and
-    differences of words and products of words, where beside them stand letters alone. Raises: ChoiceError for an empty
-    question.
+    Values are drawn from the task's key, as usual; the asked words are the vocabulary's words in the question. Computed are
+    sums and differences of words, and products of words, if the other text has no signs that could change the meaning.
+    Raises: ChoiceError for an empty question.
 
     >>> from .. import keys
     >>> from .zorplex import zorplex
@@ -47,7 +47,7 @@ def _zeros(words: tuple[str, ...]) -> Task:
 
 
 def _needed(task: Task, words: tuple[str, ...], asked: tuple[str, ...]) -> int:
-    """Calls of the shortest way to the values of words, in a task of the kind."""
+    """Return the minimum number of calls for the values of words, in a task of this kind."""
     numbers = {words.index(word) for word in asked}
     if task.links:
         return len({each for number in numbers for each in follow(task.links, number)})
@@ -55,7 +55,7 @@ def _needed(task: Task, words: tuple[str, ...], asked: tuple[str, ...]) -> int:
 
 
 def _answer(task: Task, words: tuple[str, ...], question: str) -> int | None:
-    """The value of the expression in a question, from the left; None where it has none."""
+    """Return the value of the expression in a question, evaluated from the left; None if there is none."""
     found = re.search(rf"{TERM}(?: *[-+*] *{TERM})*", question.lower())
     if not found or not _plain(question.lower().replace(found[0], "", 1)):
         return None
@@ -72,7 +72,7 @@ def _answer(task: Task, words: tuple[str, ...], question: str) -> int | None:
 
 
 def _plain(text: str) -> bool:
-    """Whether a text cannot change what an expression beside it means, as far as signs go.
+    """Return whether a text has only letters, spaces and punctuation, so that it does not change an expression next to it.
 
     >>> _plain("What is , please?"), _plain("2 * "), _plain("( / 2)"), _plain("\u00b2")
     (True, False, False, False)

@@ -1,4 +1,4 @@
-"""Zorplex as a task: its worlds, figures, failure modes, demonstrations and the texts of its tokenizer."""
+"""Zorplex as a task: its environments, metrics, failure modes, demonstrations and tokenizer corpus."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from .zorplex import Play, Zorplex, instructions, zorplex, zorplex_parser
 from .zorplex_corpus import zorplex_texts
 from .zorplex_questions import typed
 
-TABLE = 6  # folded into the key of a fixed table: that of evaluation is another
+TABLE = 6  # folded into the key of the fixed table of evaluation
 
 
 def vocabulary_of(words: str, low: int, high: int, *, seed: int, stream: str = TRAINING) -> Vocabulary:
-    """Return the words of a world: 256 of two syllables, or 26 ("letters") with a fixed table.
+    """Return the vocabulary of an environment: 256 words of two syllables, or 26 ("letters") with a fixed table.
 
-    The table is another one in evaluation, so that nothing that was memorised helps.
+    Evaluation has a different table, so that memorised values do not help.
 
     >>> one, other = (vocabulary_of("letters", 0, 5, seed=0, stream=stream) for stream in ("training", "evaluation"))
     >>> one.words == other.words, one.values == other.values
@@ -85,6 +85,6 @@ def _tool_calls(attempt: Attempt[Play]) -> float:
 
 
 def _meant(attempt: Attempt[Play]) -> float:
-    """Return 1 where the text means the right answer, read leniently."""
+    """Return 1 if the leniently parsed answer is right, else 0."""
     task = attempt.episode.world.task
     return float(meant(task, attempt.episode.events) == task.answer)

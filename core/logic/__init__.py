@@ -1,1 +1,1 @@
-"""Proving on a knowledge base as tensor operations: terms, unification, facts and rules, derivations. Opens no file."""
+"""Proving on a knowledge base with tensor operations: terms, unification, facts and rules, derivations. Opens no files."""

@@ -1,4 +1,4 @@
-"""A world of proofs small enough to follow by hand: four countries, two regions, one rule."""
+"""A minimal proof environment for tests and examples: four countries, two regions, one rule."""
 
 from typing import Unpack
 
@@ -21,9 +21,9 @@ REGIONS = ("america", "europe")
 
 
 def borders(**changes: Unpack[GameRules]) -> tuple[Game, ProofWorld]:
-    """A country lies where its neighbour lies. Spain's proof takes two moves, Portugal's four; regions make negatives.
+    """Return the game and the world of the rule that a country is in the region of its neighbour.
 
-    `changes` are to the rules of the game.
+    Spain's proof takes two moves, Portugal's four; negatives replace the region. `changes` override the rules of the game.
 
     >>> game, world = borders(max_depth=5)
     >>> game.names.constants

@@ -1,4 +1,4 @@
-"""States up to the names of their variables: variables renamed in the order of appearance, and a hash of what results."""
+"""Canonical states: variables renamed in the order of appearance, and a hash of the result."""
 
 import torch
 from torch import Tensor
@@ -11,9 +11,9 @@ POSITIVE = (1 << 63) - 1
 
 
 def canonical(names: Vocabulary, atoms: Tensor) -> Tensor:
-    """The same atoms with variables n+1, n+2, ... in the order in which they first appear: int64 [*, A, 3] -> [*, A, 3].
+    """Return the atoms with variables n+1, n+2, ... in order of first appearance: int64 [*, A, 3] -> [*, A, 3].
 
-    Two states are the same up to renaming exactly where these are equal.
+    Two states are the same up to renaming exactly if their canonical atoms are equal.
 
     >>> from .terms import vocabulary
     >>> names = vocabulary(["p"], ["a"], variables=9)
@@ -38,7 +38,7 @@ def canonical(names: Vocabulary, atoms: Tensor) -> Tensor:
 
 
 def variables_in(names: Vocabulary, atoms: Tensor) -> Tensor:
-    """How many variables canonical atoms use: int64 [*, A, 3] -> [*].
+    """Return the number of variables in canonical atoms: int64 [*, A, 3] -> [*].
 
     >>> from .terms import vocabulary
     >>> variables_in(vocabulary(["p"], ["a"], variables=9), torch.tensor([[1, 2, 1], [1, 3, 2]]))
@@ -48,12 +48,12 @@ def variables_in(names: Vocabulary, atoms: Tensor) -> Tensor:
 
 
 def state_hash(names: Vocabulary, atoms: Tensor) -> Tensor:
-    """A hash of canonical atoms in their order, at least 1: int64 [*, A, 3] -> [*].
+    """Return a hash of canonical atoms in their order, at least 1: int64 [*, A, 3] -> [*].
 
     h_0 = 0,    h_i = mix(h_{i-1} + golden + packed atom i)
 
-    with the mixing function of SplitMix64, whose bits all depend on all; two different states share a hash with probability
-    2^-63. Source: Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators".
+    with the mixing function of SplitMix64, in which every output bit depends on all input bits; two different states collide
+    with probability 2^-63. Source: Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators".
 
     >>> from .terms import vocabulary
     >>> names, state = vocabulary(["p"], ["a"], variables=9), torch.tensor([[1, 2, 1], [1, 3, 2]])
@@ -73,5 +73,5 @@ def _mix(value: Tensor) -> Tensor:
 
 
 def _shifted(value: Tensor, places: int) -> Tensor:
-    """To the right, with zeros coming in."""
+    """Return the value shifted to the right, filled with zeros (a logical shift)."""
     return (value >> places) & ((1 << (64 - places)) - 1)

@@ -1,4 +1,4 @@
-"""Negatives: atoms with one argument replaced, filtered against what is known to be true."""
+"""Negatives: atoms with one argument replaced, filtered against the atoms known to be true."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,20 +12,20 @@ from ..record import record, tensor
 from .knowledge import LARGEST
 from .terms import PADDING, Vocabulary, pack
 
-HEAD, TAIL = 0, 1  # which argument is replaced
+HEAD, TAIL = 0, 1  # the argument to replace
 
 
 @record
 class Domains:
-    """Which constants may stand in each argument of each predicate."""
+    """The allowed constants of each argument of each predicate."""
 
     members: Tensor = tensor("* D", "int")  # constants, one domain after the other
-    start: Tensor = tensor("* P 2", "int")  # where the domain of [predicate, argument] begins
-    count: Tensor = tensor("* P 2", "int")  # how many it has
+    start: Tensor = tensor("* P 2", "int")  # index of the first member of the domain of [predicate, argument]
+    count: Tensor = tensor("* P 2", "int")  # number of its members
 
 
 def domains(names: Vocabulary, members: Mapping[tuple[str, int], Sequence[str]] | None = None) -> Domains:
-    """Domains by predicate and argument (0 the first, 1 the second); all constants where none is given.
+    """Return domains by predicate and argument (0 the first, 1 the second); all constants where none is given.
 
     Raises: ChoiceError for an unknown predicate or constant, or a domain without members.
 
@@ -53,7 +53,7 @@ def domains(names: Vocabulary, members: Mapping[tuple[str, int], Sequence[str]] 
 
 
 def known_atoms(names: Vocabulary, atoms: Tensor) -> Tensor:
-    """The sorted packed numbers of atoms known to be true, as `corrupt` wants them: int64 [N, 3] -> [N' + 1].
+    """Return the sorted packed numbers of atoms known to be true, for `corrupt`: int64 [N, 3] -> [N' + 1].
 
     >>> from .terms import vocabulary
     >>> known_atoms(vocabulary(["p"], ["a"], variables=0), torch.tensor([[1, 1, 1], [1, 1, 1]]))[:1]
@@ -64,7 +64,7 @@ def known_atoms(names: Vocabulary, atoms: Tensor) -> Tensor:
 
 
 def is_known(names: Vocabulary, known: Tensor, atoms: Tensor) -> Tensor:
-    """Whether atoms are among `known_atoms`: int64 [*, 3] -> bool [*].
+    """Return whether atoms are among `known_atoms`: int64 [*, 3] -> bool [*].
 
     >>> from .terms import vocabulary
     >>> names = vocabulary(["p"], ["a"], variables=0)
@@ -76,7 +76,7 @@ def is_known(names: Vocabulary, known: Tensor, atoms: Tensor) -> Tensor:
 
 
 def replaced(atom: Tensor, argument: Tensor, constant: Tensor) -> Tensor:
-    """Atoms with one argument replaced: int64 [*, 3], 0 or 1 [*], [*] -> [*, 3].
+    """Return atoms with one argument replaced: int64 [*, 3], 0 or 1 [*], [*] -> [*, 3].
 
     >>> replaced(torch.tensor([1, 5, 6]), torch.tensor(TAIL), torch.tensor(9))
     tensor([1, 5, 9])
@@ -86,8 +86,8 @@ def replaced(atom: Tensor, argument: Tensor, constant: Tensor) -> Tensor:
 
 
 def _members(within: Domains, predicate: Tensor, argument: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the domains of arguments begin and how many members they have: int64 [*] each -> [*], [*]."""
-    # With an axis: an index without one would be read out as a number, which a compiled graph cannot do.
+    """Return start and number of members of the domains of arguments: int64 [*] each -> [*], [*]."""
+    # With an axis: a 0-d index would be read as a Python number, which a compiled graph cannot do.
     place = predicate[..., None], argument[..., None]
     return within.start[place][..., 0], within.count[place][..., 0]
 
@@ -95,11 +95,11 @@ def _members(within: Domains, predicate: Tensor, argument: Tensor) -> tuple[Tens
 def corrupt(
     names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Tensor, key: Key, *, tries: int = 16
 ) -> tuple[Tensor, Tensor]:
-    """A negative for each atom: int64 [*, 3], argument [*], key [*, 2] -> (int64 [*, 3], found bool [*]).
+    """Return a negative for each atom: int64 [*, 3], argument [*], key [*, 2] -> (int64 [*, 3], found bool [*]).
 
-    Constants are drawn from the argument's domain, `tries` of them at once; the first that makes no known atom is taken,
-    so that each constant that may be taken is equally likely. Where none of them may, the atom comes back as it was and
-    `found` is false: it is for the caller to treat it as the positive that it is.
+    `tries` constants are drawn from the argument's domain at once; the first one that gives no known atom is used, so that
+    all valid constants are equally likely. If none is valid, the atom is returned unchanged and `found` is false: the caller
+    must treat it as a positive.
 
     >>> from .terms import vocabulary
     >>> names = vocabulary(["p"], ["a", "b"], variables=0)
@@ -120,9 +120,9 @@ def corrupt(
 def corruptions(
     names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
 ) -> Tensor:
-    """The atom's negatives in a random order, each once: int64 [*, 3], key [*, 2] -> [*, `most`, 3], padded at the end.
+    """Return the atom's negatives in random order, each once: int64 [*, 3], key [*, 2] -> [*, `most`, 3], padded at the end.
 
-    All constants of the largest domain are looked at, so that with as many places as that has members none is missing.
+    All constants of the domain are tested, so that with `most` at least the size of the largest domain none is missing.
 
     >>> from .terms import vocabulary
     >>> names = vocabulary(["p"], ["a", "b", "c"], variables=0)

@@ -1,4 +1,4 @@
-"""One step of resolution: every state that follows from a state by its first goal, in tensors of fixed width."""
+"""One step of resolution: all successors of a state by its first goal, in tensors of fixed width."""
 
 import torch
 from attrs import frozen
@@ -14,44 +14,44 @@ from .unify import substitute, unify
 
 @frozen
 class Widths:
-    """How much room there is. What does not fit is left out and counted."""
+    """The sizes of the tensors. Entries that do not fit are dropped and counted."""
 
     atoms: int  # A: goals of a state
-    successors: int  # S: states that follow from one
-    facts: int  # K: facts tried with one goal
-    rules: int  # rules tried with one goal
+    successors: int  # S: successors of a state
+    facts: int  # K: facts tried for one goal
+    rules: int  # rules tried for one goal
 
     def variables(self) -> int:
-        """The variables of a canonical state's vocabulary, without those of a rule."""
+        """Return the maximum number of variables in a canonical state, without those of a rule."""
         return 2 * self.atoms
 
 
 @record
 class Successors:
-    """What follows from a state: canonical states, packed to the front."""
+    """The successors of a state: canonical states, packed to the front."""
 
     states: Tensor = tensor("* S A 3", "int")
-    count: Tensor = tensor("*", "int")  # how many there are, at least 1
+    count: Tensor = tensor("*", "int")  # number of successors, at least 1
     origin: Tensor = tensor("* S", "int")  # 0..F-1: by that fact; F..F+R-1: by that rule; -1: by neither
-    too_long: Tensor = tensor("*", "int")  # left out: more than A goals
-    too_many: Tensor = tensor("*", "int")  # left out: no room among K facts, the rules or S states
+    too_long: Tensor = tensor("*", "int")  # dropped: more than A goals
+    too_many: Tensor = tensor("*", "int")  # dropped: no room among K facts, the rules or S states
 
 
 @record
 class _Candidates:
-    """States on their way to be successors. Leading axes [*, C]."""
+    """Candidates for successors. Leading axes [*, C]."""
 
-    atoms: Tensor = tensor("* A 3", "int")  # without goals that are known; the first A that are left
-    length: Tensor = tensor("*", "int")  # how many are left
+    atoms: Tensor = tensor("* A 3", "int")  # without known goals; the first A of the remaining ones
+    length: Tensor = tensor("*", "int")  # number of remaining goals
     exists: Tensor = tensor("*", "bool")
     origin: Tensor = tensor("*", "int")
 
 
 def check_room(names: Vocabulary, base: Knowledge, widths: Widths, *, end_proof: bool = False) -> None:
-    """Refuses a vocabulary or widths with which proofs would go wrong; a look at the rules, to be taken before any step.
+    """Refuse a vocabulary or widths too small for the rules; call it before any step.
 
-    A canonical state has up to 2 A variables and a rule's own come after them, so the vocabulary must have both. A state must
-    have a successor, and where a proof can be given up (`end_proof`) one more. Raises: ChoiceError.
+    A canonical state has up to 2 A variables and a rule's own come after them, so the vocabulary must have both. There must be
+    room for one successor, and with `end_proof`, by which a proof can be abandoned, for one more. Raises: ChoiceError.
 
     >>> from .borders import borders
     >>> game, world = borders()
@@ -74,13 +74,13 @@ def check_room(names: Vocabulary, base: Knowledge, widths: Widths, *, end_proof:
 
 
 def derive(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
-    """SLD resolution by the leftmost goal: canonical states int64 [*, A, 3], an atom [*, 3] that is no fact -> Successors [*].
+    """Return the SLD resolvents of the leftmost goal: states int64 [*, A, 3], an excluded fact [*, 3] -> Successors [*].
 
-    The first goal is made one with each fact, which leaves the other goals, and with the head of each rule, renamed apart,
-    which puts the rule's body before them. Ground goals that are known facts are struck out at once; a state without goals
-    left is a proof, and where there is one, the mark of truth is the only successor. Where nothing follows it is the mark
-    of falsehood. Marks follow themselves, and falsehood follows padding. Facts come first, in the order of their numbers,
-    then rules in theirs; equal states by different facts or rules stay apart, each a choice of its own.
+    States must be canonical. The first goal is unified with each fact, which leaves the other goals, and with the head of each
+    rule, renamed apart, which puts the rule's body before them. Ground goals that are known facts are removed at once; a state
+    without remaining goals is a proof, and if there is one, the mark `true` is the only successor. Without any successor it is
+    the mark `false`. Marks are their own successors, and `false` is that of padding. Facts come first, in the order of their
+    numbers, then rules in theirs; equal states by different facts or rules are kept as different choices.
     Source: Kowalski 1974, "Predicate logic as programming language".
 
     >>> from .knowledge import knowledge
@@ -106,7 +106,7 @@ def derive(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, e
 def _by_facts(
     names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor
 ) -> tuple[_Candidates, Tensor]:
-    """Candidates [*, K] by facts, and how many facts were not tried [*]."""
+    """Return the candidates [*, K] by facts, and the number of facts not tried [*]."""
     goal, rest = states[..., 0, :], states[..., 1:, :]
     numbers, among, crowded = matching(names, base, goal, widths.facts)
     facts = base.facts[numbers]
@@ -119,7 +119,7 @@ def _by_facts(
 def _by_rules(
     names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor
 ) -> tuple[_Candidates, Tensor]:
-    """Candidates [*, rules] by rules, and how many rules were not tried [*]."""
+    """Return the candidates [*, rules] by rules, and the number of rules not tried [*]."""
     goal, rest = states[..., 0, :], states[..., 1:, :]
     start, count = rows_of(base.rule_start, goal[..., 0])
     slots = torch.arange(widths.rules, device=states.device)
@@ -134,12 +134,12 @@ def _by_rules(
 
 
 def _beside(rest: Tensor, numbers: Tensor) -> Tensor:
-    """The same goals for each candidate: [*, A-1, 3] and [*, C] -> [*, C, A-1, 3]."""
+    """Return the goals, expanded for each candidate: [*, A-1, 3] and [*, C] -> [*, C, A-1, 3]."""
     return rest[..., None, :, :].expand(*numbers.shape, *rest.shape[-2:])
 
 
 def _apart(names: Vocabulary, widths: Widths, atoms: Tensor) -> Tensor:
-    """A rule's atoms with variables that no canonical state has."""
+    """Return a rule's atoms with variables renamed apart from those of canonical states."""
     terms = atoms[..., 1:]
     moved = torch.where(is_variable(names, terms), terms + widths.variables(), terms)
     return torch.cat([atoms[..., :1], moved], -1)
@@ -154,7 +154,7 @@ def _pruned(
     exists: Tensor,
     origin: Tensor,
 ) -> _Candidates:
-    """Candidates [*, C, W, 3] without the goals that are known, those left moved to the front."""
+    """Return candidates [*, C, W, 3] without the known goals, the remaining ones moved to the front."""
     known = contains(names, base, atoms, excluded[..., None, None, :])
     kept = (atoms[..., 0] != PADDING) & ~known
     first, length = front(kept, atoms, slots=widths.atoms)
@@ -162,7 +162,7 @@ def _pruned(
 
 
 def _packed(names: Vocabulary, widths: Widths, states: Tensor, every: _Candidates, crowded: Tensor) -> Successors:
-    """The candidates that count, moved to the front, or the one mark that stands for them."""
+    """Return the valid candidates, moved to the front, or the single mark that replaces them."""
     fits = every.exists & (every.length <= widths.atoms)
     following, count = front(fits, every.atoms, slots=widths.successors)
     origin, _ = front(fits, every.origin, slots=widths.successors, empty=-1)
@@ -183,25 +183,25 @@ def _packed(names: Vocabulary, widths: Widths, states: Tensor, every: _Candidate
 
 
 def front(kept: Tensor, rows: Tensor, *, slots: int | None = None, empty: int = PADDING) -> tuple[Tensor, Tensor]:
-    """The rows kept, moved to the front in their order: bool [*, C], int64 [*, C, ...] -> ([*, slots, ...], how many kept [*]).
+    """Return the kept rows, moved to the front in order: bool [*, C], int64 [*, C, ...] -> ([*, slots, ...], number kept [*]).
 
-    `slots` is C unless given; rows beyond it are left out, and places without a row hold `empty`.
+    `slots` is C by default; rows beyond it are dropped, and unused slots hold `empty`.
 
     >>> front(torch.tensor([False, True, True]), torch.tensor([5, 6, 7]), slots=1)
     (tensor([6]), tensor(2))
     """
     slots = kept.shape[-1] if slots is None else slots
     place = kept.to(torch.int64).cumsum(-1) - 1
-    spare = torch.where(kept & (place < slots), place, slots)  # what has no place goes into a last one, cut off below
+    spare = torch.where(kept & (place < slots), place, slots)  # rows without a slot go into an extra one, cut off below
     index = spare[(...,) + (None,) * (rows.ndim - kept.ndim)].expand(rows.shape)
     axis = kept.ndim - 1
-    # Values are scattered, not their places: what the compiler has stored it does not compute again at each reading.
+    # Scatter the values, not their indices: the compiler stores the result instead of recomputing it at each read.
     room = rows.new_full((*kept.shape[:-1], slots + 1, *rows.shape[kept.ndim :]), empty)
     return room.scatter(axis, index, rows).narrow(axis, 0, slots), kept.sum(-1)
 
 
 def marked(mark: Tensor, like: Tensor) -> Tensor:
-    """States of one mark and nothing else, in the first place of each row: int64 [*] -> `like`'s shape [*, S, A, 3].
+    """Return states that hold one mark only, in the first slot of each row: int64 [*] -> `like`'s shape [*, S, A, 3].
 
     >>> marked(torch.tensor(7), torch.ones(2, 1, 3, dtype=torch.int64))
     tensor([[[7, 0, 0]],

@@ -1,4 +1,4 @@
-"""Atoms and states of a proof as vectors: one learnt vector for each term and predicate, and forms that join three."""
+"""Embeddings of atoms and states of a proof: one trained vector per term and predicate, and functions that combine three."""
 
 from collections.abc import Callable, Mapping
 
@@ -17,14 +17,14 @@ Form = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @record
 class Embedding:
-    """Learnt vectors; those of padding are never read."""
+    """Trained vectors; those of padding are not used."""
 
-    predicates: Tensor = tensor("* P D", "float")  # the marks' among them
+    predicates: Tensor = tensor("* P D", "float")  # including the marks
     terms: Tensor = tensor("* N D", "float")  # constants, then variables
 
 
 def transe(predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """h + r - t: [*, D] each -> [*, D].
+    """Return h + r - t: [*, D] each -> [*, D].
 
     Source: Bordes et al. 2013, "Translating embeddings for modeling multi-relational data".
 
@@ -35,7 +35,7 @@ def transe(predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def distmult(predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """h * r * t, entry by entry: [*, D] each -> [*, D]. Source: Yang et al. 2014, arXiv:1412.6575.
+    """Return h * r * t, elementwise: [*, D] each -> [*, D]. Source: Yang et al. 2014, arXiv:1412.6575.
 
     >>> distmult(torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([3.0]))
     tensor([6.])
@@ -44,13 +44,13 @@ def distmult(predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def _parts(vector: Tensor) -> tuple[Tensor, Tensor]:
-    """The real and the imaginary half."""
+    """Return the real and the imaginary half."""
     real, imaginary = vector.chunk(2, -1)
     return real, imaginary
 
 
 def complex_product(predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """h * r * conj(t) of complex numbers: [*, D] each -> [*, D], the first half of D real, the second imaginary.
+    """Return h * r * conj(t) of complex numbers: [*, D] each -> [*, D], the first half of D real, the second imaginary.
 
     Source: Trouillon et al. 2016, arXiv:1606.06357 (ComplEx).
 
@@ -63,7 +63,7 @@ def complex_product(predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def rotate(predicate: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """h * exp(i angle) - t of complex numbers, the first half of r being angles: [*, D] each -> [*, D], halves as above.
+    """Return h * exp(i angle) - t of complex numbers, the first half of r being angles: [*, D] each -> [*, D], as above.
 
     Source: Sun et al. 2019, arXiv:1902.10197 (RotatE).
 
@@ -96,10 +96,10 @@ POOLS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {"mean": _mean, "sum":
 
 
 def state_embedding(names: Vocabulary, size: int, *, form: str = "transe", pool: str = "mean") -> Network:
-    """A vector for each state: int [*, A, 3] -> [*, size], the mean or sum over its atoms of what `form` makes of each.
+    """Return a network of state embeddings: int [*, A, 3] -> [*, size], the mean or sum over atoms of `form`'s vectors.
 
-    Params are an `Embedding` of normal numbers with variance 1 / size. Raises: ChoiceError (a name; a size that is not even for
-    the complex forms, or below 1).
+    Params are an `Embedding` of normal numbers with variance 1 / size. Raises: ChoiceError (unknown names; an odd size for the
+    complex forms; a size below 1).
 
     >>> from .terms import vocabulary
     >>> network = state_embedding(vocabulary(["p"], ["a"], variables=1), 4)
@@ -122,7 +122,7 @@ def state_embedding(names: Vocabulary, size: int, *, form: str = "transe", pool:
     def apply(params: Embedding, atoms: Tensor) -> Tensor:
         predicate, first, second = atoms.unbind(-1)
         joined = join(params.predicates[predicate], params.terms[first], params.terms[second])
-        # A mark has no arguments: it stands for itself.
+        # A mark has no arguments: use its own vector.
         joined = torch.where((predicate > len(names.predicates))[..., None], params.predicates[predicate], joined)
         real = predicate != PADDING
         return gather(torch.where(real[..., None], joined, 0.0).sum(-2), real.sum(-1))

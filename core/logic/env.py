@@ -1,4 +1,4 @@
-"""The proving game as an environment: queries from a pool, negatives among them, an observation of what may follow."""
+"""The proving game as an environment: queries from a pool, mixed with negatives, and observations of the successors."""
 
 from collections.abc import Callable
 
@@ -20,15 +20,15 @@ from .state import Game, ProofState, ProofWorld, opened
 
 @record
 class ProofObservation:
-    """What a policy sees: the goals, and what may follow."""
+    """The observation: the goals, and the successor states."""
 
     sub_index: Tensor = tensor("* A 3", "int")
     derived_sub_indices: Tensor = tensor("* S A 3", "int")
-    action_mask: Tensor = tensor("* S", "bool")  # true where a successor stands
+    action_mask: Tensor = tensor("* S", "bool")  # true for existing successors
 
 
 def observe(state: ProofState) -> ProofObservation:
-    """What a policy sees of a state.
+    """Return the observation of a state.
 
     >>> from .borders import borders
     >>> game, world = borders()
@@ -45,11 +45,11 @@ def observe(state: ProofState) -> ProofObservation:
 
 
 def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Tensor) -> ProofState:
-    """The first state of an episode, before it is known what follows: key [*, 2], pointer and counter [*].
+    """Return the first state of an episode, before its successors are computed: key [*, 2], pointer and counter [*].
 
-    The query is a random one of the pool, or number `pointer` modulo its size. Where `counter` modulo negatives + 1 is not 0
-    one of its arguments is replaced, of both that may be either by a fair coin; where no replacement was found it is played as
-    the positive it is.
+    The query is a random one of the pool, or number `pointer` modulo its size. If `counter` modulo negatives + 1 is not 0,
+    one of its arguments is replaced, with "both" either one with probability 1/2; if no replacement was found it stays a
+    positive.
 
     >>> from .borders import borders
     >>> game, world = borders(order="in_turn")
@@ -60,7 +60,7 @@ def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Ten
     count = world.queries.shape[0]
     drawn = keys.randint(query_key, (), 0, count)
     number = choose("game: order", game.order, {"random": drawn, "in_turn": pointer % count})
-    query = world.queries[number[..., None]][..., 0, :]  # without an axis a compiled graph could not read it
+    query = world.queries[number[..., None]][..., 0, :]  # a compiled graph cannot read a 0-d index
     either = keys.randint(side_key, (), HEAD, TAIL + 1)
     sides = {"head": torch.full_like(either, HEAD), "tail": torch.full_like(either, TAIL), "both": either}
     side = choose("game: argument", game.argument, sides)
@@ -70,12 +70,12 @@ def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Ten
 
 
 def proving(game: Game, world: ProofWorld, *, reset: str = "none") -> Env[ProofWorld, ProofState]:
-    """Proving queries of the world's pool by choosing, again and again, one of the states that follow.
+    """Return the env of proving queries of the world's pool, in which an action selects one of the successor states.
 
-    `reset` says what a step does that ends an episode: "none" leaves it over, with nothing to follow, for `auto_reset`;
-    "own" begins the next one before it is found out what follows, so that a step derives once and not twice. With "own"
-    pointers and counters go on from one episode to the next, else each begins at random ones.
-    Raises: ChoiceError (a name that is no choice; too few variables or places for what is played, see `check_room`).
+    `reset` selects what happens at the end of an episode: "none" returns the final state, without successors, for
+    `auto_reset`; "own" starts the next episode before computing successors, so that a step derives once and not twice. With
+    "own", pointers and counters continue from one episode to the next, else each episode starts at random ones.
+    Raises: ChoiceError (an unknown name; too few variables or slots for the game, see `check_room`).
 
     >>> from .borders import borders
     >>> env, key = proving(*borders(negatives=0)), torch.tensor([1, 0])

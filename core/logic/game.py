@@ -1,4 +1,4 @@
-"""Proving as a game: what may follow a state, and how a move changes it."""
+"""The proving game: the successors of a state, and the state after a move."""
 
 import torch
 from torch import Tensor
@@ -14,10 +14,10 @@ from .terms import PADDING
 
 
 def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
-    """The state with what may follow it; nothing may once the episode is over.
+    """Return the state with its successors; there are none once the episode is over.
 
-    What follows is `derive`, without states seen in this episode (`memory`). States that only one follows are passed over,
-    `skip_unary` times. Then comes the mark of a proof given up, where no proof ended and `end_proof` allows it.
+    The successors are those of `derive`, without states seen in this episode (`memory`). States with a single successor are
+    skipped, at most `skip_unary` times. With `end_proof`, the mark of an abandoned proof is added, unless the proof is decided.
 
     >>> from .borders import borders
     >>> from .state import opened
@@ -52,7 +52,7 @@ def _look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
 
 
 def _unseen(game: Game, state: ProofState, found: Successors) -> Successors:
-    """The successors that the episode has not seen; the mark of falsehood where that leaves none."""
+    """Return the successors not yet seen in the episode; the mark `false` if there are none."""
     hashes = state_hash(game.names, found.states)
     again = (hashes[..., :, None] == state.history[..., None, :]).any(-1)
     used = torch.arange(hashes.shape[-1], device=hashes.device) < found.count[..., None]
@@ -70,7 +70,7 @@ def _unseen(game: Game, state: ProofState, found: Successors) -> Successors:
 
 
 def _with_end(game: Game, state: ProofState) -> ProofState:
-    """The mark of a proof given up among what follows, unless the proof is decided; in the last place if there is no other."""
+    """Return the state with the successor `end` added, unless the proof is decided; it replaces the last one if full."""
     count = state.derived_count
     slots = torch.arange(state.origin.shape[-1], device=count.device)
     open_ = (count > 0) & (state.derived[..., 0, 0, 0] <= len(game.names.predicates))
@@ -88,11 +88,10 @@ def _with_end(game: Game, state: ProofState) -> ProofState:
 
 
 def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
-    """The state after a move, before it is known what follows: action int64 [*], the last successor where it is too large.
+    """Return the state after a move, before its successors are computed: action int64 [*], clamped to the last successor.
 
-    A proof or a mark terminates the episode, the move number `max_depth` truncates it where nothing else ended it. Termination
-    brings the `reward`; what a truncated episode is worth is for a value function to say. An episode that is over stays as it
-    is, with a reward of 0.
+    A proof or a mark terminates the episode; move number `max_depth` truncates it if it has not terminated. Termination gives
+    the `reward`; a truncated episode needs a bootstrap value. A finished episode is returned unchanged, with a reward of 0.
 
     >>> from .borders import borders
     >>> from .state import opened

@@ -7,30 +7,30 @@ from ..errors import ShapeError, message
 from ..record import record, tensor
 from .terms import PADDING, Vocabulary, is_variable, pack
 
-LARGEST = (1 << 63) - 1  # no atom's number: see `vocabulary`
+LARGEST = (1 << 63) - 1  # above the number of any atom: see `vocabulary`
 
 
 @record
 class Knowledge:
-    """Facts, and rules head <- body whose variables are counted from the first of the vocabulary.
+    """Facts, and rules head <- body with variables numbered from the vocabulary's first one.
 
-    After the last fact and the last rule comes a row of padding, which stands for none.
+    The last fact and the last rule are followed by a row of padding, which represents no fact or rule.
     """
 
     facts: Tensor = tensor("* F 3", "int")  # sorted, each once
-    keys: Tensor = tensor("* F", "int")  # their packed numbers, and one beyond all of them
-    second_keys: Tensor = tensor("* F", "int")  # likewise with the arguments exchanged, sorted
-    second_facts: Tensor = tensor("* F", "int")  # which facts those are
+    keys: Tensor = tensor("* F", "int")  # their packed numbers, and a larger one
+    second_keys: Tensor = tensor("* F", "int")  # the same with the arguments exchanged, sorted
+    second_facts: Tensor = tensor("* F", "int")  # the indices of those facts
     heads: Tensor = tensor("* R 3", "int")
     bodies: Tensor = tensor("* R M 3", "int")  # padded at the end
     rule_start: Tensor = tensor("* P", "int")  # rules of predicate p are rule_start[p] .. rule_start[p + 1] - 1
 
 
 def knowledge(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
-    """The knowledge base of int64 facts [F, 3] and rules heads [R, 3] <- bodies [R, M, 3].
+    """Return the knowledge base of int64 facts [F, 3] and rules heads [R, 3] <- bodies [R, M, 3].
 
-    Facts that come twice are kept once; rules keep their order within a predicate. `encode` and `encode_rules` make these of
-    names and refuse what is no fact or rule. Raises: ShapeError.
+    Duplicate facts are removed; rules keep their order within a predicate. `encode` and `encode_rules` produce these tensors
+    from names and refuse invalid facts and rules. Raises: ShapeError.
 
     >>> from .terms import vocabulary
     >>> names = vocabulary(["p"], ["a", "b"], variables=2)
@@ -61,12 +61,12 @@ def knowledge(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -
 
 
 def _and(rows: Tensor, last: int) -> Tensor:
-    """The rows and one more, of this number."""
+    """Return the rows with one more appended, filled with `last`."""
     return torch.cat([rows, rows.new_full((1, *rows.shape[1:]), last)])
 
 
 def contains(names: Vocabulary, base: Knowledge, atoms: Tensor, excluded: Tensor | None = None) -> Tensor:
-    """Whether an atom is a known fact: int64 [*, 3] -> bool [*]; one that equals `excluded` [*, 3] is not known.
+    """Return whether an atom is a known fact: int64 [*, 3] -> bool [*]; false if it equals `excluded` [*, 3].
 
     >>> from .terms import vocabulary
     >>> names, none = vocabulary(["p"], ["a"], variables=1), torch.zeros(0, 3, dtype=torch.int64)
@@ -80,11 +80,11 @@ def contains(names: Vocabulary, base: Knowledge, atoms: Tensor, excluded: Tensor
 
 
 def matching(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Facts with the goal's constants in their places: int64 [*, 3] -> numbers [*, K], which of them count [*, K], and how many
-    more there are [*], for K = `slots`.
+    """Return the facts that match the goal's constants: int64 [*, 3] -> numbers [*, K], mask of valid ones [*, K], and the
+    number of further ones [*], for K = `slots`.
 
-    They are found by search among the facts sorted by their first and by their second argument, and come in that order.
-    A goal with twice the same variable gets all of its predicate's facts.
+    They are found by binary search among the facts sorted by their first and by their second argument, and are in that order.
+    For a goal with the same variable twice they are all facts of its predicate.
 
     >>> from .terms import vocabulary
     >>> names, none = vocabulary(["p"], ["a", "b"], variables=1), torch.zeros(0, 3, dtype=torch.int64)
@@ -111,13 +111,13 @@ def matching(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tu
 
 
 def rows_of(starts: Tensor, predicate: Tensor) -> tuple[Tensor, Tensor]:
-    """Where a predicate's rules begin and how many there are: int64 [*] -> [*], [*]. Marks and padding have none.
+    """Return the start and the number of a predicate's rules: int64 [*] -> [*], [*]. Marks and padding have none.
 
     >>> rows_of(torch.tensor([0, 0, 3, 4]), torch.tensor([1, 2, 5]))
     (tensor([0, 3, 0]), tensor([3, 1, 0]))
     """
     named = (predicate != PADDING) & (predicate < starts.shape[0] - 1)
-    # With an axis: an index without one would be read out as a number, which a compiled graph cannot do.
+    # With an axis: a 0-d index would be read as a Python number, which a compiled graph cannot do.
     place = torch.where(named, predicate, 0)[..., None]
     start, end = starts[place][..., 0], starts[place + 1][..., 0]
     return torch.where(named, start, 0), torch.where(named, end - start, 0)

@@ -1,4 +1,4 @@
-"""Which arguments are bound when a goal comes to be resolved, and how much room resolution needs in consequence."""
+"""Mode analysis: the bound arguments of goals at resolution, and the resulting maximum numbers of facts and rules."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,10 +13,10 @@ Call = tuple[str, bool, bool]  # a predicate, and whether its first and second a
 
 
 def calls(rules: Sequence[Rule], predicates: Iterable[str]) -> frozenset[Call]:
-    """The calls that leftmost resolution can come to, from queries of these predicates without variables.
+    """Return the calls that leftmost resolution can reach from ground queries of these predicates.
 
-    A variable is bound by the call where it stands in a bound argument of the head, and by every atom before it in the
-    body, which has been solved when its turn comes: rules bind all variables of their heads.
+    A variable is bound if it is a bound argument of the head, or occurs in an earlier atom of the body, which is solved
+    first: rules bind all variables of their heads.
     Source: Debray and Warren 1988, "Automatic mode inference for logic programs".
 
     >>> rule = Rule(("p", "X", "Z"), (("q", "X", "Y"), ("p", "Y", "Z")))
@@ -45,7 +45,7 @@ def _is_bound(word: str, bound: set[str]) -> bool:
 
 
 def room(names: Vocabulary, base: Knowledge, called: Iterable[Call]) -> tuple[Tensor, Tensor]:
-    """The most facts that one of the calls can match, and the most rules of one of their predicates: int64 [], [].
+    """Return the maximum number of facts that one of the calls can match, and of rules of one predicate: int64 [], [].
 
     >>> from .knowledge import knowledge
     >>> from .terms import vocabulary

@@ -1,7 +1,7 @@
-"""Facts, rules, queries and domains from text, one a line; a line that is none of them is refused by its number.
+"""Parsers of facts, rules, queries and domains, one per line; an invalid line is refused with its number.
 
-Blank lines, and lines that begin with % or #, are skipped everywhere, unless the tabs of a line say that it is a fact. Blanks
-around a name are no part of it.
+Blank lines, and lines that begin with % or #, are skipped, except that a line with two tabs is a fact. Spaces around a name
+are removed.
 """
 
 import re
@@ -14,26 +14,26 @@ from .rules import Rule, check_rule, names_variable
 from .terms import Names
 
 WORD = r"([^\t(),]+)"
-RELATION = r"\s*((?!:-)[^\s(),\\]+)\s*"  # without the blanks and signs of what is more than an atom: \+ p, not p, :- p
+RELATION = r"\s*((?!:-)[^\s(),\\]+)\s*"  # no spaces and operators, as in \+ p, not p, :- p
 ATOM = re.compile(rf"{RELATION}\({WORD},{WORD}\)")
 ATOMS = re.compile(rf"{ATOM.pattern}(?:\s*,{ATOM.pattern})*")
 REMEDY = "correct it, or begin it with % to skip it"
-MOST_SHOWN = 100  # characters of a refused line that its error repeats
+MOST_SHOWN = 100  # characters of a refused line in its error message
 
 
 @frozen
 class DomainLines:
-    """What a domain file says: the constants of each domain, and which domain an argument (0 or 1) of a predicate has."""
+    """The content of a domain file: the constants of each domain, and the domain of each argument (0 or 1) of a predicate."""
 
     members: Mapping[str, tuple[str, ...]]
     arguments: Mapping[tuple[str, int], str]
 
 
 def parse_facts(text: str, source: str) -> tuple[Names, ...]:
-    """The facts of a text, in their order: lines `relation(head, tail).` or `head<TAB>relation<TAB>tail`.
+    """Return the facts of a text, in order: lines `relation(head, tail).` or `head<TAB>relation<TAB>tail`.
 
-    The last dot may be missing. Names hold any characters but tabs; in the first form none of ( ) and comma, and the relation
-    neither blanks nor a backslash.
+    The final dot is optional. Names have any characters except tabs; in the first form also except ( ) and comma, and the
+    relation has no spaces and no backslash.
     Raises: ChoiceError with the source, the line's number and the line.
 
     >>> parse_facts("near(a, b).\\n% a remark\\nb\\tnear\\tc d", "facts.txt")
@@ -43,7 +43,7 @@ def parse_facts(text: str, source: str) -> tuple[Names, ...]:
 
 
 def parse_query(text: str) -> Names:
-    """The atom in a text such as "near(a, b)". Raises: ChoiceError.
+    """Return the atom of a text such as "near(a, b)". Raises: ChoiceError.
 
     >>> parse_query("locatedin(france, europe)")
     ('locatedin', 'france', 'europe')
@@ -55,12 +55,12 @@ def parse_query(text: str) -> Names:
 
 
 def parse_rules(text: str, source: str) -> tuple[Rule, ...]:
-    """The rules of a text, in their order, from lines of two forms.
+    """Return the rules of a text, in order, from lines of two forms.
 
-    `name:score:near(x,y), in(y,z) -> in(x,z)`: its arguments are variables and put in capitals; name and score are left out.
-    `in(X, Z) :- near(X, Y), in(Y, Z).`: as in Prolog, a variable begins with a capital or _; the last dot may be missing.
-    Raises: ChoiceError with the source and the line's number for a line of neither form, a rule without a body, one whose body
-    leaves a variable of its head open, and the variable `_`, which Prolog would take for another one each time.
+    `name:score:near(x,y), in(y,z) -> in(x,z)`: arguments are variables and converted to capitals; name and score are ignored.
+    `in(X, Z) :- near(X, Y), in(Y, Z).`: as in Prolog, a variable begins with a capital or _; the final dot is optional.
+    Raises: ChoiceError with the source and the line's number for a line of neither form, a rule without a body, one whose
+    body does not bind a variable of its head, and the variable `_`, which in Prolog is a new variable each time.
 
     >>> for rule in parse_rules("r0:0.9:near(x,y), in(y,z) -> in(x,z)\\nin(X, asia) :- near(X, china).", "rules.txt"):
     ...     print(rule)
@@ -71,10 +71,10 @@ def parse_rules(text: str, source: str) -> tuple[Rule, ...]:
 
 
 def parse_domains(text: str, source: str) -> DomainLines:
-    """Domains from lines `domain constant constant ...`, and arguments' domains from lines `predicate:domain:domain`.
+    """Return domains from lines `domain constant constant ...`, and arguments' domains from lines `predicate:domain:domain`.
 
-    Constants stand apart by blanks, or by tabs where the line has one. Raises: ChoiceError with the source and the line's
-    number for a domain without constants, one that comes twice, and an argument of an unknown domain.
+    Constants are separated by spaces, or by tabs if the line has one. Raises: ChoiceError with the source and the line's
+    number for a domain without constants, a repeated domain, and an argument of an unknown domain.
 
     >>> parse_domains("place rome oslo\\npeople ann\\nlives:people:place", "domains.txt").arguments
     {('lives', 0): 'people', ('lives', 1): 'place'}
@@ -96,7 +96,7 @@ def parse_domains(text: str, source: str) -> DomainLines:
 
 
 def _lines(text: str, source: str) -> Iterator[tuple[str, str]]:
-    """Where each line stands that says something, and the line."""
+    """Yield the source and number of each line that is not skipped, and the line."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and (line.lstrip(" ")[0] not in "%#" or line.count("\t") == 2):
             yield f"{source}, line {number}", line.strip("\r\n ")
@@ -108,7 +108,7 @@ def _refused(where: str, line: str, wanted: str, remedy: str) -> ChoiceError:
 
 
 def _atoms(text: str) -> tuple[Names, ...]:
-    """The atoms of `p(a,b), q(c,d)`; none where the text is anything else."""
+    """Return the atoms of `p(a,b), q(c,d)`; () for any other text."""
     found = ATOM.findall(text) if ATOMS.fullmatch(text.strip()) else []
     atoms = tuple((predicate.strip(), first.strip(), second.strip()) for predicate, first, second in found)
     return atoms if all(word for atom in atoms for word in atom) else ()

@@ -1,4 +1,4 @@
-"""A policy over whatever follows: it compares the state with each of its successors, however many there are."""
+"""A policy over successor states: it compares the state with each of its successors, for any number of them."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class Residual:
 
 @record
 class ProofParams:
-    """All that a `proof_policy` learns."""
+    """The parameters of a `proof_policy`."""
 
     embedding: Any
     policy: Residual
@@ -37,9 +37,10 @@ class ProofParams:
 
 
 def residual(inputs: int, hidden: int, outputs: int, blocks: int) -> Network:
-    """x_0 = x W_in + b, x_{k+1} = x_k + norm(relu(x_k W_k + b_k)), y = x_n W_out + b: [*, inputs] -> [*, outputs].
+    """Return a residual perceptron: [*, inputs] -> [*, outputs].
 
-    `norm` brings each vector to mean 0 and variance 1 and learns nothing. Source: He et al. 2015, arXiv:1512.03385.
+    x_0 = x W_in + b, x_{k+1} = x_k + norm(relu(x_k W_k + b_k)), y = x_n W_out + b
+    `norm` normalises each vector to mean 0 and variance 1, without parameters. Source: He et al. 2015, arXiv:1512.03385.
 
     >>> network = residual(3, 8, 2, 1)
     >>> network.apply(network.init(keys.key(0)), torch.ones(5, 3)).shape
@@ -74,13 +75,13 @@ def proof_policy(
     pool: str = "mean",
     embeddings: str = "learnt",
 ) -> ActorCritic:
-    """An actor-critic for `ProofObservation`, of residual perceptrons f and g on the embeddings of states.
+    """Return an actor-critic for `ProofObservation`, with residual perceptrons f and g on the embeddings of states.
 
     logit_i = <f(s) / |f(s)|, f(s_i) / |f(s_i)|> / temperature,    V = g(s)
 
-    for the state s and its successors s_i. So the policy has as many actions as there are successors, and exchanging two of
-    them exchanges their probabilities. V reads the state alone. Where `embeddings` are "fixed" they get no gradient: they stay
-    as they were learnt elsewhere, e.g. by `link_prediction`. Raises: ChoiceError.
+    for the state s and its successors s_i. So the policy has as many actions as there are successors, and is equivariant to
+    their order. V depends on the state only. With `embeddings` "fixed" they get no gradient, for embeddings that were trained
+    before, e.g. by `link_prediction`. Raises: ChoiceError.
 
     >>> from .env import ProofObservation
     >>> from .terms import vocabulary

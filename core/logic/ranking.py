@@ -1,4 +1,4 @@
-"""How well scores put what is true before what is not: ranks, the numbers made of them, average precision."""
+"""Ranking metrics of scores: ranks of true atoms among negatives, MRR and Hits@k, average precision."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,13 +12,13 @@ from ..errors import ChoiceError, choose, message
 from ..keys import Key
 from ..record import record, tensor
 
-NOTHING = -1e9  # the score of a place that holds no candidate
+NOTHING = -1e9  # the score of a slot without a candidate
 LEAST_PENALTY = 100.0
 
 
 @record
 class Means:
-    """The means over queries [*, Q] -> [*]."""
+    """Means over queries [*, Q] -> [*]."""
 
     mean_reciprocal_rank: Tensor = tensor("*", "float")
     hits_at_1: Tensor = tensor("*", "float")
@@ -27,8 +27,10 @@ class Means:
 
 
 def penalty(moves: int, choices: int) -> float:
-    """What a candidate without a proof loses: more than any proof of so many moves among so many choices can lose by its
-    log-probs, if each move is the likeliest, so that what was proven comes before what was not; at least 100.
+    """Return the penalty of a candidate without a proof, at least 100.
+
+    It exceeds the negative log-prob of any proof of `moves` moves with `choices` choices each, if each move is the most
+    probable one, so that proven candidates are ranked before the others.
 
     >>> penalty(10, 64), penalty(100, 64) > 100 * 4.15
     (100.0, True)
@@ -64,11 +66,11 @@ TIES: Mapping[str, Callable[[Tensor, Tensor, Any], Tensor]] = {
 
 
 def ranks(scores: Tensor, present: Tensor, ties: str = "realistic", key: Key | tuple[()] = ()) -> Tensor:
-    """The rank of candidate 0 among all that are present: scores [*, K], bool [*, K] -> float64 [*].
+    """Return the rank of candidate 0 among the present ones: scores [*, K], bool [*, K] -> float64 [*].
 
-    1 + the number of better ones, and of b equally good ones: none ("optimistic"), all ("pessimistic"), half of them
-    ("realistic", the mean of both), or any number from 0 to b with the same probability, by the key ("random"). A score that
-    is NaN counts against the candidate: the others are better than it, or it is better than the candidate.
+    1 + the number of better ones, and of b ties: none ("optimistic"), all ("pessimistic"), half of them ("realistic", the
+    mean of both), or a random number from 0 to b with equal probability, by the key ("random"). NaN counts against the
+    candidate: if its own score is NaN all others are better, and another one with a NaN score is better than it.
     Source: Berrendorf et al. 2020, arXiv:2002.06914; the names are those of PyKEEN. Raises: ChoiceError.
 
     >>> ranks(torch.tensor([1.0, 2.0, 1.0, 1.0]), torch.ones(4, dtype=torch.bool))
@@ -84,7 +86,7 @@ def ranks(scores: Tensor, present: Tensor, ties: str = "realistic", key: Key | t
 
 
 def ranking(rank: Tensor) -> Means:
-    """MRR = mean(1 / rank), Hits@k = mean(rank <= k): float64 [*, Q] -> Means [*].
+    """Return MRR = mean(1 / rank) and Hits@k = mean(rank <= k): float64 [*, Q] -> Means [*].
 
     >>> ranking(torch.tensor([1.0, 4.0])).mean_reciprocal_rank
     tensor(0.6250)
@@ -94,9 +96,9 @@ def ranking(rank: Tensor) -> Means:
 
 
 def average_precision(scores: Tensor, positive: Tensor, present: Tensor) -> Tensor:
-    """sum_n (R_n - R_{n-1}) P_n over the thresholds from the highest score down, equal scores taken together: [N] each -> [].
+    """Return sum_n (R_n - R_{n-1}) P_n over decreasing thresholds, one for each different score: [N] each -> [].
 
-    P_n and R_n are precision and recall of what scores at least the n-th threshold. 0 without a positive.
+    P_n and R_n are precision and recall at scores of at least the n-th threshold. 0 without a positive.
     Source: Davis and Goadrich 2006, "The relationship between precision-recall and ROC curves"; no interpolation.
 
     >>> yes = torch.ones(3, dtype=torch.bool)
@@ -108,7 +110,7 @@ def average_precision(scores: Tensor, positive: Tensor, present: Tensor) -> Tens
     sorted_scores, counted = counting[order], present[order]
     hits = (positive[order] & counted).to(torch.float64).cumsum(-1)
     seen = counted.to(torch.float64).cumsum(-1)
-    # A threshold takes all of its score: numbers are read where the last of the equal ones stands.
+    # A threshold includes all equal scores: read the cumulative sums at the last of them.
     last = torch.searchsorted(-sorted_scores.contiguous(), -sorted_scores.contiguous(), right=True) - 1
     precision = hits[last] / seen[last].clamp_min(1.0)
     gained = (positive[order] & counted).to(torch.float64)

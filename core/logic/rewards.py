@@ -1,4 +1,4 @@
-"""What a proof is worth once it has terminated, by whether its query was true."""
+"""Rewards of terminated proofs, by the label of the query."""
 
 import torch
 from torch import Tensor
@@ -14,13 +14,13 @@ REWARDS: tuple[tuple[float, float, float, float], ...] = (
     (1.0, -1.0, -1.0, 1.0),
     (1.0, -1.0, -1.0, 1.0),
 )
-GIVEN_UP = 0.3  # reward type 5: what a negative that the policy itself gave up is worth more
+GIVEN_UP = 0.3  # reward type 5: bonus for a negative that the policy itself abandoned
 
 
 def reward(game: Game, state: ProofState) -> Tensor:
-    """What the state is worth if the episode has terminated in it, else 0: [*].
+    """Return the reward of the state if the episode has terminated in it, else 0: [*].
 
-    Moves that ran out earn nothing: where an episode is truncated its value is bootstrapped, and a reward would be paid twice.
+    A truncated episode gets no reward: its value is bootstrapped, so a reward would be counted twice.
 
     >>> from ..record import replace
     >>> from .borders import borders

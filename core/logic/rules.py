@@ -1,4 +1,4 @@
-"""Rules in names: head <- body, as numbers whose variables are counted from the first of the vocabulary."""
+"""Rules head <- body in names, and their encoding as numbers, with variables numbered from the vocabulary's first one."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ VOID = (PADDING, PADDING, PADDING)
 
 @frozen
 class Rule:
-    """The head holds where every atom of the body does. Words that begin with a capital or _ are variables."""
+    """A rule: the head holds if all atoms of the body hold. Words that begin with a capital or _ are variables."""
 
     head: Names
     body: tuple[Names, ...]
@@ -25,7 +25,7 @@ class Rule:
 
 
 def names_variable(word: str) -> bool:
-    """Whether a word stands for a variable, as in Prolog.
+    """Return whether a word is a variable, as in Prolog.
 
     >>> [names_variable(word) for word in ("X", "_", "x")]
     [True, True, False]
@@ -34,7 +34,7 @@ def names_variable(word: str) -> bool:
 
 
 def check_rule(where: str, rule: Rule) -> Rule:
-    """Returns the rule if it has a body that binds every variable of its head. Raises: ChoiceError.
+    """Return the rule if it has a body that binds every variable of its head. Raises: ChoiceError.
 
     >>> check_rule("rule 1", Rule(("p", "X", "a"), (("q", "b", "X"),)))
     Rule(head=('p', 'X', 'a'), body=(('q', 'b', 'X'),))
@@ -49,7 +49,7 @@ def check_rule(where: str, rule: Rule) -> Rule:
 
 
 def encode_rules(names: Vocabulary, rules: Sequence[Rule]) -> tuple[Tensor, Tensor]:
-    """Rules as numbers: R rules -> heads int64 [R, 3], bodies [R, M, 3], M the longest body's atoms (at least 1).
+    """Return rules as numbers: R rules -> heads int64 [R, 3], bodies [R, M, 3], M atoms in the longest body (at least 1).
 
     A rule's variables are n+1, n+2, ... in the order of appearance, the head first. Raises: ChoiceError for an unknown name,
     a rule without a body, a variable of a head that its body does not bind, more variables than the vocabulary has.

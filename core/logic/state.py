@@ -1,4 +1,4 @@
-"""What a proof under way is, what it is made from, and the rules it is played by."""
+"""The state of an unfinished proof, its knowledge base and queries, and the rules of the game."""
 
 from typing import Literal, TypedDict
 
@@ -15,7 +15,7 @@ from .terms import PADDING, Vocabulary
 
 
 class GameRules(TypedDict, total=False):
-    """What may be said of the rules of a `Game`; the rest is as there."""
+    """Overrides for the rules of a `Game`; the defaults are those of `Game`."""
 
     max_depth: int
     reward: int
@@ -36,58 +36,58 @@ class Game:
     max_depth: int = 20  # moves; then the episode is truncated
     reward: int = 4  # a row of REWARDS; with 4 and 5 an unproven negative is worth 1 / negatives
     negatives: int = 1  # for each positive query
-    argument: Literal["head", "tail", "both"] = "both"  # what is replaced in a negative
-    order: Literal["random", "in_turn"] = "random"  # in which queries come
-    end_proof: bool = False  # whether a policy may give a proof up
-    skip_unary: int = 0  # how often in a row a state that only one follows is passed over, without counting as a move
-    memory: bool = True  # whether states already seen in an episode are left out
+    argument: Literal["head", "tail", "both"] = "both"  # the argument replaced in a negative
+    order: Literal["random", "in_turn"] = "random"  # the order of queries
+    end_proof: bool = False  # whether a policy may abandon a proof
+    skip_unary: int = 0  # how many states with a single successor are skipped in a row, without counting as moves
+    memory: bool = True  # whether states already seen in an episode are excluded
 
     def history(self) -> int:
-        """How many states an episode can remember."""
+        """Return the maximum number of states in an episode's history."""
         return self.max_depth * (1 + self.skip_unary) + 1
 
 
 @record
 class ProofWorld:
-    """What proofs are made from, and of what."""
+    """The knowledge base, the queries, and the data for negatives."""
 
     base: Knowledge
     queries: Tensor = tensor("* Q 3", "int")  # positives
-    within: Domains  # of the constants that negatives get
-    known: Tensor = tensor("* N", "int")  # packed atoms that are no negatives: `known_atoms`
+    within: Domains  # of the constants in negatives
+    known: Tensor = tensor("* N", "int")  # packed atoms that are not negatives: `known_atoms`
 
 
 @record
 class ProofState:
-    """A proof under way."""
+    """The state of an unfinished proof."""
 
     current: Tensor = tensor("* A 3", "int")  # the goals
-    derived: Tensor = tensor("* S A 3", "int")  # what may follow
-    derived_count: Tensor = tensor("*", "int")  # how many of those there are; 0 once the episode is over
-    origin: Tensor = tensor("* S", "int")  # by which fact or rule: see `Successors`
+    derived: Tensor = tensor("* S A 3", "int")  # the successors
+    derived_count: Tensor = tensor("*", "int")  # number of successors; 0 once the episode is over
+    origin: Tensor = tensor("* S", "int")  # the fact or rule of each: see `Successors`
     original_query: Tensor = tensor("* 3", "int")  # never used as a fact
     label: Tensor = tensor("*", "bool")  # whether the query is a positive
-    next_variable: Tensor = tensor("*", "int")  # the first that `current` does not use
+    next_variable: Tensor = tensor("*", "int")  # the first variable not used by `current`
     depth: Tensor = tensor("*", "int")  # moves made
     terminated: Tensor = tensor("*", "bool")
     truncated: Tensor = tensor("*", "bool")
     success: Tensor = tensor("*", "bool")  # whether `current` is a proof
-    history: Tensor = tensor("* H", "int")  # hashes of the states seen, 0 where there is none yet
+    history: Tensor = tensor("* H", "int")  # hashes of the states seen, 0 in unused entries
     history_count: Tensor = tensor("*", "int")
     step_reward: Tensor = tensor("*", "float")  # of the last move
     cumulative_reward: Tensor = tensor("*", "float")  # of the episode
-    pointer: Tensor = tensor("*", "int")  # which query comes next when they come in turn
-    negative_counter: Tensor = tensor("*", "int")  # 0 modulo negatives + 1: a positive is played
-    too_long: Tensor = tensor("*", "int")  # successors left out in this episode, see `Successors`
+    pointer: Tensor = tensor("*", "int")  # index of the query with order "in_turn"
+    negative_counter: Tensor = tensor("*", "int")  # 0 modulo negatives + 1: the query is a positive
+    too_long: Tensor = tensor("*", "int")  # successors dropped in this episode, see `Successors`
     too_many: Tensor = tensor("*", "int")
-    were_too_long: Tensor = tensor("*", "int")  # earlier episodes of this slot with successors left out, by the reason
+    were_too_long: Tensor = tensor("*", "int")  # earlier episodes of this slot with dropped successors, by the reason
     were_too_many: Tensor = tensor("*", "int")
 
 
 def opened(game: Game, query: Tensor, label: Tensor, pointer: Tensor, counter: Tensor) -> ProofState:
-    """An episode's first state, before it is known what follows: query int64 [*, 3], the others [*].
+    """Return an episode's first state, before its successors are computed: query int64 [*, 3], the others [*].
 
-    Padding in place of a query is an episode that is over.
+    Padding instead of a query gives a finished episode.
 
     >>> from .borders import borders
     >>> game, world = borders()
@@ -127,7 +127,7 @@ def opened(game: Game, query: Tensor, label: Tensor, pointer: Tensor, counter: T
 
 
 def remembered(game: Game, state: ProofState, now: Tensor) -> ProofState:
-    """The state with `current` in its history, where `now` [*] says so; as it is where the game has no memory.
+    """Return the state with `current` added to its history where `now` [*]; unchanged if the game has no memory.
 
     >>> from .borders import borders
     >>> game, world = borders()

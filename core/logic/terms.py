@@ -1,7 +1,7 @@
-"""Terms and atoms as numbers: a vocabulary of names, atoms as int64 triples, one number for each ground atom.
+"""Terms and atoms as numbers: a vocabulary of names, atoms as int64 triples, and one packed number per atom.
 
-An atom is [predicate, first, second]; 0 is padding. Constants are 1..n and variables n+1..n+V, in one id space; predicates are
-1..P and after them the three marks of an ended proof, in another.
+An atom is [predicate, first, second]; 0 is padding. Constants are 1..n and variables n+1..n+V, in one id space; predicates
+are 1..P, followed by the three marks of a finished proof, in another.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ Names = tuple[str, str, str]  # predicate, first and second argument
 
 @frozen
 class Vocabulary:
-    """The names behind the numbers, and how many variables a state may use."""
+    """The names of the numbers, and the maximum number of variables in a state."""
 
     predicates: tuple[str, ...]  # ids 1..P
     constants: tuple[str, ...]  # ids 1..n
@@ -36,7 +36,7 @@ class Vocabulary:
 
     @property
     def end(self) -> int:
-        """The mark of a proof given up."""
+        """The mark of an abandoned proof."""
         return len(self.predicates) + 3
 
     @property
@@ -46,7 +46,7 @@ class Vocabulary:
 
 
 def vocabulary(predicates: Iterable[str], constants: Iterable[str], *, variables: int = 100) -> Vocabulary:
-    """The vocabulary of these names, each once and sorted. Raises: ChoiceError.
+    """Return the vocabulary of these names, sorted and without duplicates. Raises: ChoiceError.
 
     >>> vocabulary(["likes"], ["b", "a", "b"], variables=2)
     Vocabulary(predicates=('likes',), constants=('a', 'b'), variables=2)
@@ -68,7 +68,7 @@ def vocabulary(predicates: Iterable[str], constants: Iterable[str], *, variables
 
 
 def is_variable(names: Vocabulary, term: Tensor) -> Tensor:
-    """Whether a term is a variable: int [*] -> bool [*].
+    """Return whether a term is a variable: int [*] -> bool [*].
 
     >>> is_variable(vocabulary(["p"], ["a"], variables=1), torch.tensor([0, 1, 2]))
     tensor([False, False,  True])
@@ -77,7 +77,7 @@ def is_variable(names: Vocabulary, term: Tensor) -> Tensor:
 
 
 def is_ground(names: Vocabulary, atoms: Tensor) -> Tensor:
-    """Whether an atom has no variable and is no padding: [*, 3] -> bool [*].
+    """Return whether an atom has no variable and is not padding: [*, 3] -> bool [*].
 
     >>> is_ground(vocabulary(["p"], ["a"], variables=1), torch.tensor([[1, 1, 1], [1, 1, 2], [0, 0, 0]]))
     tensor([ True, False, False])
@@ -86,9 +86,9 @@ def is_ground(names: Vocabulary, atoms: Tensor) -> Tensor:
 
 
 def pack(names: Vocabulary, atoms: Tensor) -> Tensor:
-    """One number for each atom, (p base + a) base + b, the same only for the same atom: [*, 3] -> int64 [*].
+    """Return a unique number for each atom, (p base + a) base + b: [*, 3] -> int64 [*].
 
-    Numbers are ordered as the triples are.
+    Numbers have the order of the triples.
 
     >>> pack(vocabulary(["p"], ["a"], variables=1), torch.tensor([[0, 0, 0], [1, 1, 2]]))
     tensor([ 0, 14])
@@ -98,7 +98,7 @@ def pack(names: Vocabulary, atoms: Tensor) -> Tensor:
 
 
 def encode(names: Vocabulary, atoms: Sequence[Names]) -> Tensor:
-    """Ground atoms as numbers: n triples of names -> int64 [n, 3]. Raises: ChoiceError for an unknown name.
+    """Return ground atoms as numbers: n triples of names -> int64 [n, 3]. Raises: ChoiceError for an unknown name.
 
     >>> encode(vocabulary(["p"], ["a", "b"]), [("p", "b", "a")])
     tensor([[1, 2, 1]])
@@ -113,7 +113,7 @@ def encode(names: Vocabulary, atoms: Sequence[Names]) -> Tensor:
 
 
 def decode(names: Vocabulary, atom: Sequence[int]) -> str:
-    """An atom for people; variables are X1, X2, ... and padding is empty.
+    """Return an atom as text; variables are X1, X2, ... and padding is empty.
 
     >>> decode(vocabulary(["p"], ["a"], variables=3), [1, 1, 3])
     'p(a, X2)'

@@ -1,4 +1,4 @@
-"""Unification of atoms with two arguments: the most general substitution that makes two of them one."""
+"""Unification of atoms with two arguments: the most general substitution that makes two of them equal."""
 
 import torch
 from torch import Tensor
@@ -9,19 +9,19 @@ from .terms import PADDING, Vocabulary, is_variable
 
 @record
 class Unifier:
-    """Up to two bindings, applied one after the other; a binding of 0 to 0 changes nothing."""
+    """Up to two bindings, applied one after the other; a binding of 0 to 0 has no effect."""
 
-    variable: Tensor = tensor("* 2", "int")  # what is replaced
-    term: Tensor = tensor("* 2", "int")  # by what
-    exists: Tensor = tensor("*", "bool")  # whether the atoms can be made one at all
+    variable: Tensor = tensor("* 2", "int")  # the replaced variable
+    term: Tensor = tensor("* 2", "int")  # its replacement
+    exists: Tensor = tensor("*", "bool")  # whether the atoms can be unified
 
 
 def unify(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
-    """The most general unifier of `goal` and `head`: int64 [*, 3] each, broadcast together -> Unifier [*].
+    """Return the most general unifier of `goal` and `head`: int64 [*, 3] each, broadcast together -> Unifier [*].
 
-    Their first arguments are made one, then their second under what that bound. A variable of `head` is bound rather than
-    one of `goal`. Without functions no term can hold itself, so nothing else can fail than two constants, or predicates,
-    that differ. Where no unifier exists the bindings are 0. Padding unifies with nothing.
+    First arguments are unified, then second arguments under that binding. A variable of `head` is bound in preference to one
+    of `goal`. Without function symbols no occurs check is needed: unification fails only on different constants or predicates.
+    If no unifier exists the bindings are 0. Padding does not unify with any atom.
     Source: Robinson 1965, "A machine-oriented logic based on the resolution principle", for terms without functions.
 
     >>> from .terms import vocabulary
@@ -43,7 +43,7 @@ def unify(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
 
 
 def _bind(names: Vocabulary, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What makes two terms one: the variable, its term, and whether that is possible."""
+    """Return the binding that makes two terms equal: the variable, its term, and whether that is possible."""
     binds_right, binds_left = is_variable(names, right), is_variable(names, left)
     same = left == right
     variable = torch.where(binds_right, right, torch.where(binds_left, left, PADDING))
@@ -57,7 +57,7 @@ def _bind(names: Vocabulary, left: Tensor, right: Tensor) -> tuple[Tensor, Tenso
 
 
 def substitute(unifier: Unifier, atoms: Tensor) -> Tensor:
-    """The atoms with variables replaced: Unifier [*], int64 [*, A, 3] -> [*, A, 3]. Predicates stay.
+    """Return the atoms with variables replaced: Unifier [*], int64 [*, A, 3] -> [*, A, 3]. Predicates stay the same.
 
     >>> one = Unifier(variable=torch.tensor([5, 0]), term=torch.tensor([2, 0]), exists=torch.tensor(True))
     >>> substitute(one, torch.tensor([[5, 5, 1], [0, 0, 0]]))

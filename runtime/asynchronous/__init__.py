@@ -1,1 +1,1 @@
-"""Training with generators beside the trainer: what they say to each other, what is kept, and how it goes on."""
+"""Asynchronous training: messages between generators and the trainer, the checkpointed state, and resuming a run."""

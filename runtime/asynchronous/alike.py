@@ -1,6 +1,6 @@
-"""Whether a host has the packages of the machine that trains: what goes between them are values of their classes.
+"""Check that a host has the package versions of the machine that trains: both exchange instances of their classes.
 
-Torch's build is not compared: a host with GPUs has another one than a trainer without.
+Torch's local build label (the part after "+") is not compared: a host with GPUs has another build than a trainer without.
 """
 
 import platform
@@ -12,11 +12,11 @@ import torch
 
 from ...core.errors import ChoiceError, message
 
-Packages = Mapping[str, str]  # versions, by name
+Packages = Mapping[str, str]  # package name -> version
 
 
 def packages() -> Packages:
-    """Those of this process that have to be alike.
+    """Return the versions of this process that must match between hosts.
 
     >>> sorted(packages())
     ['purestep', 'python', 'torch']
@@ -29,7 +29,7 @@ def packages() -> Packages:
 
 
 def _version(name: str) -> str:
-    """That of an installed package; another word where it is only on the path for imports.
+    """Return the version of an installed package; "not installed" for one that is only on the import path.
 
     >>> _version("nowhere")
     'not installed'
@@ -40,7 +40,9 @@ def _version(name: str) -> str:
 
 
 def refuse_others(ours: Packages, theirs: Packages, host: str) -> None:
-    """Raises: ChoiceError where a host's packages are not ours, naming the first that differs; none of ours refuses nobody.
+    """Refuse a host whose packages differ from ours. An empty `ours` accepts every host.
+
+    Raises: ChoiceError that names the first package that differs.
 
     >>> refuse_others({"torch": "2.13.0"}, {"torch": "2.13.0", "numpy": "2.0"}, "10.0.0.2:7000")
     >>> refuse_others({"torch": "2.13.0"}, {"torch": "2.12.1"}, "10.0.0.2:7000")

@@ -1,7 +1,7 @@
-"""What was learned from, gone through after the fact: each sample once, none too old, groups whole, and numbers that agree.
+"""Audit of the samples that were trained on: each trained on once, none too old, groups complete, and consistent counts.
 
-Nothing here trusts the scheduler: it reads what the trainer wrote down (a ledger), what the scheduler counted (totals) and
-what it was told (finished samples), and holds them against each other.
+The audit does not rely on the scheduler: it compares the trainer's record (the ledger), the scheduler's counters (totals)
+and the events that the scheduler received (finished samples) with each other.
 """
 
 from collections import Counter
@@ -14,52 +14,52 @@ from ..scheduling import messages as say
 from ..values import TAG
 
 Name = tuple[int, int, int]  # group, seat, attempt
-SHOWN = 3  # of the faults of a kind; the others are counted
+SHOWN = 3  # faults of a kind that are listed; the others are only counted
 
 
 @frozen(kw_only=True)
 class Bounds:
-    """What a phase was to keep to."""
+    """Limits that a phase must keep."""
 
-    batch: int  # samples of an update
-    group: int  # samples of a prompt
-    staleness: int  # updates by which a sample may be older than the weights it changes
+    batch: int  # samples per update
+    group: int  # samples per prompt
+    staleness: int  # largest allowed age of a sample, in updates, when it is trained on
 
 
 @frozen(kw_only=True)
 class Taken:
-    """A sample that was learned from."""
+    """A sample that was trained on."""
 
-    version: int  # of the weights that it changed
+    version: int  # of the weights that it updated
     name: Name
     request: int
-    head: int  # the oldest version among its tokens
+    head: int  # the oldest weight version among its tokens
     tail: int  # the newest
     tokens: int
 
 
 @frozen(kw_only=True)
 class Heard:
-    """What the scheduler was told, as far as it can be held against what was learned from."""
+    """Events received by the scheduler that can be compared with the samples that were trained on."""
 
-    made: dict[Name, tuple[int, int, int]]  # tokens, head and tail of each sample that was told to be whole
-    consumed: tuple[int, ...]  # versions whose updates were told to be made
-    tokens: int  # sampled, those of attempts that came to nothing included
+    made: dict[Name, tuple[int, int, int]]  # tokens, head and tail of each sample that was reported as finished
+    consumed: tuple[int, ...]  # versions whose updates were reported as done
+    tokens: int  # sampled, including those of attempts that did not finish
 
 
 @frozen(kw_only=True)
 class Audit:
-    """What was learned from, and what is wrong with it."""
+    """Counts of the samples that were trained on, and the faults found."""
 
     updates: int
     samples: int
     groups: int
     oldest: int  # the largest age of a sample, in updates; 0 of none
-    whole: bool  # whether the phase had come to its end, so that its totals were there
+    whole: bool  # whether the phase had ended, so that its totals could be checked
     wrong: tuple[str, ...]
 
     def line(self) -> str:
-        """It in one line.
+        """Return the audit as one line of text.
 
         >>> Audit(updates=2, samples=8, groups=4, oldest=1, whole=True, wrong=()).line()
         '2 updates learned from 8 samples in 4 groups, each once, 1 update old at most'
@@ -70,7 +70,7 @@ class Audit:
 
 
 def taken_of(ledger: Iterable[Mapping[str, Any]]) -> tuple[Taken, ...]:
-    """What the rows of a ledger say, in their order.
+    """Return the samples in the rows of a ledger, in their order.
 
     >>> taken_of([{"version": 3, "samples": [[5, 1, 0, 77, 2, 3, 40]]}])[0].name
     (5, 1, 0)
@@ -83,9 +83,9 @@ def taken_of(ledger: Iterable[Mapping[str, Any]]) -> tuple[Taken, ...]:
 
 
 def heard(events: Iterable[Mapping[str, Any]]) -> Heard:
-    """What rows of the log of a scheduler's events say of samples and updates.
+    """Return the finished samples, the updates and the token count found in rows of the log of a scheduler's events.
 
-    Each message tells how many tokens an attempt has by then; they count once.
+    Each message reports the total number of tokens of an attempt so far; they count once.
 
     >>> chunk = {"$tag": "token_chunk", "group": 0, "seat": 0, "attempt": 0, "tokens": 3, "version": 0}
     >>> end = {"$tag": "finished", "group": 0, "seat": 0, "attempt": 0, "tokens": 5, "head": 0, "tail": 0}
@@ -109,10 +109,10 @@ def heard(events: Iterable[Mapping[str, Any]]) -> Heard:
 def audited(
     ledger: Sequence[Mapping[str, Any]], bounds: Bounds, told: Heard, totals: Mapping[str, int] | tuple[()] = ()
 ) -> Audit:
-    """Goes through a phase: its ledger, what it was to keep to, what its scheduler was told, its last counts if it has ended.
+    """Audit a phase: its ledger, its limits, the events its scheduler received, and its final counters if it has ended.
 
-    Learned from are versions 0, 1, ..., v - 1, each once, with whole batches of whole groups; each sample once, as it was
-    told to be, with 0 <= version - head <= staleness; and at the end
+    Versions 0, 1, ..., v - 1 must be trained on once each, with full batches of full groups; each sample once, as it was
+    reported, with 0 <= version - head <= staleness; and at the end
 
     submitted = waiting + running + accepted + rejected,   accepted = consumed + filtered + queued + cached
 
@@ -145,7 +145,7 @@ def audited(
 
 
 def _few(faults: Sequence[str]) -> tuple[str, ...]:
-    """The first of them, and how many more there are."""
+    """Return the first `SHOWN` faults, and a line with the number of the others."""
     more = len(faults) - SHOWN
     return (*faults[:SHOWN], f"and {more} more like this") if more > 0 else tuple(faults)
 
@@ -168,7 +168,7 @@ def _batches(ledger: Sequence[Mapping[str, Any]], bounds: Bounds) -> tuple[str, 
 
 
 def _twice(taken: Sequence[Taken]) -> tuple[str, ...]:
-    """A seat is learned from once, whichever attempt at it that is, and so is a request."""
+    """Return the faults of seats or requests that were trained on more than once; all attempts at a seat count together."""
     seats: dict[tuple[int, int], list[int]] = {}
     requests: dict[int, list[int]] = {}
     for one in taken:
@@ -237,7 +237,7 @@ def _unwritten(ledger: Sequence[Mapping[str, Any]], consumed: Sequence[int]) -> 
 def _counts(
     taken: Sequence[Taken], ledger: Sequence[Mapping[str, Any]], told: Heard, totals: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Each pair of numbers must be one number."""
+    """Return the faults of counters that should be equal and are not."""
     let_in = ("waiting", "running", "accepted", "rejected")
     whole = ("consumed", "filtered", "queued", "cached")
     pairs = (

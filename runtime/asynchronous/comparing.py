@@ -1,6 +1,6 @@
-"""Training in turns beside training at once: both phases in one table, their ratios, and what these say.
+"""Comparison of alternating (sync) and concurrent (async) training: both phases in one table, ratios and conclusions.
 
-Nothing here has a favourite: what is better is read off the numbers, and off intervals where there is chance in them.
+Neither phase is favoured: conclusions follow from the numbers, and from confidence intervals where there is chance in them.
 """
 
 import math
@@ -13,19 +13,19 @@ from ..language.evaluate import Standing, table
 from ..language.report import Result, table_of
 from .figures import LESS, MORE, NEITHER, Evaluation, Figure, Phase, better, figures, number, ratio, shown
 
-ALIKE = 1.1  # lengths of samples whose ratio is within it, or its inverse, are alike
+ALIKE = 1.1  # mean sample lengths count as equal when their ratio is between 1 / ALIKE and ALIKE
 
 
 @frozen
 class Difference:
-    """A share less another one, with its 95 % interval."""
+    """The difference of two shares, with its 95 % interval."""
 
     value: float
     low: float
     high: float
 
     def verdict(self) -> str:
-        """What it says: "more", "less", or "" where the interval holds 0.
+        """Return "more" or "less", or "" where the interval contains 0.
 
         >>> Difference(0.2, 0.05, 0.33).verdict(), Difference(0.1, -0.1, 0.3).verdict()
         ('more', '')
@@ -33,12 +33,12 @@ class Difference:
         return MORE if self.low > 0 else LESS if self.high < 0 else NEITHER
 
     def line(self) -> str:
-        """It in a few words."""
+        """Return the difference and its interval as text."""
         return f"{self.value:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
 def difference(one: Standing, other: Standing) -> Difference:
-    """How much more accurate one policy is than another, from the score intervals of both, as if their tasks had differed.
+    """Return the difference in accuracy of two policies, from the score intervals of both, as if their tasks had differed.
 
     d - sqrt((p1 - l1)^2 + (u2 - p2)^2)  to  d + sqrt((u1 - p1)^2 + (p2 - l2)^2),   d = p1 - p2
 
@@ -61,14 +61,14 @@ def difference(one: Standing, other: Standing) -> Difference:
 
 @frozen
 class Comparison:
-    """Phases side by side, and how the policy stood before both."""
+    """Phases side by side, and the evaluation of the policy before both."""
 
     phases: tuple[Phase, ...]  # one or two; the second is compared with the first
     before: Evaluation  # {} where the task has an evaluation of its own, and so is `after` of phases
-    own: Mapping[str, Result] = field(factory=dict)  # what that gives, by the names of its columns
+    own: Mapping[str, Result] = field(factory=dict)  # results of the task's own evaluation, by the names of its columns
 
     def ratios(self) -> dict[str, float]:
-        """The second phase's figures divided by the first's, where both have one; {} of one phase."""
+        """Return the second phase's figures divided by the first's, where both have one; {} with a single phase."""
         if len(self.phases) < 2:
             return {}
         first, second = self.phases
@@ -76,9 +76,9 @@ class Comparison:
         return {name: value for name, value in found.items() if math.isfinite(value)}
 
     def differences(self) -> dict[str, Difference]:
-        """Of accuracies, as the policy samples: each phase less before, and the second phase less the first.
+        """Return the differences of sampled accuracies: each phase minus before, and the second phase minus the first.
 
-        None where the task has no accuracy.
+        Empty where the task has no accuracy.
         """
         if self.own or math.isnan(self.before["sampled"].accuracy):
             return {}
@@ -90,7 +90,7 @@ class Comparison:
         return found
 
     def described(self) -> dict[str, Any]:
-        """It as JSON has words for."""
+        """Return the comparison as JSON values."""
         rows = figures(self.phases)
         return {
             "figures": {p.name: {one.name.strip(): number(one.of(p)) for one in rows} for p in self.phases},
@@ -115,7 +115,7 @@ class Comparison:
         }
 
     def text(self) -> str:
-        """The tables and what they say."""
+        """Return the tables and the conclusions as text."""
         heading = "sampling and learning: " + " beside ".join(one.name for one in self.phases)
         said = "\n".join(verdicts(self))
         stood = table_of(self.own) if self.own else self._standings()
@@ -146,7 +146,7 @@ class Comparison:
 
 
 def verdicts(held: Comparison) -> tuple[str, ...]:
-    """What the numbers say, a line each: about speed, and about accuracy as far as the tasks can tell."""
+    """Return the conclusions, a line each: about speed, and about accuracy as far as the number of tasks allows."""
     found = []
     if len(held.phases) == 2:
         first, second = held.phases
@@ -159,7 +159,7 @@ def verdicts(held: Comparison) -> tuple[str, ...]:
 
 
 def _speeds(ratios: Mapping[str, float]) -> Iterator[str]:
-    """By updates and by tokens; policies whose samples differ in length do unlike work for an update."""
+    """Compare speed per update and per token: an update on longer samples is more work."""
     if "seconds an update" in ratios:
         share = ratios["seconds an update"]
         yield f"{share:.3f} of the seconds for an update, {1 / share if share else math.inf:.2f} times as many updates a second"

@@ -1,7 +1,7 @@
-"""The world of a scheduler: generators that sample, a trainer that learns beside them, pauses. An `Effects` for `drive`.
+"""Effects of the scheduler: generators that sample, a trainer that runs concurrently, and pauses. An `Effects` for `drive`.
 
-Everything but the trainer happens in the driver's thread. What a command is called by, and by whom, is kept here; what it
-means is the scheduler's.
+Everything but the trainer runs in the driver's thread. This module tracks which command belongs to which worker and task; the
+scheduler decides what to do with the events.
 """
 
 import heapq
@@ -24,37 +24,37 @@ from .generating import GiveUp, Job, Made, Progress
 from .preparing import Held, Prepare, Ready, Starts
 from .samples import Sample
 
-NOTHING = -1  # the number of no task
-LOOK = 0.01  # seconds between two looks at what the trainer has done
+NOTHING = -1  # no task
+LOOK = 0.01  # seconds between two polls of the trainer
 Name = say.Name
 
 
 def _unnoticed(starts: Starts, ready: Ready) -> None:
-    """Nobody is told of starts."""
+    """Do nothing: the default callback for prepared starts."""
     del starts, ready
 
 
 @frozen(kw_only=True)
 class Hands:
-    """What a crew is given to work with."""
+    """Workers, callbacks and settings of a crew."""
 
     workers: workers.Workers
-    count: int  # generators at the beginning, numbered from 0
+    count: int  # number of generators at the beginning, numbered from 0
     slots: int
     request: Callable[[int, int], Request]  # (prompt, seat)
     trainer: Mapping[type[Any], Callable[[Any], Event]]  # of Recompute, Train, Publish; called in the trainer's thread
-    arrived: Callable[[Name, Sample], None]  # a whole sample
-    span: Callable[[str, tuple[Any, ...]], None]  # (actor, (kind, begin, end, version)): what somebody did
-    failures: Callable[[int], None]  # so many more calls of tools have failed
-    lost: Callable[[int, str], None]  # a generator is gone, and why
+    arrived: Callable[[Name, Sample], None]  # called with each finished sample
+    span: Callable[[str, tuple[Any, ...]], None]  # (actor, (kind, begin, end, version)): a row of the timeline
+    failures: Callable[[int], None]  # called with the number of new tool calls that failed
+    lost: Callable[[int, str], None]  # (generator, reason), when a generator is lost
     notice: Callable[[str], None]
     starts: Starts | tuple[()] = ()  # of groups, where the task's episodes are prepared
-    prepared: Callable[[Starts, Ready], None] = _unnoticed  # there are more of them
+    prepared: Callable[[Starts, Ready], None] = _unnoticed  # called when there are more starts
 
 
 @frozen
 class Task:
-    """What a generator was given: a sample to make, or one to give up."""
+    """A task given to a generator: sample an attempt, or cancel one."""
 
     number: int  # of the command
     command: say.Dispatch | say.Abort
@@ -67,11 +67,11 @@ class Task:
 
     @property
     def name(self) -> Name:
-        """The sample's."""
+        """Return the name of the sample: group, seat, attempt."""
         return self.command.group, self.command.seat, self.command.attempt
 
     def wrong(self, answer: Any) -> str:
-        """What is wrong with an answer to this task, though it may be right for another one; "" for nothing."""
+        """Return why an answer does not fit this task, although it may fit another one; "" if it fits."""
         if not isinstance(answer, Made):
             return "was given up, and nobody had asked for that"
         row = answer.sample.row
@@ -86,21 +86,21 @@ class Crew:
     hands: Hands
     inbox: Inbox
     pool: ThreadPoolExecutor
-    tasks: dict[int, Task] = field(factory=dict)  # by the worker's number for it
-    numbers: dict[Name, int] = field(factory=dict)  # of samples under way that nobody has given up
+    tasks: dict[int, Task] = field(factory=dict)  # by the worker's task number
+    numbers: dict[Name, int] = field(factory=dict)  # task numbers of samples under way that are not cancelled
     ready: deque[Entry] = field(factory=deque)
     pauses: list[tuple[float, int, Any]] = field(factory=list)
     trained: deque[tuple[int, Any, "Future[Event]"]] = field(factory=deque)
-    sampled: dict[int, int] = field(factory=dict)  # tokens of each sample under way, by the worker's number for it
-    there: set[int] = field(factory=set)  # generators that the scheduler counts on
-    held: list[Entry] = field(factory=list)  # what the driver hears once somebody is there
+    sampled: dict[int, int] = field(factory=dict)  # tokens of each sample under way, by the worker's task number
+    there: set[int] = field(factory=set)  # generators that are connected, as reported to the scheduler
+    held: list[Entry] = field(factory=list)  # entries deferred until a generator is connected
     starts: Starts | tuple[()] = field(default=Factory(lambda self: self.hands.starts, takes_self=True))
     waiting: dict[int, say.Dispatch] = field(factory=dict)  # commands whose groups have no start yet, by number
-    preparing: dict[int, int] = field(factory=dict)  # preparations under way, by the worker's number for them
+    preparing: dict[int, int] = field(factory=dict)  # preparations under way, by the worker's task number
     following: Any = field(factory=itertools.count)
 
     def begin(self, number: int, command: Command) -> None:
-        """Starts a command."""
+        """Start a command."""
         if isinstance(command, say.Dispatch):
             self.dispatch(number, command)
         elif isinstance(command, say.Abort):
@@ -122,7 +122,7 @@ class Crew:
             self.trained.append((number, command, done))
 
     def dispatch(self, number: int, command: say.Dispatch) -> None:
-        """Has a sample made; where its group needs a start that is not there yet, that is prepared first."""
+        """Send a sampling task to a generator; if its group needs a start that is not prepared yet, prepare that first."""
         start: Start | tuple[()] = ()
         if not isinstance(self.starts, tuple):
             start = self.starts.ready.get(command.prompt, ())
@@ -138,7 +138,7 @@ class Crew:
         self.give(command.worker, task, Job(request, command.version, start))
 
     def prepare(self, held: Held) -> None:
-        """Has the start of a command's group prepared by its generator."""
+        """Send the preparation of a command's group to the command's generator."""
         if isinstance(self.starts, tuple):
             return
         number, preparation = next(self.following), held.prompt // self.starts.groups
@@ -146,7 +146,7 @@ class Crew:
         self.hands.workers.send(held.worker, number, Prepare(preparation, self.waiting[held.number].version))
 
     def prepared(self, worker: int, number: int, answer: Any) -> None:
-        """A preparation is done; one of another number counts as none, and is made anew."""
+        """Accept a finished preparation; one with the wrong number is discarded and prepared again."""
         wanted = self.preparing.pop(number)
         if isinstance(self.starts, tuple):
             return
@@ -161,7 +161,7 @@ class Crew:
             self.dispatch(one, self.waiting.pop(one))
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """Commands that wait for a start need none any more."""
+        """Cancel commands that wait for a start, and mark them as finished."""
         for number in numbers:
             del self.waiting[number]
             if not isinstance(self.starts, tuple):
@@ -169,7 +169,7 @@ class Crew:
             self.over(number, say.Dispatch.TAG)
 
     def give(self, worker: int, task: Task, payload: Any) -> None:
-        """Sends a task to a generator; where that is gone it comes back as lost."""
+        """Send a task to a generator; if the generator is gone, the task is reported as lost."""
         number = next(self.following)
         self.tasks[number] = task
         if task.kind == say.Dispatch.TAG:
@@ -177,7 +177,7 @@ class Crew:
         self.hands.workers.send(worker, number, payload)
 
     def follow(self) -> Entry:
-        """What happens next."""
+        """Return the next entry for the driver; wait for it if there is none."""
         while True:
             if not self.inbox.empty():
                 return self.inbox.get()
@@ -191,7 +191,7 @@ class Crew:
                     self.heard(report)
 
     def look(self) -> None:
-        """Pauses that are over, and what the trainer has done."""
+        """Queue the events of pauses that are over and of trainer commands that are done."""
         while self.pauses and self.pauses[0][0] <= seconds():
             _, number, command = heapq.heappop(self.pauses)
             self.tell(number, say.RetryAfter.TAG, say.Due(command))
@@ -207,19 +207,18 @@ class Crew:
             self.over(number, kind)
 
     def tell(self, number: int, kind: str, event: Event) -> None:
-        """The machine will be told."""
+        """Queue an event for the scheduler."""
         self.ready.append(Told(number, kind, event))
 
     def over(self, number: int, kind: str) -> None:
-        """Nothing more comes of a command.
+        """Mark a command as finished.
 
-        With no generator there this waits until there is one: a driver with nothing under way takes it that nothing more can
-        happen.
+        If no generator is connected, defer the mark until one is, because the driver stops when no command is running.
         """
         (self.ready if self.there else self.held).append(Finished(number, kind))
 
     def heard(self, report: workers.Report) -> None:
-        """What a generator says, or what is said of it."""
+        """Handle a report from a worker, or about one."""
         if isinstance(report, workers.Joined):
             if report.worker >= self.hands.count:
                 self.there.add(report.worker)
@@ -238,7 +237,7 @@ class Crew:
             self.left(report)
 
     def progressed(self, worker: int, told: Progress) -> None:
-        """More tokens of samples under way."""
+        """Record new tokens of samples under way, timeline rows and failed tool calls."""
         for span in told.spans:
             self.hands.span(f"generator {worker}", span)
         if told.tool_failures:
@@ -250,11 +249,11 @@ class Crew:
                 self.tell(task.number, task.kind, say.TokenChunk(*task.name, self.sampled[number], version))
 
     def wanted(self, number: int) -> bool:
-        """Whether a task is a sample under way that nobody has given up."""
+        """Return whether a task is a sample under way that is not cancelled."""
         return number in self.tasks and self.numbers.get(self.tasks[number].name) == number
 
     def answered(self, number: int, answer: Any) -> None:
-        """A task is done. A sample of something else counts as none, and is made anew."""
+        """Handle the answer to a task. A sample of another request is reported as failed, and sampled again."""
         wanted, task = self.wanted(number), self.tasks.pop(number)
         self.sampled.pop(number, 0)
         if wanted:
@@ -269,7 +268,7 @@ class Crew:
         self.over(task.number, task.kind)
 
     def left(self, report: workers.Lost) -> None:
-        """A generator is gone, with what it had."""
+        """Handle the loss of a generator together with its tasks."""
         if report.worker in self.there:
             self.there.remove(report.worker)
             self.hands.lost(report.worker, report.why)
@@ -290,7 +289,7 @@ class Crew:
 
 
 def crew(hands: Hands, told: deque[Event]) -> Effects:
-    """The effects of a scheduler. Events in `told` reach it as soon as it asks what happens next."""
+    """Return the effects of a scheduler. Events in `told` are returned to it before all others."""
 
     def open_(inbox: Inbox) -> Session:
         pool = ThreadPoolExecutor(1, thread_name_prefix="purestep-trainer")

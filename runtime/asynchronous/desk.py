@@ -1,4 +1,4 @@
-"""Attempts that come to a generation under way and leave it: given out one by one, given up, taken when they have ended."""
+"""Attempts that join and leave a running generation: added one by one, cancelled, and removed when they are finished."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from attrs import evolve, frozen
 from ...core.language.attempt import Heard
 from ..effects.generate_turns import FREE, AnyAttempt, Generation
 
-Chunk = tuple[int, int]  # a task, and how many more tokens it has
+Chunk = tuple[int, int]  # a task, and its number of new tokens
 
 
 @frozen(kw_only=True)
 class Desk:
-    """A generation, and of each of its attempts the task it was begun for and how many of its tokens were told."""
+    """A generation and, for each of its attempts, the task it belongs to and the number of its tokens already reported."""
 
     generation: Generation
     tasks: tuple[int, ...] = ()
@@ -20,30 +20,30 @@ class Desk:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Return whether no attempt is under way."""
         return not self.tasks
 
 
 def added(desk: Desk, task: int, attempt: AnyAttempt) -> Desk:
-    """The desk with another attempt, which takes a slot as soon as one is free."""
+    """Return the desk with another attempt, which takes a slot as soon as one is free."""
     generation = evolve(desk.generation, attempts=(*desk.generation.attempts, attempt))
     return Desk(generation=generation, tasks=(*desk.tasks, task), told=(*desk.told, 0))
 
 
 def given_up(desk: Desk, task: int) -> Desk:
-    """The desk without a task, whose slot is free; as it is where it has none of that number."""
+    """Return the desk without a task, whose slot becomes free; unchanged if it has no task of that number."""
     return _without(desk, [desk.tasks.index(task)]) if task in desk.tasks else desk
 
 
 def taken(desk: Desk) -> tuple[Desk, tuple[tuple[int, AnyAttempt], ...]]:
-    """The desk without the attempts that have ended, and these, each with its task."""
+    """Return the desk without its finished attempts, and these, each with its task."""
     attempts = desk.generation.attempts
     over = [place for place, attempt in enumerate(attempts) if not isinstance(attempt.end, tuple)]
     return _without(desk, over), tuple((desk.tasks[place], attempts[place]) for place in over)
 
 
 def chunks(desk: Desk) -> tuple[Desk, tuple[Chunk, ...]]:
-    """Who has more tokens than was told, and how many more; and the desk that knows it was told.
+    """Return the desk with all tokens marked as reported, and newly generated token counts per task since the last call.
 
     Tokens of the call under way count too.
     """
@@ -64,7 +64,7 @@ def _said(attempt: AnyAttempt) -> int:
 
 
 def _without(desk: Desk, places: Sequence[int]) -> Desk:
-    """The desk without the attempts in these places; those behind them move up."""
+    """Return the desk without the attempts at these indices; later ones move up."""
     gone = set(places)
     if not gone:
         return desk

@@ -1,6 +1,6 @@
-"""What a phase of training has come to, as figures that can be held against those of another phase.
+"""Figures of a training phase, comparable with those of another phase.
 
-Rates are over the seconds after the first work of a generator: what it takes to start processes is told apart.
+Rates are over the seconds after the first work of a generator: the time to start processes is reported separately.
 """
 
 import math
@@ -11,57 +11,57 @@ from attrs import frozen
 from ..language.evaluate import Standing
 from ..scheduling.timeline import TRAINER, Shift
 
-Evaluation = Mapping[str, Standing]  # by how tokens are taken: "sampled", "greedy"
-LESS, MORE, NEITHER = "less", "more", ""  # what is better
-AGES = 8  # ages with a row of their own
+Evaluation = Mapping[str, Standing]  # by how tokens are chosen: "sampled", "greedy"
+LESS, MORE, NEITHER = "less", "more", ""  # the better direction of a figure
+AGES = 8  # ages below it have a row of their own
 
 
 @frozen(kw_only=True)
 class Phase:
-    """What one phase of a run has come to."""
+    """Totals of one phase of a run."""
 
     name: str  # its folder: sync or async
     generators: int
-    staleness: int  # updates by which a sample may be older than the weights it changes
+    staleness: int  # largest allowed age of a sample, in updates, when it is trained on
     updates: int
     sessions: int
     seconds: float  # over all sessions
-    start: float  # of these, before a generator did anything
+    start: float  # of these, the seconds before the first work of a generator
     submitted: int  # samples
     accepted: int
     rejected: int
     filtered: int
     consumed: int
     tokens_sampled: int
-    tokens_used: int  # of samples learned from
-    tokens_wasted: int  # of those given up or left out
-    ages: tuple[int, ...]  # samples learned from by their age in updates, 0 first
+    tokens_used: int  # of samples trained on
+    tokens_wasted: int  # of samples cancelled or left out
+    ages: tuple[int, ...]  # number of samples trained on, by age in updates, from 0
     shifts: tuple[Shift, ...]  # of each actor
-    waited: float  # seconds of an update in which the trainer waited for samples, in the mean
-    updated: float  # seconds of an update in which it learned
-    anchored: float  # seconds of an update that proximal log-probs took
+    waited: float  # seconds per update in which the trainer waited for samples, on average
+    updated: float  # seconds per update in which it trained
+    anchored: float  # seconds per update for proximal log-probs
     lost_generators: int
     tool_failures: int
     after: Evaluation  # of its final weights, on held-out tasks
 
     def working(self) -> float:
-        """Seconds after the start."""
+        """Return the seconds after the start."""
         return self.seconds - self.start
 
     def mean_age(self) -> float:
-        """Of the samples learned from, in updates; 0 of none."""
+        """Return the mean age of the samples trained on, in updates; 0 without samples."""
         return sum(age * number for age, number in enumerate(self.ages)) / max(1, sum(self.ages))
 
     def largest_age(self) -> int:
-        """Of the samples learned from, in updates; 0 of none."""
+        """Return the largest age of the samples trained on, in updates; 0 without samples."""
         return max((age for age, number in enumerate(self.ages) if number), default=0)
 
     def trainer_at_work(self) -> float:
-        """The share of the working seconds in which the trainer did something."""
+        """Return the share of the working seconds in which the trainer was busy."""
         return sum((one.utilisation() for one in self.shifts if one.actor == TRAINER), 0.0)
 
     def generators_at_work(self) -> float:
-        """The same of a generator, in the mean over as many as are there at a time."""
+        """Return the same share of a generator, averaged over the number of generators."""
         return sum(one.utilisation() for one in self.shifts if one.actor != TRAINER) / max(1, self.generators)
 
 
@@ -77,7 +77,7 @@ class Figure:
 
 
 def ratio(one: float, other: float) -> float:
-    """one / other; NaN of no number.
+    """Return one / other; NaN where `other` is 0.
 
     >>> ratio(3.0, 2.0), ratio(1.0, 0.0)
     (1.5, nan)
@@ -86,7 +86,7 @@ def ratio(one: float, other: float) -> float:
 
 
 def figures(phases: Sequence[Phase]) -> tuple[Figure, ...]:
-    """The rows about phases: their speed, who was at work, how old samples were, what was made in vain."""
+    """Return the rows of the table of phases: speed, utilisation, sample ages and discarded work."""
     oldest = min(AGES, max(one.largest_age() for one in phases))
     return (
         Figure("generators", lambda p: p.generators, compared=False),
@@ -136,7 +136,7 @@ def _left(phase: Phase) -> float:
 
 
 def better(figure: Figure, first: float, second: float, names: Sequence[str]) -> str:
-    """Whose figure is better, "" where none is or it does not matter.
+    """Return the name of the phase whose figure is better; "" where neither is or no direction is better.
 
     >>> better(Figure("wall seconds", lambda phase: phase.seconds, 1, LESS), 20.0, 30.0, ["sync", "async"])
     'sync'
@@ -147,7 +147,7 @@ def better(figure: Figure, first: float, second: float, names: Sequence[str]) ->
 
 
 def number(value: float) -> float | str:
-    """A number as JSON has words for it.
+    """Return a number as a JSON value: NaN and infinities as text.
 
     >>> number(0.5), number(math.nan)
     (0.5, 'nan')
@@ -156,7 +156,7 @@ def number(value: float) -> float | str:
 
 
 def shown(value: float, digits: int) -> str:
-    """A number as the table shows it.
+    """Return a number as the table shows it.
 
     >>> shown(12800.0, 0), shown(math.nan, 3)
     ('12,800', '-')

@@ -1,6 +1,6 @@
-"""A scheduler again from the log of what it was told: the same states, bit for bit, without the world.
+"""Replay of a scheduler from the log of its events: the same states, bit for bit, without effects.
 
-The log holds sessions. Each begins with a row that names its generators, in front of what the scheduler was told.
+The log consists of sessions. Each begins with a row that names its generators, followed by the events of the scheduler.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,16 +20,16 @@ KNOWN = (Failed, Interrupted, *say.EVENTS, *say.COMMANDS)
 
 @frozen(kw_only=True)
 class Course:
-    """A scheduler somewhere in its log."""
+    """A scheduler at some row of its log."""
 
     rules: Rules
-    prompts: int  # that wait at the beginning
+    prompts: int  # waiting at the beginning
     state: Schedule | tuple[()] = ()  # () before the first session
     sessions: int = 0
     told: int = 0
 
     def after(self, row: Mapping[str, Any]) -> "Course":
-        """What follows from one more row of the log. Raises: ChoiceError, StructureError for a row that is none."""
+        """Return the course after one more row of the log. Raises: ChoiceError, StructureError for a malformed row."""
         if "session" in row:
             return self._opened(int(row["generators"]), int(row["slots"]))
         if isinstance(self.state, tuple):
@@ -41,7 +41,7 @@ class Course:
         return evolve(self, state=state, told=self.told + 1)
 
     def _opened(self, generators: int, slots: int) -> "Course":
-        """A session begins with the generators it has, all idle; being started is not in the log."""
+        """Return the course at the beginning of a session, with all generators idle; its Started event is not in the log."""
         if isinstance(self.state, tuple):
             first = begin(self.rules, prompts=self.prompts, workers=generators, slots=slots)
         else:
@@ -51,7 +51,7 @@ class Course:
 
 
 def folded(course: Course, rows: Iterable[Mapping[str, Any]]) -> Course:
-    """The scheduler behind all those rows.
+    """Return the scheduler's course after all rows.
 
     state_0 = begin,   state_n+1 = step(state_n, event_n)
 
@@ -68,7 +68,7 @@ def folded(course: Course, rows: Iterable[Mapping[str, Any]]) -> Course:
 
 
 def differing(one: Schedule, other: Schedule) -> tuple[str, ...]:
-    """The names of what differs between two states.
+    """Return the names of the fields in which two states differ.
 
     >>> differing(Schedule(), Schedule(version=1))
     ('version',)

@@ -1,4 +1,4 @@
-"""A generator: the body of a worker that samples attempts side by side and takes new weights when there are some."""
+"""A generator: the body of a worker that samples several attempts at a time and fetches new weights when they are published."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,14 +33,14 @@ from .preparing import Prepare, Ready, Work, begun, ready_fault, ready_of, repli
 from .samples import Sample, fault, samples_of
 from .tools import served_tools
 
-NONE = -1  # the version of weights before any are published
-REST = 0.25  # seconds for which an idle generator waits for a message at a time
-LOOK = 0.02  # seconds between two looks for weights that all its jobs wait for
+NONE = -1  # the version before any weights are published
+REST = 0.25  # seconds that an idle generator waits for a message
+LOOK = 0.02  # seconds between two polls for weights when all jobs wait for them
 
 
 @frozen
 class Job:
-    """A task: make this attempt, with weights of at least this version."""
+    """A task: sample this attempt, with weights of at least this version."""
 
     request: Request
     version: int
@@ -49,45 +49,45 @@ class Job:
 
 @frozen
 class GiveUp:
-    """A task: give that one up. It is answered with `GivenUp` as well, if it was not answered before."""
+    """A task: cancel that task, which is answered with `GivenUp` too if it was not answered before."""
 
     task: int
 
 
 @frozen
 class Made:
-    """The answer to a job."""
+    """The answer to a job: the sample."""
 
     sample: Sample
 
 
 @frozen
 class GivenUp:
-    """The answer to what was given up, and to who asked for it."""
+    """The answer to a cancelled task, and to the request to cancel it."""
 
 
 @frozen
 class Progress:
-    """What a generator notes after each chunk of tokens."""
+    """A generator's report after each chunk of tokens."""
 
-    tokens: tuple[tuple[int, int, int], ...] = ()  # (task, how many more, their version)
-    spans: tuple[tuple[str, float, float, int], ...] = ()  # (what it did, from, to, version)
+    tokens: tuple[tuple[int, int, int], ...] = ()  # (task, number of new tokens, their version)
+    spans: tuple[tuple[str, float, float, int], ...] = ()  # (kind of work, begin, end, version)
     tool_failures: int = 0
 
 
 @frozen
 class Spec:
-    """What a generator is told at its start."""
+    """Arguments of a generator at its start."""
 
     arguments: TextConfig
     tokenizer: Mapping[str, bytes]  # the files of its folder; none where the model's folder has one
-    weights: str  # their address
+    weights: str  # the address of the weights
     device: str = "cpu"
-    packages: Packages = field(factory=dict)  # versions that it must have
+    packages: Packages = field(factory=dict)  # versions required on its host
 
 
 def refusing(arguments: TextConfig, parts: Parts) -> Callable[[int, Any], str]:
-    """What is wrong with an answer, whatever the task: for `workers.working`."""
+    """Return a function (task, answer) that returns the fault of an answer, whatever the task, or "": for `workers.working`."""
     room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
 
     def refuse(task: int, payload: Any) -> str:
@@ -105,7 +105,7 @@ def refusing(arguments: TextConfig, parts: Parts) -> Callable[[int, Any], str]:
 
 @define
 class At:
-    """A generator at work."""
+    """State of a running generator."""
 
     mailbox: Mailbox
     arguments: TextConfig
@@ -116,15 +116,15 @@ class At:
     version: int
     desk: Desk
     prompts: "Prompts | tuple[()]" = ()  # of preparations, where the task has one
-    waiting: deque[tuple[int, Job | Prepare]] = field(factory=deque)  # tasks for newer weights
+    waiting: deque[tuple[int, Job | Prepare]] = field(factory=deque)  # tasks that are not begun, some for newer weights
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Return whether no attempt is under way."""
         return self.desk.idle and (isinstance(self.prompts, tuple) or self.prompts.desk.idle)
 
     def message(self, task: int, payload: Job | Prepare | GiveUp) -> None:
-        """A task has come."""
+        """Queue a task, or cancel one and answer both."""
         if not isinstance(payload, GiveUp):
             self.waiting.append((task, payload))
             return
@@ -136,14 +136,14 @@ class At:
         self.mailbox.answer(task, GivenUp())
 
     def listen(self) -> None:
-        """Takes all messages there are; waits for one where there is nothing to do. Raises: EOFError at the end."""
+        """Receive all messages; wait for one if there is nothing to do. Raises: EOFError when the mailbox is closed."""
         rest = (LOOK if self.waiting else REST) if self.idle else 0.0
         while found := self.mailbox.receive(rest):
             self.message(*found)
             rest = 0.0
 
     def fetch(self) -> tuple[tuple[str, float, float, int], ...]:
-        """Takes newer weights, if there are some and it may: what is under way goes on with them, or is waited for."""
+        """Fetch newer weights, if there are any: attempts under way continue with them or, if not interruptible, end first."""
         if not self.arguments.asynchronous.interruptible and not self.idle:
             return ()
         start = seconds()
@@ -154,7 +154,7 @@ class At:
         return (("sync", start, seconds(), self.version),)
 
     def seat(self) -> None:
-        """Begins the tasks whose weights are there."""
+        """Begin the tasks whose weights are there."""
         later = deque[tuple[int, Job | Prepare]]()
         for task, job in self.waiting:
             if job.version > self.version or later:
@@ -166,25 +166,25 @@ class At:
         self.waiting = later
 
     def attempt(self, job: Job) -> AnyAttempt:
-        """The attempt that a job asks for, before the model speaks."""
+        """Return the attempt that a job asks for, before the first output of the model."""
         if isinstance(job.start, tuple):
             return attempts_at(self.parts, (job.request,))[0]
         return attempt_from(self.parts, job.start, job.request)
 
     def prepare(self, task: int, preparation: int) -> None:
-        """Begins a preparation; one that needs no prompts is over at once."""
+        """Begin a preparation; one that needs no prompts is answered at once."""
         if isinstance(self.prompts, tuple):
             where, remedy = f"generator: task {task}", "let the trainer and its generators have the same task"
             raise ChoiceError(message(where, got="a preparation", wanted="none", remedy=remedy))
         self.ready(self.prompts.begin(task, preparation))
 
     def ready(self, answers: Iterable[tuple[int, Ready]]) -> None:
-        """Answers the preparations that are over."""
+        """Answer the preparations that are finished."""
         for task, answer in answers:
             self.mailbox.answer(task, answer)
 
     def work(self) -> None:
-        """One chunk of tokens for all attempts under way, those of prompts first; says what came of it."""
+        """Sample one chunk of tokens for all attempts, those of preparations first; report progress and finished samples."""
         spans = self.fetch()
         self.seat()
         if self.idle:
@@ -202,7 +202,7 @@ class At:
             self.mailbox.answer(task, Made(sample))
 
     def _chunk(self) -> tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, AnyAttempt], ...]]:
-        """One chunk of tokens for samples: what there is more of each, and those that have ended."""
+        """Sample one chunk of tokens for samples; return the new token counts and the finished attempts."""
         if self.desk.idle:
             return (), ()
         generation = self.generator.advance(self.params, self.version, self.desk.generation)
@@ -221,15 +221,15 @@ class Prompts:
     generator: Generator
     desk: Desk
     works: dict[int, Work] = field(factory=dict)  # by task
-    places: dict[int, tuple[int, int]] = field(factory=dict)  # of attempts in the desk: (task, place)
+    places: dict[int, tuple[int, int]] = field(factory=dict)  # by number in the desk: (task, index of its query)
     following: Iterator[int] = field(factory=count)
 
     def begin(self, task: int, number: int) -> tuple[tuple[int, Ready], ...]:
-        """Begins a preparation; gives those that are over."""
+        """Begin a preparation; return those that are finished."""
         return self._on(task, begun(self.preparation.prompting, self.key, number), NONE)
 
     def advance(self, params: Any, version: int) -> tuple[tuple[int, Ready], ...]:
-        """One chunk of tokens; gives the preparations that are over."""
+        """Sample one chunk of tokens; return the preparations that are finished."""
         generation = self.generator.advance(params, version, self.desk.generation)
         self.desk, over = taken(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
         found = list[tuple[int, Ready]]()
@@ -244,7 +244,10 @@ class Prompts:
         return self._on(task, work, version) if moved else ()
 
     def _on(self, task: int, work: Work, version: int) -> tuple[tuple[int, Ready], ...]:
-        """What follows where other queries are due: they are asked, or it is over. One without room has its response."""
+        """Begin the queries that are due, or return the finished preparation.
+
+        A query without room gets its response at once.
+        """
         self.works[task] = work
         if work.over:
             del self.works[task]
@@ -265,7 +268,7 @@ class Prompts:
 
 
 def prompts_of(arguments: TextConfig, parts: Parts, like: Any) -> Prompts | tuple[()]:
-    """What prepares in a generator; () for a task whose episodes begin by themselves."""
+    """Return the object that runs a generator's preparations; () for a task whose episodes need none."""
     preparation, sampling = parts.task.preparation, parts.sampling
     if isinstance(preparation, tuple):
         return ()
@@ -284,16 +287,16 @@ def prompts_of(arguments: TextConfig, parts: Parts, like: Any) -> Prompts | tupl
 
 
 def generate(mailbox: Mailbox, spec: Spec) -> None:
-    """The body of a generator, for `workers.working(generate, (spec,), ...)`; it ends with its mailbox, which raises EOFError.
+    """Run a generator, as `workers.working(generate, (spec,), ...)`; it ends with its mailbox, which raises EOFError.
 
-    Between two chunks of tokens it hears messages and takes the newest weights, the first ones too: what is under way goes on
-    with them, and each token carries the version that made it. Where it may not be interrupted it takes them when nothing is
-    under way, and begins nothing that asks for newer ones before.
+    Between two chunks of tokens it receives messages and fetches the newest weights, the first ones too: attempts under way
+    continue with them, and each token carries the version that sampled it. If it is not interruptible, it fetches weights only
+    when nothing is under way, and begins no task that asks for newer ones before.
     Raises: WeightsError for weights of another architecture, ChoiceError for a request that leaves no room to answer, or where
-    its packages are not those of the machine that trains.
+    its packages differ from those of the machine that trains.
     """
     refuse_others(spec.packages, packages(), this_host().name)
-    trust(getattr(spec.arguments, "reference", ""))  # the trainer, which has sent it, does
+    trust(getattr(spec.arguments, "reference", ""))  # the trainer that sent it trusts it
     torch.set_num_threads(spec.arguments.machine.threads)
     with unfolded(spec.tokenizer) as folder:
         whole = parts_of(spec.arguments, folder if spec.tokenizer else ())
@@ -302,7 +305,7 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
 
     def failed(call: Failed) -> None:
         del call
-        mailbox.note(Progress(tool_failures=1))  # at once: whoever waits for tools, one after the other, is alive
+        mailbox.note(Progress(tool_failures=1))  # at once: shows that a generator waiting for several tools is alive
 
     with (
         inlet(spec.weights, like) as reader,

@@ -1,12 +1,12 @@
-"""A phase of asynchronous training on the disk: checkpoints of all that decides its future, and logs cut back to them.
+"""Files of an asynchronous training phase: checkpoints of all state that decides its future, and logs cut back to them.
 
 PHASE/checkpoints/     the learner, samples that wait, the scheduler's state
-PHASE/events.jsonl     what the scheduler was told; each session begins with a line that says so
-PHASE/ledger.jsonl     what each update learned from
-PHASE/timeline.jsonl   what everybody did
+PHASE/events.jsonl     the scheduler's events; each session begins with a row of its own
+PHASE/ledger.jsonl     the samples that each update trained on
+PHASE/timeline.jsonl   the work of the trainer and of each generator, with times
 PHASE/metrics.jsonl    a row for each update
-PHASE/rollouts.jsonl   where episodes are prepared: what preparations publish
-PHASE/totals.json      how it ended; evaluation.json: how its weights stand
+PHASE/rollouts.jsonl   where episodes are prepared: the records that preparations publish
+PHASE/totals.json      the final counters; evaluation.json: the evaluation of the final weights
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +41,7 @@ COUNTED = ("submitted", "waiting", "running", "accepted", "rejected", "consumed"
 
 @frozen(kw_only=True)
 class Waiting:
-    """A sample that waits to be learned from, without its columns."""
+    """A sample that waits to be trained on, without its tensors."""
 
     TAG: ClassVar[str] = "waiting"
     name: Name
@@ -51,12 +51,12 @@ class Waiting:
     tail: int
     tokens: int
     done: tuple[int, ...]  # versions of its tokens whose proximal log-probs are set
-    raised: str = ""  # the error of its environment, if that raised
+    raised: str = ""  # the error that its environment raised, if any
 
 
 @frozen(kw_only=True)
 class Kept:
-    """All that a checkpoint holds beside tensors."""
+    """State in a checkpoint besides tensors."""
 
     TAG: ClassVar[str] = "kept"
     schedule: Schedule
@@ -65,15 +65,15 @@ class Kept:
     events: int = 0  # lines of the log
     spans: int = 0  # lines of the timeline
     sessions: int = 0  # begun
-    seconds: float = 0.0  # of all sessions so far
-    lost: int = 0  # generators
+    seconds: float = 0.0  # over all sessions so far
+    lost: int = 0  # generators lost
     tool_failures: int = 0
     starts: tuple[KeptStart, ...] = ()  # of groups, where the task's episodes are prepared
 
 
 @frozen(kw_only=True)
 class Standing:
-    """A phase between two events."""
+    """Checkpointed state of a training phase."""
 
     kept: Kept
     learner: LanguageState
@@ -82,7 +82,7 @@ class Standing:
 
 
 def live(schedule: Schedule, names: Iterable[Name]) -> tuple[Name, ...]:
-    """Those of the samples that the scheduler counts as there, in order."""
+    """Return the names of samples that the scheduler counts as finished and not yet trained on, sorted."""
     found = {
         (number, seat, one.attempt)
         for number, group in entries(schedule.groups)
@@ -95,7 +95,7 @@ def live(schedule: Schedule, names: Iterable[Name]) -> tuple[Name, ...]:
 def save(
     phase: Path, standing: Standing, *, facts: Mapping[str, Any], metadata: Mapping[str, Any], team: Team = ALONE
 ) -> None:
-    """Writes a checkpoint of the scheduler's version. Raises: CheckpointError."""
+    """Write a checkpoint of the scheduler's version. Raises: CheckpointError."""
     names = tuple(sorted(standing.samples))
     waiting = tuple(_waiting(name, standing.samples[name]) for name in names)
     rows = stacked([standing.samples[name].sample for name in names]) if names else ()
@@ -120,9 +120,9 @@ def _waiting(name: Name, held: Anchored) -> Waiting:
 
 
 def of_newest(phase: Path, use: Callable[[Path], T], team: Team = ALONE) -> T | tuple[()]:
-    """Return the result of `use` on a phase's newest checkpoint that it can use; () where none was ever finished.
+    """Return the result of `use` on a phase's newest usable checkpoint; () where none was ever finished.
 
-    A damaged one is named on standard error. Raises: CheckpointError, and what `use` raises.
+    A damaged one is named on standard error. Raises: CheckpointError, and errors of `use`.
     """
     if not phase.is_dir():
         return ()
@@ -131,12 +131,12 @@ def of_newest(phase: Path, use: Callable[[Path], T], team: Team = ALONE) -> T | 
 
 
 def newest(phase: Path, team: Team = ALONE) -> Path | tuple[()]:
-    """The folder of the newest good checkpoint; () where there is none. Raises: CheckpointError."""
+    """Return the folder of the newest good checkpoint; () where there is none. Raises: CheckpointError."""
     return of_newest(phase, lambda where: where, team)
 
 
 def kept_in(where: Path) -> tuple[Kept, Mapping[str, Any]]:
-    """What a checkpoint holds beside tensors, and the arguments it was written with. Raises: CheckpointError."""
+    """Return a checkpoint's state besides tensors, and the arguments it was written with. Raises: CheckpointError."""
     manifest = described(where).manifest
     kept = machine_of(where, manifest.machine, [*CLASSES, Kept, KeptStart, Waiting])
     if not isinstance(kept, Kept):
@@ -149,7 +149,7 @@ def kept_in(where: Path) -> tuple[Kept, Mapping[str, Any]]:
 
 
 def _fault(kept: Kept, version: int) -> str:
-    """Return the first value that no phase saves at this version, such as a negative count, as text; "" without one."""
+    """Return the first impossible value for this version, such as a negative count, as text; "" if there is none."""
     now = kept.schedule
     counts = {"events": kept.events, "spans": kept.spans, "sessions": kept.sessions, "seconds": kept.seconds}
     counts |= {name: value for name in COUNTED if (value := getattr(now, name)) < 0} | {"groups": now.next_group}
@@ -168,7 +168,7 @@ def _fault(kept: Kept, version: int) -> str:
 
 
 def load(where: Path, arguments: TextConfig, begun: LanguageState, team: Team = ALONE) -> Standing:
-    """What a checkpoint holds; `begun` is a learner's state of the run's kind. Raises: CheckpointError."""
+    """Return the state in a checkpoint; `begun` is a learner's state with the run's structure. Raises: CheckpointError."""
     kept, _ = kept_in(where)
     like: dict[str, Any] = {
         "learner": begun,
@@ -183,7 +183,7 @@ def load(where: Path, arguments: TextConfig, begun: LanguageState, team: Team = 
 
 
 def blank(arguments: TextConfig, number: int) -> Transcript:
-    """The structure of so many samples."""
+    """Return a transcript with the structure of this number of samples."""
     return empty(arguments.sampling.capacity, arguments.episodes.max_turns, id=torch.zeros(number, dtype=torch.int64))
 
 

@@ -1,4 +1,4 @@
-"""What the trainer does with samples: proximal log-probs segment by segment, and updates, each of one version's weights."""
+"""The trainer's operations on samples: proximal log-probs segment by segment, and updates, each of one version's weights."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from .samples import Sample, stacked
 
 
 def segment_wise(arguments: TextConfig) -> bool:
-    """Whether each token's proximal policy is the one an update after its own.
+    """Return whether each token's proximal policy is the one that follows the version that sampled it, by one update.
 
     >>> from ..language.config import TaskRun
     >>> segment_wise(TaskRun())
@@ -33,20 +33,20 @@ def segment_wise(arguments: TextConfig) -> bool:
 
 @frozen
 class Anchored:
-    """A sample, and the versions of its tokens whose proximal log-probs are set for good."""
+    """A sample, and the versions of its tokens whose proximal log-probs are final."""
 
     sample: Sample
     done: frozenset[int] = frozenset()
 
     def due(self, version: int) -> set[int]:
-        """The versions of its tokens which an update lies behind, of weights up to `version`, and are not set yet."""
+        """Return the token versions below `version`, so that an update of them exists, whose proximal log-probs are not set."""
         found: set[int] = set(self.sample.row.version[self.sample.row.is_action].tolist())
         return {one for one in found if 0 <= one < version} - self.done
 
 
 @define
 class Learning:
-    """The weights of a version and, where segments need them, of those before it."""
+    """The weights of a version and, where segment-wise proximal policies need them, of earlier ones."""
 
     arguments: TextConfig
     parts: Parts
@@ -59,11 +59,11 @@ class Learning:
     past: dict[int, Any] = field(factory=dict)  # parameters by version, as far as samples may still need them
 
     def whole(self) -> dict[str, torch.Tensor]:
-        """All parameters of the library's model, for those who sample."""
+        """Return all parameters of the library's model, for generators and evaluation."""
         return self.parts.whole(self.state.params.policy)
 
     def anchored(self, samples: Mapping[Any, Anchored]) -> dict[Any, Anchored]:
-        """Samples with proximal log-probs under the weights of version + 1, for each token that an update lies behind.
+        """Return samples with proximal log-probs under the weights of version + 1, for each token of a version already updated.
 
         log q_t = log pi_{v_t + 1}(token_t),   v_t < v
 
@@ -92,9 +92,9 @@ class Learning:
         return replace(self.state.params, policy=self.past[version])
 
     def update(self, version: int, samples: Sequence[Sample]) -> Learned:
-        """Makes the updates that take the weights of `version` to the next one, whatever their number.
+        """Run all optimizer steps that turn weights `version` into `version + 1`.
 
-        A learner counts its steps; here a step is a version, so that "interpolated" compares like with like.
+        A learner counts its optimizer steps; here its step is set to the version, so that "interpolated" compares equal units.
         Raises: StructureError for another version, NonFiniteError; then nothing has changed.
         """
         if version != self.version:
@@ -115,7 +115,7 @@ class Learning:
 def learning_of(
     arguments: TextConfig, parts: Parts, version: int, state: LanguageState, past: dict[int, Any], team: Team = ALONE
 ) -> Learning:
-    """The trainer of a run, with weights of a version. Raises: ChoiceError."""
+    """Return the trainer of a run, with weights of a version. Raises: ChoiceError."""
     algorithm, trainer = team.learner(arguments, parts)
     return Learning(
         arguments=arguments,

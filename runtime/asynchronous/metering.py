@@ -25,7 +25,7 @@ from .samples import Sample, figures_of
 
 @define
 class Meter:
-    """What has come in since the last row, and where rows go."""
+    """Counts since the last row of metrics, and the sink of rows."""
 
     arguments: TextConfig
     task: TextTask
@@ -33,28 +33,28 @@ class Meter:
     wasted: int = 0  # tokens so far
     _tokens: int = 0  # of samples that have arrived
     _anchoring: float = 0.0  # seconds
-    _prepared: list[Ready] = field(factory=list)  # preparations that were done
+    _prepared: list[Ready] = field(factory=list)  # finished preparations
     _since: float = field(factory=seconds)  # the end of the last update
     _lock: threading.Lock = field(factory=threading.Lock)
 
     def arrived(self, sample: Sample) -> None:
-        """A whole sample is there."""
+        """Count the tokens of a finished sample."""
         with self._lock:
             self._tokens += sample.tokens
 
     def prepared(self, ready: Ready) -> None:
-        """A preparation is done."""
+        """Record a finished preparation."""
         with self._lock:
             self._prepared.append(ready)
 
     def anchored(self, spent: float) -> None:
-        """Proximal log-probs took so long."""
+        """Add the seconds that proximal log-probs took."""
         self._anchoring += spent
 
     def trained(
         self, version: int, batch: Sequence[Sample], figures: Mapping[str, float], spent: float, now: float
     ) -> None:
-        """An update of the weights of this version was made: writes its row."""
+        """Write the row of metrics of the update of this version's weights."""
         since, self._since = self._since, seconds()
         with self._lock:
             tokens, self._tokens = self._tokens, 0
@@ -64,7 +64,7 @@ class Meter:
         means = figures_of(batch)
         heads, tails = [version - one.head for one in batch], [version - one.tail for one in batch]
         known = {*FIGURES, *evaluation_names(self.task)}
-        unknown = () if self.arguments.learning.kl else ("kl",)  # where nothing is compared with, it says 0
+        unknown = () if self.arguments.learning.kl else ("kl",)  # without a reference policy the figure is 0, not a KL
         row = {
             "iteration": float(version + 1),
             "steps": float((version + 1) * episodes_of(self.arguments, self.task)),
@@ -88,7 +88,7 @@ class Meter:
 
 
 def prepared_figures(prepared: Sequence[Ready], elapsed: float) -> dict[str, float]:
-    """The metrics of preparations that were done in so many seconds: the means of their figures that are known.
+    """Return the metrics of the preparations finished within these seconds: the means of their finite figures, and throughput.
 
     >>> prepared_figures([Ready(preparation=0, starts=(), figures={"depth": 2.0}, texts=6)], 2.0)
     {'depth': 2.0, 'states': 0.0, 'throughput': 3.0}
@@ -104,7 +104,7 @@ def prepared_figures(prepared: Sequence[Ready], elapsed: float) -> dict[str, flo
 
 @contextmanager
 def metering(home: Path, arguments: TextConfig, task: TextTask, version: int) -> Iterator[Meter]:
-    """The meter of a phase that goes on from a version."""
+    """Yield the meter of a phase that resumes at a version."""
     shown = ("episode_return", *tuple(task.figures)[:1], LABEL, "staleness_max", "tokens_per_second")
     rewind(home / folder.METRICS, version)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A phase under way: what the trainer is asked for, and what is kept and written down meanwhile."""
+"""A running phase: handlers of the trainer's commands, and the state and logs written meanwhile."""
 
 import threading
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ from .samples import Sample, stacked
 
 @frozen(kw_only=True)
 class Setting:
-    """What a phase is about. `arguments` are its own: in turns, staleness is 0."""
+    """Settings of a phase. `arguments` are its own: in a sync phase, staleness is 0."""
 
     folder: Path
     tokenizer: Path | tuple[()]
@@ -50,7 +50,7 @@ class Setting:
 
 @define
 class Phase:
-    """A phase under way: the trainer's handlers, and what the driver's thread keeps."""
+    """A running phase: handlers of the trainer's commands, and the state held by the driver's thread."""
 
     setting: Setting
     learning: Learning
@@ -65,15 +65,15 @@ class Phase:
     states: dict[int, tuple[LanguageState, dict[int, Any]]] = field(factory=dict)
     lock: threading.Lock = field(factory=threading.Lock)
     begun: float = field(factory=seconds)
-    known: bool = False  # whether states of starts have a JSON form
+    known: bool = False  # whether states of starts were checked to have a JSON form
     failures: Failures = field(default=Factory(lambda self: Failures(self.setting.notice), takes_self=True))
 
     def now(self) -> float:
-        """Seconds since the phase began, over all sessions."""
+        """Return the seconds since the phase began, over all sessions."""
         return self.kept.seconds + seconds() - self.begun
 
     def span(self, actor: str, span: tuple[Any, ...]) -> None:
-        """Notes what somebody did, from and to when by the machine's clock."""
+        """Write a row of the timeline: an actor's work, its begin and end by the machine's clock."""
         kind, start, end, version = span
         shift = self.kept.seconds - self.begun
         row = {"actor": actor, "kind": kind, "begin": round(start + shift, 4), "end": round(end + shift, 4)}
@@ -81,18 +81,21 @@ class Phase:
             self.timeline.write(line({**row, "version": version}) + "\n")
 
     def did(self, kind: str, start: float, version: int) -> float:
-        """Notes what the trainer did since `start`; gives its seconds."""
+        """Write the trainer's work since `start` to the timeline; return its seconds."""
         end = seconds()
         self.span("trainer", (kind, start, end, version))
         return end - start
 
     def arrived(self, name: say.Name, sample: Sample) -> None:
-        """A whole sample is there."""
+        """Store a finished sample."""
         self.samples[name] = Anchored(sample)
         self.meter.arrived(sample)
 
     def prepared(self, starts: Starts, ready: Ready) -> None:
-        """There are more starts: what their preparation gives is published. Raises: StructureError for states without JSON."""
+        """Store new starts and publish the records of their preparation.
+
+        Raises: StructureError for states without a JSON form.
+        """
         preparation = self.setting.parts.task.preparation
         if not self.known and not isinstance(preparation, tuple):
             starts_from(kept_starts({0: ready.starts[0]}), preparation, str(self.setting.folder))
@@ -102,16 +105,16 @@ class Phase:
         self.meter.prepared(ready)
 
     def failed(self, calls: int) -> None:
-        """So many more calls of tools have failed."""
+        """Count failed calls of tools."""
         self.kept = evolve(self.kept, tool_failures=self.kept.tool_failures + calls)
 
     def lost(self, worker: int, why: str) -> None:
-        """A generator is gone."""
+        """Count a lost generator, and report it."""
         self.kept = evolve(self.kept, lost=self.kept.lost + 1)
         self.setting.notice(f"generator {worker} is lost: {why}; another one takes its place")
 
     def recompute(self, command: say.Recompute) -> Event:
-        """Sets proximal log-probs of samples that are there; of others when they are learned from."""
+        """Set proximal log-probs of the samples that are still there; others get theirs when they are trained on."""
         start = seconds()
         there = {name: self.samples[name] for name in command.samples if name in self.samples}
         self.samples.update(self.learning.anchored(there))
@@ -119,7 +122,7 @@ class Phase:
         return say.Recomputed(command.version)
 
     def train(self, command: say.Train) -> Event:
-        """Makes an update, and writes down what it learned from."""
+        """Run an update, and write the samples that it trained on to the ledger."""
         start, names = seconds(), command.samples
         if segment_wise(self.setting.arguments):
             self.samples.update(self.learning.anchored({name: self.samples[name] for name in names}))
@@ -143,7 +146,7 @@ class Phase:
         return say.Consumed(command.version)
 
     def _evaluated(self) -> dict[str, float]:
-        """The metrics of an evaluation on the way, where one is due for the weights that there are now."""
+        """Return the metrics of an evaluation during training, if one is due for the current weights."""
         setting, version = self.setting, self.learning.version
         tasks = setting.arguments.episodes
         if not evaluation_due(tasks.eval_every_n_versions, before=version - 1, after=version):
@@ -155,7 +158,7 @@ class Phase:
         return figures
 
     def publish(self, command: say.Publish) -> Event:
-        """Gives generators the weights there are now."""
+        """Publish the current weights to the generators."""
         start = seconds()
         self.publisher.publish(command.version, self.learning.whole())
         with self.lock:
@@ -165,7 +168,7 @@ class Phase:
         return say.Published(command.version)
 
     def save(self, schedule: Schedule, events: int) -> None:
-        """Writes a checkpoint of the scheduler's version, with what it says by now."""
+        """Write a checkpoint of the scheduler's version, with the scheduler's current state."""
         start = seconds()
         with self.lock:
             state, past = self.states[schedule.version]

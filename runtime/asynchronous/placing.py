@@ -1,4 +1,4 @@
-"""Where generators work, and how weights reach them: threads or processes of this machine, or members on an engine's hosts."""
+"""Placement of generators and transport of weights: threads or processes of this machine, or members on an engine's hosts."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -25,34 +25,34 @@ from .alike import Packages, packages, refuse_others
 
 HERE = {"process": in_process, "thread": in_thread}
 HOME = ("",)  # this machine, where it is the only host
-WAIT = 60.0  # seconds for hosts to say what they have
-START = 50.0  # seconds for a generator to begin: fewer than `working` gives it, so that it is told why one has not
+WAIT = 60.0  # time-out in seconds for the probe of a host
+START = 50.0  # seconds for a generator to start: less than the limit of `working`, so that the cause is reported
 
 
 @frozen
 class Place:
-    """Generators' engine, and how to publish weights for them."""
+    """The engine of generators, and the function that opens a publisher of weights for them."""
 
     engine: Engine
     publishing: Callable[[Any], AbstractContextManager[Outlet]] = field(repr=False)  # (params)
 
 
 class Look:
-    """An actor that says what its host has."""
+    """An actor that reports the properties of its host."""
 
     def look(self) -> tuple[Host, Packages]:
-        """For moving weights, and for working with us."""
+        """Return the host's means of moving weights, and the versions of its packages."""
         return this_host(), packages()
 
 
 @contextmanager
 def placed(given: Asynchronous, notice: Notice, weights: Callable[[], int] = int) -> Iterator[Place]:
-    """The place of generators, each on its device; a lost host is taken in again when it is there.
+    """Yield the placement of generators, each on its device; a lost host is added again once it is reachable.
 
-    Weights go by `transfer`, else by shared memory where all hosts have the same, else as the engine has it; `notice` is called
-    with the transport. `weights` returns their bytes, for which Ray's object store needs room.
-    Raises: EngineError for an engine or a host that cannot be had, ChoiceError for a host with other packages or that cannot do
-    what is asked for, WeightsError where a store is too small.
+    Weights go by `transfer`, else by shared memory if all hosts share it, else by the engine's transport; `notice` is called
+    with the transport. `weights` returns the size of the weights in bytes, for which Ray's object store needs room.
+    Raises: EngineError for an engine or a host that is not available, ChoiceError for a host with other packages or without a
+    capability that is asked for, WeightsError where a store is too small.
     """
     hosts = given.named_hosts()
     if given.engine == "processes":
@@ -73,14 +73,14 @@ def placed(given: Asynchronous, notice: Notice, weights: Callable[[], int] = int
         if way.fallback and monarch_scheme() == "tcp" and not given.trust_network:
             refuse_network("Monarch's buffers over TCP", [parted(host)[0] for host in hosts])
         with outlet(way.way, (torch.zeros(1),)):
-            pass  # what cannot be had is reported before anything is learned
+            pass  # a transport that does not work is reported before training
         yield Place(engine, partial(outlet, way.way))
 
 
 def seen(cluster: Cluster, hosts: tuple[str, ...] = ()) -> list[Host]:
     """Return the means of each host, or of each of these, for moving weights.
 
-    Raises: EngineError where one does not say, ChoiceError where one has other packages than we have.
+    Raises: EngineError for a host that does not answer, ChoiceError for one whose packages differ from ours.
     """
     names = hosts or cluster.hosts()
     mesh = cluster.spawn(Look, size=len(names), hosts=names, timeout=WAIT)
@@ -98,13 +98,13 @@ def seen(cluster: Cluster, hosts: tuple[str, ...] = ()) -> list[Host]:
 
 
 def on_device(arguments: tuple[Any, ...], device: str) -> tuple[Any, ...]:
-    """A generator's arguments for that device."""
+    """Return a generator's arguments with its device set."""
     (spec,) = arguments
     return (evolve(spec, device=device),)
 
 
 def on_devices(start: Engine, devices: tuple[str, ...]) -> Engine:
-    """The engine of this machine whose generators get these devices in turn; who is replaced gives its own to the next one."""
+    """Return this machine's engine with devices assigned to generators in turn; a replacement gets the freed device."""
     book = Book(devices)
 
     def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Box) -> Hand:

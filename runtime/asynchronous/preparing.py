@@ -1,6 +1,6 @@
-"""Preparations by generators: which groups have their starts, which wait for them, and one under way in a generator.
+"""Preparations by generators: groups that have their starts, commands that wait for starts, and a preparation under way.
 
-Prompts are numbered as ever; preparation q is for the groups of prompts q * groups ... q * groups + groups - 1.
+Prompts are numbered as in every run; preparation q is for the groups of prompts q * groups ... q * groups + groups - 1.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from ..values import decode, encode, line
 
 @frozen
 class Prepare:
-    """A task for a generator: prepare this number, with weights of at least this version."""
+    """A task for a generator: run the preparation of this number, with weights of at least this version."""
 
     preparation: int
     version: int
@@ -28,7 +28,7 @@ class Prepare:
 
 @frozen(kw_only=True)
 class Ready:
-    """The answer to it: a start for each group."""
+    """The answer to `Prepare`: a start for each group."""
 
     preparation: int
     starts: tuple[Start, ...]
@@ -38,7 +38,7 @@ class Ready:
 
 
 def ready_of(preparation: int, groups: int, starts: tuple[Start, ...], prepared: Prepared) -> Ready:
-    """Return the answer: so many starts, the first ones again where there are fewer.
+    """Return the answer with `groups` starts, repeated from the first one where there are fewer.
 
     >>> one = Start(state=(), observation="2 + 3?")
     >>> len(ready_of(0, 3, (one,), Prepared(starts=(one,))).starts)
@@ -50,7 +50,7 @@ def ready_of(preparation: int, groups: int, starts: tuple[Start, ...], prepared:
 
 
 def ready_fault(preparation: Preparation | tuple[()], answer: Ready) -> str:
-    """Return what of an answer cannot be true; "" for nothing.
+    """Return the fault of an answer; "" for a valid one.
 
     >>> ready_fault((), Ready(preparation=0, starts=()))
     'starts of a task that is not prepared'
@@ -72,7 +72,7 @@ def ready_fault(preparation: Preparation | tuple[()], answer: Ready) -> str:
 
 @frozen
 class Held:
-    """A command to sample that waits for its group's start, and the generator that it is for."""
+    """A sampling command that waits for its group's start, and the generator that it is for."""
 
     number: int  # of the command
     prompt: int
@@ -81,7 +81,7 @@ class Held:
 
 @frozen(kw_only=True)
 class Starts:
-    """The starts that there are, by prompt; preparations under way, each with its generator; and what waits for them."""
+    """The available starts, by prompt; preparations under way, each with its generator; and the commands that wait for them."""
 
     groups: int  # of one preparation
     ready: Mapping[int, Start] = Factory(dict)
@@ -89,14 +89,14 @@ class Starts:
     waiting: tuple[Held, ...] = ()
 
     def asked(self, held: Held) -> tuple["Starts", bool]:
-        """A command waits; whether its generator is to prepare for it, as none does."""
+        """Return the starts with one more waiting command, and whether its generator must begin the preparation."""
         number = held.prompt // self.groups
         waiting, there = (*self.waiting, held), number in self.under_way
         under_way = self.under_way if there else {**self.under_way, number: held.worker}
         return evolve(self, waiting=waiting, under_way=under_way), not there
 
     def come(self, ready: Ready) -> tuple["Starts", tuple[int, ...]]:
-        """Starts are there: the commands that waited for them."""
+        """Return the starts with those of a finished preparation, and the numbers of the commands that waited for them."""
         first = ready.preparation * self.groups
         starts = {**self.ready, **{first + place: one for place, one in enumerate(ready.starts)}}
         under_way = {number: worker for number, worker in self.under_way.items() if number != ready.preparation}
@@ -105,11 +105,11 @@ class Starts:
         return evolve(self, ready=starts, under_way=under_way, waiting=waiting), freed
 
     def without(self, number: int) -> "Starts":
-        """A command waits no more."""
+        """Return the starts without a waiting command."""
         return evolve(self, waiting=tuple(one for one in self.waiting if one.number != number))
 
     def lost(self, worker: int) -> tuple["Starts", tuple[Held, ...], tuple[int, ...]]:
-        """A generator is gone: who is to prepare in its place, the first that waits; and the commands that went with it."""
+        """Remove a lost generator: return the starts, the waiting commands whose generators now prepare, and its commands."""
         gone = tuple(one.number for one in self.waiting if one.worker == worker)
         waiting = tuple(one for one in self.waiting if one.worker != worker)
         under_way, again = dict(self.under_way), list[Held]()
@@ -123,7 +123,7 @@ class Starts:
         return evolve(self, waiting=waiting, under_way=under_way), tuple(again), gone
 
     def needed(self, schedule: Schedule) -> dict[int, Start]:
-        """The starts of groups that are live, to be begun anew, or not begun yet."""
+        """Return the starts of groups that are live, to be begun again, or not begun yet."""
         live = {group.prompt for _, group in entries(schedule.groups)}
         live |= {prompt for _, prompt in entries(schedule.again.items)}
         return {prompt: one for prompt, one in self.ready.items() if prompt in live or prompt >= schedule.prompts}
@@ -131,7 +131,7 @@ class Starts:
 
 @frozen(kw_only=True)
 class KeptStart:
-    """A start in a checkpoint, as JSON: whoever reads the checkpoint need not know of what it is made."""
+    """A start in a checkpoint, as JSON: it can be read without the classes of its state."""
 
     TAG: ClassVar[str] = "kept_start"
     prompt: int
@@ -150,7 +150,7 @@ def kept_starts(starts: Mapping[int, Start]) -> tuple[KeptStart, ...]:
 
 
 def starts_from(kept: Iterable[KeptStart], preparation: Preparation, where: str) -> dict[int, Start]:
-    """Return the starts that a checkpoint keeps. Raises: StructureError."""
+    """Return the starts kept in a checkpoint. Raises: StructureError."""
     found = dict[int, Start]()
     for one in kept:
         try:
@@ -168,7 +168,7 @@ def starts_from(kept: Iterable[KeptStart], preparation: Preparation, where: str)
 
 @frozen(kw_only=True)
 class Work:
-    """A preparation under way: its machine's state, the queries that are due, and the responses there are, by place."""
+    """A preparation under way: its machine's state, the queries that are due, and the responses received, by index."""
 
     preparation: int
     state: Any
@@ -177,7 +177,7 @@ class Work:
 
     @property
     def over(self) -> bool:
-        """Whether nothing is asked any more."""
+        """Return whether no query is left."""
         return not self.queries
 
 
@@ -188,7 +188,7 @@ def begun(prompting: Prompting[Any, Prepared], key: Key, number: int) -> Work:
 
 
 def replied(prompting: Prompting[Any, Prepared], work: Work, place: int, response: Response) -> tuple[Work, bool]:
-    """Return a preparation after a response, and whether other queries are due now: all of these have theirs."""
+    """Return a preparation after a response, and whether it has moved on, as it does when all its queries have responses."""
     responses = {**work.responses, place: response}
     if len(responses) < len(work.queries):
         return evolve(work, responses=responses), False

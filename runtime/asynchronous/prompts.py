@@ -1,4 +1,4 @@
-"""Which request belongs to a sample: prompts are numbered as a run that takes turns asks them."""
+"""Requests of samples by prompt number: prompts are numbered in the order in which a run without generators asks them."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,11 @@ from ...core.language.requests import Request, expand, requests, task_keys
 from ..language.config import TextConfig
 from ..language.world import TASKS
 
-KEPT = 4096  # prompts whose requests are remembered, at most
+KEPT = 4096  # largest number of prompts whose requests are cached
 
 
 def prompt_requests(arguments: TextConfig, key: Key, prompt: int) -> tuple[Request, ...]:
-    """The requests of a prompt, one for each member of its group: those of group p mod G in step p div G of training.
+    """Return the requests of a prompt, one for each member of its group: those of group p mod G in step p div G of training.
 
     So runs with and without generators ask the same in the same order.
 
@@ -29,7 +29,7 @@ def prompt_requests(arguments: TextConfig, key: Key, prompt: int) -> tuple[Reque
 
 
 def remembered(arguments: TextConfig, key: Key) -> Callable[[int, int], Request]:
-    """(prompt, seat) -> request; a group's requests are made once."""
+    """Return a function (prompt, seat) -> request that caches the requests of a group."""
     known: dict[int, tuple[Request, ...]] = {}
 
     def request(prompt: int, seat: int) -> Request:

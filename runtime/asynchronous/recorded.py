@@ -1,4 +1,4 @@
-"""The records of a phase, read from its files with the types of each row checked: events, ledger, timeline, totals."""
+"""Records of a phase, read from its files with the types of each row checked: events, ledger, timeline, totals."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,8 +11,8 @@ from ..scheduling import messages as say
 from ..values import TAG
 from .keeping import EVENTS, LEDGER, TIMELINE, TOTALS
 
-WORKERS = 100_000  # generators, and slots of one of them, at most
-VERSIONS = 10_000_000  # of weights, at most
+WORKERS = 100_000  # largest number of generators, and of slots of one generator
+VERSIONS = 10_000_000  # largest version of weights
 SAMPLE = (
     7  # numbers of a sample in the ledger: its name, its request, the versions of its head and its tail, its tokens
 )
@@ -29,7 +29,7 @@ def events(home: Path) -> Iterator[Row]:
 
 
 def ledger(home: Path) -> Iterator[Row]:
-    """Return the rows of the ledger: each version and the samples that it was learned from. Raises: StructureError."""
+    """Return the rows of the ledger: each version and the samples that it was trained on. Raises: StructureError."""
     return objects(home / LEDGER, _is_update, f"a JSON object with a version and samples of {SAMPLE} numbers")
 
 

@@ -1,4 +1,4 @@
-"""A phase gone through again: what its scheduler was told gives the scheduler of its newest checkpoint, and its last counts."""
+"""Replay of a phase: the logged events must give the scheduler state of its newest checkpoint, and its final counters."""
 
 from itertools import islice
 from pathlib import Path
@@ -23,15 +23,15 @@ COUNTS = (
 
 @frozen(kw_only=True)
 class Replay:
-    """What came of a phase that was gone through again."""
+    """Result of the replay of a phase."""
 
     version: int  # of the newest checkpoint
-    sessions: int  # up to it
-    told: int  # events up to it
+    sessions: int  # begun before it
+    told: int  # events before it
     wrong: tuple[str, ...]  # counts and parts of the state that differ
 
     def line(self) -> str:
-        """It in one line.
+        """Return the result as one line of text.
 
         >>> Replay(version=5, sessions=2, told=731, wrong=()).line()
         '731 events of 2 sessions give the scheduler of version 5 again, bit for bit'
@@ -45,9 +45,9 @@ class Replay:
 
 
 def replayed(run: Path, phase: str) -> Replay:
-    """Goes through a phase again, to its newest checkpoint, and to its end where it has ended.
+    """Replay a phase to its newest checkpoint, and to its end if it has ended.
 
-    Raises: CheckpointError for a phase without a checkpoint, StructureError for a log that is none.
+    Raises: CheckpointError for a phase without a checkpoint, StructureError for a malformed log.
     """
     home = run / phase
     found = keeping.of_newest(home, _kept)

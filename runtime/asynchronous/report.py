@@ -1,8 +1,8 @@
-"""What a run with generators has come to, from the files of its folder: figures, a comparison, an audit, pictures.
+"""Reports on a run with generators, from the files of its folder: figures, a comparison, an audit, pictures.
 
 RUN/comparison.txt  comparison.json     phases side by side
-RUN/timeline.png                        who did what, when
-RUN/staleness.png                       how old samples were
+RUN/timeline.png                        work of the trainer and each generator over time
+RUN/staleness.png                       ages of samples
 RUN/learning_curve.png                  of the last phase
 """
 
@@ -35,17 +35,17 @@ ENLARGED = 4  # updates in the enlarged part of the timeline
 SAME, SAME_THERE = (
     1 / 4000,
     1 / 500,
-)  # of the time, and of the enlarged part: spans nearer to each other are drawn as one
+)  # of the whole time, and of the enlarged part: spans with smaller gaps are drawn as one
 
 
 def ended(run: Path) -> tuple[str, ...]:
-    """The phases that have come to their end and were evaluated, in order."""
+    """Return the phases that have ended and were evaluated, in order."""
     files = (TOTALS, folder.EVALUATION)
     return tuple(name for name in (SYNC, ASYNC) if all((run / name / file).exists() for file in files))
 
 
 def audit(run: Path, phase: str) -> Audit:
-    """Goes through what a phase learned from, also of one that was stopped before its end.
+    """Audit the samples that a phase trained on, also if it was stopped before its end.
 
     Raises: CheckpointError, StructureError.
     """
@@ -71,7 +71,7 @@ def _bounds(run: Path, phase: str) -> Bounds:
 
 
 def phase_of(run: Path, name: str) -> Phase:
-    """The figures of a phase that has ended. Raises: CheckpointError, StructureError."""
+    """Return the figures of a phase that has ended. Raises: CheckpointError, StructureError."""
     home = _begun(run, name)
     totals, spans = recorded.totals(home), spans_of(recorded.timeline(home))
     start, seconds = _started(spans), totals["seconds"]
@@ -100,12 +100,12 @@ def phase_of(run: Path, name: str) -> Phase:
 
 
 def _started(spans: Iterable[Span]) -> float:
-    """When a generator did something for the first time."""
+    """Return the time of the first work of a generator."""
     return min((one.begin for one in spans if one.actor != TRAINER), default=0.0)
 
 
 def _evaluation(file: Any, name: str, where: Path) -> Evaluation:
-    """The standings in a file of results, under a name or, with "", at its top; {} of a task's own evaluation."""
+    """Return the standings in a file of results, under a name or, with "", at its top; {} of a task's own evaluation."""
     if DRAWN in file:
         return {}
     held = file.get(name) if name else file
@@ -114,9 +114,9 @@ def _evaluation(file: Any, name: str, where: Path) -> Evaluation:
 
 
 def comparison(run: Path, task: TextTask | tuple[()] = ()) -> Comparison:
-    """The phases of a run that have ended, side by side; the task is needed where it has an evaluation of its own.
+    """Return the phases of a run that have ended, side by side; the task is needed where it has an evaluation of its own.
 
-    Raises: CheckpointError where there is none, StructureError.
+    Raises: CheckpointError where none has ended, StructureError.
     """
     there = ended(run)
     if not there:
@@ -127,7 +127,7 @@ def comparison(run: Path, task: TextTask | tuple[()] = ()) -> Comparison:
 
 
 def _own(run: Path, phases: tuple[str, ...], task: TextTask | tuple[()]) -> dict[str, Result]:
-    """Results of the task's own evaluation, before and after each phase; {} of another task."""
+    """Return the results of the task's own evaluation, before and after each phase; {} if the task has none."""
     if isinstance(task, tuple) or isinstance(task.evaluation, tuple):
         return {}
     before, found = read_before(run, task), dict[str, Result]()
@@ -138,7 +138,7 @@ def _own(run: Path, phases: tuple[str, ...], task: TextTask | tuple[()]) -> dict
 
 
 def write_comparison(run: Path, task: TextTask | tuple[()] = ()) -> str:
-    """Writes comparison.json and comparison.txt, with what the audits of the phases say; gives the text."""
+    """Write comparison.json and comparison.txt, with the audits of the phases; return the text."""
     held = comparison(run, task)
     audits = {one.name: audit(run, one.name) for one in held.phases}
     lines = [f"audit, {name}: {one.line()}" for name, one in audits.items()]
@@ -150,7 +150,7 @@ def write_comparison(run: Path, task: TextTask | tuple[()] = ()) -> str:
 
 
 def write_timeline(run: Path, out: Path) -> Path:
-    """Draws who did what, of each phase there is. Raises: CheckpointError of a run without one."""
+    """Draw the timeline of each phase of the run. Raises: CheckpointError for a run without one."""
     lanes = [_lane(run, name) for name in (SYNC, ASYNC) if (run / name / TIMELINE).exists()]
     if not any(lane.spans for lane in lanes):
         wanted, remedy = "a phase that has begun", f"go on with it: {folder.resume_command(run)}"
@@ -174,7 +174,7 @@ def _lane(run: Path, name: str) -> Lane:
 
 
 def write_staleness(run: Path, out: Path) -> Path:
-    """Draws how old the samples learned from were, of each phase there is. Raises: CheckpointError of a run without any."""
+    """Draw the ages of the samples trained on, for each phase of the run. Raises: CheckpointError for a run without any."""
     ages, bounds = dict[str, tuple[int, ...]](), dict[str, int]()
     for name in (SYNC, ASYNC):
         counted = Counter(one.version - one.head for one in taken_of(recorded.ledger(run / name)))
@@ -188,12 +188,12 @@ def write_staleness(run: Path, out: Path) -> Path:
 
 
 def _results(run: Path) -> tuple[Path, ...]:
-    """The files of results of a run, before reinforcement and after each phase."""
+    """Return the files of results of a run, before reinforcement learning and after each phase."""
     return run / BEFORE, *(run / name / folder.EVALUATION for name in (SYNC, ASYNC))
 
 
 def write_curve(run: Path, out: Path) -> Path:
-    """Draws the learning curve of the last phase that has begun. Raises: ChoiceError of one without updates."""
+    """Draw the learning curve of the last phase that has begun. Raises: ChoiceError if it has no updates."""
     begun = [name for name in (SYNC, ASYNC) if (run / name / folder.METRICS).exists()]
     last = begun[-1] if begun else phases_of(arguments_in(run))[-1]
     path, start = run / last / folder.METRICS, accuracy_before(run)

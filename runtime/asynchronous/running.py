@@ -1,4 +1,4 @@
-"""From a folder to a phase at work: its newest checkpoint, generators, files, and the loop that drives its scheduler."""
+"""Running a phase: its newest checkpoint, generators, files, and the loop that drives its scheduler."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from .prompts import remembered
 
 
 def rules_of(arguments: TextConfig) -> Rules:
-    """What the scheduler of a phase keeps to.
+    """Return the settings of the scheduler of a phase.
 
     >>> from ..language.config import TaskRun
     >>> rules_of(TaskRun()).batch, rules_of(TaskRun()).group
@@ -54,7 +54,7 @@ def rules_of(arguments: TextConfig) -> Rules:
 
 
 def run_phase(setting: Setting, begun: LanguageState) -> Schedule:
-    """Runs a phase to its end or to Ctrl-C; gives the last state of its scheduler.
+    """Run a phase to its end or to Ctrl-C; return the last state of its scheduler.
 
     `begun` is the learner's state at version 0. Raises: CheckpointError, WorkersError, NonFiniteError.
     """
@@ -79,9 +79,9 @@ def run_phase(setting: Setting, begun: LanguageState) -> Schedule:
 
 
 def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
-    """Whether this version is one to write a checkpoint of: one in so many, the last, and that at which it is stopped.
+    """Return whether to write a checkpoint of this version: every `every` versions, at the last one, and when a run is stopped.
 
-    Not while an update that the learner has made waits for its version: the learner of this version has not made it.
+    A stopped run writes none in the publish phase: the learner has already made an update that the version does not count yet.
 
     >>> from ..language.config import TaskRun
     >>> rules = rules_of(TaskRun())
@@ -96,7 +96,7 @@ def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
 
 
 def _standing(setting: Setting, begun: LanguageState) -> Standing:
-    """Where the phase stands."""
+    """Return the state of the phase: that of its newest checkpoint, or the initial one."""
     team = setting.team
     found = keeping.of_newest(setting.folder, lambda where: keeping.load(where, setting.arguments, begun, team), team)
     if not isinstance(found, tuple):
@@ -109,7 +109,7 @@ def _standing(setting: Setting, begun: LanguageState) -> Standing:
 
 @contextmanager
 def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterator[tuple[Phase, Effects, Lines]]:
-    """Generators at work, and all that a phase writes to."""
+    """Yield a running phase with its generators, its effects and its event log."""
     arguments, kept = setting.arguments, standing.kept
     version, home, given = kept.schedule.version, setting.folder, arguments.asynchronous
     learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past), setting.team)
@@ -138,7 +138,7 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
 
 
 def _starts(setting: Setting, kept: Kept) -> Starts | tuple[()]:
-    """The starts of a phase's groups, those of its checkpoint; () for a task whose episodes begin by themselves."""
+    """Return the starts of a phase's groups, those of its checkpoint; () for a task whose episodes need no preparation."""
     preparation = setting.parts.task.preparation
     if isinstance(preparation, tuple):
         return ()
@@ -146,7 +146,7 @@ def _starts(setting: Setting, kept: Kept) -> Starts | tuple[()]:
 
 
 def _generators(setting: Setting, weights: str) -> AbstractContextManager[Workers]:
-    """The generators of a phase, which fetch their weights at that address."""
+    """Return the generators of a phase, which fetch their weights from this address."""
     arguments, number = setting.arguments, generators(setting.arguments)
     spec = Spec(
         arguments=arguments,
@@ -161,12 +161,12 @@ def _generators(setting: Setting, weights: str) -> AbstractContextManager[Worker
         patience=arguments.asynchronous.patience,
         engine=setting.place.engine,
         refuse=refusing(arguments, setting.parts),
-        tries=2 * number + 3,  # all of them are lost at once where their host is
+        tries=2 * number + 3,  # a lost host loses all of its generators at once
     )
 
 
 def _hands(phase: Phase, workers: Workers) -> Hands:
-    """What the crew of a phase does its work with."""
+    """Return the workers, callbacks and settings of the crew of a phase."""
     arguments = phase.setting.arguments
     return Hands(
         workers=workers,
@@ -185,7 +185,7 @@ def _hands(phase: Phase, workers: Workers) -> Hands:
 
 
 def logged(effects: Effects, log: Lines) -> Effects:
-    """The same effects; what the machine is told is written down first."""
+    """Return the same effects, with each entry written to the log before the machine receives it."""
 
     def open_(inbox: Inbox) -> Session:
         session = effects.open(inbox)
@@ -201,7 +201,7 @@ def logged(effects: Effects, log: Lines) -> Effects:
 
 
 def totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[str, Any]:
-    """How a phase ended."""
+    """Return the final counters and settings of a phase."""
     counts = ("version", "submitted", "accepted", "rejected", "filtered", "consumed", "queued", "cached", "running")
     names = (*counts, "waiting", "ignored", "tokens_used", "tokens_wasted")
     kept = phase.kept

@@ -1,4 +1,4 @@
-"""What a generator gives for a request: a row of a transcript, and what reports say of it."""
+"""Samples from generators: a row of a transcript, with the figures that reports need."""
 
 import math
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ Packed = tuple[str, tuple[int, ...], bytes]  # a tensor: the name of its dtype, 
 
 @frozen
 class Sample:
-    """An attempt that has ended, as a learner reads it."""
+    """A finished attempt, as input of a learner."""
 
     row: Transcript  # [1]
     figures: dict[str, float]  # by the names in `names_of`
-    mode: str  # how it went, one of the task's labels
-    head: int  # the oldest version of the weights that made its tokens
+    mode: str  # the label of its outcome, one of the task's labels
+    head: int  # the oldest version of the weights that sampled its tokens
     tail: int  # the newest
-    tokens: int  # how many of them the model sampled
-    raised: str = ""  # the error of its environment, if that raised
+    tokens: int  # number of tokens sampled by the model
+    raised: str = ""  # the error that its environment raised, if any
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Is sent as runs of bytes: tensors sent one by one take ten times as long, or more."""
+        """Pickle the tensors as bytes: tensors sent one by one take ten times as long, or more."""
         columns = {name: _packed(value) for name, value in vars(self.row).items()}
         return _sent, (columns, self.figures, self.mode, self.head, self.tail, self.tokens, self.raised)
 
@@ -60,10 +60,10 @@ def names_of(task: TextTask) -> tuple[str, ...]:
 
 
 def samples_of(task: TextTask, attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) -> tuple[Sample, ...]:
-    """Return the samples of ended attempts at a task, each in a row with room for so many tokens and calls.
+    """Return the samples of finished attempts at a task, each in a row with room for this many tokens and calls.
 
     head = min_t version_t,   tail = max_t version_t,   over the tokens that the model sampled; turns are calls of the model.
-    Raises: StructureError for an attempt that goes on, or for which there is no room.
+    Raises: StructureError for an attempt that is under way, or for which there is no room.
     """
     if not attempts:
         return ()
@@ -80,7 +80,7 @@ def samples_of(task: TextTask, attempts: Sequence[Attempt[Any]], *, capacity: in
 
 
 def sample_of(task: TextTask, attempt: Attempt[Any], *, capacity: int, calls: int) -> Sample:
-    """Return the sample that an ended attempt makes; see `samples_of`. Raises: ChoiceError."""
+    """Return the sample of a finished attempt; see `samples_of`. Raises: ChoiceError."""
     return samples_of(task, (attempt,), capacity=capacity, calls=calls)[0]
 
 
@@ -103,14 +103,14 @@ def _sample(task: TextTask, attempt: Attempt[Any], row: Transcript) -> Sample:
 
 
 def stacked(samples: Sequence[Sample]) -> Transcript:
-    """The rows of N samples of one capacity, in order: [N]. Raises: ChoiceError where there are none."""
+    """Return the rows of N samples of one capacity, in order: [N]. Raises: ChoiceError for no samples."""
     _some("stacked", samples)
     made: Transcript = tree_map(lambda *columns: torch.cat(columns), *[sample.row for sample in samples])
     return made
 
 
 def figures_of(samples: Sequence[Sample]) -> dict[str, float]:
-    """The mean of each figure. Raises: ChoiceError where there are no samples.
+    """Return the mean of each figure. Raises: ChoiceError where there are no samples.
 
     >>> made = [Sample((), {"accuracy": value}, "success", 0, 0, 1) for value in (1.0, 0.0)]
     >>> figures_of(made)["accuracy"]
@@ -126,7 +126,7 @@ def _some(where: str, samples: Sequence[Sample]) -> None:
 
 
 def fault(task: TextTask, sample: Any, *, capacity: int, calls: int, vocabulary: int) -> str:
-    """Return what of a sample cannot be true, by itself; "" for nothing.
+    """Return the first fault of a received sample that can be seen from the sample alone; "" if there is none.
 
     >>> fault((), "hello", capacity=4, calls=1, vocabulary=9)
     'str, which is no sample'
@@ -135,7 +135,7 @@ def fault(task: TextTask, sample: Any, *, capacity: int, calls: int, vocabulary:
         return f"{type(sample).__name__}, which is no sample"
     try:
         row = check(sample.row, (1,))
-    except PurestepError as wrong:  # whatever was sent: whoever asks is not to come to grief over it
+    except PurestepError as wrong:  # a malformed sample is reported, and must not stop the receiver
         return str(wrong)
     if row.token.shape != (1, capacity) or row.reward.shape != (1, calls):
         return f"a row of {list(row.token.shape)} tokens and {list(row.reward.shape)} calls"

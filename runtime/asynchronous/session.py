@@ -1,8 +1,8 @@
-"""A run in a folder whose samples come from generators: a warm start, then one phase or two, each of which can be resumed.
+"""A run in a folder with samples from generators: a warm start, then one phase or two, each of which can be resumed.
 
-RUN/warm/      the warm start, a run of the usual kind without reinforcement
-RUN/sync/      in turns: generators wait for weights, the trainer for samples
-RUN/async/     at once
+RUN/warm/      the warm start, a run of the usual kind without reinforcement learning
+RUN/sync/      alternating: generators wait for weights, the trainer for samples
+RUN/async/     concurrent
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ WARM, SYNC, ASYNC = "warm", "sync", "async"
 
 
 def outcome_of(phases: Sequence[str], interrupted: bool, seconds: Mapping[str, float]) -> Outcome:
-    """Return the end of a session, after which these phases are over.
+    """Return the outcome of a session after which these phases are finished.
 
     >>> outcome_of(["sync"], True, {"sync": 2.0}).progress
     ' and saved; sync is over'
@@ -50,7 +50,7 @@ def outcome_of(phases: Sequence[str], interrupted: bool, seconds: Mapping[str, f
 
 
 def phases_of(arguments: TextConfig) -> tuple[str, ...]:
-    """What follows the warm start.
+    """Return the phases that follow the warm start.
 
     >>> from ..language.config import TaskRun
     >>> phases_of(TaskRun())
@@ -63,13 +63,13 @@ def phases_of(arguments: TextConfig) -> tuple[str, ...]:
 
 
 def arguments_in(run: Path) -> TextConfig:
-    """The arguments of the run in a folder. Raises: CheckpointError, ChoiceError."""
+    """Return the arguments of the run in a folder. Raises: CheckpointError, ChoiceError."""
     arguments: TextConfig = arguments_of(decode(folder.read_json(folder.existing(run) / folder.ARGUMENTS)))[1]
     return arguments
 
 
 def components(arguments: TextConfig, context: Context) -> Phases:
-    """The run of these arguments, with generators. Raises: as `turns.parts_in`; CheckpointError for a task with other data."""
+    """Return the phases of a run with generators. Raises: as `turns.parts_in`; CheckpointError for a task with other data."""
     run, team, notice = context.run, turns.team_of(context), context.notice
     parts = turns.parts_in(arguments, context)
     if context.kept:
@@ -90,19 +90,19 @@ def components(arguments: TextConfig, context: Context) -> Phases:
 
 
 def _check_data(run: Path, parts: Parts) -> None:
-    """Refuse a task whose data are others than when the run began. Raises: CheckpointError."""
+    """Refuse a task whose data differ from those that the run began with. Raises: CheckpointError."""
     for name in folder.PHASES:
         recorded = keeping.of_newest(run / name, lambda where: described(where).manifest.environment)
         turns.check_data(run, dict(recorded), parts)
 
 
 def weights_of(parts: Parts) -> int:
-    """The bytes of the weights that generators fetch."""
+    """Return the size in bytes of the weights that generators fetch."""
     return layout(parts.whole(parts.begin())).size
 
 
 def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[Parts, Any]:
-    """The parts of a run, and the policy of a phase's newest checkpoint. Raises: CheckpointError, TrustError."""
+    """Return the parts of a run, and the policy of a phase's newest checkpoint. Raises: CheckpointError, TrustError."""
     arguments = arguments_in(run)
     check_trust(run, trust, arguments.functions())
     parts = parts_of(arguments, run / turns.TOKENIZER)
@@ -117,7 +117,7 @@ def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[Parts, 
 
 
 def _go_on(run: Path, arguments: TextConfig, parts: Parts, place: Place, notice: Notice, team: Team) -> Outcome:
-    """What is left of a run."""
+    """Run the remaining phases of a run."""
     spent, ended, since = dict[str, float](), list[str](), seconds()
     begun = _warmed(run, arguments, parts, notice, team)
     spent["warm start"] = seconds() - since
@@ -167,7 +167,7 @@ def _setting(
 
 
 def _warmed(run: Path, arguments: TextConfig, parts: Parts, notice: Notice, team: Team) -> LanguageState | tuple[()]:
-    """The learner after the warm start, whose checkpoints are gone on from; () after Ctrl-C."""
+    """Return the learner after the warm start, resumed from its checkpoints; () after Ctrl-C."""
     algorithm, _ = learning_parts(arguments, parts, team)
     many = phases(arguments).warm
     if not many:

@@ -1,4 +1,4 @@
-"""Tools of a run behind a service: replicas that may hang or die, at the price of one call."""
+"""Tools of a run behind a service of replicas: a replica that hangs or dies costs one call."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,11 +18,13 @@ from ..language.parts import Parts
 
 @contextmanager
 def served_tools(parts: Parts, given: Asynchronous, record: Callable[[Failed], None]) -> Iterator[Parts]:
-    """The parts of a run whose calls of tools go through a service of `tool_replicas` replicas; as they are with 0.
+    """Yield the parts of a run whose tool calls go through a service of `tool_replicas` replicas; unchanged parts with 0.
 
-    A call that hangs beyond `tool_timeout`, or whose replica dies, is made by another replica; where that fails too, or none
-    is left for as long, the model is told, and `record` as well. What a replica in a process is to do is sent to it, so the
-    world's `step` has to be a function of a module.
+    A call that hangs beyond `tool_timeout`, or whose replica dies, is retried by another replica; if that fails too, or no
+    replica
+    becomes free in that time, the failure is reported to the model and to `record`. A call is pickled and sent to a replica in
+    a
+    process, so the world's `step` has to be a function of a module.
     """
     if not given.tool_replicas:
         yield parts
@@ -39,7 +41,7 @@ def served_tools(parts: Parts, given: Asynchronous, record: Callable[[Failed], N
 def calling(
     env: TextEnv[Any, Any], perform: Perform, *, timeout: float, record: Callable[[Failed], None] = ignore
 ) -> TextEnv[Any, Any]:
-    """The world with calls of its tools made by `perform`, and everything else, answers too, as it was. Raises: ChoiceError.
+    """Return the environment with its tool calls run by `perform`, and all else unchanged. Raises: ChoiceError.
 
     >>> from ...core.language.zorplex import zorplex
     >>> gone = calling(zorplex(), lambda *call: Failure(DIED, "gone"), timeout=1.0)
@@ -56,7 +58,7 @@ def calling(
 
 
 def _in_any_case(perform: Perform) -> Perform:
-    """A service with nobody to serve is one more way for a call to fail, not the end of whoever called."""
+    """Return `perform` with a service that has no replica left reported as a failed call instead of an error."""
 
     def call(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | Failure:
         try:

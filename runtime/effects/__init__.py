@@ -1,1 +1,1 @@
-"""Everything that touches files, clocks, terminals and other people's environments."""
+"""Effects: everything that touches files, clocks, terminals, processes, sockets and other libraries' environments."""

@@ -1,4 +1,4 @@
-"""Which models of Hugging Face a `CausalModel` can stand for: by their configuration, and by the logits they give."""
+"""Checks that a Hugging Face model can be wrapped as a `CausalModel`: by its configuration, and by comparing its logits."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ from torch import Tensor
 from ...core.causal import CausalModel
 from ...core.errors import StructureError, message
 
-MOVING = ("dynamic", "longrope")  # rotary embeddings that depend on how long the longest sequence of a batch is
+MOVING = ("dynamic", "longrope")  # rotary embeddings that depend on the length of the longest sequence of a batch
 NUMBERS = ("num_attention_heads", "num_hidden_layers", "hidden_size", "max_position_embeddings")
-BENT = ("final_logit_softcapping", "attn_logit_softcapping")  # logits that are no linear map of hidden states
-PROBE = {torch.float32: 1e-4, torch.float64: 1e-10}  # how far logits may be off, relative to the largest
-COARSE = 5e-2  # the same of shorter numbers
+BENT = ("final_logit_softcapping", "attn_logit_softcapping")  # logits that are not a linear map of hidden states
+PROBE = {torch.float32: 1e-4, torch.float64: 1e-10}  # largest allowed error of logits, relative to the largest logit
+COARSE = 5e-2  # the same for dtypes of lower precision
 
 
 def window_of(config: Any) -> int:
-    """The longest sequence; of a model with sliding windows, the longest in which they see everything."""
+    """Return the longest sequence length; with sliding windows, the longest length at which they still cover everything."""
     longest = int(config.max_position_embeddings)
     sliding, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
     slides = any("sliding" in kind for kind in kinds) if kinds else sliding is not None
@@ -24,7 +24,7 @@ def window_of(config: Any) -> int:
 
 
 def check_supported(module: Any) -> None:
-    """Raises StructureError for a model whose configuration shows that a `CausalModel` cannot stand for it."""
+    """Raise StructureError if the configuration shows that a `CausalModel` cannot represent the model."""
     config, name = module.config, type(module).__name__
     absent = [word for word in NUMBERS if getattr(config, word, None) is None]
     if absent:
@@ -44,7 +44,7 @@ def check_supported(module: Any) -> None:
 
 
 def check_logits(module: Any, model: CausalModel, params: dict[str, Tensor]) -> None:
-    """Raises StructureError unless the model's two ways give the logits that the module itself gives."""
+    """Raise StructureError unless `apply` and `begin` + `extend` give the logits that the module itself gives."""
     name, modes = type(module).__name__, [(part, part.training) for part in module.modules()]
     length = min(5, model.window)
     tokens = torch.arange(2 * length).reshape(2, length).to(next(iter(params.values())).device) % model.vocabulary

@@ -1,4 +1,4 @@
-"""Folders of Hugging Face models: opened as a pure model and its parameters, and written so that others open them."""
+"""Folders of Hugging Face models: opened as a pure model with its parameters, and written so that other programs open them."""
 
 import contextlib
 import logging
@@ -22,14 +22,14 @@ from .sharded.stored import stored
 from .sharded.weight_rules import could_hold, some
 from .tokenizer import save_tokenizer
 
-# What a configuration says where weights are not simply those of the folder's files.
+# Configuration fields which mean that the weights are not simply those of the folder's files.
 OTHERWISE = ("quantization_config", "transformers_weights", "extra_files")
-READING = threading.Lock()  # the library reads one folder at a time: with two, parameters come without numbers
+READING = threading.Lock()  # transformers reads one folder at a time: two at once leave parameters without values
 
 
 @frozen
 class Opened:
-    """A model with its weights; `config` and `generation`, which may be absent, are the library's, for `save_model`."""
+    """A model with its weights; `config` and `generation` (which may be absent) are transformers' objects, for `save_model`."""
 
     model: CausalModel
     params: Params
@@ -38,7 +38,7 @@ class Opened:
 
 
 def _by_first(text: str) -> None:
-    """A line on standard error, from the first of the ranks that a launcher has started alone: all read the same."""
+    """Print a line on standard error, on rank 0 alone if a launcher started several ranks: all of them read the same folder."""
     if os.environ.get("RANK", "") in ("", "0"):
         to_stderr(text)
 
@@ -50,22 +50,22 @@ def open_model(
     attention: str = "sdpa",
     report: Callable[[str], None] = _by_first,
 ) -> Opened:
-    """The model in a folder, or the one of this name that was downloaded before or can be.
+    """Return the model in a folder, or the model of this name from transformers' cache or from the Hub.
 
-    In a folder weights are looked for as `read_weights` does, a `.pt` included, and the library takes them under the names
-    they have there. A line to `report` says where they came from. `attention` "eager" also works under vmap without a warning.
-    Its `init` gives the folder's weights, whatever the key is. What the folder holds beside the model's weights is left
-    out, and the library says so.
+    In a folder, weights are looked for as `read_weights` does, a `.pt` included, and transformers loads them under the names
+    that they have there. A line to `report` names their source. `attention` "eager" also works under vmap without a
+    warning. The model's `init` returns the folder's weights, whatever the key is. Tensors of the folder that are not weights of
+    the model are ignored, and transformers reports them.
 
-    Raises: StructureError where there is no model that is supported, or a weight of it is absent or of another shape, which
-    is named; CheckpointError for files of weights that are absent or cannot be read; ModuleNotFoundError.
+    Raises: StructureError if there is no supported model, or if a weight is absent or of another shape (the message names
+    it); CheckpointError for files of weights that are absent or cannot be read; ModuleNotFoundError.
     """
     how: dict[str, Any] = {
         "dtype": dtype,
         "attn_implementation": attention,
-        "trust_remote_code": False,  # no code that a folder brings along
+        "trust_remote_code": False,  # runs no code from the folder
         "output_loading_info": True,
-        "ignore_mismatched_sizes": True,  # they are refused here, by name
+        "ignore_mismatched_sizes": True,  # refused in `_refuse_gaps`, by name
     }
     try:
         with READING, _without_bars():
@@ -74,13 +74,13 @@ def open_model(
         raise
     except ModuleNotFoundError:
         raise
-    except Exception as cause:  # damaged files lead the library anywhere
+    except Exception as cause:  # damaged files can raise anything in transformers
         first = next(iter(str(cause).strip().splitlines()), type(cause).__name__)
         got = f"no model ({first if isinstance(cause, OSError | ValueError) else f'{type(cause).__name__}: {first}'})"
         remedy = "name a folder with config.json and weights, as save_model writes it"
         raise StructureError(message(f"open_model: {path}", got=got, wanted="a model", remedy=remedy)) from cause
     _refuse_gaps(str(path), found)
-    for value in module.parameters():  # what was read may show the file itself, which may be written anew
+    for value in module.parameters():  # a tensor may map the file itself, which may be overwritten
         value.data = value.data.clone()
     model = causal_model(module)
     params = {name: value.detach() for name, value in module.named_parameters()}
@@ -88,7 +88,7 @@ def open_model(
     return Opened(model=model, params=params, config=module.config, generation=module.generation_config or ())
 
 
-Found = tuple[Any, Mapping[str, Any], str]  # a module, what the library says of its weights, and where they came from
+Found = tuple[Any, Mapping[str, Any], str]  # a module, transformers' loading info, and the source of its weights
 
 
 def _of_library(path: str, how: Mapping[str, Any]) -> Found:
@@ -97,9 +97,9 @@ def _of_library(path: str, how: Mapping[str, Any]) -> Found:
 
 
 def _of_folder(folder: Path, how: Mapping[str, Any]) -> Found | tuple[()]:
-    """The model in a folder; () where only the library knows which files to read, or that there are none.
+    """Return the model in a folder; () if transformers has to find the weight files itself, or if there are none.
 
-    It is given tensors under the names that their file has, since it knows older names and those of parts of a model.
+    Tensors are passed under the names in their file, because transformers maps older names and those of parts of a model.
     """
     names = {one.name for one in folder.iterdir()} if folder.is_dir() else set()
     odd = irregular(folder) if names else ""
@@ -131,7 +131,7 @@ def _generation(folder: str, names: Collection[str]) -> Any:
 
 
 def _refuse_gaps(path: str, found: Mapping[str, Any]) -> None:
-    """Raises StructureError for weights that the library has drawn anew, since the folder does not hold them."""
+    """Raise StructureError for weights that the folder does not hold, and that transformers initialised at random."""
     remedy = "fetch the whole folder again, or name the one whose config.json this is"
     if other := sorted(found["mismatched_keys"]):
         name, got, wanted = other[0]
@@ -144,12 +144,12 @@ def _refuse_gaps(path: str, found: Mapping[str, Any]) -> None:
 
 
 def save_model(folder: str | Path, params: Params, config: Any, tokenizer: Any = (), *, generation: Any = ()) -> Path:
-    """Writes the weights in a folder that `from_pretrained` opens, and beside them the tokenizer, if one is given.
+    """Write the weights to a folder that `from_pretrained` opens, together with the tokenizer, if one is given.
 
-    `generation` is what the folder says on how to generate, as `Opened` has it: ends of texts besides the configuration's.
+    `generation` is the folder's generation configuration, as in `Opened`: stop tokens besides those of `config`.
 
-    Raises: StructureError for parameters of another model; CheckpointError where the folder, or something in it, is a link or
-    no file.
+    Raises: StructureError for parameters of another model; CheckpointError if the folder, or something in it, is a link or
+    not a regular file.
     """
     with torch.device("meta"):
         module = library().AutoModelForCausalLM.from_config(config)
@@ -177,7 +177,7 @@ def save_model(folder: str | Path, params: Params, config: Any, tokenizer: Any =
 
 @contextlib.contextmanager
 def _named_in_reports(folder: str) -> Iterator[None]:
-    """The library's reports on weights it was given say "from: None"; here they name the folder."""
+    """Replace "from: None" by the folder in transformers' reports on weights that it was given as tensors."""
 
     def name(record: logging.LogRecord) -> bool:
         record.msg = str(record.msg).replace("from: None", f"from: {folder}")
@@ -193,7 +193,7 @@ def _named_in_reports(folder: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_bars() -> Iterator[None]:
-    """Without the library's progress bars, which are for what takes minutes."""
+    """Disable transformers' progress bars in the block."""
     bars = library("transformers.utils.logging")
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()

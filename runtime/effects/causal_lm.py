@@ -1,10 +1,10 @@
 """A causal language model of Hugging Face as a `CausalModel`: its own forward, called as a pure function of parameters.
 
-Parameters are a dict of named tensors, as the library names them; a tied head is not among them and follows the embedding,
-buffers are constants. Positions and masks are always our own, so that the library's code that looks at data is never
-reached. Where a model's logits or its cache turn out otherwise than its own forward has them, it is refused.
+Parameters are a dict of named tensors, under transformers' names; a tied head is not among them and follows the embedding;
+buffers are constants. Positions and masks are always passed explicitly, so that data-dependent code in transformers is never
+reached. A model whose logits or cache differ from those of its own forward is refused.
 
-One call at a time goes through each of a model's functions; for two threads, make two models of one module.
+The functions of one model are not thread-safe: each runs one call at a time. For two threads, make two models of one module.
 """
 
 import copy
@@ -25,7 +25,7 @@ from .library import library
 
 Params = dict[str, Tensor]
 Absent = tuple[()]
-STACKED = "purestep_stacked"  # what the library calls our attention
+STACKED = "purestep_stacked"  # the name under which `stacked_attention` is registered in transformers
 
 
 def tiny_llama(
@@ -41,11 +41,11 @@ def tiny_llama(
     tied: bool = True,
     stop: int | None = None,
 ) -> Any:
-    """The configuration of a small Llama, 0.64 million parameters with 400 tokens.
+    """Return the configuration of a small Llama: 0.64 million parameters with 400 tokens.
 
-    Weights begin with the standard deviation 1 / sqrt(width): the library's 0.02 is made for wide models, and a narrow one
-    learns nothing for hundreds of steps with it. `theta` is small as its window is. `stop` is the token that ends a text,
-    for those who open the folder that is saved.
+    Weights start with the standard deviation 1 / sqrt(width): transformers' 0.02 is made for wide models, and a narrow one
+    learns nothing for hundreds of steps with it. `theta` is small because the window is. `stop` is the token that ends a
+    text, for programs that open the saved folder.
     """
     return library().LlamaConfig(
         vocab_size=vocabulary,
@@ -64,10 +64,10 @@ def tiny_llama(
 
 
 def from_config(config: Any, *, dtype: torch.dtype = torch.float32) -> CausalModel:
-    """The model of a configuration; `init` draws its weights, a function of the key alone.
+    """Return the model of a configuration; `init` draws its weights, a function of the key alone.
 
-    Matrices and stacks of them are normal with the configuration's `initializer_range`, biases 0, all else as the library
-    begins with it. They lie on the key's device.
+    Matrices and stacks of matrices are normal with the configuration's `initializer_range`, biases 0, everything else as
+    transformers initialises it. They are on the key's device.
     Raises: StructureError for a model that is not supported, ModuleNotFoundError.
     """
     with torch.random.fork_rng(devices=[]):
@@ -91,7 +91,7 @@ def from_config(config: Any, *, dtype: torch.dtype = torch.float32) -> CausalMod
 
 
 def causal_model(module: Any, init: Any = ()) -> CausalModel:
-    """The model of a `PreTrainedModel`, which is left as it is; without `init` it begins with the module's own weights.
+    """Return the model of a `PreTrainedModel`, which is not modified; without `init` it starts with the module's own weights.
 
     Raises: StructureError for a model that is not supported.
     """
@@ -124,10 +124,10 @@ def causal_model(module: Any, init: Any = ()) -> CausalModel:
 
 
 def in_place(model: CausalModel) -> CausalModel:
-    """The model whose `extend` writes into the cache it is given, which is then not to be used again.
+    """Return the model with an `extend` that writes into the cache passed to it, which must then not be used again.
 
-    For whoever alone holds a cache: copying it costs more than a step of a small model. A model of another making is given
-    back as it is.
+    For a caller that holds the only reference to a cache: copying it costs more than a step of a small model. A model that
+    was not made by `causal_model` is returned unchanged.
     """
     parts = getattr(model.extend, "__self__", None)
     return evolve(model, extend=parts.overwrite) if isinstance(parts, _Parts) else model
@@ -135,7 +135,7 @@ def in_place(model: CausalModel) -> CausalModel:
 
 @frozen
 class _Parts:
-    """The functions of a model. The two copies of its body hold no weights, and one is called while the other may be."""
+    """The functions of a model. Its two copies of the body hold no weights; one may be called while the other is in use."""
 
     prefix: str
     whole: nn.Module
@@ -143,7 +143,7 @@ class _Parts:
     head: tuple[str, ...]  # the names of its weight and, where it has one, its bias
     shapes: dict[str, tuple[int, ...]]
     window: int
-    groups: int  # how many query heads are stacked on one of keys
+    groups: int  # number of query heads stacked on one key head
 
     def apply(
         self, params: Params, tokens: Tensor, position: Tensor | Absent = (), mask: Tensor | Absent = ()
@@ -195,7 +195,7 @@ class _Parts:
         return hidden
 
     def check(self, params: Mapping[str, Tensor]) -> None:
-        """Raises ShapeError, naming the first difference, unless these are parameters of this model."""
+        """Raise ShapeError, naming the first difference, unless these are parameters of this model."""
         for name, shape in self.shapes.items():
             if name not in params or tuple(params[name].shape) != shape:
                 got = list(params[name].shape) if name in params else "absent"
@@ -209,7 +209,7 @@ class _Parts:
 
 @define
 class _Written:
-    """What a layer takes for its cache: it hands in new keys and values, and gets all there are."""
+    """The cache object that a layer receives: it is updated with new keys and values, and returns all of them."""
 
     tensors: list[Tensor]  # of each layer its keys and its values [B, capacity, heads, size]
     place: tuple[Tensor, Tensor]  # where new ones go: rows [B, 1], positions [B, Q]
@@ -223,13 +223,13 @@ class _Written:
 
 
 def groups_of(config: Any) -> int:
-    """How many heads of queries `hollow` stacks on one of keys; 1 where the library's own attention is left to it."""
+    """Return how many query heads `hollow` stacks on one key head; 1 if transformers' own attention is used."""
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     return config.num_attention_heads // heads if config._attn_implementation == "sdpa" else 1
 
 
 def seen_by(tokens: Tensor, position: Tensor | Absent, mask: Tensor | Absent) -> tuple[Tensor, Tensor]:
-    """Where each token stands [B, L] and which tokens it sees [B, L, L], as `CausalModel.apply` takes them."""
+    """Return the position of each token [B, L] and the tokens that it sees [B, L, L], as `CausalModel.apply` takes them."""
     place = torch.arange(tokens.shape[-1], device=tokens.device)
     at = position if isinstance(position, Tensor) else place[None].expand_as(tokens)
     seen = mask if isinstance(mask, Tensor) else (place <= place[:, None]).expand(tokens.shape[0], -1, -1)
@@ -237,12 +237,12 @@ def seen_by(tokens: Tensor, position: Tensor | Absent, mask: Tensor | Absent) ->
 
 
 def added_mask(seen: Tensor, dtype: torch.dtype, groups: int) -> Tensor:
-    """What is added to scores of stacked queries, 0 or -inf: bool [B, Q, K] -> [B, 1, groups Q, K]."""
+    """Return the mask added to scores of stacked queries, 0 or -inf: bool [B, Q, K] -> [B, 1, groups Q, K]."""
     return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, -torch.inf).repeat(1, groups, 1)[:, None]
 
 
 def hollow(module: nn.Module) -> nn.Module:
-    """A copy of the module, in the mode of evaluation, whose parameters have shapes and no numbers."""
+    """Return a copy of the module, in eval mode, whose parameters have shapes and no values (meta tensors)."""
     empty = {id(p): nn.Parameter(p.detach().to("meta"), requires_grad=False) for p in module.parameters()}
     made: Any = copy.deepcopy(module, dict(empty)).eval()
     if made.config._attn_implementation == "sdpa":
@@ -255,9 +255,9 @@ def hollow(module: nn.Module) -> nn.Module:
 def stacked_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, scaling: float, **named: Any
 ) -> tuple[Tensor, None]:
-    """softmax(Q K^T scaling + mask) V, where query heads that share a head of keys stand behind one another as its queries.
+    """softmax(Q K^T scaling + mask) V, where the query heads that share a key head are concatenated along the query axis.
 
-    The library repeats keys and values instead, which copies the whole cache. Shapes: query [B, G H, Q, D], key and value
+    Transformers repeats keys and values instead, which copies the whole cache. Shapes: query [B, G H, Q, D], key and value
     [B, H, K, D], mask [B, 1, G Q, K] -> [B, Q, G H, D]. Raises: ValueError for attention of another kind.
     """
     del module
@@ -271,6 +271,6 @@ def stacked_attention(
 
 
 def _names(head: nn.Module, module: nn.Module) -> tuple[str, ...]:
-    """The names that the head's parameters have among the module's; that of a tied weight is the embedding's."""
+    """Return the names of the head's parameters among the module's; for a tied weight, the name of the embedding."""
     names = {id(value): name for name, value in module.named_parameters()}
     return tuple(names[id(value)] for value in (head.weight, getattr(head, "bias", None)) if isinstance(value, Tensor))

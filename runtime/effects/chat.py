@@ -1,7 +1,8 @@
-"""An OpenAI-compatible server as sampler: attempts go in, and come out ended, with the ids and log-probs of the server.
+"""An OpenAI-compatible server as sampler: attempts are sent to it and returned finished, with its token ids and log-probs.
 
-Ids are sent and ids come back; no text that was sampled is ever tokenised again. A request's seed is drawn from its call's
-key, so that a server that honours seeds, and whose arithmetic does not depend on what else it does, repeats itself.
+Prompts are sent as ids and completions come back as ids; sampled text is never tokenised again. The seed of a request is drawn
+from the key of its call, so a server that honours seeds, and whose arithmetic does not depend on its other load, is
+reproducible.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ S = TypeVar("S")
 ABORTS, PAUSE = (
     50,
     0.1,
-)  # how often in a row a server may give a call up, as it does while it takes new weights; seconds
+)  # how often in a row a server may abort a call, as it does while it loads new weights; seconds
 
 
 def served(
@@ -39,13 +40,13 @@ def served(
     top_p: float = 1.0,
     log_probs: str = RAW,
 ) -> tuple[Attempt[S], ...]:
-    """The attempts at their ends, in their order, sampled by the server; `version` is that of the weights it has.
+    """Return the attempts, finished, in their order, sampled by the server; `version` is that of its current weights.
 
-    `log_probs` says what the server's log-probs are those of: "raw", the model's own distribution (vLLM's default), with
-    which only temperature 1 and top_p 1 can be learned from; or "processed", the distribution sampled from. At temperature
-    0 each token is the most probable one, and its log-prob is that of a certainty, 0.
-    Requests run side by side. Where one fails, or at Ctrl-C, the others are cancelled.
-    Raises: ServerError (unreachable, too slow, or its answer cannot be learned from), ChoiceError.
+    `log_probs` states the distribution of the server's log-probs: "raw", the model's own distribution (vLLM's default), which
+    can be trained on only at temperature 1 and top_p 1; or "processed", the distribution sampled from. At temperature 0 each
+    token is the most probable one, and its log-prob is 0, that of a certain event.
+    Requests run concurrently. If one fails, or on Ctrl-C, the others are cancelled.
+    Raises: ServerError (unreachable, too slow, or its answer cannot be used for training), ChoiceError.
     """
     job = serving(
         server, protocol, codec, attempts, version=version, temperature=temperature, top_p=top_p, log_probs=log_probs
@@ -64,7 +65,7 @@ async def serving(
     top_p: float = 1.0,
     log_probs: str = RAW,
 ) -> tuple[Attempt[S], ...]:
-    """`served`, to be awaited: cancelling it cancels all its requests."""
+    """Coroutine version of `served`: cancelling it cancels all its requests."""
     check_sampling(log_probs, temperature, top_p)
     if version < 0:
         remedy = "count the published weights from 0"
@@ -82,7 +83,7 @@ async def serving(
             return said_of(reply, attempt, codec, server.url, version=version, temperature=temperature, top_p=top_p)
 
         async def answer(attempt: Attempt[S], said: Said) -> Attempt[S]:
-            # A world whose tools take their time must not keep the other requests waiting.
+            # Slow tools of one environment must not delay the other requests.
             async with steps:
                 return await aside(hear, protocol, codec, attempt, said)
 

@@ -1,7 +1,7 @@
-"""An OpenAI-compatible server as a value, and one request to it: answered in time, or one error that says why not.
+"""An OpenAI-compatible server as a value, and one request to it: a result in time, or one error that states the cause.
 
-Connections, time-outs and retries are the `openai` client's own (extra `llm`), which is imported when the first request is
-made. A request has a last moment of its own besides: a server that sends byte after byte would never be too late.
+Connections, time-outs and retries are the `openai` client's own (extra `llm`), which is imported at the first request. Each
+request also has a deadline of its own: the client's time-out never ends a response that keeps sending single bytes.
 """
 
 import asyncio
@@ -20,24 +20,24 @@ from .library import library
 
 T = TypeVar("T")
 
-PAUSES = 8.0  # seconds: the longest that the client waits before another try
-PAUSE = 0.5  # seconds between two tries to reach a server that starts
-LOOK = 1.0  # seconds that such a try has at least
-EXACT = 53  # bits of a whole number that every reader of JSON keeps
+PAUSES = 8.0  # seconds: the longest that the client waits before a retry
+PAUSE = 0.5  # seconds between two attempts to connect to a server that starts
+LOOK = 1.0  # seconds that such an attempt has at least
+EXACT = 53  # bits of an integer that every JSON parser keeps
 
 
 class ServerError(PurestepError, RuntimeError):
-    """A server cannot be reached, refuses, or answers what cannot be used."""
+    """Error for a server that cannot be reached, refuses, or sends an answer that cannot be used."""
 
 
 @frozen(kw_only=True)
 class Server:
-    """Where an API is, the name of the model there, and how to ask; make it with `server`."""
+    """Address of an API, name of its model, and request settings; make it with `server`."""
 
     url: str
     model: str
     connect: Callable[[], Any]  # an AsyncOpenAI: one for each event loop
-    seconds: float  # until a request is given up, all its tries included
+    seconds: float  # deadline of a request, all its retries included
     concurrency: int
 
 
@@ -51,11 +51,11 @@ def server(
     concurrency: int = 64,
     http_client: Callable[[], Any] | tuple[()] = (),
 ) -> Server:
-    """The server whose API is at `url`, such as http://127.0.0.1:8000/v1.
+    """Return the server whose API is at `url`, such as http://127.0.0.1:8000/v1.
 
     `timeout` in seconds and `retries` (of time-outs, lost connections and the statuses 408, 409, 429 and 5xx) are the
-    client's; at most `concurrency` requests are under way at once. `http_client()` makes what carries them, where that is
-    not the client's own. Raises: ChoiceError.
+    client's; at most `concurrency` requests run at once. `http_client()` makes the HTTP client, if it is not to be the
+    `openai` client's own. Raises: ChoiceError.
 
     >>> server("http://127.0.0.1:8000/v1/", "tiny", timeout=10.0, retries=1).url
     'http://127.0.0.1:8000/v1'
@@ -80,16 +80,16 @@ def server(
 
 
 def reached(url: str, model: str = "", *, within: float = 0.0, **options: Any) -> Server:
-    """The `server` at a URL once it answers, which may take `within` seconds, with this model or the only one it has.
+    """Return the `server` at a URL once it answers, waiting up to `within` seconds, with this model or the only one it has.
 
-    A try that begins has a second, so that it may take one more; one that does not let us in (401, 403) is asked no further.
-    Raises: ServerError where it does not answer or has other models, ChoiceError.
+    An attempt that has started gets at least one second, so the wait may be one second longer; a server that denies access
+    (401, 403) is not retried. Raises: ServerError if it does not answer or has other models, ChoiceError.
     """
     return awaited(server(url, model, **options), within)
 
 
 def awaited(one: Server, within: float) -> Server:
-    """The server once it answers, which may take `within` seconds; see `reached`. Raises: ServerError."""
+    """Return the server once it answers, waiting up to `within` seconds; see `reached`. Raises: ServerError."""
     return finished(_awaited(one, within))
 
 
@@ -114,7 +114,7 @@ async def _awaited(one: Server, within: float) -> Server:
 
 
 async def _listed(one: Server, end: float, within: float) -> Any:
-    """What the server says of its models; where it is waited for, in one try that ends with the waiting."""
+    """Return the server's list of models; if `within` > 0, in one attempt that ends with the wait."""
     async with one.connect() as client:
         if not within > 0:
             return await answered(one, client.models.with_raw_response.list)
@@ -123,7 +123,7 @@ async def _listed(one: Server, end: float, within: float) -> Any:
 
 
 def json_of(raw: Any) -> Any:
-    """The JSON value in a raw response of the client's. Raises: ValueError.
+    """Return the JSON value in a raw response of the client. Raises: ValueError.
 
     >>> from types import SimpleNamespace
     >>> json_of(SimpleNamespace(text="[1, 2]"))
@@ -133,7 +133,7 @@ def json_of(raw: Any) -> Any:
 
 
 async def answered(server: Server, create: Callable[[], Awaitable[Any]], read: Callable[[Any], Any] = json_of) -> Any:
-    """What `read` makes of the answer to a request, which `create` makes through the client.
+    """Return `read` of the answer to a request, which `create` sends through the client.
 
     Raises: ServerError, in one line.
     """
@@ -161,7 +161,7 @@ def _first_line(text: str) -> str:
 
 
 def refused(server_url: str, what: str, *, got: object, wanted: object, remedy: str) -> ServerError:
-    """The error for an answer that came and cannot be used.
+    """Return the error for an answer that was received and cannot be used.
 
     >>> str(refused("http://a/v1", "token_ids", got="absent", wanted="the ids", remedy="ask another server"))
     'http://a/v1: token_ids is absent, wanted the ids; ask another server'
@@ -170,9 +170,9 @@ def refused(server_url: str, what: str, *, got: object, wanted: object, remedy: 
 
 
 async def all_of(jobs: list[Coroutine[Any, Any, T]]) -> tuple[T, ...]:
-    """What all the jobs give, in their order; where one fails, or this is cancelled, the others are cancelled.
+    """Return the results of all the jobs, in their order; if one fails, or this is cancelled, the others are cancelled.
 
-    Raises: what the first of them raised that failed.
+    Raises: the exception of the first job that failed.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -183,7 +183,7 @@ async def all_of(jobs: list[Coroutine[Any, Any, T]]) -> tuple[T, ...]:
 
 
 async def aside(function: Callable[..., T], *arguments: Any) -> T:
-    """What the function gives, called in a thread of its own. Where it hangs, neither the loop nor the process waits for it.
+    """Return the function's result, called in a thread of its own. If it hangs, neither the loop nor the process waits for it.
 
     >>> asyncio.run(aside(divmod, 7, 2))
     (3, 1)
@@ -202,7 +202,7 @@ async def aside(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def finished(job: Coroutine[Any, Any, T]) -> T:
-    """What the job gives, awaited to its end; also where an event loop runs already, as in a notebook. Ctrl-C cancels it.
+    """Return the job's result, waiting for its end; also if an event loop already runs, as in a notebook. Ctrl-C cancels it.
 
     >>> finished(asyncio.sleep(0, "slept"))
     'slept'
@@ -229,7 +229,7 @@ def finished(job: Coroutine[Any, Any, T]) -> T:
 
 
 def seed_of(rollout: Rollout, call: int) -> int:
-    """The seed in [0, 2**53) that a model call asks a server to sample with: a function of the call's key alone.
+    """Return the seed in [0, 2**53) that a model call sends to a server: a function of the call's key alone.
 
     >>> from purestep.core.language.requests import Request, rollouts
     >>> rollout = rollouts(Request(id=0, group=0, task=(0, 0), sampling=(1, 1)))[0]

@@ -1,5 +1,5 @@
-"""What a server's answer says of one model call, read with care: a learner must know the very ids that were sampled, and how
-probable they were under the distribution they were sampled from. Pure; nothing here asks a server anything.
+"""Parsing of a server's answer to one model call, with strict checks: a learner needs the exact ids that were sampled, and
+their probabilities under the distribution they were sampled from. Pure; nothing here sends a request.
 """
 
 import math
@@ -14,18 +14,18 @@ from .chat_client import refused, seed_of
 
 FINISH = {"stop": STOP, "length": LENGTH, "tool_calls": TOOL_CALL, "abort": ABORT}
 RAW, PROCESSED = "raw", "processed"
-LOG_PROBS = {  # what a server's log-probs are those of
+LOG_PROBS = {  # the distribution that a server's log-probs refer to
     RAW: "the model's own distribution",
     PROCESSED: "the distribution sampled from, temperature and top_p included",
 }
-UNKNOWN = "\ufffd"  # stands in texts for bytes that are none; how many of them is a matter of taste
+UNKNOWN = "\ufffd"  # replaces invalid bytes in texts; decoders differ in how many they write
 TEXT_ONLY = "train with a server that gives it (vLLM does), or evaluate by texts with chat_text.spoken"
 
 
 def check_sampling(log_probs: str, temperature: float, top_p: float) -> None:
-    """Passes where a server's log-probs are those of what it samples from, at such a temperature and top_p.
+    """Check that a server's log-probs are those of the distribution it samples from, at this temperature and top_p.
 
-    Raw ones are so at temperature 1 and top_p 1. At temperature 0 there is nothing to sample, and they are not needed.
+    Raw ones are so at temperature 1 and top_p 1. At temperature 0 nothing is sampled, and they are not needed.
     Raises: ChoiceError.
 
     >>> check_sampling("raw", 1.0, 1.0)
@@ -42,10 +42,10 @@ def check_sampling(log_probs: str, temperature: float, top_p: float) -> None:
 
 
 def request_of(attempt: Attempt[Any], codec: Codec, model: str, *, temperature: float, top_p: float) -> dict[str, Any]:
-    """The arguments of the completions request for the call that is due.
+    """Return the arguments of the completions request for the attempt's next model call.
 
-    The prompt is ids and ids come back. The stop tokens are the codec's and no others, and what a server may have of its
-    own that would bend the distribution (a model's folder can set it) is set to nothing.
+    The prompt is ids and ids are returned. The stop tokens are the codec's and no others, and the server's own sampling
+    defaults that would change the distribution (a model's folder can set them) are switched off.
     """
     return {
         "model": model,
@@ -72,7 +72,7 @@ def request_of(attempt: Attempt[Any], codec: Codec, model: str, *, temperature: 
 def said_of(
     reply: Any, attempt: Attempt[Any], codec: Codec, url: str, *, version: int, temperature: float, top_p: float
 ) -> Said:
-    """What a model call gave, as a server's answer to `request_of` says. Raises: ServerError where it does not say enough.
+    """Return the completion of one model call from a server's answer to `request_of`. Raises: ServerError if data are missing.
 
     >>> from types import SimpleNamespace
     >>> from purestep.core.language.codec import byte_codec
@@ -114,7 +114,7 @@ def _choice(reply: Any, url: str) -> Mapping[str, Any]:
 
 
 def _numbers(values: Any, kind: type, what: str, url: str) -> tuple[Any, ...]:
-    """The column of an answer. Raises: ServerError where it is absent or holds anything else."""
+    """Return one list of an answer as a tuple. Raises: ServerError if it is absent or holds values of another type."""
     if values is None:
         raise refused(url, what, got="absent", wanted="one for each token sampled", remedy=TEXT_ONLY)
     allowed = (int,) if kind is int else (int, float)
@@ -138,7 +138,7 @@ def _check_columns(ids: Sequence[int], log_probs: Sequence[float], attempt: Atte
 
 
 def _check_prompt(reply: Mapping[str, Any], choice: Mapping[str, Any], attempt: Attempt[Any], url: str) -> None:
-    """The server has read our ids, all of them and nothing else: it echoes them, or says how many there were."""
+    """Check that the server read exactly the ids we sent: by the ids that it echoes, or by the number that it reports."""
     echo = choice.get("prompt_token_ids") or reply.get("prompt_token_ids")
     remedy = "a server that adds or drops tokens samples from another context; ask one that takes ids as they are"
     if echo is not None and list(echo) != list(attempt.ids):
@@ -150,7 +150,7 @@ def _check_prompt(reply: Mapping[str, Any], choice: Mapping[str, Any], attempt: 
 
 
 def _check_model(ids: Sequence[int], text: Any, codec: Codec, url: str) -> None:
-    """Ids of another model do not fit our vocabulary, or our codec reads something else in them than the server did."""
+    """Check that the ids fit our vocabulary, and that our codec decodes them to the server's text: the models must agree."""
     remedy = "serve the model that the codec was made for"
     foreign = [token for token in ids if not 0 <= token < codec.vocabulary]
     if foreign:
@@ -164,7 +164,7 @@ def _check_model(ids: Sequence[int], text: Any, codec: Codec, url: str) -> None:
 
 
 def _check_stop(ids: Sequence[int], finish: str, codec: Codec, url: str) -> None:
-    """What a server stopped at without sampling it would be taken for what the model never said."""
+    """Reject stop reasons whose stop token was not sampled: training would attribute it to the model."""
     if finish == STOP and ids[-1:] not in [(token,) for token in codec.stop]:
         got = f"ended by {ids[-1] if ids else 'nothing'} at a finish of 'stop'"
         remedy = "see what else it stops at; only tokens of the codec, sampled and given, can end a call"
@@ -172,5 +172,5 @@ def _check_stop(ids: Sequence[int], finish: str, codec: Codec, url: str) -> None
 
 
 def _letters(text: str) -> str:
-    """A text without its blanks: tokenizers differ in what they make of those at the edges."""
+    """Return a text without its whitespace: tokenizers differ in how they treat it at the edges."""
     return "".join(text.split())

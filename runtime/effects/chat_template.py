@@ -1,9 +1,9 @@
-"""A Hugging Face tokenizer with a chat template as a codec: what it writes between messages, and nothing twice.
+"""A Hugging Face tokenizer with a chat template as a codec: encodes new messages with the text that the template puts between.
 
-A template renders whole conversations, and where it is asked again it may render the past otherwise than it stood. Here it
-is asked with stand-ins for what is said, once for each order of roles; what it puts between them is kept as ids, and texts
-are spelled between those. So ids are only ever appended, special tokens come from the template alone, and a text that
-contains the words of a special token is spelled letter by letter.
+A template renders whole conversations, and a second rendering may change earlier text. Here the template is rendered once for
+each order of roles, with placeholders for the contents; the text that it puts between them is kept as ids, and the contents
+are encoded between those. So ids are only ever appended, special tokens come from the template alone, and a text that
+contains the name of a special token is encoded as ordinary text.
 """
 
 import threading
@@ -18,32 +18,32 @@ from ...core.language.events import Event
 
 STAND_IN = "standin{}word"
 OPENINGS = {"system": ("system", "user"), "user": ("user",)}
-LIKELY = (("tool",), ("user",))  # what follows what a model says
+LIKELY = (("tool",), ("user",))  # messages that may follow one of the model
 SAID = "assistant"
-ENCODING = threading.Lock()  # how a tokenizer takes special tokens is its state, which every call may change
+ENCODING = threading.Lock()  # a tokenizer's treatment of special tokens is mutable state, which every call may change
 
 
 @frozen
 class Frames:
-    """What a tokenizer's template writes around messages; ids by (roles, whether a conversation begins with them)."""
+    """The ids that a tokenizer's template writes around messages, by (roles, True if they open the conversation)."""
 
     tokenizer: Any
     opens_with: str
     known: dict[tuple[tuple[str, ...], bool], tuple[Ids, ...]] = field(factory=dict, eq=False, repr=False)
 
     def ids(self, text: str) -> Ids:
-        """Of a piece of the template: special tokens count as such."""
+        """Return the ids of a piece of the template: special tokens are encoded as such."""
         with ENCODING:
             return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def of(self, roles: tuple[str, ...], opening: bool) -> tuple[Ids, ...]:
-        """What stands before each message, and behind the last of them, up to where the model speaks."""
+        """Return the ids before each message, and those after the last of them, up to where the model's output begins."""
         if (roles, opening) not in self.known:
             self.known[roles, opening] = tuple(map(self.ids, self._gaps(roles, opening)))
         return self.known[roles, opening]
 
     def tail(self) -> Ids:
-        """What ends a message of the model."""
+        """Return the ids that end a message of the model."""
         before = (*OPENINGS[self.opens_with], SAID)
         return self.ids(self._parts(before, prompt=False)[-1])
 
@@ -52,12 +52,12 @@ class Frames:
         return self._parts((*before, *roles), prompt=True)[len(before) :]
 
     def _parts(self, roles: tuple[str, ...], *, prompt: bool) -> list[str]:
-        """The rendered conversation, cut at what its messages say."""
+        """Return the rendered conversation, split at the contents of its messages."""
         words = [STAND_IN.format(number) for number in range(len(roles))]
         messages = [{"role": role, "content": word} for role, word in zip(roles, words, strict=True)]
         try:
             text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt)
-        except Exception as refused:  # of a template engine that only this library knows
+        except Exception as refused:  # of the template engine, whose classes only transformers imports
             where, got = "chat_codec: the template's answer to " + ", ".join(roles), f"{refused!s:.200}"
             remedy = "give chat_codec another opens_with or tool_role, or the tokenizer another template"
             raise ChoiceError(message(where, got=repr(got), wanted="a conversation", remedy=remedy)) from refused
@@ -72,10 +72,10 @@ class Frames:
 
 
 def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "tool") -> Codec:
-    """The codec of a tokenizer of transformers, by its chat template. What a model says ends in the template's own token.
+    """Return the codec of a transformers tokenizer, by its chat template. The model's output ends in the template's own token.
 
-    `opens_with` says whether conversations begin with a "system" message or with the "user". `tool_role` is the role of
-    what tools answer; feedback is the user's.
+    `opens_with` states whether conversations begin with a "system" message or with the "user". `tool_role` is the role of
+    tool results; feedback is the user's.
     No padding token is needed. Raises: ChoiceError for a tokenizer without a template, or one whose template ends no message
     of the model with a special token, refuses a role or leaves messages out.
     """
@@ -107,13 +107,13 @@ def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "
 
 
 def spell(tokenizer: Any, text: str) -> Ids:
-    """The ids of a text in which nothing is a special token."""
+    """Return the ids of a text, in which nothing is a special token."""
     with ENCODING:
         return tuple(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
 
 
 def speller(tokenizer: Any, codec: Codec) -> Callable[[str], Ids]:
-    """The ids of what a model might say, with the token that ends it."""
+    """Return the function that encodes a text as a model's output: its ids, and the token that ends it."""
     return lambda text: (*spell(tokenizer, text), codec.stop[0])
 
 
@@ -130,7 +130,7 @@ def _end(frames: Frames) -> int:
 
 
 def _behind(gap: Ids, end: int) -> Ids:
-    """What follows the end of a message of the model, of what stands between it and the next message."""
+    """Return the part of the ids between a message of the model and the next message that follows the end token."""
     if end not in gap:
         where, remedy = "chat_codec: what follows a message of the model", "let the template end each of them"
         raise ChoiceError(message(where, got=gap, wanted=f"with the token {end} that ends the last", remedy=remedy))

@@ -1,7 +1,7 @@
-"""An OpenAI-compatible server asked by texts alone: episodes to evaluate, of which nothing can be learned.
+"""An OpenAI-compatible server that is sent texts alone: episodes for evaluation, which cannot be trained on.
 
-Any such server will do, also one that gives neither ids nor log-probs. What comes back are episodes and no attempts: without
-the ids that were sampled there is no transcript, and a text that is tokenised again is not what the model said.
+Any such server will do, also one that returns neither ids nor log-probs. The results are episodes and not attempts: without
+the sampled ids there is no transcript, and tokenising a text again need not give the ids that the model sampled.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ def spoken(
     max_new_tokens: int,
     temperature: float = 1.0,
 ) -> tuple[Episode[S], ...]:
-    """The episodes of rollouts, in their order, with the server's model as it is; its own chat template makes the prompts.
+    """Return the episodes of rollouts, in order, with the server's current model; its own chat template makes the prompts.
 
-    Requests run side by side. Where one fails, or at Ctrl-C, the others are cancelled. Raises: ServerError.
+    Requests run concurrently. If one fails, or on Ctrl-C, the others are cancelled. Raises: ServerError.
     """
     return finished(speaking(server, protocol, rollouts, max_new_tokens=max_new_tokens, temperature=temperature))
 
@@ -42,7 +42,7 @@ async def speaking(
     max_new_tokens: int,
     temperature: float = 1.0,
 ) -> tuple[Episode[S], ...]:
-    """`spoken`, to be awaited: cancelling it cancels all its requests."""
+    """Coroutine version of `spoken`: cancelling it cancels all its requests."""
     turns = asyncio.Semaphore(server.concurrency)
     steps = asyncio.Semaphore(server.concurrency)
 
@@ -72,7 +72,7 @@ async def speaking(
 
 
 def messages(events: Sequence[Event]) -> list[dict[str, str]]:
-    """The events of an episode as the messages of a chat: what the world and its tools say comes from the user.
+    """Return the events of an episode as chat messages: the environment's and tools' texts have the role user.
 
     >>> from purestep.core.language.events import ToolResult, User
     >>> told = ToolResult("LOOKUP", "dosk", "2", auxiliary=False)
@@ -84,7 +84,7 @@ def messages(events: Sequence[Event]) -> list[dict[str, str]]:
 
 
 def completion_of(reply: Any, url: str) -> Completion:
-    """The text of a server's answer. Raises: ServerError where there is none.
+    """Return the completion in a server's answer: text and finish reason. Raises: ServerError if there is none.
 
     >>> completion_of({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}, "http://a/v1")
     Completion(text='hi', finish_reason='stop')

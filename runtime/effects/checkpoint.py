@@ -1,11 +1,11 @@
-"""Whole-run checkpoints: everything that decides the future of a run, in one folder that is there whole or not at all.
+"""Whole-run checkpoints: the complete state of a run, in one folder that appears complete or not at all.
 
     RUN/checkpoints/step_000123/state.safetensors   every tensor leaf, under its dotted name
-    RUN/checkpoints/step_000123/manifest.json       what they are, the machine's state, the environment, the user's own
+    RUN/checkpoints/step_000123/manifest.json       the leaves' types, the machine's state, the environment, the user's metadata
     RUN/checkpoints/latest                          the name of the newest, for people and other programs
 
-A folder is written beside, synced, renamed, and only then are older ones removed. A step saved twice (a run that went back)
-gets a second folder, step_000123-2: nothing is ever overwritten, and the manifest's `sequence` says which is newer.
+A folder is written under a temporary name, synced, renamed, and only then are older ones removed. A step saved twice (a run
+that went back) gets a second folder, step_000123-2: nothing is ever overwritten, and the manifest's `sequence` orders the two.
 """
 
 import hashlib
@@ -50,12 +50,12 @@ CHUNK = 1 << 24
 INTEGERS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 STORED = {*INTEGERS, *FLOATS}  # every other dtype is stored as bytes
-_saving = threading.Lock()  # two saves of one process, from two of a driver's threads, take turns
+_saving = threading.Lock()  # two saves of one process, from two of a driver's threads, run one after the other
 
 
 @frozen
 class Checkpoint(Generic[T]):
-    """What `load` gives back: what `save` was given."""
+    """A loaded checkpoint: the values that were passed to `save`."""
 
     step: int
     tree: T
@@ -64,7 +64,7 @@ class Checkpoint(Generic[T]):
 
 
 def environment() -> dict[str, Any]:
-    """What decides the bits of a run beside its state, as far as it can be measured here."""
+    """Return the facts besides a run's state that affect its exact numbers, as far as they can be measured here."""
     return {
         "torch": str(torch.__version__),
         "python": platform.python_version(),
@@ -75,7 +75,7 @@ def environment() -> dict[str, Any]:
 
 
 def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """A line for each fact that changed: a run resumed under it need not have the bits of one that never stopped.
+    """Return a line for each fact that changed: a run resumed under it need not have the bits of one that never stopped.
 
     >>> differences({"threads": 1, "torch": "2.13.0"}, {"threads": 2, "torch": "2.13.0"})
     ('threads: 1 when saved, 2 now',)
@@ -95,11 +95,11 @@ def save(
     keep: int = 3,
     files: Files = DISK,
 ) -> Path:
-    """Writes a checkpoint of `tree` (tensors of any dtype and stride) and of `machine` (a JSON value); gives its folder.
+    """Write a checkpoint of `tree` (tensors of any dtype and stride) and of `machine` (a JSON value); return its folder.
 
-    `facts` go into the environment: the lowering, the compiled artefact's key. Afterwards the `keep` newest are left.
+    `facts` are added to the environment: the lowering, the compiled artefact's key. Afterwards only the `keep` newest are kept.
 
-    Raises: CheckpointError when it cannot be written, the older ones being untouched, or when a leaf is no dense tensor;
+    Raises: CheckpointError when it cannot be written (older checkpoints are then untouched), or when a leaf is no dense tensor;
     StructureError for a machine or metadata without JSON form.
     """
     if keep < 1 or step < 0:
@@ -126,7 +126,7 @@ def save(
 
 
 def storable(leaf: Tensor) -> Tensor:
-    """A copy on the CPU that shares no storage; of a dtype the format knows, or bytes."""
+    """Return a copy on the CPU that shares no storage, of a dtype that safetensors stores, or as bytes."""
     copy = leaf.detach().cpu().clone(memory_format=torch.contiguous_format)
     return copy if copy.dtype in STORED else copy.reshape(-1).view(torch.uint8)
 
@@ -149,7 +149,7 @@ def _write(root: Path, name: str, data: bytes, text: bytes, keep: int, files: Fi
 
 
 def _ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tuple[int, Path]]:
-    """(sequence, folder) of every checkpoint with a good manifest, newest first; `refuse` gets what is wrong with others."""
+    """Return (sequence, folder) of each checkpoint with a good manifest, newest first; `refuse` gets other errors."""
     found = []
     for folder in steps(root):
         try:
@@ -160,18 +160,18 @@ def _ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tupl
 
 
 def _ignore(fault: CheckpointError) -> None:
-    """A save goes on beside checkpoints it cannot read."""
+    """Ignore a checkpoint that cannot be read: a save does not depend on older ones."""
 
 
 def to_stderr(text: str) -> None:
-    """Prints a line where it does not mix with a program's output."""
+    """Print a line on standard error, so that it does not mix with a program's output."""
     print(text, file=sys.stderr)
 
 
 def latest(run: Path, *, report: Callable[[str], None] = to_stderr, without: Collection[Path] = ()) -> Path | None:
-    """The folder of the newest good checkpoint of a run but those in `without`; None when none was ever finished.
+    """Return the folder of a run's newest good checkpoint except those in `without`; None when none was ever finished.
 
-    A damaged one is named in a line given to `report`, and the one before it is tried.
+    A damaged one is named in a line passed to `report`, and the one before it is tried.
     Raises: CheckpointError when there are some and none is good, or when one has an unknown schema: it may be the newest.
     """
     root, faults = run / "checkpoints", 0
@@ -209,8 +209,8 @@ Find = Callable[[Callable[[str], None], Collection[Path]], Path | None]  # as `l
 def newest_usable(find: Find, use: Callable[[Path], T], *, report: Callable[[str], None] = to_stderr) -> T | None:
     """Return the result of `use` on the newest checkpoint that it can use; None when none was ever finished.
 
-    One that shows its damage only in use is named in a line given to `report`, and the one before it is tried. Where none can
-    be used, what `use` raised at the newest of them is raised, unless all are damaged.
+    A checkpoint whose damage shows only in `use` is named in a line passed to `report`, and the one before it is tried. If none
+    can be used, the exception that `use` raised at the newest of them is raised, unless all are damaged.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
@@ -261,9 +261,9 @@ def of_newest(
     find: Callable[..., Path | None] = latest,
     report: Callable[[str], None] = to_stderr,
 ) -> T:
-    """Return `use(where)` at the newest usable checkpoint of a run. Raises: CheckpointError, and what `use` raises.
+    """Return `use(where)` at the newest usable checkpoint of a run. Raises: CheckpointError, and any exception of `use`.
 
-    `find` is such as `latest`; `remedy` ends the line of the error where the run has no checkpoint.
+    `find` has the signature of `latest`; `remedy` ends the line of the error if the run has no checkpoint.
     """
     existing(run)
     found = newest_usable(lambda report, without: find(run, report=report, without=without), use, report=report)
@@ -282,7 +282,7 @@ def _unusable(path: Path, fault: Exception) -> str:
 
 
 def load(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
-    """The checkpoint in folder `path`, as a tree with the structure, shapes, dtypes and devices of `like`.
+    """Return the checkpoint in folder `path`, as a tree with the structure, shapes, dtypes and devices of `like`.
 
     `classes` are those of the machine's state. Raises: DamagedError; CheckpointError for another schema or architecture,
     naming the first leaf that differs.
@@ -313,7 +313,7 @@ def load(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
 
 
 def machine_of(path: Path, machine: Json, classes: Iterable[type]) -> Any:
-    """The machine's state that the manifest in folder `path` holds. Raises: DamagedError."""
+    """Return the machine's state that the manifest in folder `path` holds. Raises: DamagedError."""
     table = tuple(classes)
     try:
         return decode(machine, table, "machine")
@@ -326,7 +326,7 @@ def machine_of(path: Path, machine: Json, classes: Iterable[type]) -> Any:
 
 
 def not_as_stated(path: Path, cause: Exception) -> str:
-    """Return the error text for a tensor file whose hash is right and whose tensors are not those of the manifest."""
+    """Return the error text for a tensor file with the right hash and without the tensors of the manifest."""
     said = short(next(iter(str(cause).splitlines()), ""))
     return damaged(path, f"without the manifest's tensors ({type(cause).__name__}: {said})", "its leaves")
 
@@ -334,7 +334,7 @@ def not_as_stated(path: Path, cause: Exception) -> str:
 def check_finite(path: Path, tree: Any, name: str) -> None:
     """Refuse parameters with NaN or infinite numbers: no run saves such. Raises: DamagedError, naming the first leaf.
 
-    Of leaves that are divided among ranks nothing is looked at, which all ranks would have to do together.
+    Leaves that are sharded over ranks are not checked, because all ranks would have to do that together.
 
     >>> check_finite(Path("step_000001"), {"w": torch.ones(2)}, "params")
     """
@@ -345,5 +345,5 @@ def check_finite(path: Path, tree: Any, name: str) -> None:
 
 
 def restored(stored: Tensor, like: Tensor) -> Tensor:
-    """What `storable` was given, as it was stored, on the device of `like`, whose shape and dtype it has."""
+    """Return the tensor that `storable` stored, on the device of `like` and with its shape and dtype."""
     return stored.view(like.dtype).reshape(like.shape).to(like.device)

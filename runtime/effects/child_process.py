@@ -1,10 +1,10 @@
-"""Child processes of this machine: the one way to start them, to watch them and to end them. POSIX only.
+"""Child processes of this machine: the one way to start, watch and end them. POSIX only.
 
     server = ChildProcess(command, stdout=log)                             # any program
     child = run_body(pickle.dumps((body, arguments)), hear, name="worker")       # `body(mailbox, *arguments)`, in a new Python
 
-Each child is new and not forked, and leads a session of its own: a terminal's signals do not reach it, and `end` kills it with
-all processes of that session. Where this process is killed, nothing is left within 10 s: a body's program notices
+Each child is a new process (not forked) and leads a session of its own: a terminal's signals do not reach it, and `end` kills
+it with all processes of that session. If this process is killed, its children end within 10 s: a body's program notices it
 (`child_program`), other programs need `ended_afterwards` of `heir`.
 """
 
@@ -29,14 +29,14 @@ from .child_program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, WORK, de
 
 PROGRAM = Path(child_program.__file__)
 DIED, UNREADABLE = "died", "unreadable"  # words that `run_body` adds
-LENGTHS = {READY: 1, NOTE: 2, ANSWER: 3, RETURNED: 2, RAISED: 2}  # of the messages a child may send
-LOOK = 0.2  # seconds between two looks at a process whose pipe stays open
+LENGTHS = {READY: 1, NOTE: 2, ANSWER: 3, RETURNED: 2, RAISED: 2}  # lengths of the messages that a child may send
+LOOK = 0.2  # seconds between two checks of a process whose pipe stays open
 LEAVE = 10.0  # seconds in which killed processes must be gone
-Hear = Callable[[tuple[Any, ...]], object]  # (message of the child); called in a thread of the child's
+Hear = Callable[[tuple[Any, ...]], object]  # (message of the child); called in a thread for that child
 
 
 class ChildProcess:
-    """A program in a session of its own. Any thread may call the methods; `end` must be called, also where it has ended.
+    """A program in a session of its own. Any thread may call the methods; `end` must be called, even after it has exited.
 
     >>> child = ChildProcess(["sh", "-c", "exit 3"])
     >>> child.wait(10.0), child.end(), child.ended()
@@ -50,7 +50,7 @@ class ChildProcess:
         self.pid = self.process.pid
 
     def ended(self) -> str:
-        """Return how the program has ended, or "". It is not reaped: until `end` its number is no other process's."""
+        """Return how the program has ended, or "". It is not reaped: until `end`, its process id is not used again."""
         with self.lock:
             if self.how:
                 return self.how
@@ -81,7 +81,7 @@ class ChildProcess:
                 os.killpg(self.pid, number)
 
     def end(self, seconds: float = 0.0) -> None:
-        """End the session, with so many seconds after a SIGTERM, if any, and then by SIGKILL. Again, it does nothing."""
+        """End the session, by SIGTERM and so many seconds of grace, if any, and then by SIGKILL. A second call does nothing."""
         with self.ending:
             if self.how:
                 return
@@ -107,7 +107,7 @@ class Child:
     send: Callable[[bytes], None]  # (a pickled message); does not wait
 
     def work(self, task: int, payload: Any) -> None:
-        """Send a task. Raises: what pickle raises."""
+        """Send a task. Raises: any exception of pickle."""
         self.send(work(task, payload))
 
     def stop(self) -> None:
@@ -116,7 +116,7 @@ class Child:
 
 
 def work(task: int, payload: Any) -> bytes:
-    """Return the message that gives a task to a child.
+    """Return the message that sends a task to a child.
 
     >>> pickle.loads(work(7, "a prompt"))
     ('work', 7, 'a prompt')
@@ -135,8 +135,9 @@ def run_body(
 ) -> Child:
     """Start a process that runs the body of `frame`, a pickle of (body, arguments), with this process's path for imports.
 
-    `hear` is called with each message that the body sends, (UNREADABLE, why) for what is none, and at last with (DIED, why),
-    once: after it whoever has the child must call `end`. What the body prints goes to standard error. `name` is shown by `ps`.
+    `hear` is called with each message that the body sends, with (UNREADABLE, why) for bytes that are no message, and finally
+    once with (DIED, why); after that the owner of the child must call `end`. The body's prints go to standard error. `ps` shows
+    `name`.
 
     >>> said = SimpleQueue()
     >>> child = run_body(pickle.dumps((print, ())), said.put, name="example", stderr=subprocess.DEVNULL)
@@ -172,7 +173,7 @@ def run_body(
         hear((DIED, why))
         speaker.join(LOOK)
         if not speaker.is_alive():
-            ours.close()  # where it still waits, a new file could get the number that it waits for
+            ours.close()  # while the speaker still waits, a new file could get the descriptor that it waits for
 
     speaker.start()
     threading.Thread(target=listen, name=f"purestep-from-{name}", daemon=True).start()
@@ -180,7 +181,7 @@ def run_body(
 
 
 def _listened(connection: Any, process: ChildProcess, hear: Hear) -> str:
-    """Pass on what a child sends until it sends nothing more; return why."""
+    """Pass on a child's messages until the last one; return why there are no more."""
     while True:
         try:
             if not connection.poll(LOOK):
@@ -195,7 +196,7 @@ def _listened(connection: Any, process: ChildProcess, hear: Hear) -> str:
 
 
 def read(letter: bytes) -> tuple[Any, ...]:
-    """Return the words of a child's message, or (UNREADABLE, why).
+    """Return the fields of a child's message, or (UNREADABLE, why).
 
     >>> read(pickle.dumps((NOTE, 7))), read(b"no pickle")[0], read(pickle.dumps(7))
     (('note', 7), 'unreadable', ('unreadable', '7, which is no message'))

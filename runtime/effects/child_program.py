@@ -1,8 +1,8 @@
 """The program of a child process: it runs a function, its body, that the parent sends. See `child_process` for the other side.
 
-It is run by its path, with the number of its end of a pipe, and imports the standard library alone, so that it starts at once;
-its body may import more. The path for imports comes first, then one pickle of (body, arguments), then messages. Each way a
-message is one pickle of a tuple that begins with a word.
+It is run by its path, with the descriptor of its end of a pipe, and imports the standard library alone, so that it starts at
+once; its body may import more. The path for imports is sent first, then one pickle of (body, arguments), then messages. In both
+directions a message is one pickle of a tuple that begins with a word.
 """
 
 import os
@@ -19,12 +19,12 @@ from typing import Any
 
 WORK, STOP = "work", "stop"  # to a child: (WORK, task, payload), (STOP,)
 READY, NOTE, ANSWER, RETURNED, RAISED = "ready", "note", "answer", "returned", "raised"  # from it
-LONGEST = 300  # letters of an error
+LONGEST = 300  # characters of an error
 GRACE = 5.0  # seconds in which a child that has lost its parent may end by itself
 
 
 class StoppedError(EOFError):
-    """Nobody wants anything more from this process."""
+    """Error that ends a body: its parent has stopped it or is gone."""
 
 
 def described(error: BaseException, longest: int = LONGEST) -> str:
@@ -38,13 +38,13 @@ def described(error: BaseException, longest: int = LONGEST) -> str:
 
 
 class PipeMailbox:
-    """A child's end of the pipe, as its body sees it."""
+    """A child's end of the pipe, as its body uses it."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
     def receive(self, seconds: float) -> tuple[Any, ...]:
-        """Return the next (task, payload), () where none comes in that time. Raises: StoppedError (an EOFError) at the end."""
+        """Return the next (task, payload), or () if none comes in that time. Raises: StoppedError (an EOFError) at the end."""
         until = time.monotonic() + seconds
         while True:
             if not self.connection.poll(max(0.0, until - time.monotonic())):
@@ -56,7 +56,7 @@ class PipeMailbox:
                 return tuple(rest)
 
     def letter(self) -> bytes:
-        """Return the next message in the pipe. Raises: StoppedError where the parent is gone, which then wants nothing more."""
+        """Return the next message in the pipe. Raises: StoppedError if the parent is gone."""
         try:
             found: bytes = self.connection.recv_bytes()
         except (EOFError, ConnectionResetError) as gone:
@@ -68,7 +68,7 @@ class PipeMailbox:
         self.send(ANSWER, task, payload)
 
     def note(self, payload: Any) -> None:
-        """Send what ends no task, and shows that this process is alive."""
+        """Send a message that finishes no task, and shows that this process is alive."""
         self.send(NOTE, payload)
 
     def send(self, *words: Any) -> None:
@@ -77,7 +77,7 @@ class PipeMailbox:
 
 
 def session(number: int, group: int = 0) -> set[int]:
-    """Return the running processes of a session, or of a process group in it. Empty where there is no /proc.
+    """Return the running processes of a session, or of a process group in it. Empty if there is no /proc.
 
     >>> os.getpid() in session(os.getsid(0)), session(-1)
     (True, set())
@@ -92,7 +92,7 @@ def session(number: int, group: int = 0) -> set[int]:
 
 
 def gone(find: Callable[[], set[int]], seconds: float = 10.0) -> bool:
-    """Kill processes until none is found; return False where some are left after so many seconds.
+    """Kill processes until none is found; return False if some are left after so many seconds.
 
     >>> gone(set)
     True
@@ -109,28 +109,28 @@ def gone(find: Callable[[], set[int]], seconds: float = 10.0) -> bool:
 
 
 def end_session(number: int) -> None:
-    """Kill all processes of a session, which its first process has started, this one at last."""
+    """Kill all processes of a session, which its first process has started; the calling process is killed last."""
     gone(lambda: session(number) - {os.getpid()})
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(number, signal.SIGKILL)
 
 
 def orphaned(descriptor: int, milliseconds: int | None) -> bool:
-    """Return whether nobody holds the other end of a pipe, or within that time nobody does any more; None waits for it."""
+    """Return whether the other end of a pipe is closed, or is closed within that time; None waits until it is."""
     end = select.poll()
     end.register(descriptor, 0)  # a hang-up is reported without being asked for
     return bool(end.poll(milliseconds))
 
 
 def end_with_parent(descriptor: int) -> None:
-    """Wait until the parent is gone, then end this process and what it has started, whatever they do, after a while."""
+    """Wait until the parent is gone, then kill this process and all that it has started, after a grace period."""
     orphaned(descriptor, None)
     time.sleep(GRACE)
     end_session(os.getsid(0))
 
 
 def work(connection: Any) -> None:
-    """Run the body that comes through the pipe."""
+    """Run the body that is sent through the pipe."""
     threading.Thread(target=end_with_parent, args=(connection.fileno(),), daemon=True).start()
     mailbox = PipeMailbox(connection)
     try:

@@ -1,8 +1,8 @@
-"""Time passes here."""
+"""The clock for measuring durations."""
 
 import time
 
 
 def seconds() -> float:
-    """Seconds since some moment: only differences mean anything. It never goes back."""
+    """Return the seconds since an arbitrary moment: only differences have a meaning. The clock never goes back."""
     return time.perf_counter()

@@ -1,4 +1,4 @@
-"""Pictures of a task's own evaluation: its curves, before and after, and what a step of training earned."""
+"""Pictures of a task's own evaluation: its curves before and after training, and the rewards of the training steps."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ REWARDS = "mean reward of the next step"
 def curves_picture(
     rows: Sequence[Sequence[Row]], curves: Mapping[str, Sequence[Curve]], out: Path, *, axis: Axis
 ) -> Path:
-    """Draws shares over x, a line and band for each name, and the rewards of runs' rows; gives `out`.
+    """Draw shares over x, a line and band for each name, and the rewards of runs' rows; return `out`.
 
-    Of several under one name the mean is drawn, in a band from the least lower bound to the largest upper bound for one,
-    and of the 95 % interval of the mean over them for more. Raises: ChoiceError where there is nothing to draw.
+    Of several curves under one name the mean is drawn. Its band is the curve's own interval, from `low` to `high`, for one
+    curve, and the 95 % interval of the mean for several. Raises: ChoiceError if there is nothing to draw.
     """
     rewarded = [steps for steps in (_rewarded(each) for each in rows) if steps]
     curves = {name: some for name, some in curves.items() if some}
@@ -54,7 +54,7 @@ def _rewarded(rows: Sequence[Row]) -> list[tuple[float, float]]:
 
 
 def banded(several: Sequence[Curve]) -> Curve:
-    """One curve for several of a kind: their mean, and the 95 % interval of the mean over them; one stays as it is.
+    """Return one curve for several of a kind: their mean, and the 95 % interval of that mean; one curve is returned unchanged.
 
     >>> one, two = (Curve(mean=(x,), low=(x,), high=(x,)) for x in (0.25, 0.75))
     >>> banded([one, two]).mean, banded([one]) == one
@@ -71,7 +71,7 @@ def banded(several: Sequence[Curve]) -> Curve:
 
 
 def student(number: int) -> float:
-    """The 97.5 % point of Student's distribution for the mean of so many; the normal one's beyond a dozen.
+    """Return the 97.5 % point of Student's distribution for the mean of so many values; the normal one's beyond a dozen.
 
     >>> student(3), student(99)
     (4.303, 1.96)

@@ -1,4 +1,4 @@
-"""Data sets of knowledge graphs, by name: generated worlds, folders of text files, PyKEEN's collection; and rules for them."""
+"""Data sets of knowledge graphs, by name: generated families, folders of text files, PyKEEN's collection; and their rules."""
 
 import difflib
 import importlib
@@ -16,12 +16,12 @@ from ..logic.mine import mine
 
 TRAIN, VALID, TEST, RULES, DOMAINS = "train.txt", "valid.txt", "test.txt", "rules.txt", "domain2constants.txt"
 FORMS = "family:PEOPLE, family:PEOPLE:SEED, pykeen:NAME or a folder with train.txt and test.txt"
-DIGITS = 18  # of a number in a name
+DIGITS = 18  # largest number of digits of a number in a name
 FEW = 20  # names that an error lists
 
 
 def open_dataset(text: str) -> Dataset:
-    """The data set that a text names: `family:200`, `family:200:7` with a seed, `pykeen:nations`, or a folder.
+    """Return the data set of a name: `family:200`, `family:200:7` with a seed, `pykeen:nations`, or a folder.
 
     Raises: ChoiceError; ModuleNotFoundError where PyKEEN is needed and absent.
 
@@ -38,9 +38,9 @@ def open_dataset(text: str) -> Dataset:
 
 
 def open_rules(text: str, dataset: Dataset) -> Dataset:
-    """The data set with the rules that a text names: `own` keeps its own, `mine` mines its train split, else those of a file.
+    """Return the data set with the rules of an option: `own` keeps its own, `mine` mines its train split, else a file's.
 
-    Raises: ChoiceError for a file that cannot be read or is about other relations, and where there is no rule.
+    Raises: ChoiceError for a file that cannot be read or is about other relations, and if there is no rule.
 
     >>> from ..logic.family import family
     >>> len(open_rules("own", family(50)).rules)
@@ -59,12 +59,12 @@ def open_rules(text: str, dataset: Dataset) -> Dataset:
 
 
 def folder(path: str | Path) -> Dataset:
-    """The data set in a folder of text files, in UTF-8.
+    """Return the data set in a folder of text files, in UTF-8.
 
-    train.txt and test.txt, and valid.txt where there is one: see `parse_facts`. rules.txt, where there is one: `parse_rules`.
-    domain2constants.txt, where there is one: `parse_domains`; an argument whose domain it does not say has the domains of the
-    constants it takes in the three splits, and all constants if one of these is in no domain.
-    Raises: ChoiceError, for a wrong line with file and number.
+    train.txt and test.txt, and valid.txt if there is one: see `parse_facts`. rules.txt, if there is one: `parse_rules`.
+    domain2constants.txt, if there is one: `parse_domains`; an argument without a domain there has the domains of the constants
+    that it takes in the three splits, or all constants if one of these is in no domain.
+    Raises: ChoiceError, with file and line number for a wrong line.
     """
     place = Path(path)
     if not place.is_dir():
@@ -80,9 +80,10 @@ def folder(path: str | Path) -> Dataset:
 
 
 def pykeen_dataset(name: str) -> Dataset:
-    """One of PyKEEN's data sets, without rules; it downloads those that it does not bring along. Needs the extra `kg`.
+    """Return one of PyKEEN's data sets, without rules; PyKEEN downloads those that it does not contain. Needs the extra `kg`.
 
-    Raises: ModuleNotFoundError where PyKEEN is absent, and as it came where something is that PyKEEN itself needs; ChoiceError.
+    Raises: ModuleNotFoundError if PyKEEN is absent, or, unchanged, if a package that PyKEEN itself needs is absent;
+    ChoiceError.
     """
     try:
         pykeen: Any = importlib.import_module("pykeen.datasets")
@@ -102,14 +103,14 @@ def pykeen_dataset(name: str) -> Dataset:
 
 
 def _few(names: Iterable[str]) -> str:
-    """The first names in order, and how many more there are."""
+    """Return the first names in order, and the number of the others."""
     every = sorted(names)
     more = [f"... and {len(every) - FEW} more"] if len(every) > FEW else []
     return f"[{', '.join([*map(repr, every[:FEW]), *more])}]"
 
 
 def _triples(factory: Any) -> tuple[Names, ...]:
-    """The facts of one of PyKEEN's splits, which may be absent."""
+    """Return the facts of one of PyKEEN's splits, which may be absent."""
     if factory is None:
         return ()
     words = {number: str(word) for word, number in factory.entity_to_id.items()}
@@ -128,7 +129,7 @@ def _with_rules_of(path: Path, dataset: Dataset) -> Dataset:
 
 
 def _checked(path: Path, dataset: Dataset) -> Dataset:
-    """Refuses rules whose bodies speak of what neither a fact nor a rule says: they would never prove anything."""
+    """Refuse rules whose bodies use relations that are in no fact and in no head of a rule: they could never prove anything."""
     relations = {fact[0] for fact in (*dataset.train, *dataset.valid, *dataset.test)}
     known = relations | {rule.head[0] for rule in dataset.rules}
     unknown = {atom[0] for rule in dataset.rules for atom in rule.body} - known
@@ -144,7 +145,7 @@ def _facts(path: Path) -> tuple[Names, ...]:
 
 
 def _read(path: Path, wanted: str = "a text file in UTF-8") -> str:
-    """What a file holds, without the mark that some editors put first."""
+    """Return the text of a file, without the byte order mark that some editors write first."""
     try:
         return read_text(path, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as cause:
@@ -153,7 +154,7 @@ def _read(path: Path, wanted: str = "a text file in UTF-8") -> str:
 
 
 def _domains(lines: DomainLines, facts: tuple[Names, ...]) -> Mapping[tuple[str, int], tuple[str, ...]]:
-    """The constants of every argument that has a domain."""
+    """Return the constants of every argument that has a domain."""
     homes = dict[str, set[str]]()
     for name, members in lines.members.items():
         for constant in members:

@@ -1,4 +1,4 @@
-"""How processes end: a cluster's SIGTERM is answered as Ctrl-C, so that a run saves and stops; or all is over at once."""
+"""End of processes: a cluster's SIGTERM is handled like Ctrl-C, so that a run saves and stops; or the process exits at once."""
 
 import os
 import signal
@@ -11,10 +11,11 @@ from typing import NoReturn
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """A block in which SIGTERM, by which clusters end jobs, is as Ctrl-C.
+    """Handle SIGTERM, by which clusters end jobs, like Ctrl-C in the block.
 
-    In the main thread alone, and only where nobody has set a handler of SIGTERM: whoever has knows what to do. Where SIGINT is
-    ignored, as a shell's script has it for what it starts with `&`, the block hears it too: SIGTERM would be ignored else.
+    Only in the main thread, and only if SIGTERM has its default handler: another handler stays. If SIGINT is ignored, as in
+    jobs that a shell script starts with `&`, the block handles it too, because SIGTERM is passed on as SIGINT and would be
+    ignored.
 
     >>> with interruptible():
     ...     try:
@@ -40,9 +41,9 @@ def interruptible() -> Iterator[None]:
 
 
 def deaf() -> None:
-    """Has this process ignore Ctrl-C and SIGTERM from now on: its work is done and told, and it takes itself apart.
+    """Make this process ignore Ctrl-C and SIGTERM from now on: its work is done and reported, and it is shutting down.
 
-    In the main thread alone; elsewhere it does nothing.
+    Only in the main thread; elsewhere this does nothing.
     """
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -50,13 +51,13 @@ def deaf() -> None:
 
 
 def end_at_once(line: str) -> NoReturn:
-    """Tells the line on standard error and ends the process with 1, without taking it apart or calling `atexit`'s functions.
+    """Write the line to standard error and exit with status 1, without any clean-up and without calling `atexit` functions.
 
-    For whoever has lost another rank: gloo may abort where a connection broke and a process takes itself apart.
+    For a process that has lost another rank: gloo may abort if a process with a broken connection shuts down normally.
     """
     try:
         for stream, text in ((sys.stderr, line + "\n"), (sys.stdout, "")):
-            with suppress(OSError, ValueError):  # nobody reads it any more
+            with suppress(OSError, ValueError):  # the stream is closed
                 stream.write(text)
                 stream.flush()
     finally:

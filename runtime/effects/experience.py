@@ -1,4 +1,4 @@
-"""Samples kept to be drawn again: `experience_rules` says which, a TensorDict holds them, on the disk when they are many."""
+"""Replay buffer: `experience_rules` selects the samples, a TensorDict stores them, in files if there are many."""
 
 import threading
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from .experience_rules import Limit, Shelf, add, draw, empty, expire
 
 @frozen
 class Experience:
-    """A replay of records. Any thread may call.
+    """A replay buffer of records; thread-safe.
 
-    `add(samples, versions)` takes a record with leading axis n and the versions [n] that made them.
-    `draw(key, count, version)` gives (samples, versions), a copy with leading axis count, or () where there are too few.
-    `size(version)` counts what could be drawn.
-    `state()` is (shelf, TensorDict): all of it, for a checkpoint; `restore` takes it back.
+    `add(samples, versions)` takes a record with leading axis n and the versions [n] of the weights that made them.
+    `draw(key, count, version)` returns (samples, versions), a copy with leading axis count, or () if there are too few.
+    `size(version)` counts the samples that can be drawn.
+    `state()` is (shelf, TensorDict): the whole state, for a checkpoint; `restore` loads it.
     """
 
     add: Callable[[Any, Tensor], None]
@@ -36,10 +36,10 @@ class Experience:
 def experience(
     like: Any, capacity: int, *, max_age: Limit = (), uses: Limit = (), folder: Path | None = None
 ) -> Experience:
-    """An empty replay for records like the one sample `like`.
+    """Return an empty replay buffer for records like the one sample `like`.
 
     Samples are drawn uniformly without replacement, at most `uses` times each (1: consumed by being drawn), and none more
-    than `max_age` versions old; the oldest are overwritten. With a `folder` they lie in files there, mapped into memory.
+    than `max_age` versions old; the oldest are overwritten. With a `folder` they are stored in memory-mapped files there.
     Raises: ChoiceError, StructureError (a sample of another structure).
 
     >>> import torch

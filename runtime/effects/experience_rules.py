@@ -1,6 +1,6 @@
-"""Which samples a replay holds, which may be drawn and what is overwritten: pure, on tensors, without the samples.
+"""State of a replay buffer: the samples that it holds, may draw and overwrites. Pure, on tensors, without the samples.
 
-Every sample that was added is held, or was overwritten, or got too old, or was drawn as often as allowed: exactly one.
+Each sample that was added is in exactly one state: held, overwritten, expired (too old), or consumed (drawn `uses` times).
 """
 
 import torch
@@ -16,15 +16,15 @@ Limit = int | tuple[()]  # () for none
 
 @record
 class Shelf:
-    """N places in a ring, each with a sample or without.
+    """State of a ring buffer of N slots.
 
     added = held + overwritten + expired + consumed
     """
 
-    held: Tensor = tensor("* N", "bool")  # there is a sample, and it may be drawn
-    version: Tensor = tensor("* N", "int")  # that made it
+    held: Tensor = tensor("* N", "bool")  # the slot holds a sample that may be drawn
+    version: Tensor = tensor("* N", "int")  # of the weights that made it
     uses: Tensor = tensor("* N", "int")  # how often it was drawn
-    next: Tensor = tensor("*", "int")  # the place to be written next
+    next: Tensor = tensor("*", "int")  # the slot to be written next
     added: Tensor = tensor("*", "int")
     overwritten: Tensor = tensor("*", "int")
     expired: Tensor = tensor("*", "int")
@@ -32,7 +32,7 @@ class Shelf:
 
 
 def empty(capacity: int) -> Shelf:
-    """A shelf of so many places. Raises: ChoiceError.
+    """Return a shelf of so many empty slots. Raises: ChoiceError.
 
     >>> empty(2).held
     tensor([False, False])
@@ -54,9 +54,9 @@ def empty(capacity: int) -> Shelf:
 
 
 def add(shelf: Shelf, version: Tensor) -> tuple[Shelf, Tensor]:
-    """Samples of these versions [*, n] take the next n places, over what was there; gives the places, int [*, n].
+    """Put samples of these versions [*, n] in the next n slots, over the old ones; return the shelf and the slots, int [*, n].
 
-    Raises: ChoiceError for more samples than places.
+    Raises: ChoiceError for more samples than slots.
 
     >>> shelf, places = add(empty(3), torch.tensor([4, 5]))
     >>> places, shelf.held, add(shelf, torch.tensor([6, 7]))[1]
@@ -81,7 +81,7 @@ def add(shelf: Shelf, version: Tensor) -> tuple[Shelf, Tensor]:
 
 
 def expire(shelf: Shelf, version: Tensor | int, max_age: Limit) -> Shelf:
-    """The shelf without samples more than `max_age` versions before `version`.
+    """Return the shelf without samples more than `max_age` versions before `version`.
 
     >>> shelf, _ = add(empty(3), torch.tensor([0, 1, 2]))
     >>> expire(shelf, 2, 1).held
@@ -97,10 +97,10 @@ def expire(shelf: Shelf, version: Tensor | int, max_age: Limit) -> Shelf:
 def draw(
     shelf: Shelf, version: Tensor | int, key: Key, count: int, *, max_age: Limit = (), uses: Limit = ()
 ) -> tuple[Shelf, Tensor, Tensor]:
-    """The places [*, count] of samples drawn uniformly without replacement, and whether there were enough, bool [*].
+    """Return the shelf, slots [*, count] drawn uniformly without replacement, and whether there were enough samples, bool [*].
 
-    What is too old goes first. Where there are fewer than `count`, none is drawn. A sample that was drawn `uses` times is
-    gone: 1 consumes. Raises: ChoiceError.
+    Samples that are too old are removed first. If there are fewer than `count`, none is drawn. A sample that was drawn `uses`
+    times is removed (1: consumed at once). Raises: ChoiceError.
 
     >>> from ...core.keys import key
     >>> shelf, _ = add(empty(3), torch.tensor([0, 1]))

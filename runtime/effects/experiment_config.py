@@ -89,12 +89,12 @@ def load_expr_config(arguments: Sequence[str], config_class: type[C]) -> tuple[C
 
 
 def load_expr_config(arguments: Sequence[str], config_class: Any = BaseExperimentConfig) -> tuple[Any, str]:
-    """Return the configuration that a command line asks for, and the path of its file: `--config FILE [key=value ...]`.
+    """Return the configuration of a command line, and the path of its file: `--config FILE [key=value ...]`.
 
     A key may have dots (`rollout.queue_size=64`), a value is YAML; the last one counts. The top-level switch is copied to
-    `rollout` and `actor` afterwards, where the class has them. `config_class` is a dataclass or an attrs class.
+    `rollout` and `actor` afterwards, if the class has them. `config_class` is a dataclass or an attrs class.
     Raises: ChoiceError for a missing or unreadable file and for keys and values that do not exist, StructureError for
-    values of another type and for a class that is no dataclass.
+    values of another type and for a class that is not a dataclass.
     """
     tree, path = load_tree(arguments)
     config = built(config_class, tree)
@@ -103,7 +103,7 @@ def load_expr_config(arguments: Sequence[str], config_class: Any = BaseExperimen
 
 
 def load_tree(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """Return the mapping that a file and `key=value` words give, and the path. Raises: ChoiceError, StructureError."""
+    """Return the mapping of a file with `key=value` words applied, and the path. Raises: ChoiceError, StructureError."""
     if len(arguments) < 2 or arguments[0] != "--config":
         got, wanted = " ".join(arguments) or "nothing", "--config FILE [key=value ...]"
         raise ChoiceError(message("arguments", got=got, wanted=wanted, remedy="name the file first"))
@@ -157,7 +157,7 @@ def _is_config(kind: Any) -> bool:
 
 
 def _fields(config_class: Any, where: str) -> tuple[dict[str, Any], list[str]]:
-    """The type of each field that can be given, and those that must be."""
+    """Return the type of each field that can be set, and the names of those that must be."""
     if not _is_config(config_class):
         got, remedy = repr(config_class)[:80], "put @dataclass on it"
         raise StructureError(message(where or "config_class", got=got, wanted="a dataclass", remedy=remedy))
@@ -174,7 +174,7 @@ def _fields(config_class: Any, where: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _propagate(config: Any) -> None:
-    """Copies the switch at the top into the sections that have one."""
+    """Copy the top-level switch into the sections that have one."""
     for name in CHILDREN if hasattr(config, SWITCH) else ():
         section = getattr(config, name, None)
         if hasattr(section, SWITCH):
@@ -204,9 +204,9 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _typed(where: str, value: Any, allowed: Sequence[Any]) -> Any:
-    """The value, if it is of one of the types; an int may stand for a float, a bool never for a number.
+    """Return the value, if it is of one of the types; an int may stand for a float, a bool never for a number.
 
-    YAML takes 1e-3, which has no point, for a word.
+    YAML parses 1e-3, which has no point, as a string.
     """
     if float in allowed and (type(value) is int or re.fullmatch(r"[+-]?\d+[eE][+-]?\d+", str(value))):
         return float(value)

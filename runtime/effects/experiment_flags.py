@@ -20,11 +20,11 @@ FLAGS = {  # sections: key -> flag
 
 
 def with_config(words: Sequence[str]) -> list[str]:
-    """Return the words with the flags of a configuration in front, so that flags beside `--config` win over its keys.
+    """Return the words with the flags of a configuration in front, so that flags beside `--config` override its keys.
 
-    A key that the file leaves out keeps the recipe's default, but for the switch, which is on, and `eps_clip_higher`, which is
-    `eps_clip`. A configuration samples at once (`--mode async`) unless `--mode` says otherwise.
-    Raises: ChoiceError, StructureError for what cannot be read, and for keys that are no flag.
+    A key that the file leaves out keeps the recipe's default, except for the switch, which is on, and `eps_clip_higher`, which
+    is `eps_clip`. A configuration samples asynchronously (`--mode async`) unless `--mode` is given.
+    Raises: ChoiceError, StructureError for a file that cannot be read, and for keys without a flag.
 
     >>> with_config(["--steps", "3"])
     ['--steps', '3']

@@ -1,7 +1,7 @@
-"""The few file operations that must survive a crash, as a value, so that a test can record them and cut them short.
+"""The few file operations that must survive a crash, as a value, so that a test can record them and interrupt them.
 
-A file of ours is a regular file. Where a link, a FIFO, a device or a folder has its name, nothing is followed, waited for or
-replaced: it is named in one line.
+purestep's own files are regular files. A link, a FIFO, a device or a folder under the name of one is never followed, waited for
+or replaced: it is refused in one line.
 """
 
 import errno
@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 
 from ...core.errors import CheckpointError, message
 
-PARTIAL = ".partial-"  # what a name begins with while its file is written
+PARTIAL = ".partial-"  # prefix of a file's name while it is written
 LOCK = ".lock"
 DEEPEST = 256  # folders within folders
 KINDS = {
@@ -31,12 +31,12 @@ KINDS = {
 }
 ABSENT, FILE, FOLDER = "absent", KINDS[stat.S_IFREG], KINDS[stat.S_IFDIR]
 WITHIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-HELD, MOST = re.compile(rb"[0-9]*\n?"), 32  # what a lock of ours may hold, and its bytes
+HELD, MOST = re.compile(rb"[0-9]*\n?"), 32  # allowed content of a lock file of ours, and its largest size in bytes
 
 
 @frozen
 class Files:
-    """What a crash can fall between. A rename is atomic; nothing else is, and nothing lasts before `sync`."""
+    """File operations between which a crash can happen. Only a rename is atomic, and nothing is durable before `sync`."""
 
     make_folder: Callable[[Path], None]  # with its parents, if absent
     append: Callable[[Path, bytes], None]  # to a file, made if absent
@@ -47,7 +47,7 @@ class Files:
 
 
 def kind(path: Path) -> str:
-    """Return what has the name, without following a link: "a file", "a folder", "a link", "a FIFO", ... or "absent".
+    """Return the kind of file at a path, without following a link: "a file", "a folder", "a link", "a FIFO", ... or "absent".
 
     >>> kind(Path("/")), kind(Path("/nowhere"))
     ('a folder', 'absent')
@@ -79,7 +79,7 @@ def made_folder(path: Path) -> Path:
 
 
 def plain_folder(path: Path) -> Path:
-    """Return the folder, made if absent, in which others' code may write: it holds files and folders, no links or FIFOs.
+    """Return the folder, made if absent, for a library to write in: it must hold only files and folders, no links or FIFOs.
 
     Raises: CheckpointError.
     """
@@ -94,7 +94,7 @@ def opened(path: Path, flags: int) -> int:
     check_file(path)
     try:
         descriptor = os.open(path, flags | WITHIN, 0o666)
-    except OSError as cause:  # what came there meanwhile
+    except OSError as cause:  # the path may have been replaced meanwhile
         if cause.errno not in (errno.ELOOP, errno.ENXIO):
             raise
         raise CheckpointError(message(str(path), got="no file", wanted=FILE, remedy="move it away")) from cause
@@ -110,7 +110,7 @@ def _regular(path: Path, descriptor: int) -> int:
 
 
 def read_bytes(path: Path, offset: int = 0) -> bytes:
-    """Return what a file holds from a place on, that of a link too.
+    """Return the content of a file from an offset on; a link is followed.
 
     Raises: CheckpointError for a FIFO, a device or a folder; OSError.
     """
@@ -123,7 +123,7 @@ def read_bytes(path: Path, offset: int = 0) -> bytes:
 
 
 def beside(path: Path) -> Path:
-    """Return where a file is written before it gets its name.
+    """Return the temporary path at which a file is written before it is renamed.
 
     >>> beside(Path("a/b.json")).as_posix()
     'a/.partial-b.json'
@@ -168,14 +168,14 @@ DISK = Files(
     remove_empty=_remove_empty,
 )
 
-# Makes no folder whose own folder is gone: a run's stays where its run has begun, and is not made anew elsewhere.
+# Does not make parent folders: if a run's folder is removed or moved, nothing is created at its old path.
 INSIDE = evolve(DISK, make_folder=lambda path: path.mkdir(exist_ok=True))
 
 
 def write_whole(path: Path, data: bytes, *, files: Files = DISK) -> None:
-    """Make `data` the file's content: a crash at any moment leaves the old content or the new.
+    """Replace the file's content by `data` atomically: a crash at any moment leaves the old content or the new.
 
-    Raises: CheckpointError where a link, a FIFO, a device or a folder has the file's name, or that of its beginning.
+    Raises: CheckpointError if a link, a FIFO, a device or a folder has the file's name or its temporary name.
     """
     partial = check_file(beside(check_file(path)))
     if kind(partial) == FILE:
@@ -187,7 +187,7 @@ def write_whole(path: Path, data: bytes, *, files: Files = DISK) -> None:
 
 
 def check_lock(run: Path) -> None:
-    """Refuse a folder whose lock is none of ours. Raises: CheckpointError."""
+    """Refuse a folder whose lock file is not one of ours. Raises: CheckpointError."""
     path = run / LOCK
     if kind(check_file(path)) == FILE and (path.lstat().st_size > MOST or not HELD.fullmatch(read_bytes(path))):
         remedy = "move it away, or choose another folder"
@@ -195,7 +195,7 @@ def check_lock(run: Path) -> None:
 
 
 def check_depth(where: str, path: Path) -> None:
-    """Refuse a path through more folders than can be made at once. Raises: CheckpointError.
+    """Refuse a path with more nested folders than can be made at once. Raises: CheckpointError.
 
     >>> check_depth("lock", Path("run"))
     """
@@ -206,12 +206,12 @@ def check_depth(where: str, path: Path) -> None:
 
 @contextmanager
 def lock(run: Path) -> Iterator[None]:
-    """Holds the run's folder, made if absent, until the block or the process ends, however it ends.
+    """Lock the run's folder, made if absent, until the block or the process ends, however it ends.
 
-    Raises: CheckpointError, with the holder's process id, when somebody else holds it, where its lock is none of ours, and
-    for a path through too many folders.
+    Raises: CheckpointError, with the holder's process id, when another process holds it, when its lock file is not one of
+    ours, and for a path with too many nested folders.
     """
-    import fcntl  # POSIX only, so not at the top of a module that everybody imports
+    import fcntl  # POSIX only, so not at the top: all platforms import this module
 
     check_depth("lock", run)
     run.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """A run's folder.
 
-A folder is a run's where its marker says so, RUN/.purestep.json: {"purestep": version, "recipe": name, "marker": 1, "names":
-[...]}, the names being those at its top that purestep wrote or may write. The marker is there before anything else is, and goes
-last. What else a folder holds is never written to or removed, and a folder that holds something without being a run's never
-becomes one. What is in which file: see `layout`.
+A folder is a run's if it has the marker RUN/.purestep.json: {"purestep": version, "recipe": name, "marker": 1, "names": [...]},
+where `names` are the entries at its top that purestep wrote or may write. The marker is written before anything else. All other
+content of the folder is never written to or removed, and a folder with content that is not a run's never becomes one. For the
+content of each file see `layout`.
 """
 
 import json
@@ -33,8 +33,8 @@ from .layout import names_of, removals
 from .step_folders import LATEST, steps, sweep
 
 MARKER = ".purestep.json"
-FORM = 1  # of the marker
-MOST = 1 << 16  # bytes of one
+FORM = 1  # format version of the marker
+MOST = 1 << 16  # largest size of a marker in bytes
 
 
 @frozen
@@ -47,7 +47,7 @@ class Marker:
 
 
 def version() -> str:
-    """Return the version of this purestep; "unknown" where it was not installed."""
+    """Return the version of this purestep; "unknown" if it was not installed."""
     try:
         return metadata.version("purestep")
     except metadata.PackageNotFoundError:
@@ -55,7 +55,7 @@ def version() -> str:
 
 
 def marked(run: Path) -> Marker | tuple[()]:
-    """Return the marker of a folder; () where it has none. Raises: CheckpointError for one that no purestep wrote.
+    """Return the marker of a folder; () if it has none. Raises: CheckpointError for one that no purestep wrote.
 
     >>> marked(Path("/"))
     ()
@@ -82,12 +82,12 @@ def marked(run: Path) -> Marker | tuple[()]:
 
 
 def _plain(name: object) -> bool:
-    """Return whether it can be the name of a run's file or folder."""
+    """Return whether this can be the name of a run's file or folder."""
     return isinstance(name, str) and bool(name) and name not in (".", "..", MARKER, LOCK) and Path(name).name == name
 
 
 def mark(run: Path, recipe: str, *, files: Files = DISK) -> None:
-    """Makes a folder one of a run that follows the recipe.
+    """Mark a folder as that of a run of the recipe.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
@@ -100,9 +100,9 @@ def mark(run: Path, recipe: str, *, files: Files = DISK) -> None:
 
 
 def check_free(run: Path, recipe: str) -> None:
-    """Refuses a folder in which no run of the recipe may begin: that of anything but a run, or with a name taken by others.
+    """Refuse a folder in which no run of the recipe may start: it holds anything but a run, or other files with a run's names.
 
-    New, empty, with no more than the lock and the marker's beginning of a start that was killed, or a run's is what it may be.
+    Allowed are a new or empty folder, one with only the lock and the unfinished marker of a start that was killed, and a run's.
     Raises: CheckpointError.
     """
     remedy = "choose another folder: this one is left as it is"
@@ -137,9 +137,9 @@ def _older(run: Path) -> str:
 
 @contextmanager
 def starting(run: Path, recipe: str, *, overwrite: bool) -> Iterator[None]:
-    """Holds a folder for a new run, which must hold none unless it may be overwritten; nothing is removed yet.
+    """Lock a folder for a new run, which must hold no run unless that may be overwritten; nothing is removed yet.
 
-    A folder that was not there and in which nothing was written is gone again where the block raises. Raises: CheckpointError,
+    If the block raises, a folder that is new and in which nothing was written is removed again. Raises: CheckpointError,
     before anything is written.
     """
 
@@ -167,7 +167,7 @@ def starting(run: Path, recipe: str, *, overwrite: bool) -> Iterator[None]:
 
 @contextmanager
 def resuming(run: Path) -> Iterator[None]:
-    """Hold the folder of a run that goes on, without the remains of a save that was killed. Raises: CheckpointError."""
+    """Lock the folder of a run that is resumed, and remove the remains of a save that was killed. Raises: CheckpointError."""
     with lock(existing(run)):
         for place in (run, *(run / phase for phase in PHASES)):
             sweep(place / CHECKPOINTS, DISK)
@@ -175,9 +175,9 @@ def resuming(run: Path) -> Iterator[None]:
 
 
 def clear(run: Path, recipe: str, *, keep: Collection[str] = (), files: Files = DISK) -> None:
-    """Removes what an earlier run has left in the folder, its arguments first, and marks it as one of the recipe.
+    """Remove the files of an earlier run from the folder, its arguments first, and mark it as one of the recipe.
 
-    What `keep` names stays, and what the marker does not name or no run writes. A folder without a marker holds nothing.
+    Names in `keep` stay, and everything that the marker does not name or no run writes. A folder without a marker holds no run.
     Raises: CheckpointError as `check_free` does, before anything is removed.
     """
     check_free(run, recipe)
@@ -193,19 +193,19 @@ def clear(run: Path, recipe: str, *, keep: Collection[str] = (), files: Files = 
 
 
 def begun(run: Path) -> bool:
-    """Whether the folder, or a phase in it, holds checkpoints, good or not."""
+    """Return whether the folder, or a phase in it, holds checkpoints, good or not."""
     return bool(steps(run / CHECKPOINTS)) or in_phases(run)
 
 
 def in_phases(run: Path) -> bool:
-    """Whether a phase in the folder holds checkpoints, good or not."""
+    """Return whether a phase in the folder holds checkpoints, good or not."""
     return any(steps(run / name / CHECKPOINTS) for name in PHASES)
 
 
 def saved(run: Path) -> bool:
-    """Return whether the folder, or a phase in it, holds checkpoints or what is left of a run that had some.
+    """Return whether the folder, or a phase in it, holds checkpoints or the rest of a run that had some.
 
-    `latest` and an evaluation are left where checkpoints were taken away.
+    `latest` and an evaluation stay where checkpoints were removed.
     """
     homes = (run, *(run / name for name in PHASES))
     left = [path for home in homes for path in (home / CHECKPOINTS / LATEST, home / EVALUATION)]
@@ -213,12 +213,12 @@ def saved(run: Path) -> bool:
 
 
 def unsaved(run: Path) -> bool:
-    """Return whether a run was begun in the folder and nothing of it was saved: it may be begun again, and nothing is lost."""
+    """Return whether a run was started in the folder and saved nothing yet: it can be restarted without loss."""
     return (run / ARGUMENTS).is_file() and not saved(run)
 
 
 def is_run(run: Path) -> bool:
-    """Return whether the folder is that of a run, whole or not. Raises: as `marked`.
+    """Return whether the folder is that of a run, complete or not. Raises: as `marked`.
 
     >>> is_run(Path("/"))
     False
@@ -227,7 +227,7 @@ def is_run(run: Path) -> bool:
 
 
 def existing(run: Path) -> Path:
-    """The folder, if it is that of a run. Raises: CheckpointError."""
+    """Return the folder, if it is that of a run. Raises: CheckpointError."""
     where, wanted = str(run), "that of a run"
     if not run.is_dir():
         raise CheckpointError(message(where, got="no folder", wanted=wanted, remedy="check the path"))
@@ -242,7 +242,7 @@ def existing(run: Path) -> Path:
 
 
 def resume_command(run: Path) -> str:
-    """Return the command that goes on with the run in a folder; with --trust where the run names a task to import.
+    """Return the command that resumes the run in a folder; with --trust if the run names a task to import.
 
     >>> resume_command(Path("runs/safe"))
     'purestep resume runs/safe'
@@ -255,17 +255,17 @@ def resume_command(run: Path) -> str:
 
 
 def write_json(path: Path, value: Mapping[str, Any], *, files: Files = DISK) -> None:
-    """Writes a mapping that JSON has words for, indented; a crash leaves the old file or the new."""
+    """Write a mapping as indented JSON; a crash leaves the old file or the new."""
     write_whole(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode(), files=files)
 
 
 def write_text(path: Path, text: str, *, files: Files = DISK) -> None:
-    """Writes a text; a crash leaves the old file or the new."""
+    """Write a text; a crash leaves the old file or the new."""
     write_whole(path, text.encode(), files=files)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The mapping in a file. Raises: CheckpointError when it is absent or holds no mapping."""
+    """Return the mapping in a file. Raises: CheckpointError when it is absent or holds no mapping."""
     try:
         value = parse_json(read_bounded(path, MOST_JSON))
     except (OSError, ValueError) as cause:
@@ -277,7 +277,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def install_seconds() -> float | None:
-    """How long `make` took to install this environment, as it noted there; None in one made by other means."""
+    """Return the seconds that `make` took to install this environment, from its note there; None if it was made otherwise."""
     try:
         return float((Path(sys.prefix) / ".installed").read_text())
     except (OSError, ValueError):

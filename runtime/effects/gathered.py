@@ -1,11 +1,11 @@
-"""Commands that are performed together: those of some kinds wait until nothing else is left to do, and then go as one.
+"""Commands performed in batches: those of some kinds wait until nothing else is left to do, and are then performed together.
 
     drive(machine, state, gathered({Fetch: fetch, Publish: publish}, {Call: calls, Wait: waits}))
 
-A handler of such a kind takes all commands that wait, in order of issue, and gives an event for each. So a hundred calls of a
-model that a machine asks for one by one become one batch, and many delays take as long as the longest. Kinds come in the
-order of the mapping: while a call waits, no delay begins. All is done in the calling thread, in an order that the commands
-alone decide.
+A handler of such a kind takes all waiting commands, in order of issue, and returns an event for each. So a hundred model calls
+that a machine issues one by one become one batch, and many delays take as long as the longest. Kinds are performed in the order
+of the mapping: while a call waits, no delay starts. Everything runs in the calling thread, in an order that depends on the
+commands alone.
 """
 
 import time
@@ -24,10 +24,10 @@ Together = Callable[[Sequence[Any]], Sequence[Event]]  # (commands) -> an event 
 
 
 def gathered(handlers: Handlers, together: Mapping[type[Any], Together]) -> Effects:
-    """Effects that perform the kinds of `together` together, and all other commands at once, each by its handler.
+    """Return effects that perform the kinds of `together` in batches, and all other commands at once, each by its handler.
 
-    What a handler of several raises becomes Failed for the first of them. Raises, from there: ShapeError where it gives
-    another number of events.
+    An exception of a batch's handler becomes Failed for the batch's first command. Raises, from there: ShapeError if the
+    handler returns another number of events.
     """
 
     def open_(inbox: Inbox) -> Session:
@@ -68,14 +68,14 @@ def _performed(handler: Together, kind: str, commands: Sequence[tuple[int, Comma
         told = [Told(number, kind, event) for (number, _), event in zip(commands, events, strict=True)]
     except KeyboardInterrupt as cause:
         told = [Told(commands[0][0], kind, Interrupted(), cause)]
-    except BaseException as cause:  # as drive.perform has it
+    except BaseException as cause:  # as in drive.perform
         first, command = commands[0]
         told = [Told(first, kind, Failed(command, f"{type(cause).__name__}: {cause}"), cause)]
     return [*told, *(Finished(number, kind) for number, _ in commands)]
 
 
 def side_by_side(work: Callable[[A], B], given: Sequence[A]) -> tuple[B, ...]:
-    """What the work makes of each, in threads of their own where there are several, in the order given."""
+    """Return the result of the work for each value, in the order given; several run in one thread each."""
     if len(given) < 2:
         return tuple(map(work, given))
     with ThreadPoolExecutor(len(given), thread_name_prefix="purestep") as pool:
@@ -83,5 +83,5 @@ def side_by_side(work: Callable[[A], B], given: Sequence[A]) -> tuple[B, ...]:
 
 
 def pause(seconds: float) -> None:
-    """Lets so many seconds pass."""
+    """Sleep for so many seconds."""
     time.sleep(seconds)

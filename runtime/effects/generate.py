@@ -1,9 +1,9 @@
-"""Generation in this process: attempts at requests, decoded in slots, with work for the host only where a call has ended.
+"""Generation in this process: attempts at requests, decoded in slots; the host has to act only when a model call has ended.
 
-A `Generation` is a value: attempts, which of them sits in which slot, and the slots' tokens and caches. `advance` takes it
-one chunk of tokens further with the weights it is given, so whoever holds it may go on with other weights: caches that
-older ones have filled are filled anew, and each token carries the version it was sampled with. What is sampled depends on
-weights, context and the request's key, up to rounding on nothing else: not on slots, chunks or the other attempts.
+A `Generation` is a value: the attempts, their slots, and the slots' tokens and caches. `advance` decodes one more chunk of
+tokens with the weights it is given, which may differ from the last ones: caches that older weights filled are recomputed, and
+each token carries the version it was sampled with. Samples depend on the weights, the context and the request's key, and (up to
+rounding) on nothing else: not on slots, chunks or the other attempts.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,14 +30,14 @@ from .generate_turns import FREE, AnyAttempt, Ending, Generation, Host, never, p
 
 Params = Any
 REACH = 16  # caches are read up to a multiple of it
-Progress = Callable[[int, int], None]  # (attempts that have ended, all of them)
+Progress = Callable[[int, int], None]  # (finished attempts, all attempts)
 
 
 @frozen
 class Generator:
     """`begin(params, version, attempts) -> generation`, `advance(params, version, generation) -> generation`.
 
-    `advance` takes the caches over: of what it was given, nothing is to be advanced again.
+    `advance` overwrites the caches of the generation it is given, which must not be advanced again.
     """
 
     begin: Callable[[Params, int, Sequence[AnyAttempt]], Generation]
@@ -45,7 +45,7 @@ class Generator:
 
 
 def quiet(ended: int, whole: int) -> None:
-    """The progress that nobody is told of."""
+    """Report no progress."""
     del ended, whole
 
 
@@ -63,13 +63,12 @@ def generator(
     compiled: bool = False,
     ending: Ending = never,
 ) -> Generator:
-    """What generates with a model: at most `slots` attempts at a time, each of at most `capacity` tokens.
+    """Return a generator for a model: at most `slots` attempts at a time, each of at most `capacity` tokens.
 
-    A call ends at a stop token of the codec, where its room is used up, or at the first token with which `ending` says that
-    its text is over; it is looked at after each `chunk_length` tokens, and what was sampled beyond is dropped. Ids of the
-    model that the codec has not are read as nothing. At temperature 0 the likeliest token is taken. `compiled` compiles the
-    chunk as one graph, for the shapes of these slots.
-    Raises: ChoiceError.
+    A call ends at a stop token of the codec, when its token budget is used up, or at the first token at which `ending` returns
+    a finish reason for its text; this is checked after each `chunk_length` tokens, and tokens sampled beyond the end are
+    dropped. Ids of the model that are not in the codec's vocabulary decode to nothing. At temperature 0 the most probable token
+    is taken. `compiled` compiles the chunk as one graph, for the shapes of these slots. Raises: ChoiceError.
     """
     _check_room(model, codec, slots, chunk_length)
     decoder = Decoder(in_place(model), drawing(temperature=temperature, top_p=top_p), codec.stop)
@@ -79,7 +78,7 @@ def generator(
         return chunk(decoder, params, version, decoding, chunk_length, lowering="python")
 
     def near(params: Params, version: Tensor, decoding: Decoding) -> Decoding:
-        """Reads no more of the caches than any row has come to, which shapes compiled once cannot follow."""
+        """Read the caches only up to the longest row; for compiled code, whose shapes are fixed, this is not possible."""
         whole, reach = decoding.cache, int(decoding.position.max()) + chunk_length
         part = tuple(tensor[:, : -(-reach // REACH) * REACH] for tensor in whole)
         return replace(steps(params, version, replace(decoding, cache=part)), cache=whole)
@@ -104,7 +103,7 @@ def generator(
 def complete(
     made: Generator, params: Params, version: int, attempts: Sequence[AnyAttempt], *, progress: Progress = quiet
 ) -> tuple[AnyAttempt, ...]:
-    """The attempts, each taken to its end with one set of weights, in the order given."""
+    """Return the attempts, each decoded to its end with one set of weights, in the order given."""
     generation = made.begin(params, version, attempts)
     while not generation.over:
         generation = made.advance(params, version, generation)
@@ -130,10 +129,10 @@ def rollouts(
     ending: Ending = never,
     progress: Progress = quiet,
 ) -> tuple[AnyAttempt, ...]:
-    """The ended attempts at some requests, in their order: for each of a request's participants one.
+    """Return the finished attempts at some requests, in their order: one for each of a request's participants.
 
-    `generator` says what the options mean; to sample often, or compiled, make one and keep it. Raises: ChoiceError, also
-    where a prompt leaves no room.
+    For the options see `generator`; to sample often, or compiled, make one generator and keep it. Raises: ChoiceError, also
+    if a prompt leaves no room.
     """
     room = {"capacity": capacity, "max_new_tokens": max_new_tokens}
     each = [one for some in asked for one in ((some,) if isinstance(some, Rollout) else rollouts_of(some))]

@@ -1,4 +1,4 @@
-"""What the host does between two chunks of decoding: gives out slots, begins calls, feeds long prompts, hears what was said."""
+"""The host's work between two chunks of decoding: assign slots, start calls, prefill long prompts, process finished calls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,15 +20,15 @@ from ...core.tree import leaves, tree_map
 
 Params = Any
 AnyAttempt = Attempt[Any]
-Ending = Callable[[str], str]  # why a text ends that no further text changes, as a finish_reason; "" where it goes on
-Seat = tuple[int, int]  # an attempt's number, and that of the call under way
+Ending = Callable[[str], str]  # the finish_reason of a text that is complete, whatever follows; "" if it is not
+Seat = tuple[int, int]  # an attempt's number, and that of its current call
 FREE: Seat = (-1, -1)
-BLOCK = 256  # known tokens of a row that are fed at once, at most
+BLOCK = 256  # largest number of known tokens of a row that are fed at once
 
 
 @frozen(kw_only=True)
 class Generation:
-    """Attempts under way. `seats` says which of them is in each slot; those from `following` on wait for one."""
+    """Attempts in progress. `seats` has the attempt in each slot; those from `following` on wait for a slot."""
 
     attempts: tuple[AnyAttempt, ...]
     seats: tuple[Seat, ...]
@@ -38,18 +38,18 @@ class Generation:
 
     @property
     def over(self) -> bool:
-        """Whether every attempt has ended."""
+        """Return whether every attempt has ended."""
         return self.following == len(self.attempts) and all(seat == FREE for seat in self.seats)
 
 
 def never(text: str) -> str:
-    """The ending of texts that only a stop token ends, or their length."""
+    """Return "": texts end only at a stop token or their length limit."""
     del text
     return ""
 
 
 def seated(generation: Generation, version: int) -> Generation:
-    """Waiting attempts take free slots, calls that are due begin, and caches that other weights have filled are forgotten."""
+    """Assign free slots to waiting attempts, start the calls that are due, and discard caches of other weights."""
     decoding = generation.decoding if version == generation.version else forget(generation.decoding)
     attempts, following, seats = generation.attempts, generation.following, []
     for number, _ in generation.seats:
@@ -64,7 +64,7 @@ def seated(generation: Generation, version: int) -> Generation:
 
 
 def _called(decoding: Decoding, rows: list[int], attempts: list[AnyAttempt]) -> Decoding:
-    """The calls that are due in these rows begin."""
+    """Start the calls that are due in these rows."""
     size, device = decoding.token.shape[-1], decoding.token.device
 
     def whole(values: list[Any]) -> Tensor:
@@ -82,7 +82,7 @@ def _called(decoding: Decoding, rows: list[int], attempts: list[AnyAttempt]) -> 
 
 
 def prefilled(decoder: Decoder, params: Params, version: Tensor, generation: Generation) -> Decoding:
-    """Feeds known tokens many at a time, as long as feeding them one by one would keep slots waiting for a step or more.
+    """Prefill known tokens in blocks, as long as feeding them one by one would make slots wait for a step or more.
 
     A block costs about as much as a step of all slots, whatever the number of rows and tokens in it.
     """
@@ -102,7 +102,7 @@ def prefilled(decoder: Decoder, params: Params, version: Tensor, generation: Gen
 
 
 def _put_back(decoding: Decoding, rows: Tensor, part: Decoding) -> Decoding:
-    """The decoding with these rows, written into the caches themselves."""
+    """Return the decoding with these rows replaced; the caches are written in place."""
     for whole, new in zip(leaves(decoding.cache), leaves(part.cache), strict=True):
         whole.index_put_((rows,), new)
     bare, new = replace(decoding, cache=()), replace(part, cache=())
@@ -111,7 +111,7 @@ def _put_back(decoding: Decoding, rows: Tensor, part: Decoding) -> Decoding:
 
 @frozen
 class Host:
-    """What the host makes of a chunk: texts of calls that have ended, and what the world says to them."""
+    """The host's work after a chunk: it decodes the texts of finished calls, and steps their episodes."""
 
     protocol: Protocol[Any, Any]
     codec: Codec
@@ -120,7 +120,7 @@ class Host:
     ending: Ending
 
     def heard(self, generation: Generation) -> Generation:
-        """The attempts behind the calls that have ended; those that have ended themselves leave their slots."""
+        """Return the generation after its finished calls are processed; attempts that are finished free their slots."""
         decoding, seats, attempts = generation.decoding, list(generation.seats), list(generation.attempts)
         speaking = decoding.speaking.tolist()
         looked = [
@@ -134,7 +134,7 @@ class Host:
         return evolve(generation, attempts=tuple(attempts), seats=tuple(seats))
 
     def _said(self, decoding: Decoding, rows: list[int]) -> list[Said | tuple[()]]:
-        """What the calls in these rows have given, () for those that go on."""
+        """Return the outputs of the calls in these rows, () for those that go on."""
         if not rows:
             return []
         at = torch.tensor(rows, device=decoding.token.device)
@@ -166,7 +166,7 @@ class Host:
         )
 
     def _text_over(self, ids: tuple[int, ...]) -> tuple[int, str]:
-        """How many of the ids it takes until the text is over, and why it is; all of them and "" where it is not."""
+        """Return the number of ids until the text is complete, and the reason; all of them and "" if it is not."""
         if self.ending is never or not self.ending(self.codec.decode(ids)):
             return len(ids), ""
         reasons = ((n, self.ending(self.codec.decode(ids[:n]))) for n in range(1, len(ids) + 1))

@@ -1,4 +1,4 @@
-"""Gymnasium, both ways: our envs for its users, its envs for our rollout and trainer. Needs the extra `gym`."""
+"""Gymnasium in both directions: our envs for its users, its envs for our rollout and trainer. Needs the extra `gym`."""
 
 from .gymnasium_export import GymnasiumEnv as GymnasiumEnv
 from .gymnasium_export import GymnasiumVectorEnv as GymnasiumVectorEnv

@@ -1,8 +1,8 @@
-"""Our envs as Gymnasium's: for trainers, wrappers and checkers that know no pure step.
+"""Our envs as Gymnasium envs: for trainers, wrappers and checkers that need a stateful env.
 
-They hold a state and move it, which is why they are effects. A chain of keys decides everything: `reset(seed=s)` begins it
-at key(s), each reset and each step takes one from it, `key, chain = split(chain)`. A reset without a seed goes on with the
-chain, or begins one where Gymnasium's own generator of the env says.
+They hold a state and change it, which is why they are effects. A chain of keys determines everything: `reset(seed=s)` starts it
+at key(s), each reset and each step takes one key from it, `key, chain = split(chain)`. A reset without a seed continues the
+chain, or starts one from Gymnasium's own generator of the env.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ Info = dict[str, Any]
 
 
 def as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The lowering that changes nothing."""
+    """Return the function unchanged: the lowering that does nothing."""
     return function
 
 
@@ -50,7 +50,7 @@ class NextStepState:
 
 
 def next_step_reset(env: Env[Any, Any]) -> Env[Any, NextStepState]:
-    """Begins a new episode in the step after the one that ended: that step ignores its action, pays 0, shows the reset."""
+    """Return an env that resets in the step after an episode's end: that step ignores its action, pays 0, shows the reset."""
 
     def reset(params: Any, key: Key) -> tuple[NextStepState, TimeStep]:
         inner, timestep = env.reset(params, key)
@@ -73,7 +73,7 @@ MODES: dict[str, Callable[[Env[Any, Any]], Env[Any, Any]]] = {
 
 
 class GymnasiumEnv(gymnasium.Env[Any, Any]):
-    """One world as a `gymnasium.Env`; `env` is one that does not reset itself.
+    """One environment as a `gymnasium.Env`; `env` is one that does not reset itself.
 
     Observations, actions and rewards are numpy's, infos empty. `lower` compiles reset and step, e.g. `program`.
     Raises: StructureError for a space that has no counterpart.
@@ -87,7 +87,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
         self._over = True
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
-        """A new episode: (observation, {}). Raises: ChoiceError for any option, as there is none."""
+        """Start a new episode: return (observation, {}). Raises: ChoiceError for any option, as there is none."""
         super().reset(seed=seed)
         _refuse(options)
         reset_key, self._chain = split(_begin(seed, self._chain, self.np_random))
@@ -96,7 +96,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
         return to_arrays(self.observation_space, timestep.observation), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
-        """(observation, reward, terminated, truncated, {}). Raises: ResetNeeded, ShapeError, DtypeError."""
+        """Return (observation, reward, terminated, truncated, {}). Raises: ResetNeeded, ShapeError, DtypeError."""
         if self._over or self._chain is None:
             raise _must_reset("step: the episode", "over", "call reset")
         taken = _action(self.action_space, action, ())
@@ -109,12 +109,12 @@ class GymnasiumEnv(gymnasium.Env[Any, Any]):
 
 
 class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Array]):
-    """`num_envs` worlds as a `gymnasium.vector.VectorEnv`; `env` is a single world that does not reset itself.
+    """`num_envs` environments as a `gymnasium.vector.VectorEnv`; `env` is a single one that does not reset itself.
 
-    `autoreset_mode` is one of Gymnasium's, and stands in the metadata: in "SameStep" infos hold final_obs and final_info
+    `autoreset_mode` is one of Gymnasium's, and is in the metadata: in "SameStep" infos hold final_obs and final_info
     where an episode ended, in "NextStep" the step after that one resets, in "Disabled" nothing does. In each of them
-    `reset(options={"reset_mask": flags})` resets some worlds and leaves the others. World i of a reset or step with `key`
-    gets split(key, num_envs)[i]. `lower` compiles reset and step, e.g. `program`.
+    `reset(options={"reset_mask": flags})` resets some environments and leaves the others. Environment i of a reset or step
+    with `key` gets split(key, num_envs)[i]. `lower` compiles reset and step, e.g. `program`.
     Raises: StructureError, ChoiceError.
     """
 
@@ -139,11 +139,11 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Array]):
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
         self._reset, self._step = _functions(batched(wrap(env), num_envs), lower)
         self._chain: Key | None = None
-        self._now: Any = None  # the worlds' state and what they show
+        self._now: Any = None  # the environments' state and observations
         self._over = np.zeros(num_envs, np.bool_)
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
-        """New episodes, in all worlds or in those of options["reset_mask"]: (observations, {}).
+        """Start new episodes, in all environments or in those of options["reset_mask"]: return (observations, {}).
 
         Raises: ChoiceError for any other option, ShapeError and DtypeError for a mask that is not bool [num_envs],
         ResetNeeded for a mask at the first reset.
@@ -162,9 +162,9 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Array]):
         return to_arrays(self.single_observation_space, self._now[1]), {}
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, Info]:
-        """(observations, rewards, terminated, truncated, infos), each [num_envs, ...].
+        """Return (observations, rewards, terminated, truncated, infos), each [num_envs, ...].
 
-        Raises: ShapeError, DtypeError, ResetNeeded before the first reset and, in the mode "Disabled", where a world's
+        Raises: ShapeError, DtypeError, ResetNeeded before the first reset and, in the mode "Disabled", if an environment's
         episode is over.
         """
         self._check_running()
@@ -179,7 +179,7 @@ class GymnasiumVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Array]):
         return observations, to_numpy(timestep.reward).astype(np.float64), terminated, truncated, infos
 
     def _final(self, timestep: TimeStep) -> Info:
-        """What Gymnasium's own vector envs tell of the episodes that ended: their layout is the library's business."""
+        """Return the infos of the episodes that ended, in the layout of Gymnasium's own vector envs."""
         infos: Info = {}
         for i in np.flatnonzero(self._over).tolist():
             final = to_arrays(self.single_observation_space, take(timestep.next_observation, i))

@@ -1,7 +1,7 @@
-"""Gymnasium's worlds in the form of ours: a batch of them as one Env whose steps are effects.
+"""Gymnasium environments in the form of ours: a batch of them as one Env whose steps are effects.
 
-Such a world cannot be seen, copied or saved: its own state lives in the Gymnasium env. The state here only says where the
-world stands, so that one from before is refused.
+Such an environment cannot be inspected, copied or saved: its own state lives in the Gymnasium env. The state here is only a
+position (resets and steps so far), so that an outdated state is refused.
 """
 
 from collections.abc import Callable
@@ -24,28 +24,29 @@ from .gymnasium_spaces import AutoresetMode, Foreign, from_gymnasium, gymnasium,
 F = TypeVar("F", bound=Callable[..., Any])
 Single = gymnasium.Env[Any, Any]
 Vector = gymnasium.vector.VectorEnv[Any, Any, Any]
-SEEDS = (1 << 31) - 1  # those that every env takes
+SEEDS = (1 << 31) - 1  # upper bound of the seeds that every env takes
 
 
 class WorldError(PurestepError, RuntimeError):
-    """A foreign world was asked for what it cannot do."""
+    """Error for an unsupported operation on a Gymnasium environment."""
 
 
 def in_python(function: F) -> F:
-    """The function, refused by a full-graph compile."""
+    """Return the function; a full-graph compile refuses it."""
     return cast(F, torch.compiler.disable(function, reason="Gymnasium steps in Python"))  # type: ignore[no-untyped-call]
 
 
 @define
 class GymnasiumWorld:
-    """A batch of Gymnasium worlds that are stepped together; `gymnasium_world` makes one, leaving a `with` block closes it.
+    """A batch of Gymnasium environments stepped together; `gymnasium_world` makes one, the end of a `with` block closes it.
 
-    `env` is what `begin` and `rollout` take: batched, and resetting itself. It has the form of an Env but keeps none of its
-    laws: reset and step move the world, so that a second call with the same arguments is refused or has another answer.
+    `env` is the argument for `begin` and `rollout`: batched, and resetting itself. It has the form of an Env but keeps none of
+    its laws: reset and step change the environment, so that a second call with the same arguments is refused or has another
+    result.
     """
 
     vector: Vector
-    masks: bool = field(init=False)  # whether an ending needs a reset by mask, instead of one in the same step
+    masks: bool = field(init=False)  # whether ended episodes are reset by mask, instead of in the same step
     env: Env[Any, Any] = field(init=False)
     _begun: int = 0
     _steps: int = 0
@@ -69,11 +70,11 @@ class GymnasiumWorld:
         self.close()
 
     def close(self) -> None:
-        """Closes the Gymnasium env."""
+        """Close the Gymnasium env."""
         self.vector.close()
 
     def _stand(self, device: torch.device) -> Tensor:
-        """Where the world stands: how often it was begun and the steps since, for each world, as all of a state is: [B, 2]."""
+        """Return the current position: the number of resets and the steps since the last one, the same for each row: [B, 2]."""
         return torch.tensor([[self._begun, self._steps]] * self.vector.num_envs, device=device)
 
     def _reset(self, params: Any, key: Key) -> tuple[Tensor, TimeStep]:
@@ -116,7 +117,7 @@ class GymnasiumWorld:
         )
 
     def _reset_some(self, over: Any, before: Any) -> Any:
-        """What is seen after a reset of the worlds in `over`. Raises: WorldError where others were reset as well."""
+        """Return the observations after a reset of the rows in `over`. Raises: WorldError if others were reset as well."""
         device = leaves(before)[0].device
         seen, _ = self.vector.reset(options={"reset_mask": over})
         after = to_tensors(self.vector.single_observation_space, seen, device)
@@ -129,15 +130,15 @@ class GymnasiumWorld:
 
 
 def gymnasium_world(make: Callable[[], Single | Vector], envs: int) -> GymnasiumWorld:
-    """`envs` copies of the world that `make` makes; or, where it makes a vector env, that one, of `envs` worlds.
+    """Return `envs` copies of the environment that `make` makes; or, if it makes a vector env, that one, of `envs` rows.
 
-    The seed of the first resets derives from the key given to `begin`; later ones go on with the worlds' own generators, so
-    key, policy and `make` decide all that happens. Actions of a Box are clipped into it on their way; the trajectory keeps
-    what the policy chose, to which its log-prob belongs.
+    The seed of the first resets derives from the key given to `begin`; later ones use the environments' own generators, so
+    key, policy and `make` determine everything that happens. Actions of a Box are clipped into it before they are executed; the
+    trajectory keeps the policy's own action, to which its log-prob belongs.
 
-    next_observation is always what followed the action. Copies of a single env are reset in the same step and hand over
-    their final observation, and so must a vector env in mode SAME_STEP. One in mode DISABLED gets a reset of the worlds that
-    ended, and so do Gymnasium's own in mode NEXT_STEP, whose extra steps, which ignore their action, then never come.
+    next_observation is always the one that followed the action. Copies of a single env are reset in the same step and report
+    their final observation, and so must a vector env in mode SAME_STEP. One in mode DISABLED gets a reset of the rows that
+    ended, and so do Gymnasium's own in mode NEXT_STEP, whose extra steps, which ignore their action, then never happen.
 
     Raises: WorldError (another env in mode NEXT_STEP), StructureError (a space without counterpart), ShapeError, ChoiceError.
     """
@@ -171,7 +172,7 @@ def _resets_by_mask(vector: Vector) -> bool:
 
 
 def _mode(vector: Vector) -> tuple[object, bool]:
-    """The autoreset mode, and whether a reset of some worlds is known to replace the one that the next step would do."""
+    """Return the autoreset mode, and whether a masked reset is known to replace the reset in the next step."""
     inner = vector.unwrapped
     if isinstance(inner, gymnasium.vector.SyncVectorEnv):
         return inner.autoreset_mode, True
@@ -181,7 +182,7 @@ def _mode(vector: Vector) -> tuple[object, bool]:
 
 
 def _inside(space: Foreign, action: Tensor) -> Tensor:
-    """The action, one of a Box moved into it: before its dtype changes, which may hold nothing beyond."""
+    """Return the action, clipped into a Box: before its dtype changes, which may not be able to hold values beyond."""
     if not isinstance(space, spaces.Box):
         return action
     low, high = (torch.tensor(bound.astype(np.float64), device=action.device) for bound in (space.low, space.high))
@@ -189,7 +190,7 @@ def _inside(space: Foreign, action: Tensor) -> Tensor:
 
 
 def _with_finals(seen: Any, infos: dict[str, Any], rows: list[int]) -> Any:
-    """The observations [B, ...], in the rows whose episode ended the final ones. Raises: WorldError without any."""
+    """Return the observations [B, ...], with the final ones in the rows that ended. Raises: WorldError if there are none."""
     if "final_obs" not in infos:
         remedy = "make it with autoreset_mode DISABLED"
         wanted = "it where an episode ended, as the mode SAME_STEP asks"

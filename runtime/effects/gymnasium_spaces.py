@@ -6,7 +6,7 @@
 | Box(low, high) | Box(low, high): floats become float32, integers int64, but uint8 and bool stay |
 | Dict | Fields, in the order of its names; observations are dicts there, dicts or records here |
 
-Every conversion copies, so that nobody writes into what somebody else holds.
+Every conversion copies, so that no two owners share memory.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ Foreign = spaces.Space[Any]
 
 
 def from_gymnasium(space: Foreign, where: str = "space") -> Space:
-    """Our space for Gymnasium's. Raises: StructureError for one that has no counterpart.
+    """Return our space for Gymnasium's. Raises: StructureError for one that has no counterpart.
 
     >>> from_gymnasium(spaces.Dict(gear=spaces.Discrete(5, start=1), speed=spaces.Box(-1.0, 1.0, (2,))))
     Fields(spaces=(('gear', Discrete(n=5)), ('speed', Box(low=-1.0, high=1.0, shape=(2,)))))
@@ -52,14 +52,14 @@ def from_gymnasium(space: Foreign, where: str = "space") -> Space:
 
 def _bound(bound: Array) -> float | tuple[float, ...]:
     if bound.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # a number that float32 cannot hold bounds nothing here
+        with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite, that is, no bound
             bound = bound.astype(np.float32)
     numbers = tuple(float(number) for number in bound.flatten())
     return numbers[0] if len(set(numbers)) == 1 else numbers
 
 
 def to_gymnasium(space: Space, like: PyTree) -> Foreign:
-    """Gymnasium's space for ours; `like` is a value in it, whose dtypes a Box takes on.
+    """Return Gymnasium's space for ours; `like` is a value in it, whose dtypes a Box takes on.
 
     >>> space = Fields((("gear", Discrete(5)), ("lights", Box(0.0, 1.0, (2,)))))
     >>> to_gymnasium(space, {"gear": torch.tensor(1), "lights": torch.tensor([True, False])})
@@ -77,11 +77,11 @@ def to_gymnasium(space: Space, like: PyTree) -> Foreign:
 def _bounds(bound: float | tuple[float, ...], shape: tuple[int, ...], dtype: Any) -> Array:
     numbers = np.array(bound, np.float64)
     array = numbers.reshape(shape) if numbers.ndim else np.full(shape, numbers)
-    return array.astype(dtype) if dtype.kind == "f" else array  # of integers Gymnasium itself knows the infinite bounds
+    return array.astype(dtype) if dtype.kind == "f" else array  # Gymnasium itself converts infinite bounds of integers
 
 
 def to_numpy(tensor: Tensor) -> Array:
-    """A copy of the tensor as an array.
+    """Return a copy of the tensor as an array.
 
     >>> to_numpy(torch.tensor([1.0, 2.0]))
     array([1., 2.], dtype=float32)
@@ -91,7 +91,7 @@ def to_numpy(tensor: Tensor) -> Array:
 
 
 def to_arrays(space: Foreign, value: PyTree) -> Any:
-    """What Gymnasium takes for our value [*, ...] in the counterpart of `space`; its own dtypes, its own names.
+    """Return our value [*, ...] as Gymnasium takes it in `space`, with that space's dtypes and names.
 
     >>> to_arrays(spaces.Discrete(5, start=1), torch.tensor([0, 4]))
     array([1, 5])
@@ -100,12 +100,12 @@ def to_arrays(space: Foreign, value: PyTree) -> Any:
         return {name: to_arrays(part, field(value, name)) for name, part in space.spaces.items()}
     array = to_numpy(value)
     if isinstance(space, spaces.Discrete):
-        return (array + space.start).astype(space.dtype)[()]  # one number is no array there
+        return (array + space.start).astype(space.dtype)[()]  # there, a single number is a scalar and not an array
     return array.astype(space.dtype)
 
 
 def to_tensors(space: Foreign, value: Any, device: torch.device | str | None = None) -> PyTree:
-    """Our value [*, ...] for Gymnasium's in `space`.
+    """Return our value [*, ...] for Gymnasium's in `space`.
 
     >>> to_tensors(spaces.Dict(gear=spaces.Discrete(5, start=1)), {"gear": 5})
     {'gear': tensor(4)}

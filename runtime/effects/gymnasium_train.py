@@ -1,7 +1,7 @@
-"""Rollout and trainer in a Gymnasium world: the policy and the update are ours, the world is a foreign effect.
+"""Rollout and trainer in a Gymnasium environment: the policy and the update are ours, the environment is an external effect.
 
-The world's own state lives in the Gymnasium env, so no checkpoint can hold it: a run that resumes from one keeps all that
-was learnt and begins new episodes, see `begin_anew`. It is not the run that never stopped.
+The environment's own state lives in the Gymnasium env, so no checkpoint can hold it: a run that resumes from one keeps all that
+was learnt and starts new episodes, see `begin_anew`. Its results differ from those of a run that never stopped.
 """
 
 from collections.abc import Callable
@@ -30,10 +30,10 @@ Lower = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def gymnasium_rollout(world: GymnasiumWorld, model: ActorCritic, length: int) -> Rollout:
-    """A function that runs `length` steps of `model` in the world, to be called like what `rollout` makes.
+    """Return a function that runs `length` steps of `model` in the environment, to be called like the result of `rollout`.
 
-    Not compiled, and not to be: it walks through Python step by step, and a full-graph compile refuses it. The policy's noise
-    is that of `rollout` for the same key. The worlds that go in come from `begin(world.env, key)` or the call before.
+    It is not compiled and must not be: it steps in Python, and a full-graph compile refuses it. The policy's noise is that of
+    `rollout` for the same key. Its `worlds` argument comes from `begin(world.env, key)` or from the last call.
     Raises: WorldError for older ones.
     """
     return rollout(world.env, model, length)
@@ -48,10 +48,11 @@ def gymnasium_trainer(
     normalizer: Normalizer | None = None,
     lower: Lower = program,
 ) -> Trainer:
-    """Trains `algorithm` in the world, `horizon` steps at a time; what `trainer` is for our own envs, metrics included.
+    """Return a trainer of `algorithm` in the environment, `horizon` steps at a time; metrics are as in `trainer` for our envs.
 
     Only the update is compiled, by `lower`, e.g. `functools.partial(program, artefact=path)`; so `iterate` is called from
-    Python and must not be compiled. It moves the world, so a state can be used once: the newest, or one that `begin_anew` gave.
+    Python and must not be compiled. It steps the environment, so each state can be used once: the newest, or one that
+    `begin_anew` returned.
     """
     if not isinstance(world.env.observation_space, Fields):
         seen = sample(world.env.observation_space, keys.key(0))
@@ -94,7 +95,7 @@ def gymnasium_trainer(
 
 
 def begin_anew(world: GymnasiumWorld, state: RunState) -> RunState:
-    """The state with new episodes in `world`, and all that was learnt: how a run resumes from a checkpoint."""
+    """Return the state with new episodes in `world` and everything that was learnt, to resume a run from a checkpoint."""
     worlds_key, key = keys.split(state.key)
     episodes = none_yet(world.vector.num_envs, key.device)
     return replace(state, worlds=begin(world.env, worlds_key), episodes=episodes, key=key)

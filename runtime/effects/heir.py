@@ -1,4 +1,4 @@
-"""A small process that clears up once this one is gone, however it went: a SIGKILL leaves files in memory, and servers."""
+"""A process that cleans up after this one has ended, even by SIGKILL: it removes a shared-memory file or ends a server."""
 
 import subprocess
 import sys
@@ -23,9 +23,9 @@ runpy.run_path(sys.argv[1])["end_session"](int(sys.argv[2]))
 
 @contextmanager
 def removed_afterwards(path: Path) -> Iterator[None]:
-    """A block with an heir: where this process dies in it, the file is removed; at the block's end it is left alone.
+    """Remove the file if this process dies in the block; leave it alone at the block's end.
 
-    Where no process can be started there is no heir.
+    If no helper process can be started, nothing removes it.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -42,7 +42,7 @@ def removed_afterwards(path: Path) -> Iterator[None]:
 
 @contextmanager
 def ended_afterwards(child: ChildProcess) -> Iterator[None]:
-    """A block with an heir: where this process dies in it, the child is killed with all processes of its session.
+    """Kill the child with all processes of its session if this process dies in the block.
 
     >>> child = ChildProcess(["sleep", "30"])
     >>> with ended_afterwards(child):
@@ -56,7 +56,7 @@ def ended_afterwards(child: ChildProcess) -> Iterator[None]:
 
 @contextmanager
 def _heir(program: str, *words: str) -> Iterator[None]:
-    """Reads from a pipe until nobody holds the other end."""
+    """Run a program that waits until the other end of its standard input is closed, which this process holds."""
     command = [sys.executable, "-I", "-S", "-c", program, *words]
     try:
         heir = ChildProcess(command, stdin=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""Pictures of a language model's run: success, reward, length, entropy, speed, the sampler's distance, its task's figures."""
+"""Pictures of a language model's run: success, reward, length, entropy, speed, sampler mismatch, and the task's own figures."""
 
 import math
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from .metrics import Row
 from .plot import COLOURS, FAINT, GRID, INK
 from .png import save_figure
 
-MEAN = 5  # rows of which a curve's thick line is the mean
+MEAN = 5  # number of rows in a thick line's moving average
 
 
 @frozen
 class Panel:
-    """One of the small pictures: columns of the rows, under names."""
+    """One of the small plots: columns of the rows, under names."""
 
     title: str
     columns: tuple[tuple[str, str], ...]
@@ -49,10 +49,10 @@ def language_picture(
     figures: Sequence[str] = (),
     labels: str = "label/",
 ) -> Path:
-    """Draws the columns of a run's rows over its steps of reinforcement; gives `out`.
+    """Draw the columns of a run's rows over its steps of reinforcement; return `out`.
 
-    `start` is the accuracy before the first step, if it is known; `figures` are columns of the task's own, and `labels` begins
-    the names of those with shares of its labels. Raises: ChoiceError where there is no such step.
+    `start` is the accuracy before the first step, if it is known; `figures` are the task's own columns, and `labels` is the
+    prefix of the columns with shares of its labels. Raises: ChoiceError if there is no such step.
     """
     steps = [row for row in rows if math.isfinite(row.get("episode_return", math.nan))]
     if not steps:
@@ -75,9 +75,9 @@ def language_picture(
 
 
 def panels_of(rows: Sequence[Row], figures: Sequence[str], labels: str) -> tuple[Panel, ...]:
-    """Return the panels for which there are numbers: those of any task, of a task's own figures, and of its labels.
+    """Return the panels for which there are numbers: those of every task, of a task's own figures, and of its labels.
 
-    Of many labels those with the largest shares are drawn, as many as there are colours.
+    If there are more labels than colours, those with the largest shares are drawn.
 
     >>> [panel.title for panel in panels_of([{"episode_return": 1.0, "opened": 0.5, "label/open": 1.0}], ["opened"], "label/")]
     ['mean reward of an attempt', "figures of the task's own", 'how attempts ended: share']

@@ -1,4 +1,4 @@
-"""The names that a run writes into its folder, by recipe, and what of each may be removed when another run takes its place.
+"""The names that a run writes into its folder, by recipe, and the parts of each that another run in its place may remove.
 
 RUN/.purestep.json        the marker: that this is a run's folder, and which of its names purestep wrote; see `folder`
 RUN/arguments.json        the recipe and its arguments; each checkpoint has its own copy
@@ -6,11 +6,11 @@ RUN/checkpoints/          see effects.checkpoint
 RUN/metrics.jsonl         a row for each iteration
 RUN/tensorboard/          the same rows
 RUN/learning_curve.png
-RUN/evaluation.json       what came of the last evaluation
+RUN/evaluation.json       results of the last evaluation
 RUN/proof.png             of runs that prove: the last proof drawn
 RUN/tokenizer/  model/  before.json  evaluation.txt  diverged.safetensors  served/       of language models' runs
 RUN/warm/  sync/  async/  comparison.json  comparison.txt  timeline.png  staleness.png   of runs with generators
-RUN/rollouts.jsonl        of tasks whose episodes are prepared: what preparations publish; with generators, of each phase
+RUN/rollouts.jsonl        of tasks whose episodes are prepared: data that preparations publish; with generators, of each phase
 """
 
 import re
@@ -41,12 +41,12 @@ ALL = frozenset((*COMMON, *(name for names in OWN.values() for name in names)))
 FILE: Literal["file"] = "file"
 PNG: Literal["picture"] = "picture"  # one that purestep drew
 LINK: Literal["link"] = "link"
-WHOLE: Literal["whole"] = "whole"  # a folder with all it holds
+WHOLE: Literal["whole"] = "whole"  # a folder with all its content
 
 
 @frozen
 class Within:
-    """A folder of which only what these patterns match is ours; it goes if nothing else is in it."""
+    """A folder in which only the entries that match these patterns are ours; it is removed if nothing else is in it."""
 
     names: "Mapping[str, Kind]"
 
@@ -94,10 +94,10 @@ def names_of(recipe: str) -> tuple[str, ...]:
 
 
 def removals(path: Path) -> tuple[tuple[Path, bool], ...]:
-    """Return what to remove, in order, where something of ours is to go: (path, whether only if it is an empty folder).
+    """Return the paths to remove for an entry of ours, in order: (path, whether to remove it only if it is an empty folder).
 
-    A link is itself removed, not what it points to. What no run writes stays. Raises: CheckpointError where something of
-    another kind has a name of ours.
+    For a link, the link itself is removed, not its target. Files that no run writes stay. Raises: CheckpointError if an entry
+    of another kind has a name of ours.
 
     >>> removals(Path("/nowhere/metrics.jsonl"))
     ()

@@ -1,4 +1,4 @@
-"""Libraries of the extra `llm`, which most users do without."""
+"""Libraries of the extra `llm`, which are optional."""
 
 import importlib
 from typing import Any
@@ -7,7 +7,7 @@ from ...core.errors import message
 
 
 def library(name: str = "transformers") -> Any:
-    """A library of the extra `llm`. Raises: ModuleNotFoundError, with the remedy."""
+    """Return a library of the extra `llm`. Raises: ModuleNotFoundError, with the remedy."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as cause:

@@ -1,4 +1,4 @@
-"""Files that only grow, a line at a time, and that a run which goes on cuts back to where its checkpoint stands."""
+"""Append-only files of lines, which a resumed run truncates to the number of lines at its checkpoint."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -19,15 +19,15 @@ from .files import ABSENT, kind, opened, read_bytes
 class Lines:
     """The calls on a file of lines, for one thread."""
 
-    write: Callable[[str], None]  # one line or several, each with its end; the system has them at once
-    sync: Callable[[], int]  # puts them on the disk; gives how many lines there are
+    write: Callable[[str], None]  # one line or several, each with its end; passed to the operating system at once
+    sync: Callable[[], int]  # writes them to the disk; returns the number of lines in the file
 
 
 @contextmanager
 def lines(path: Path, keep: int = 0) -> Iterator[Lines]:
-    """The file with its first `keep` lines, to be appended to; it is made if it is absent.
+    """Open the file with its first `keep` lines, for appending; it is made if it is absent.
 
-    Raises: CheckpointError where it has fewer lines than that, or is no file.
+    Raises: CheckpointError if it has fewer lines than that, or is not a regular file.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
@@ -57,7 +57,7 @@ def lines(path: Path, keep: int = 0) -> Iterator[Lines]:
 
 
 def _cut(path: Path, descriptor: int, keep: int) -> int:
-    """Leaves the first `keep` lines."""
+    """Truncate the file to its first `keep` lines."""
     data, end = read_bytes(path), 0
     for number in range(keep):
         end = data.find(b"\n", end) + 1
@@ -71,7 +71,7 @@ def _cut(path: Path, descriptor: int, keep: int) -> int:
 def objects(
     path: Path, fits: Callable[[dict[str, Any]], bool] = lambda row: True, wanted: str = "a JSON object"
 ) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file that holds one a line, none if it is absent; a last line without its end is passed over.
+    """Return the JSON objects of a file with one a line, none if it is absent; a last line without its end is ignored.
 
     Raises: StructureError for any other line that is no object, or one that does not fit.
 

@@ -1,8 +1,8 @@
-"""LoRA on a record of parameters: a model whose parameters are two thin factors beside each of some matrices.
+"""LoRA for a causal model: its parameters are two low-rank factors for each of some matrices.
 
-    W' = W + (alpha / rank) B A,   A [rank, in], B [out, rank]
+W' = W + (alpha / rank) B A,   A [rank, in], B [out, rank]
 
-B begins with zeros, so at first nothing changes. The matrices themselves stand still: gradients, optimiser states and
+B is initialised with zeros, so at first nothing changes. The matrices themselves are frozen: gradients, optimiser states and
 checkpoints hold the factors alone. Source: Hu et al. 2021, arXiv:2106.09685.
 """
 
@@ -24,7 +24,7 @@ ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 @record
 class Factors:
-    """What is learned beside one matrix."""
+    """The trained factors of one matrix."""
 
     a: Tensor = tensor("* rank inputs", "float")
     b: Tensor = tensor("* outputs rank", "float")
@@ -35,10 +35,10 @@ Adapters = dict[str, Factors]
 
 @frozen
 class Lora:
-    """`model` has adapters for parameters; `merged(adapters)` are all parameters of the model it was made of.
+    """`model` has adapters as parameters; `merged(adapters)` are all parameters of the base model.
 
-    The model merges at every call, which costs a product of the factors for each matrix: to sample much, pass
-    `merged(adapters)` to the model it was made of.
+    The model merges at every call, which costs a product of the factors for each matrix: to sample many tokens, pass
+    `merged(adapters)` to the base model.
     """
 
     model: CausalModel
@@ -54,11 +54,11 @@ def with_lora(
     targets: Sequence[str] = ATTENTION,
     dtype: torch.dtype | tuple[()] = (),
 ) -> Lora:
-    """The model in which only factors beside the matrices named `targets` are parameters.
+    """Return the model whose only parameters are the factors of the matrices named `targets`.
 
-    A target is a name without its ".weight", or the last word of one. `dtype` is that of the factors, which have their
-    matrix's without it: small changes of short numbers are lost, so beside bfloat16 take float32. What is merged has the
-    matrix's. Raises: ChoiceError for a rank below 1 and for a target that no matrix has.
+    A target is a name without its ".weight", or the last word of one. `dtype` is that of the factors, by default their
+    matrix's: small updates are lost in dtypes of low precision, so for bfloat16 matrices take float32. Merged matrices keep
+    their dtype. Raises: ChoiceError for a rank below 1 and for a target that no matrix has.
     """
     names = _chosen(params, targets)
     if rank < 1:
@@ -92,7 +92,7 @@ def with_lora(
 
 
 def _chosen(params: Params, targets: Sequence[str]) -> list[str]:
-    """The names of the matrices that the targets mean, in the order of the parameters."""
+    """Return the names of the matrices that the targets match, in the order of the parameters."""
     matrices = [name for name, value in params.items() if value.ndim == 2 and name.endswith(".weight")]
     meant = {
         target: [name for name in matrices if f".{name.removesuffix('.weight')}".endswith(f".{target}")]
@@ -108,7 +108,7 @@ def _chosen(params: Params, targets: Sequence[str]) -> list[str]:
 
 
 def _begun(key: Key, weight: Tensor, rank: int, dtype: torch.dtype) -> Factors:
-    """A uniform within 1 / sqrt(in), B zero."""
+    """Return the initial factors: A uniform within 1 / sqrt(in), B zero."""
     outputs, inputs = weight.shape
     uniform = 2.0 * keys.uniform(key, (rank, inputs)) - 1.0
     return Factors(a=(uniform * inputs**-0.5).to(weight.device, dtype), b=weight.new_zeros(outputs, rank, dtype=dtype))

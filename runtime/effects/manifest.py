@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself: a JSON file that can be checked before any tensor is read."""
+"""A checkpoint's manifest: a JSON file that can be checked before any tensor is read."""
 
 import hashlib
 import json
@@ -21,16 +21,16 @@ from ..values import Json, decode, encode, line, short
 SCHEMA = "purestep-checkpoint-2"
 TENSORS, MANIFEST = "state.safetensors", "manifest.json"
 LARGEST = 2**53  # of the whole numbers in a manifest
-HEADER = 1 << 27  # bytes that a safetensors file may have beside its tensors
+HEADER = 1 << 27  # bytes that a safetensors file may have besides its tensors
 
 
 class DamagedError(CheckpointError):
-    """A checkpoint is half-written, changed or unreadable; the one before it may be good."""
+    """Error for a checkpoint that is half-written, changed or unreadable; the one before it may be good."""
 
 
 @frozen
 class Leaf:
-    """One tensor of a checkpoint."""
+    """Name, shape and dtype of one tensor of a checkpoint."""
 
     name: str
     shape: tuple[int, ...]
@@ -42,19 +42,19 @@ class Leaf:
 
 @frozen
 class Manifest:
-    """All that stands in manifest.json; `sequence` counts the checkpoints written in a run's folder, from 1."""
+    """The content of manifest.json; `sequence` counts the checkpoints written in a run's folder, from 1."""
 
     step: int
     sequence: int
     leaves: tuple[Leaf, ...]
     sha256: str  # of the tensor file
     machine: Json  # the machine's state, encoded
-    environment: Mapping[str, Any]  # what resumed bits depend on beside the state
+    environment: Mapping[str, Any]  # facts besides the state on which the bits of a resumed run depend
     metadata: Mapping[str, Any]  # the user's own, such as a recipe's arguments
 
 
 def named(where: str, tree: Any) -> dict[str, Tensor]:
-    """The tree's leaves by name. Raises: CheckpointError for a leaf that is no dense tensor, or a name that is taken."""
+    """Return the tree's leaves by name. Raises: CheckpointError for a leaf that is no dense tensor, or a duplicate name."""
     tensors: dict[str, Tensor] = {}
     for name, leaf in zip(leaf_names(tree), leaves(tree), strict=True):
         dense = isinstance(leaf, Tensor) and leaf.layout is torch.strided and not leaf.is_quantized
@@ -72,7 +72,7 @@ def named(where: str, tree: Any) -> dict[str, Tensor]:
 
 
 def describe_leaves(tensors: Mapping[str, Tensor]) -> tuple[Leaf, ...]:
-    """Name, shape and dtype of each.
+    """Return the name, shape and dtype of each tensor.
 
     >>> [str(leaf) for leaf in describe_leaves({"a": torch.ones(2, 3)})]
     ['[2, 3] float32']
@@ -81,7 +81,7 @@ def describe_leaves(tensors: Mapping[str, Tensor]) -> tuple[Leaf, ...]:
 
 
 def written(manifest: Manifest) -> bytes:
-    """The manifest as the bytes of its file, with a checksum over all the rest.
+    """Return the manifest as the bytes of its file, with a checksum over all the rest.
 
     Raises: StructureError, ChoiceError for metadata that is not made of numbers, strings, tuples and dicts.
     """
@@ -102,12 +102,12 @@ def written(manifest: Manifest) -> bytes:
 
 
 def checksum_of(body: Json) -> str:
-    """Over all of a manifest but this."""
+    """Return the checksum over all of a manifest but the checksum itself."""
     return hashlib.sha256(line(body).encode()).hexdigest()
 
 
 def describe(path: Path) -> Manifest:
-    """The manifest of the checkpoint in folder `path`; reads no tensor.
+    """Return the manifest of the checkpoint in folder `path`, without reading a tensor.
 
     Raises: CheckpointError for another schema, DamagedError for a manifest that is absent, torn or changed.
     """
@@ -115,7 +115,7 @@ def describe(path: Path) -> Manifest:
 
 
 def body_of(path: Path) -> Json:
-    """The JSON value in the manifest of folder `path`. Raises: DamagedError."""
+    """Return the JSON value in the manifest of folder `path`. Raises: DamagedError."""
     file = path / MANIFEST
     if path.is_symlink():
         raise DamagedError(damaged(path, "a link", "a folder"))
@@ -129,7 +129,7 @@ def body_of(path: Path) -> Json:
 
 
 def manifest_of(body: Json, path: Path) -> Manifest:
-    """Return the manifest in a JSON value, all types in it checked; `path` is for errors, which are those of `describe`."""
+    """Return the manifest in a JSON value, after checking all types in it; `path` is for errors, which are as in `describe`."""
     body = checked_body(body, path, SCHEMA, {field.name for field in attrs.fields(Manifest)})
     for name, (fits, wanted) in FIELDS.items():
         if not fits(body[name]):
@@ -145,9 +145,9 @@ def manifest_of(body: Json, path: Path) -> Manifest:
 
 
 def checked_body(body: Json, path: Path, schema: str, fields: set[str]) -> dict[str, Any]:
-    """The fields of a description of this schema, whose checksum is right.
+    """Return the fields of a description of this schema, after checking its checksum.
 
-    Raises: CheckpointError for a whole one of another schema of ours, DamagedError for all else.
+    Raises: CheckpointError for an intact one of another schema of ours, DamagedError otherwise.
     """
     file = path / MANIFEST
     if not isinstance(body, dict):
@@ -204,7 +204,7 @@ def _is_dtype(name: Any) -> bool:
     return isinstance(name, str) and isinstance(getattr(torch, name, None), torch.dtype)
 
 
-Check = tuple[Callable[[Any], bool], str]  # of a field, and what it wants
+Check = tuple[Callable[[Any], bool], str]  # the check of a field, and a description of valid values
 FIELDS: Mapping[str, Check] = {
     "step": (whole, "a whole number"),
     "sequence": (lambda value: whole(value, 1), "a whole number from 1 on"),
@@ -216,7 +216,7 @@ FIELDS: Mapping[str, Check] = {
 
 
 def tensor_bytes(path: Path, manifest: Manifest) -> bytes:
-    """The checkpoint's tensor file, if it has the hash its manifest states. Raises: DamagedError."""
+    """Return the checkpoint's tensor file, if it has the hash in its manifest. Raises: DamagedError."""
     most = HEADER + sum(16 * math.prod(leaf.shape) for leaf in manifest.leaves)
     try:
         data = read_bounded(path / TENSORS, most, follow=False)
@@ -230,12 +230,12 @@ def tensor_bytes(path: Path, manifest: Manifest) -> bytes:
 
 
 def damaged(path: Path, got: str, wanted: str) -> str:
-    """The line that a `DamagedError` carries."""
+    """Return the error text of a `DamagedError`."""
     return message(f"checkpoint {path}", got=got, wanted=wanted, remedy="use an older checkpoint")
 
 
 def same_leaves(where: str, saved: Iterable[Leaf], wanted: Iterable[Leaf]) -> None:
-    """Raises CheckpointError, naming the first leaf that is missing, extra or of another shape or dtype."""
+    """Raise CheckpointError, naming the first leaf that is missing, extra or of another shape or dtype."""
     have, want = {leaf.name: leaf for leaf in saved}, {leaf.name: leaf for leaf in wanted}
     differing = [name for name in dict.fromkeys((*want, *have)) if have.get(name) != want.get(name)]
     if not differing:

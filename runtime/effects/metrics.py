@@ -1,12 +1,12 @@
-"""Metrics leave the program here: rows of numbers, into files, TensorBoard and the terminal.
+"""Output of metrics: rows of numbers, into files, TensorBoard and the terminal.
 
-A sink is a function of one row. What owns a file or a display is a context manager that gives one, so that a recipe reads
+A sink is a function of one row. A file or a display is opened by a context manager that yields a sink, so that a recipe reads
 
     with jsonl(run / "metrics.jsonl") as file, progress(total) as bar:
         handlers = {Report: fan_out(thin(file, stride(iterations)), bar)}
 
-A row belongs to one iteration. `thin` keeps a file bounded, by a rule that depends on the row alone: a resumed run writes
-the rows of one that never stopped.
+A row belongs to one iteration. `thin` limits the size of a file, by a rule that depends on the row alone: a resumed run writes
+the same rows as one that never stopped.
 """
 
 import math
@@ -35,13 +35,13 @@ Sink = Callable[[Row], None]
 
 @frozen
 class Report:
-    """The command to tell the outside how an iteration went: numbers, or tensors [] of any device."""
+    """Command to report the metrics of an iteration: numbers, or tensors [] of any device."""
 
     row: Mapping[str, Any]
 
 
 def floats(values: Mapping[str, Any]) -> Row:
-    """The numbers as Python floats; the tensors among them cross over in one transfer.
+    """Return the numbers as Python floats; the tensors among them are copied to the host in one transfer.
 
     Raises: ShapeError for a tensor that holds more than one number.
 
@@ -59,7 +59,7 @@ def floats(values: Mapping[str, Any]) -> Row:
 
 
 def fan_out(*sinks: Sink) -> Callable[[Report], tuple[()]]:
-    """A handler of `Report` that gives each row to every sink, one row at a time."""
+    """Return a handler of `Report` that passes each row to every sink, one row at a time."""
     turn = threading.Lock()
 
     def handle(command: Report) -> tuple[()]:
@@ -73,7 +73,7 @@ def fan_out(*sinks: Sink) -> Callable[[Report], tuple[()]]:
 
 
 def stride(rows: int, limit: int = 10_000) -> int:
-    """The smallest `every` with which a run of so many rows leaves at most `limit` of them.
+    """Return the smallest `every` with which a run of so many rows leaves at most `limit` of them.
 
     >>> stride(500), stride(25_000)
     (1, 3)
@@ -82,7 +82,7 @@ def stride(rows: int, limit: int = 10_000) -> int:
 
 
 def thin(sink: Sink, every: int, *, by: str = "iteration") -> Sink:
-    """Passes on the rows whose column `by` is a multiple of `every`. Raises: ChoiceError.
+    """Return a sink that passes on the rows whose column `by` is a multiple of `every`. Raises: ChoiceError.
 
     >>> sink = thin(print, 2)
     >>> for iteration in range(1, 5):
@@ -102,7 +102,7 @@ def thin(sink: Sink, every: int, *, by: str = "iteration") -> Sink:
 
 
 def column(row: Row, name: str) -> float:
-    """The row's number of that name. Raises: ChoiceError."""
+    """Return the row's number of that name. Raises: ChoiceError."""
     if name not in row:
         remedy = "report it, or name another column with `by`"
         raise ChoiceError(message(f"metrics: column {name!r}", got="absent", wanted=sorted(row), remedy=remedy))
@@ -111,9 +111,9 @@ def column(row: Row, name: str) -> float:
 
 @contextmanager
 def jsonl(path: Path) -> Iterator[Sink]:
-    """Appends each row as a line of JSON and hands it to the system at once; NaN and infinities become strings.
+    """Append each row as a line of JSON, flushed to the operating system at once; NaN and infinities become strings.
 
-    A last line that a crash has torn is removed first.
+    A last line that was cut off by a crash is removed first.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
@@ -138,7 +138,7 @@ def _text(row: Row) -> str:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a file that `jsonl` wrote; a torn last line is passed over.
+    """Return the rows of a file that `jsonl` wrote; a last line that was cut off is ignored.
 
     Raises: StructureError for any other line that is no row.
     """
@@ -155,7 +155,7 @@ def read(path: Path) -> list[Row]:
 
 
 def rewind(path: Path, last: float, *, by: str = "iteration") -> None:
-    """Removes the rows whose column `by` is beyond `last`: a run that resumes from there will write them again."""
+    """Remove the rows whose column `by` is beyond `last`: a run that resumes from there will write them again."""
     if kind(path) != ABSENT:
         kept = [row for row in read(path) if column(row, by) <= last]
         write_whole(path, "".join(map(_text, kept)).encode())
@@ -163,17 +163,17 @@ def rewind(path: Path, last: float, *, by: str = "iteration") -> None:
 
 @contextmanager
 def tensorboard(folder: Path, *, by: str = "steps", resumed_at: int = 0) -> Iterator[Sink]:
-    """Writes every column as a TensorBoard scalar over the column `by`, and hands each row to the system at once.
+    """Write every column as a TensorBoard scalar over the column `by`, and flush each row to the operating system at once.
 
-    With `resumed_at`, TensorBoard forgets what earlier files in the folder say of later steps.
+    With `resumed_at`, TensorBoard discards the values of later steps in earlier files of the folder.
     """
-    # Loaded here, as few need it; by name, as no type checker can see into generated classes.
+    # Imported here, because few runs need it; by name, because type checkers cannot see generated classes.
     events = import_module("tensorboard.compat.proto.event_pb2")
     summaries = import_module("tensorboard.compat.proto.summary_pb2")
     records = import_module("tensorboard.summary.writer.record_writer").RecordWriter
     there = len(os.listdir(made_folder(folder)))
     name = f"events.out.tfevents.{int(time()):010d}.{socket.gethostname()}.{os.getpid()}.{there}"
-    with (folder / name).open("xb") as file:  # no thread of a library's, in which errors are lost
+    with (folder / name).open("xb") as file:  # not the library's writer thread, in which errors are lost
 
         def add(**fields: Any) -> None:
             records(file).write(events.Event(wall_time=time(), **fields).SerializeToString())

@@ -27,7 +27,7 @@ COLOURS = (
     "#6b5ca5",
     "#8a7a3f",
     "#4c9fb3",
-)  # of similar weight, in grey too
+)  # of similar brightness, in grey too
 INK, FAINT, GRID = "#22272e", "#68717d", "#e4e7eb"
 WIDTH = 100  # of a legend's row, in characters
 POINTS = 1000  # of a mean over runs, at most
@@ -47,11 +47,11 @@ def learning_curve(
     smooth: int = 1,
     note: str = "",
 ) -> Path:
-    """Draws column `y` over column `x`; gives `out`.
+    """Draw column `y` over column `x`; return `out`.
 
-    Runs of one kind (seeds) become one line, their mean where all of them have data, in a band of one standard deviation;
-    a mapping holds several kinds under their labels. Rows whose `y` is no finite number are left out, and each point is the
-    mean of the last `smooth` rows. Raises: ShapeError for runs without data in common, ChoiceError for an absent column.
+    Runs of one kind (seeds) become one line, their mean over the range that all of them cover, in a band of one standard
+    deviation; a mapping holds several kinds under their labels. Rows whose `y` is no finite number are left out, and each point
+    is the mean of the last `smooth` rows. Raises: ShapeError for runs without data in common, ChoiceError for an absent column.
     """
     kinds = runs if isinstance(runs, Mapping) else {"": runs}
     figure, axes = _page(note)
@@ -71,7 +71,7 @@ def learning_curve(
 
 
 def curve(source: Source, x: str, y: str, smooth: int = 1) -> tuple[Numbers, Numbers]:
-    """The points of one run, x ascending. Raises: ChoiceError, ShapeError.
+    """Return the points of one run, x ascending. Raises: ChoiceError, ShapeError.
 
     >>> curve([{"t": 1.0, "r": 2.0}, {"t": 2.0, "r": float("nan")}, {"t": 3.0, "r": 4.0}], "t", "r", smooth=2)
     (array([1., 3.]), array([2., 3.]))
@@ -88,7 +88,7 @@ def curve(source: Source, x: str, y: str, smooth: int = 1) -> tuple[Numbers, Num
 
 
 def _trailing_mean(values: Numbers, count: int) -> Numbers:
-    """The mean of each value and the count - 1 before it, of fewer at the start."""
+    """Return the mean of each value and the count - 1 before it, of fewer at the start."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(ends - count, 0)
@@ -97,7 +97,7 @@ def _trailing_mean(values: Numbers, count: int) -> Numbers:
 
 
 def average(curves: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers]:
-    """x, mean and standard deviation over runs, on the stretch that all of them cover. Raises: ShapeError.
+    """Return x, mean and standard deviation over runs, on the range that all of them cover. Raises: ShapeError.
 
     >>> one, two = (np.array([0.0, 2.0]), np.array([0.0, 4.0])), (np.array([1.0, 3.0]), np.array([4.0, 4.0]))
     >>> average([one, two])[:2]
@@ -130,7 +130,7 @@ def _draw(axes: Axes, curves: list[tuple[Numbers, Numbers]], label: str, colour:
 def bars(
     groups: Mapping[str, Mapping[str, float]], out: Path, *, title: str, unit: str, note: str = "", digits: int = 0
 ) -> Path:
-    """Draws a horizontal bar for each number, {group: {series: number}}, with the number at its end; gives `out`.
+    """Draw a horizontal bar for each number, {group: {series: number}}, with the number at its end; return `out`.
 
     A series has one colour in all groups, and no bar in a group that lacks it. Raises: ShapeError when there is no number.
     """
@@ -162,7 +162,7 @@ def bars(
 
 
 def short(value: float, position: object = None) -> str:
-    """A tick's number in few characters.
+    """Return a tick's number in few characters.
 
     >>> short(0.5), short(250_000.0), short(1_500_000.0)
     ('0.5', '250k', '1.5M')
@@ -194,7 +194,7 @@ def _page(note: str, *, width: float = 8.0, height: float = 4.6) -> tuple[Figure
 
 
 def _head(axes: Axes, title: str, handles: Sequence[Artist], labels: Sequence[str]) -> None:
-    """The title, and under it the legend, where it hides no data."""
+    """Draw the title, and under it the legend, where it hides no data."""
     columns = max(1, min(len(labels), WIDTH // (6 + max(map(len, labels), default=0))))
     rows = -(-len(labels) // columns)
     axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=INK, pad=10 + 17 * rows)

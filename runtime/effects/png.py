@@ -1,7 +1,7 @@
-"""Pictures as files: drawn whole, with the name of who drew them, and never in the place of anything else.
+"""Pictures as PNG files: written atomically, marked as purestep's, and never in place of any other file.
 
-A PNG of ours says `Software: purestep` in a text chunk before its pixels. A new picture takes the place of such a one or of
-nothing; a link, a FIFO, a device, a folder, a text and anybody else's picture stay what they are.
+A PNG of ours has `Software: purestep` in a text chunk before its pixels. A new picture replaces such a file or none; a link, a
+FIFO, a device, a folder, a text or a picture of another program is never replaced.
 """
 
 import os
@@ -14,11 +14,11 @@ from .files import ABSENT, FILE, beside, check_depth, kind, opened, write_whole
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 SOFTWARE = "purestep"
-HEAD = 4096  # bytes in which the chunk stands
+HEAD = 4096  # bytes at the beginning that are searched for the chunk
 
 
 def drawn_here(path: Path) -> bool:
-    """Return whether the file is a picture that purestep drew. Raises: CheckpointError for what is no file.
+    """Return whether the file is a picture that purestep drew. Raises: CheckpointError unless it is a regular file.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -65,7 +65,7 @@ def check_picture(out: Path) -> Path:
 
 
 def save_figure(figure: Any, out: Path) -> Path:
-    """Writes a figure of matplotlib and gives `out`: one file for one picture, no date in it, and no half of it.
+    """Write a figure of matplotlib and return `out`: equal pictures give equal files (no date in them), written atomically.
 
     Raises: ChoiceError where `check_picture` does.
     """

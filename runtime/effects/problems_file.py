@@ -17,14 +17,14 @@ WANTED = '{"problem": "...", "answer": "..."}'
 
 @frozen
 class Given:
-    """The problems of a file, and what tells its content from others."""
+    """The problems of a file, and a digest that identifies its content."""
 
     problems: tuple[Problem, ...]
     digest: str
 
 
 def read_problems(path: Path) -> Given:
-    """Return the problems of a file, in its order; empty lines are passed over.
+    """Return the problems of a file, in its order; empty lines are ignored.
 
     Raises: ChoiceError, naming the line, for one that is no such object, has an empty text, or repeats an earlier problem.
 

@@ -1,22 +1,22 @@
-"""The body of a member's process: the standard library alone, until the actor that it is given imports more.
+"""The body of a member's process: it imports the standard library alone, until its actor imports more.
 
-A call is a number, one byte that says whether it makes the actor, and a pickle: of (actor, arguments) where it does, else of
-(method, arguments). An answer is that number, one byte that says whether it gave a value, and a pickle of that, or of why there
-is none. The text of this module is sent to the processes of Ray and Monarch, so it imports nothing of the package.
+A call is a number, a byte that states whether it makes the actor, and a pickle: of (actor, arguments) if it does, else of
+(method, arguments). An answer is that number, a byte that states whether there is a value, and a pickle of the value or the
+error. The text of this module is sent to the processes of Ray and Monarch, so it imports nothing of the package.
 """
 
 import pickle
 import struct
 from typing import Any
 
-# of a call: its number, whether it makes the actor; of an answer: its number, whether it gave a value
+# of a call: its number, whether it makes the actor; of an answer: its number, whether there is a value
 HEAD = struct.Struct(">Q?")
-LONGEST = 300  # letters of an error
+LONGEST = 300  # characters of an error
 LARGEST = 1 << 30  # bytes of a call or an answer
 
 
 def described(error: BaseException) -> str:
-    """An exception in one line: its class and the first line of what it says.
+    """Return an exception in one line: its class and the first line of its text.
 
     >>> described(KeyError("dosk"))
     "KeyError: 'dosk'"
@@ -26,7 +26,7 @@ def described(error: BaseException) -> str:
 
 
 def answered(call: int, made: bool, value: Any) -> bytes:
-    """The message of an answer; where the value cannot be sent, that is what it says.
+    """Return the message of an answer; if the value cannot be sent, an answer with that error.
 
     >>> HEAD.unpack_from(answered(3, True, 7)), HEAD.unpack_from(answered(3, True, struct))
     ((3, True), (3, False))
@@ -47,7 +47,7 @@ class Stage:
         self.actor: Any = None
 
     def perform(self, call: int, makes: bool, letter: bytes) -> bytes:
-        """Makes a call; gives the message of its answer."""
+        """Make a call; return the message of its answer."""
         try:
             first, arguments = pickle.loads(letter)
             if makes:
@@ -61,7 +61,7 @@ class Stage:
 
 
 def serve(mailbox: Any) -> None:
-    """Make the calls that come through the mailbox of a process, one by one, until nobody wants any more."""
+    """Make the calls that come through the mailbox of a process, one by one, until it is stopped."""
     stage = Stage()
     while True:
         for _, letter in filter(None, [mailbox.receive(60.0)]):

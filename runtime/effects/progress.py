@@ -1,4 +1,4 @@
-"""How far a run is, how fast it goes and when it will be there: a bar in a terminal, now and then a line elsewhere."""
+"""Progress of a run: steps done, rate and time left; as a bar in a terminal, elsewhere as a line now and then."""
 
 import math
 import time
@@ -16,18 +16,18 @@ from rich.text import Text
 
 from .metrics import Row, Sink, column
 
-WINDOW = 30.0  # seconds of which the rate is the mean
+WINDOW = 30.0  # seconds over which the rate is averaged
 
 
 @define
 class Pace:
-    """The rate over the last half minute, from the first row on: what came before was compilation."""
+    """The rate over the last half minute, from the first row on: the time before it was compilation."""
 
     clock: Callable[[], float]
     seen: deque[tuple[float, float]] = field(factory=deque)  # (seconds, steps)
 
     def add(self, steps: float) -> float:
-        """Steps a second; 0 while unknown."""
+        """Return the steps per second; 0 while unknown."""
         now = self.clock()
         self.seen.append((now, steps))
         while len(self.seen) > 2 and self.seen[1][0] <= now - WINDOW:
@@ -38,7 +38,7 @@ class Pace:
 
 @frozen
 class Words:
-    """A row as it is shown."""
+    """The texts in which a row is shown."""
 
     share: float  # of the whole, 0 to 1
     far: str
@@ -47,7 +47,7 @@ class Words:
 
 
 def number(value: float) -> str:
-    """A number in few characters.
+    """Return a number in few characters.
 
     >>> number(61234.5), number(0.123456), number(3.0)
     ('61,234', '0.1235', '3')
@@ -56,7 +56,7 @@ def number(value: float) -> str:
 
 
 def describe(row: Row, total: float, unit: str, rate: float, by: str) -> tuple[str, str]:
-    """How far and how fast, in words.
+    """Return the progress and the rate, as texts.
 
     >>> describe({"steps": 2000.0}, 8000, "steps", 100.0, "steps")
     ('2,000/8,000 steps', '100 steps/s, 0:01:00 left')
@@ -70,9 +70,9 @@ def describe(row: Row, total: float, unit: str, rate: float, by: str) -> tuple[s
 
 
 def metrics_of(row: Row, show: Sequence[str], by: str) -> str:
-    """The columns of `show`, or the row's first three that count nothing.
+    """Return the columns of `show`, or the row's first three that are not counters.
 
-    A name that ends in a slash stands for the largest of the columns that begin with it.
+    A name that ends in a slash selects the largest of the columns with that prefix.
 
     >>> metrics_of({"loss": 0.5, "label/right": 0.25, "label/wrong": 0.75}, ("label/", "loss"), "steps")
     'label/wrong 0.75  loss 0.5'
@@ -96,9 +96,9 @@ def progress(
     console: Console | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Sink]:
-    """A display of the newest row, on stderr unless `console` says otherwise.
+    """Display the newest row, on stderr unless another `console` is passed.
 
-    In a terminal a bar with rate, time left and the metrics named in `show`; elsewhere the same as a line, for the first
+    In a terminal, a bar with rate, time left and the metrics named in `show`; elsewhere the same as a line, for the first
     row, then at most one in `seconds`, and for the last.
     """
     console = console or Console(stderr=True)

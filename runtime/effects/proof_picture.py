@@ -1,4 +1,4 @@
-"""Pictures of proofs: a goal a box, what settled it beneath, the goals that a rule put in its place under it to the right."""
+"""Pictures of proofs: each goal in a box, above the rule or fact that settled it; a rule's subgoals below it, to the right."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ STEM = 0.17  # inches from a box's left edge to the line that leaves it
 
 @frozen
 class _Box:
-    """A row where it stands, in inches from the upper left corner."""
+    """A row and its position, in inches from the upper left corner."""
 
     row: Row
     left: float
@@ -32,12 +32,12 @@ class _Box:
     width: float
 
     def middle(self) -> float:
-        """Its height on the page."""
+        """Return the vertical position of its middle."""
         return self.top + HEIGHT / 2
 
 
 def proof_picture(rows: Sequence[Row], out: Path, *, title: str, note: str = "") -> Path:
-    """Draws a proof, or an attempt at one, and gives `out`; the page grows with the number of goals and their words."""
+    """Draw a proof, or an attempt at one, and return `out`; the page grows with the number of goals and their words."""
     figure = Figure(figsize=(4.0, 3.0), dpi=DPI, facecolor="white")
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
@@ -74,7 +74,7 @@ def _text(axes: Axes, x: float, y: float, words: str, **look: Any) -> Text:
 
 
 def _width(text: Text) -> float:
-    """Of what is drawn, in inches."""
+    """Return the width of a drawn text, in inches."""
     return float(text.get_window_extent().width) / DPI
 
 
@@ -87,7 +87,7 @@ def _frame(axes: Axes, box: _Box) -> None:
 
 
 def _pairs(boxes: Sequence[_Box]) -> list[tuple[_Box, _Box]]:
-    """Each box but the first, behind the one it stands under."""
+    """Return each box but the first, with its parent in front: (parent, box)."""
     pairs, above = list[tuple[_Box, _Box]](), list[_Box]()
     for box in boxes:
         above = above[: box.row.depth]

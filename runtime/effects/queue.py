@@ -1,7 +1,7 @@
-"""A bounded queue of samples between the threads of a process: `queue_rules` decides, this waits and keeps the samples.
+"""A bounded queue of samples between the threads of a process: `queue_rules` decides, this waits and stores the samples.
 
-It belongs to the process that learns. Samples of other processes come through the pipes of `workers`, and whoever receives
-them puts them in here.
+It belongs to the trainer's process. Samples of other processes come through the pipes of `workers`, and the thread that
+receives them puts them in here.
 """
 
 import itertools
@@ -17,12 +17,12 @@ from attrs import evolve, frozen
 from ...core.errors import StructureError, message
 from .queue_rules import ACCEPTED, Advance, Answered, Close, Entry, Event, Given, Leave, Line, Put, Take, line, step
 
-LONGEST = 3600.0  # seconds of one look; how long a lock can be waited for has a bound that is the platform's
+LONGEST = 3600.0  # seconds of one wait; the platform limits the time-out of a lock
 
 
 @frozen
 class Snapshot:
-    """All that a queue holds: its state, with nobody waiting, and its samples by ticket."""
+    """The whole content of a queue: its state, without waiting callers, and its samples by ticket."""
 
     line: Line
     samples: Mapping[int, Any]
@@ -32,8 +32,8 @@ class Snapshot:
 class Queue:
     """The calls. Any thread may make them; none waits longer than its seconds, which may be infinite.
 
-    A call that is interrupted waits for nothing any more: what a `take` was given is in its place again, and the sample of
-    a `put` is in the queue only if it had been accepted.
+    An interrupted call leaves nothing behind: samples that a `take` received go back to their places, and the sample of a `put`
+    is in the queue only if it was accepted.
     """
 
     put: Callable[
@@ -41,18 +41,18 @@ class Queue:
     ]  # (sample, version, seconds) -> "accepted", or why not: "full", "old", "closed"
     take: Callable[
         [int, float], tuple[Any, ...]
-    ]  # (count, seconds) -> count samples, fewer once closed, none out of time
-    advance: Callable[[int], tuple[Any, ...]]  # (version) -> the samples that are too old now, and gone
+    ]  # (count, seconds) -> count samples, fewer once closed, none after the time-out
+    advance: Callable[[int], tuple[Any, ...]]  # (version) -> the samples that are now too old, which are removed
     close: Callable[[], None]
-    state: Callable[[], Line]  # its numbers; whoever waits is not in it
+    state: Callable[[], Line]  # its numbers, without waiting callers
     snapshot: Callable[[], Snapshot]
 
 
 def queue(capacity: int, *, max_lag: int | tuple[()] = ()) -> Queue:
-    """An empty queue for at most `capacity` samples, none more than `max_lag` versions behind `advance`.
+    """Return an empty queue for at most `capacity` samples, none more than `max_lag` versions behind `advance`.
 
-    First in, first out. A full queue lets callers wait, each in turn, and answers "full" when their seconds are over;
-    nothing that was accepted is lost but what `advance` gives back. Raises: ChoiceError.
+    First in, first out. A full queue makes callers wait, each in turn, and answers "full" when their seconds are over;
+    accepted samples are never lost, except for those that `advance` returns. Raises: ChoiceError.
 
     >>> samples = queue(2, max_lag=1)
     >>> samples.put("a", 0, 0.0), samples.put("b", 1, 0.0), samples.put("c", 1, 0.0)
@@ -64,7 +64,7 @@ def queue(capacity: int, *, max_lag: int | tuple[()] = ()) -> Queue:
 
 
 def restored(snapshot: Snapshot) -> Queue:
-    """The queue as it was when the snapshot was taken; those who waited have to come again.
+    """Return the queue as it was when the snapshot was taken; callers that waited then must call again.
 
     Raises: StructureError for a snapshot without its samples.
 
@@ -100,23 +100,23 @@ def restored(snapshot: Snapshot) -> Queue:
 
 
 def _ignore(value: object) -> None:
-    """For calls that give nothing."""
+    """Ignore a result, for calls that return nothing."""
 
 
 class _Keeper:
-    """The state, the samples with their entries, and a box for the answer to each caller who waits."""
+    """The state, the samples with their entries, and a mailbox for the answer to each waiting caller."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.lock = threading.Lock()
         self.line = snapshot.line
         self.samples = {entry.ticket: (entry, snapshot.samples[entry.ticket]) for entry in self.line.entries}
         self.boxes: dict[int, SimpleQueue[Any]] = {}
-        self.answers: dict[int, Any] = {}  # what is in a box, and stays here until its caller has it
-        self.late: tuple[Any, ...] = ()  # samples that came back too old, for the next who asks what expired
+        self.answers: dict[int, Any] = {}  # answers in mailboxes, kept until their caller has received them
+        self.late: tuple[Any, ...] = ()  # samples that were too old when they came back; `advance` returns them
         self.tickets = itertools.count(1 + max(self.samples, default=-1))
 
     def tell(self, event: Event) -> tuple[Any, ...]:
-        """Feeds an event; hands out the answers, and gives back what expired."""
+        """Process an event and deliver the answers; return the samples that expired."""
         with self.lock:
             return self._tell(event)
 
@@ -137,13 +137,13 @@ class _Keeper:
         self.boxes[caller].put(answer)
 
     def advance(self, version: int) -> tuple[Any, ...]:
-        """Feeds the version; gives all that expired."""
+        """Process a new version; return all samples that expired."""
         with self.lock:
             gone, self.late = (*self.late, *self._tell(Advance(version))), ()
             return gone
 
     def ask(self, event: Callable[[int], Event], seconds: float, sample: tuple[Any, ...] = ()) -> Any:
-        """Feeds an event in the name of a new caller and waits for the answer."""
+        """Process an event in the name of a new caller, and wait for the answer."""
         ticket, answer = -1, None
         try:
             with self.lock:  # tickets rise in the order of the events
@@ -157,12 +157,12 @@ class _Keeper:
             with self.lock:
                 self._forget(ticket)
             return answer
-        except BaseException:  # Ctrl-C too: nobody would hear the answer
+        except BaseException:  # Ctrl-C too: the answer would be lost
             self._withdraw(ticket, answer)
             raise
 
     def _heard(self, ticket: int, seconds: float) -> Any:
-        """The answer to a caller, who leaves when the seconds are over."""
+        """Return the answer to a caller, who leaves when the seconds are over."""
         box, until = self.boxes[ticket], time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             with suppress(Empty):
@@ -171,7 +171,7 @@ class _Keeper:
         return box.get_nowait()
 
     def _withdraw(self, ticket: int, answer: Any) -> None:
-        """Lets a caller go: nobody waits in its name, and what it was given has its old place."""
+        """Remove a caller: it no longer waits, and the samples it received go back to their places."""
         with self.lock:
             found = self.answers.setdefault(ticket, answer)
             back = {entry.ticket: (entry, sample) for entry, sample in (found if isinstance(found, tuple) else ())}
@@ -186,12 +186,12 @@ class _Keeper:
             self.samples.pop(ticket, None)
 
     def state(self) -> Line:
-        """The line without those who wait."""
+        """Return the line without waiting callers."""
         with self.lock:
             return evolve(self.line, putting=(), taking=())
 
     def snapshot(self) -> Snapshot:
-        """The line without those who wait, and its samples."""
+        """Return the line without waiting callers, and its samples."""
         with self.lock:
             kept = evolve(self.line, putting=(), taking=())
             return Snapshot(kept, {entry.ticket: self.samples[entry.ticket][1] for entry in kept.entries})

@@ -1,21 +1,21 @@
-"""The rules of a bounded queue as a pure machine: who waits, who is served, what is too old, when it closes.
+"""The rules of a bounded queue as a pure state machine: waiting callers, order of service, expiry of samples, closing.
 
-`step(line, event) -> (line, answers)`. The line holds tickets, numbers that stand for samples kept elsewhere; callers are
-numbers too. Nobody is answered twice, and nobody waits who could be served.
+`step(line, event) -> (line, answers)`. The line holds tickets, numbers that stand for samples stored elsewhere; callers are
+numbers too. Each caller is answered at most once, and a caller that can be served does not wait.
 """
 
 from attrs import evolve, frozen
 
 from ...core.errors import ChoiceError, message
 
-ACCEPTED, FULL, OLD, CLOSED = "accepted", "full", "old", "closed"  # what came of putting a sample in
+ACCEPTED, FULL, OLD, CLOSED = "accepted", "full", "old", "closed"  # outcomes of a Put
 
 
 @frozen
 class Entry:
-    """A sample: the ticket it is kept under, and the version that made it, the oldest one where there are several.
+    """A sample: its ticket, and the version of the weights that made it, the oldest one if there are several.
 
-    Tickets rise in the order in which samples are put in.
+    Tickets increase in the order in which samples are put in.
     """
 
     ticket: int
@@ -24,24 +24,24 @@ class Entry:
 
 @frozen(kw_only=True)
 class Line:
-    """The state: what waits to be taken, first in first, and who waits, each in the order in which they came."""
+    """The state: samples that can be taken, and waiting callers, both first in, first out."""
 
     capacity: int
     max_lag: int | tuple[()] = ()  # how many versions behind `version` a sample may be; () for no bound
-    version: int = 0  # of those who take
+    version: int = 0  # of the callers that take
     entries: tuple[Entry, ...] = ()
-    putting: tuple[tuple[int, Entry], ...] = ()  # (caller, what they hold)
-    taking: tuple[tuple[int, int], ...] = ()  # (caller, how many they want)
+    putting: tuple[tuple[int, Entry], ...] = ()  # (caller, its sample)
+    taking: tuple[tuple[int, int], ...] = ()  # (caller, number of samples it wants)
     closed: bool = False
-    accepted: int = 0  # = taken + expired + what is in `entries`
+    accepted: int = 0  # = taken + expired + length of `entries`
     taken: int = 0
-    expired: int = 0  # accepted, and too old before anybody took them
+    expired: int = 0  # accepted, and too old before they were taken
     refused: int = 0
 
 
 @frozen
 class Put:
-    """A caller has a sample."""
+    """Event: a caller offers a sample."""
 
     caller: int
     entry: Entry
@@ -49,7 +49,7 @@ class Put:
 
 @frozen
 class Take:
-    """A caller wants so many samples at once."""
+    """Event: a caller wants so many samples at once."""
 
     caller: int
     count: int
@@ -57,7 +57,7 @@ class Take:
 
 @frozen
 class Leave:
-    """A caller's time is out, or it is no more; `back` is what it was given and never had."""
+    """Event: a caller's time is out, or it is gone; `back` are samples that were assigned to it and not delivered."""
 
     caller: int
     back: tuple[Entry, ...] = ()
@@ -65,19 +65,19 @@ class Leave:
 
 @frozen
 class Advance:
-    """Those who take are at this version now."""
+    """Event: the callers that take are at this version now."""
 
     version: int
 
 
 @frozen
 class Close:
-    """Nothing more comes in; what is there can be taken, in smaller numbers if need be."""
+    """Event: no more samples are accepted; the rest can be taken, in smaller numbers if need be."""
 
 
 @frozen
 class Answered:
-    """What came of a Put."""
+    """Answer to a Put."""
 
     caller: int
     outcome: str
@@ -85,7 +85,7 @@ class Answered:
 
 @frozen
 class Given:
-    """What a caller gets for a Take: as many as asked for, or fewer when the queue has closed, or none when time was out."""
+    """Answer to a Take: as many samples as requested, or fewer when the queue has closed, or none when time was out."""
 
     caller: int
     tickets: tuple[int, ...]
@@ -93,7 +93,7 @@ class Given:
 
 @frozen
 class Expired:
-    """Samples that were accepted and now are too old to be taken."""
+    """Answer: samples that were accepted and now are too old to be taken."""
 
     tickets: tuple[int, ...]
 
@@ -103,7 +103,7 @@ Answer = Answered | Given | Expired
 
 
 def line(capacity: int, *, max_lag: int | tuple[()] = ()) -> Line:
-    """An empty one. Raises: ChoiceError.
+    """Return an empty line. Raises: ChoiceError.
 
     >>> line(2).entries
     ()
@@ -117,10 +117,10 @@ def line(capacity: int, *, max_lag: int | tuple[()] = ()) -> Line:
 
 
 def step(state: Line, event: Event) -> tuple[Line, tuple[Answer, ...]]:
-    """The next state and the answers, in the order in which they are due.
+    """Return the next state and the answers, in the order in which they are due.
 
-    A full queue lets a Put wait; a sample that is too old when its turn comes is refused. Takes are served in order, each
-    whole. What comes back has its old place, also where its room is taken; what is too old by now expires.
+    A full queue makes a Put wait; a sample that is too old when its turn comes is refused. Takes are served in order, each
+    completely. Samples that come back get their old place, even if the queue is full; those that are too old by now expire.
     Raises: ChoiceError for a Take of less than one, or of more than the capacity: it could never be served.
 
     >>> state, _ = step(line(2), Take(1, 2))
@@ -172,7 +172,7 @@ def _back(state: Line, back: tuple[Entry, ...]) -> tuple[Line, tuple[Answer, ...
 
 
 def too_old(state: Line, entry: Entry) -> bool:
-    """Whether a sample is more than `max_lag` versions behind those who take.
+    """Return whether a sample is more than `max_lag` versions behind the callers that take.
 
     >>> too_old(Line(capacity=1, max_lag=1, version=2), Entry(0, 0))
     True
@@ -187,7 +187,7 @@ def _expired(state: Line) -> tuple[Line, tuple[Answer, ...]]:
 
 
 def _settled(state: Line) -> tuple[Line, tuple[Answer, ...]]:
-    """Serves whoever can be served, until nobody can."""
+    """Serve waiting callers, until none can be served."""
     answers: list[Answer] = []
     while True:
         if state.taking and (state.closed or len(state.entries) >= state.taking[0][1]):
@@ -209,7 +209,7 @@ def _settled(state: Line) -> tuple[Line, tuple[Answer, ...]]:
 
 
 def _outcome(state: Line, entry: Entry) -> str:
-    """What comes of a sample whose turn it is; "" while it has to wait."""
+    """Return the outcome for a sample whose turn it is; "" while it has to wait."""
     if state.closed:
         return CLOSED
     if too_old(state, entry):

@@ -1,9 +1,9 @@
-"""Replicas that serve calls in turn: one that hangs or dies is taken out, another one serves, and it is started again.
+"""Replicas that serve calls in turn: one that hangs or dies is taken out of service, another one serves, and it is restarted.
 
     with serving(lambda number: in_processes(1), 3) as service:
         world = guarded(zorplex(), service.perform, timeout=5.0)   # each call of a tool goes through the service
 
-A replica is whatever makes calls in time, a `Perform` of `tool_calls`; `service_rules` decides which one does.
+A replica is a `Perform` of `tool_calls`, which makes calls with a time limit; `service_rules` selects the one for each call.
 """
 
 import threading
@@ -22,14 +22,14 @@ Begin = Callable[[int], AbstractContextManager[Perform]]
 
 
 class ServiceError(PurestepError, RuntimeError):
-    """Nobody can serve."""
+    """Error for a call when no replica is healthy."""
 
 
 @frozen
 class Service:
-    """The calls; any thread may make them."""
+    """The functions of a service; any thread may call them."""
 
-    perform: Perform  # (function, arguments, seconds): as each replica's own
+    perform: Perform  # (function, arguments, seconds): as that of each replica
     health: Callable[[], tuple[rules.Replica, ...]]
 
 
@@ -43,13 +43,13 @@ def serving(
     longest: float = 30.0,
     probe: float = 60.0,
 ) -> Iterator[Service]:
-    """A service of `count` replicas, `begin(number)` each.
+    """Yield a service of `count` replicas, `begin(number)` each.
 
-    A call goes to the healthy replica whose turn it is. Where that hangs or dies the call goes to another one, `tries`
-    in all, each with all its seconds; what it gave last is given. A function that raises is no fault of the replica. Where
-    nobody is healthy a call waits for its seconds, then ServiceError is raised. A replica that failed is ended once nobody
-    uses it, and another one is begun after `pause` seconds (twice as many after each failure in a row, at most `longest`);
-    it serves when it has answered a first call within `probe` seconds. Raises: ChoiceError.
+    A call goes to the healthy replica whose turn it is. If that hangs or dies the call goes to another one, `tries` in all,
+    each with all its seconds; the last result is returned. A function that raises is not a failure of the replica. If no
+    replica is healthy a call waits for its seconds, then ServiceError is raised. A replica that failed is ended once no call
+    uses it, and another one is started after `pause` seconds (twice as many after each consecutive failure, at most `longest`);
+    it is in service when it has answered a first call within `probe` seconds. Raises: ChoiceError.
     """
     if tries < 1:
         raise ChoiceError(message("serving: tries", got=tries, wanted="at least 1", remedy="let one replica try"))
@@ -64,7 +64,7 @@ def serving(
 
 
 class _Seat:
-    """A replica as long as somebody uses it."""
+    """A replica and the number of calls that use it."""
 
     def __init__(self, begun: AbstractContextManager[Perform]) -> None:
         self.stack = ExitStack()
@@ -73,7 +73,7 @@ class _Seat:
 
 
 class _Desk:
-    """The roster, the replicas, and a thread that starts replicas again."""
+    """The roster, the replicas, and a thread that restarts replicas."""
 
     def __init__(self, begin: Begin, roster: rules.Roster, probe: float) -> None:
         self.begin, self.roster, self.probe = begin, roster, probe
@@ -83,13 +83,13 @@ class _Desk:
         self.keeper = threading.Thread(target=self.keep, name="purestep-service", daemon=True)
 
     def open(self) -> None:
-        """Begins all replicas."""
+        """Start all replicas."""
         for replica in self.roster.replicas:
             self.seats[replica.number] = _Seat(self.begin(replica.number))
         self.keeper.start()
 
     def close(self) -> None:
-        """Ends all replicas that nobody uses; the others end with their last call."""
+        """End all replicas that are not in use; the others end with their last call."""
         with self.changed:
             self.closing = True
             self.changed.notify_all()
@@ -99,12 +99,12 @@ class _Desk:
             self.leave(number)
 
     def health(self) -> tuple[rules.Replica, ...]:
-        """What is known of each replica."""
+        """Return the state of each replica."""
         with self.changed:
             return self.roster.replicas
 
     def tell(self, event: rules.Event) -> tuple[rules.Action, ...]:
-        """Feeds an event."""
+        """Process an event; return the actions."""
         with self.changed:
             self.roster, actions = rules.step(self.roster, event)
             self.changed.notify_all()
@@ -113,7 +113,7 @@ class _Desk:
     def perform(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, tries: int
     ) -> Returned | Failure:
-        """Makes a call, with another replica where one fails."""
+        """Make a call, with another replica if one fails."""
         made: Returned | Failure = Failure(TIMED_OUT)
         for _ in range(tries):
             picked, seat = self.picked(seconds)
@@ -128,7 +128,7 @@ class _Desk:
         return made
 
     def picked(self, seconds: float) -> tuple[rules.Picked, _Seat]:
-        """The replica whose turn it is, and its seat, taken."""
+        """Return the replica whose turn it is, and its seat, marked as in use."""
         until = time.monotonic() + seconds
         with self.changed:
             while True:
@@ -146,7 +146,7 @@ class _Desk:
                 self.changed.wait(left)
 
     def released(self, seat: _Seat) -> None:
-        """A call has come back; the last one of a replica that is to leave ends it."""
+        """Release a replica after a call; the last call of a replica that is to leave ends it."""
         with self.changed:
             seat.users -= 1
             last = seat.leaving and seat.users == 0
@@ -154,7 +154,7 @@ class _Desk:
             seat.stack.close()
 
     def leave(self, number: int) -> None:
-        """Ends a replica now, or when its last call comes back."""
+        """End a replica now, or when its last call returns."""
         with self.changed:
             seat = self.seats.pop(number, None)
             if seat is None:
@@ -165,7 +165,7 @@ class _Desk:
             seat.stack.close()
 
     def keep(self) -> None:
-        """Starts replicas again when they are due."""
+        """Restart replicas when they are due."""
         while True:
             with self.changed:
                 wait = rules.wakes(self.roster) - time.monotonic()
@@ -178,7 +178,7 @@ class _Desk:
                     self.again(action.number)
 
     def again(self, number: int) -> None:
-        """One new start in the place of the old replica. Whatever raises is a start that failed: the others are kept too."""
+        """Try once to restart a replica. Any exception counts as a failed start: the other replicas must be kept running."""
         try:
             self.leave(number)
             serves = self.begun(number)
@@ -187,7 +187,7 @@ class _Desk:
         self.tell(rules.Restarted(number) if serves else rules.NotRestarted(number, time.monotonic()))
 
     def begun(self, number: int) -> bool:
-        """Begins a replica and waits for its first call; one that does not answer is ended."""
+        """Start a replica and wait for its first call; one that does not answer is ended. Return whether it serves."""
         seat = _Seat(self.begin(number))
         with ExitStack() as undone:
             undone.callback(seat.stack.close)

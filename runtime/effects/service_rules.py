@@ -1,7 +1,7 @@
-"""Which replica serves next, which is out of service, when it is tried again: a pure machine.
+"""Selection of the next replica, failures and restarts: a pure state machine.
 
-`step(roster, event) -> (roster, actions)`. A replica that is started again is another generation of it, so that what is said
-late about the one before does not count against it.
+`step(roster, event) -> (roster, actions)`. A restarted replica has a new generation, so that late results of the one before do
+not count against it.
 """
 
 from collections.abc import Sequence
@@ -17,34 +17,34 @@ HEALTHY, WAITING, RESTARTING = "healthy", "waiting", "restarting"
 
 @frozen
 class Replica:
-    """One replica."""
+    """State of one replica."""
 
     number: int
     state: str = HEALTHY
-    generation: int = 0  # how often it was started again
+    generation: int = 0  # how often it was restarted
     turn: int = 0  # when it was picked last; 0: never
-    failures: int = 0  # in a row
-    retry: float = 0.0  # when to start it again, while it waits
+    failures: int = 0  # consecutive
+    retry: float = 0.0  # when to restart it, while it waits
 
 
 @frozen(kw_only=True)
 class Roster:
-    """The state."""
+    """State of the service."""
 
     replicas: tuple[Replica, ...]
-    pause: float  # seconds before the first new start; twice as long after each further failure in a row
+    pause: float  # seconds before the first restart; twice as long after each further consecutive failure
     longest: float  # the longest pause
     turns: int = 0  # picks made
 
 
 @frozen
 class Pick:
-    """Somebody wants to be served."""
+    """Event: a caller needs a replica."""
 
 
 @frozen
 class Served:
-    """A replica has done what it was asked."""
+    """Event: a replica has completed a call."""
 
     number: int
     generation: int
@@ -52,7 +52,7 @@ class Served:
 
 @frozen
 class Failed:
-    """A replica hangs, or died."""
+    """Event: a replica hangs, or died."""
 
     number: int
     generation: int
@@ -61,21 +61,21 @@ class Failed:
 
 @frozen
 class Clock:
-    """It is now."""
+    """Event: the current time."""
 
     now: float
 
 
 @frozen
 class Restarted:
-    """A new start has come off."""
+    """Event: a restart has succeeded."""
 
     number: int
 
 
 @frozen
 class NotRestarted:
-    """A new start has failed."""
+    """Event: a restart has failed."""
 
     number: int
     now: float
@@ -83,7 +83,7 @@ class NotRestarted:
 
 @frozen
 class Picked:
-    """This one serves."""
+    """Action: use this replica for the call."""
 
     number: int
     generation: int
@@ -91,7 +91,7 @@ class Picked:
 
 @frozen
 class Restart:
-    """Start this one again."""
+    """Action: restart this replica."""
 
     number: int
 
@@ -101,7 +101,7 @@ Action = Picked | Restart
 
 
 def roster(count: int, *, pause: float = 0.5, longest: float = 30.0) -> Roster:
-    """That many healthy replicas. Raises: ChoiceError.
+    """Return a roster of that many healthy replicas. Raises: ChoiceError.
 
     >>> [replica.number for replica in roster(2).replicas]
     [0, 1]
@@ -112,10 +112,10 @@ def roster(count: int, *, pause: float = 0.5, longest: float = 30.0) -> Roster:
 
 
 def step(state: Roster, event: Event) -> tuple[Roster, tuple[Action, ...]]:
-    """The next state and what is to be done; a Pick that no Picked answers found nobody healthy.
+    """Return the next state and the actions to perform; if no replica is healthy, a Pick is not answered by a Picked.
 
-    Picked is the healthy one whose last turn is longest ago: while nobody fails that is each in turn, and where one fails
-    or comes back the others keep theirs.
+    Picked is the healthy one whose last turn is longest ago: without failures that is each in turn, and if one fails or comes
+    back the others keep their order.
 
     >>> state, first = step(roster(2), Pick())
     >>> state, _ = step(state, Failed(0, 0, 10.0))
@@ -167,7 +167,7 @@ def _waiting(state: Roster, replica: Replica, now: float) -> Roster:
 
 
 def pause(state: Roster, failures: int) -> float:
-    """Seconds before a new start after so many failures in a row.
+    """Return the seconds before a restart after so many consecutive failures.
 
     pause_n = min(longest, pause 2^(n-1))
 
@@ -178,7 +178,7 @@ def pause(state: Roster, failures: int) -> float:
 
 
 def wakes(state: Roster) -> float:
-    """The next moment at which a Clock has something to find.
+    """Return the next time at which a Clock event has an effect.
 
     >>> wakes(step(roster(1), Failed(0, 0, 10.0))[0])
     10.5
@@ -187,7 +187,7 @@ def wakes(state: Roster) -> float:
 
 
 def slices(processes: Sequence[P], per_replica: int) -> tuple[tuple[P, ...], ...]:
-    """The processes in replicas of so many neighbours. Raises: ChoiceError where some would be left over.
+    """Return the processes in replicas of so many neighbours. Raises: ChoiceError if some would be left over.
 
     >>> slices("abcd", 2)
     (('a', 'b'), ('c', 'd'))

@@ -1,7 +1,7 @@
-"""Folders that are there whole or not at all: written beside, synced, renamed, and only then are older ones removed.
+"""Folders that appear complete or not at all: written under a temporary name, synced, renamed; then older ones are removed.
 
-ROOT/.partial-NAME    being written, or being removed: whoever looks for checkpoints does not see it
-ROOT/NAME             whole
+ROOT/.partial-NAME    being written, or being removed: not listed as a checkpoint
+ROOT/NAME             complete
 ROOT/latest           the name of the newest, for people and other programs
 """
 
@@ -20,7 +20,7 @@ STEP = re.compile(r"step_[0-9]{6,}(-[0-9]+)?")
 
 
 def steps(root: Path) -> list[Path]:
-    """Return what has the name of a step's folder, sorted; a copy that somebody has made under another name is not ours.
+    """Return the paths with a name of a step's folder, sorted; a copy that a user made under another name is not included.
 
     >>> steps(Path("/nowhere"))
     []
@@ -29,7 +29,7 @@ def steps(root: Path) -> list[Path]:
 
 
 def begin(root: Path, name: str, files: Files) -> Path:
-    """Makes the folder beside, in which `name` is written, after clearing what an earlier save has left behind."""
+    """Make the temporary folder in which `name` is written, after removing the remains of an earlier save."""
     absent = [path for path in (root, *root.parents) if not path.exists()]
     files.make_folder(root)
     for path in reversed(absent):
@@ -41,7 +41,7 @@ def begin(root: Path, name: str, files: Files) -> Path:
 
 
 def publish(root: Path, name: str, files: Files) -> Path:
-    """Makes what was written beside the newest. Every file in it must have been synced, and every folder below it."""
+    """Rename the temporary folder, as the newest. Every file in it, and every folder below it, must have been synced."""
     partial, folder = root / f"{PARTIAL}{name}", root / name
     files.sync(partial)
     files.rename(partial, folder)
@@ -51,7 +51,7 @@ def publish(root: Path, name: str, files: Files) -> Path:
 
 
 def prune(root: Path, old: Iterable[Path], files: Files) -> None:
-    """Removes folders. They are renamed first: a removal cut short must not look like a checkpoint."""
+    """Remove folders. They are renamed first: a removal cut short must not look like a checkpoint."""
     for folder in old:
         files.rename(folder, root / f"{PARTIAL}{folder.name}")
     files.sync(root)
@@ -59,13 +59,13 @@ def prune(root: Path, old: Iterable[Path], files: Files) -> None:
 
 
 def sweep(root: Path, files: Files) -> None:
-    """Removes what a save, or a removal, left behind when it was cut short."""
+    """Remove the remains of a save, or of a removal, that was cut short."""
     for path in sorted(root.glob(f"{PARTIAL}*")):
         files.remove(path)
 
 
 def free_name(root: Path, step: int) -> str:
-    """The name of a step's folder; a step saved twice (a run that went back) gets another."""
+    """Return a new name for a step's folder; a step saved twice (a run that went back) gets another name."""
     name, count = f"step_{step:06d}", 1
     while os.path.lexists(root / name):
         count += 1
@@ -74,7 +74,7 @@ def free_name(root: Path, step: int) -> str:
 
 
 def unwritten(root: Path, size: int, cause: OSError) -> str:
-    """What to say where a checkpoint of that many bytes could not be written."""
+    """Return the error text for a checkpoint of that many bytes that could not be written."""
     full, gone = cause.errno in (errno.ENOSPC, errno.EDQUOT), cause.errno == errno.ENOENT
     got = "a full disk" if full else "in a folder that is gone" if gone else f"not writable ({cause.strerror or cause})"
     wanted = f"room for {size:,} bytes" if full else "a folder on a sound disk"

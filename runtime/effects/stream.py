@@ -1,12 +1,12 @@
-"""A stream of what is finished, in a file: one value a line, as JSON, readable while it is written.
+"""A file of finished entries: one value a line, as JSON, which can be read while it is written.
 
     with writer(run / "rollouts.jsonl") as publish:
         publish(result.number, published_rows(result))
 
 An entry has a number of its own and some lines. They are appended and synced as one piece, whose last line is marked, so
-that a crash leaves entries whole or not at all: the next writer removes a torn one, and passes over a number that is there
-already. Whoever publishes again what it may have published before a crash publishes it once. A reader takes whole entries,
-and goes on from where it was.
+that a crash leaves an entry complete or not at all: the next writer removes an incomplete one, and skips a number that is there
+already. So an entry that is published again after a crash is in the file once. A reader gets complete entries, and continues
+from where it was.
 """
 
 import os
@@ -30,7 +30,7 @@ Write = Callable[[int, Sequence[Row]], None]
 
 @frozen
 class Entry:
-    """What was published under a number."""
+    """The rows that were published under a number."""
 
     number: int
     rows: tuple[dict[str, Any], ...]
@@ -38,7 +38,7 @@ class Entry:
 
 @frozen
 class Reading:
-    """Entries, and the place in the file behind the last of them, from which to read on."""
+    """Entries, and the offset in the file after the last of them, from which to read on."""
 
     entries: tuple[Entry, ...]
     offset: int
@@ -46,9 +46,9 @@ class Reading:
 
 @contextmanager
 def writer(path: Path, *, most: int = MOST, files: Files = DISK) -> Iterator[Write]:
-    """Gives `publish(number, rows)`: appends an entry to the file, which is made if absent, and syncs it.
+    """Yield `publish(number, rows)`: it appends an entry to the file, which is made if absent, and syncs it.
 
-    A number that is there already is passed over. Raises, from `publish`: ChoiceError for a number below 0, for an entry
+    A number that is there already is skipped. Raises, from `publish`: ChoiceError for a number below 0, for an entry
     without rows, of more than `most` bytes, or whose rows have a name that the stream itself uses, and after a write that
     failed; StructureError for a row that has no JSON form.
 
@@ -79,7 +79,7 @@ def writer(path: Path, *, most: int = MOST, files: Files = DISK) -> Iterator[Wri
         if len(data) > most:
             where, remedy = f"stream {path.name}: entry {number}", "raise the bound, or keep less of it"
             raise ChoiceError(message(where, got=f"{len(data)} bytes", wanted=f"at most {most}", remedy=remedy))
-        unsure = True  # until it is all there
+        unsure = True  # until it is completely written
         files.append(path, data)
         files.sync(path)
         if new:
@@ -115,9 +115,9 @@ def _cut(path: Path, size: int) -> None:
 
 
 def read(path: Path, *, offset: int = 0) -> Reading:
-    """The whole entries of a stream from a place on, which an earlier `read` gave; none where there is no file.
+    """Return the complete entries of a stream from an offset on, which an earlier `read` returned; none if there is no file.
 
-    What is being written is left for the next time. Raises: StructureError for a line that `writer` did not write.
+    An entry that is being written is left for the next time. Raises: StructureError for a line that `writer` did not write.
 
     >>> read(Path("nowhere.jsonl"))
     Reading(entries=(), offset=0)

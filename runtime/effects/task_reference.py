@@ -1,6 +1,6 @@
 """A task named by a reference, MODULE:NAME or FILE.py:NAME, imported from there once this process trusts it.
 
-A run's folder names its task, and must not decide what is imported: `trust` is called with what a command line names.
+A run's folder names its task, but must not decide what is imported: `trust` is called with the references of a command line.
 """
 
 import importlib
@@ -29,15 +29,15 @@ def absolute(reference: str) -> str:
 
 
 def trust(reference: str) -> None:
-    """Let this process import that reference, or each one with `EVERY`."""
+    """Let this process import that reference, or any reference with `EVERY`."""
     _trusted.add(reference)
 
 
 def load_task(reference: str) -> TextTask:
     """Return the task that a reference names; its module is imported.
 
-    Raises: TrustError for a reference that this process was not given; ChoiceError where there is no such module or name,
-    where importing it raises, or where the value is no task.
+    Raises: TrustError for a reference that is not trusted; ChoiceError if there is no such module or name, if importing it
+    raises, or if the value is no task.
     """
     if not {reference, EVERY} & _trusted:
         got, remedy = f"that of a run, {reference}", "if you trust it, repeat the command with --trust"

@@ -1,4 +1,4 @@
-"""Trees of tensors in a file of their own, to be looked at later: no checkpoint, nothing is resumed from it."""
+"""Trees of tensors in a file of their own, for inspection: no run resumes from it."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from .files import read_bytes, write_whole
 
 
 def write_tensors(path: Path, tree: Any) -> Path:
-    """Writes the leaves under their dotted names, as safetensors; gives the path.
+    """Write the leaves under their dotted names, as safetensors; return the path.
 
     >>> from tempfile import TemporaryDirectory
     >>> import torch
@@ -27,5 +27,5 @@ def write_tensors(path: Path, tree: Any) -> Path:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors in a file, by name."""
+    """Return the tensors in a file, by name."""
     return safetensors.torch.load(read_bytes(path))

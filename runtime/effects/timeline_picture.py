@@ -1,4 +1,4 @@
-"""Pictures of asynchronous training: who did what when, a row for each actor, and how old samples were."""
+"""Pictures of asynchronous training: a timeline with a row for each actor, and the age of samples."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,30 +28,30 @@ SAID = {
     "evaluate": "evaluate",
 }
 TURNS = {"sync": "in turns", "async": "at once"}
-ROWS = 10  # actors that are drawn; the others are counted
-WIDTH, ROW, HEAD = 12.0, 0.3, 0.75  # inches: of the picture, of a row, of what is above and below the rows of a lane
-WORDS = 0.035  # of the width: what a bar must have to be written on
-THIN = "save"  # what goes on beside other work: a line under it
+ROWS = 10  # largest number of actors that are drawn; the number of the others is shown
+WIDTH, ROW, HEAD = 12.0, 0.3, 0.75  # inches: of the picture, of a row, of the space around the rows of a lane
+WORDS = 0.035  # smallest width of a bar with text, as a share of the picture's
+THIN = "save"  # runs beside other work: drawn as a line under it
 PALE = 0.72
 
 
 @frozen(kw_only=True)
 class Lane:
-    """A phase as it is drawn."""
+    """A phase and the data to draw it."""
 
     name: str
     actors: tuple[str, ...]
     spans: Sequence[Span]  # for the whole of it
     close: Sequence[Span]  # for the enlarged part
     end: float  # seconds
-    shares: Mapping[str, float]  # of the time in which an actor did something
-    window: Interval | tuple[()]  # what is enlarged
+    shares: Mapping[str, float]  # of the time in which an actor was busy
+    window: Interval | tuple[()]  # the part that is enlarged
 
 
 def timeline_picture(lanes: Sequence[Lane], out: Path) -> Path:
-    """Draws phases one above the other on one scale of time, and under them a part of each, enlarged on one scale; gives `out`.
+    """Draw phases one above the other on one time scale, and below a part of each, enlarged on one scale; return `out`.
 
-    A bar in the enlarged part bears the version of the weights; every other version is paler.
+    A bar in the enlarged part is labelled with the version of the weights; every other version is paler.
     """
     enlarged = [lane for lane in lanes if lane.window]
     heights = [ROW * min(ROWS, len(lane.actors)) + HEAD for lane in (*lanes, *enlarged)]
@@ -76,7 +76,7 @@ def _legend(figure: Figure, lanes: Sequence[Lane]) -> None:
 
 
 def _whole(axes: Axes, lane: Lane, most: float) -> None:
-    """All of a phase; at the end of each row the share of the time in which that actor did something."""
+    """Draw the whole phase; at the end of each row the share of the time in which that actor was busy."""
     drawn = _rows(axes, lane)
     for place, actor in enumerate(drawn):
         _bars(axes, place, [one for one in lane.spans if one.actor == actor], pale=False)
@@ -93,7 +93,7 @@ def _whole(axes: Axes, lane: Lane, most: float) -> None:
 
 
 def _part(axes: Axes, lane: Lane, longest: float) -> None:
-    """Some updates in the middle of a phase, with versions."""
+    """Draw some updates from the middle of a phase, with versions."""
     if not lane.window:
         return
     begin, end = lane.window[0], lane.window[0] + longest
@@ -142,9 +142,9 @@ def _title(axes: Axes, text: str, beside: str) -> None:
 
 
 def staleness_picture(ages: Mapping[str, Sequence[int]], bounds: Mapping[str, int], out: Path) -> Path:
-    """Draws how many samples of each phase were so many updates old when they were learned from; gives `out`.
+    """Draw the distribution of the samples' ages, in updates, when they were trained on, for each phase; return `out`.
 
-    `ages[phase][a]` counts those of age a, `bounds` are the ages allowed.
+    `ages[phase][a]` is the number of samples of age a, `bounds` are the ages allowed.
     """
     figure = Figure(figsize=(8.0, 4.2), dpi=130, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)

@@ -1,7 +1,7 @@
 """A small tokenizer of our own: byte pairs learnt from a few texts in milliseconds, with a chat template, for transformers.
 
-Every text can be spelled, since all bytes are tokens; digits stand alone, so that numbers can be copied and added. Each
-role has a token of its own that begins its message, and `<|end|>` ends what the model says.
+Every text can be encoded, since all bytes are tokens; each digit is a token, so that numbers can be copied and added. Each
+role has a token of its own that begins its message, and `<|end|>` ends the model's messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,9 +29,9 @@ TEMPLATE = (
 
 
 def train_tokenizer(texts: Iterable[str], *, vocabulary: int = 512, least: int = 2, window: int = 1024) -> Any:
-    """A tokenizer of transformers that has learnt its tokens from the texts, the same for the same texts.
+    """Return a tokenizer of transformers that has learnt its tokens from the texts, the same for the same texts.
 
-    At most `vocabulary` tokens; pairs that come less than `least` times are not joined. Raises: ChoiceError, ImportError.
+    At most `vocabulary` tokens; pairs that occur less than `least` times are not merged. Raises: ChoiceError, ImportError.
     """
     if vocabulary < LEAST:
         wanted, remedy = f"at least {LEAST}", "leave room for all bytes"
@@ -64,16 +64,16 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int = 512, least: int =
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Writes a tokenizer into a folder, as transformers does, where `AutoTokenizer` finds it beside a model.
+    """Write a tokenizer into a folder, as transformers does, so that `AutoTokenizer` finds it next to a model.
 
-    Raises: CheckpointError where the folder, or something in it, is a link or no file, or cannot be written.
+    Raises: CheckpointError if the folder, or something in it, is a link or not a regular file, or cannot be written.
     """
     place = plain_folder(folder)
     try:
         tokenizer.save_pretrained(str(place))
     except OSError:
         raise
-    except Exception as cause:  # what the library is built on tells refusals of the system so
+    except Exception as cause:  # the library's Rust code raises bare exceptions for errors of the operating system
         wanted, remedy = "a folder that can be written to", "see its rights, and those of its files"
         raise CheckpointError(
             message(str(folder), got=f"unwritable ({cause})", wanted=wanted, remedy=remedy)
@@ -81,13 +81,13 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
 
 
 def tokenizer_files(folder: Path) -> dict[str, bytes]:
-    """The files of a tokenizer's folder, to be sent to who has no such folder."""
+    """Return the files of a tokenizer's folder, to be sent to processes without that folder."""
     return {path.name: read_bounded(path) for path in sorted(folder.iterdir()) if path.is_file()}
 
 
 @contextmanager
 def unfolded(files: Mapping[str, bytes]) -> Iterator[Path]:
-    """A folder with these files, for a block.
+    """Write these files to a temporary folder, and yield it.
 
     >>> with unfolded({"a.txt": b"a"}) as folder:
     ...     tokenizer_files(folder)
@@ -100,7 +100,7 @@ def unfolded(files: Mapping[str, bytes]) -> Iterator[Path]:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer in a folder, nothing being downloaded. Raises: ChoiceError where there is none, ImportError."""
+    """Return the tokenizer in a folder, without downloads. Raises: ChoiceError if there is none, ImportError."""
     auto = library().AutoTokenizer
     odd = irregular(folder) if folder.is_dir() else ""
     if odd:
@@ -108,8 +108,8 @@ def load_tokenizer(folder: Path) -> Any:
         raise ChoiceError(message(str(folder / odd), got="no regular file", wanted="a file", remedy=remedy))
     try:
         found = auto.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-        found.encode("a", add_special_tokens=False)  # types that are wrong show in use
+        found.encode("a", add_special_tokens=False)  # wrong types show only in use
         return found
-    except Exception as cause:  # damaged files lead the library anywhere
+    except Exception as cause:  # damaged files can raise anything in the library
         got, remedy = f"without a tokenizer ({type(cause).__name__})", "name a folder that save_pretrained wrote"
         raise ChoiceError(message(str(folder), got=got, wanted="a tokenizer's folder", remedy=remedy)) from cause

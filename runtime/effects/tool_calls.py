@@ -1,10 +1,10 @@
-"""Calls that end in time, whatever is called: what they gave, or how they failed.
+"""Calls with a time limit, of any function: their result, or how they failed.
 
-in_threads()     any function. A call that hangs is given up and not ended: its thread runs on, and what it does to
-                 anything but its arguments it still does.
-in_processes()   functions and arguments that can be pickled. A call that hangs is killed with its worker and all that
-                 one has started, and another worker takes its place. POSIX only. Where this process is killed, its
-                 workers end within seconds.
+in_threads()     any function. A call that hangs is abandoned and not ended: its thread runs on, with all its side effects
+                 except those on its arguments.
+in_processes()   functions and arguments that can be pickled. A call that hangs is killed with its worker and all processes
+                 that the worker has started, and another worker takes its place. POSIX only. If this process is killed,
+                 its workers end within seconds.
 """
 
 import contextlib
@@ -23,24 +23,24 @@ from . import tool_worker
 from .child_process import Child, run_body
 from .child_program import ANSWER, NOTE, READY, described
 
-RAISED, TIMED_OUT, DIED = "raised", "timed_out", "died"  # how a call came to give nothing
+RAISED, TIMED_OUT, DIED = "raised", "timed_out", "died"  # how a call failed
 BODY = pickle.dumps((tool_worker.serve, ()))
 
 
 class ToolError(PurestepError, RuntimeError):
-    """A world cannot be used at all: it does not begin, its calls cannot be sent, or too many of them hang."""
+    """Error for an environment that cannot be used: it does not start, its calls cannot be sent, or too many of them hang."""
 
 
 @frozen
 class Returned:
-    """What a call gave."""
+    """Result of a call."""
 
     value: Any
 
 
 @frozen
 class Failure:
-    """A call that gave nothing: how ("raised", "timed_out", "died") and why."""
+    """A failed call: how it failed ("raised", "timed_out", "died") and why."""
 
     kind: str
     error: str = ""
@@ -50,10 +50,10 @@ Perform = Callable[[Callable[..., Any], tuple[Any, ...], float], Returned | Fail
 
 
 def in_threads(limit: int = 8, *, given_up: int = 32) -> Perform:
-    """Calls in threads of this process, at most `limit` at a time; further ones wait for their turn.
+    """Return a `Perform` that calls in threads of this process, at most `limit` at a time; further calls wait for their turn.
 
-    A call that is given up makes room for another one while its thread runs on, until it ends by itself or the process
-    does. With more than `given_up` of those running the world is beyond use: then `perform` raises ToolError.
+    An abandoned call makes room for another one while its thread runs on, until it ends by itself or the process does. With
+    more than `given_up` of those running the environment is unusable: then `perform` raises ToolError.
     Raises: ChoiceError.
 
     >>> in_threads()(divmod, (7, 2), 5.0)
@@ -105,7 +105,7 @@ def _at_least_one(where: str, limit: int) -> int:
 
 @frozen
 class Worker:
-    """A process that performs calls, and what it sends."""
+    """A process that performs calls, and its messages."""
 
     child: Child
     said: SimpleQueue[tuple[Any, ...]]
@@ -113,13 +113,13 @@ class Worker:
 
 @contextlib.contextmanager
 def in_processes(limit: int = 4, *, start: float = 60.0) -> Iterator[Perform]:
-    """Calls in worker processes, at most `limit` at a time; the workers end with the block.
+    """Yield a `Perform` that calls in worker processes, at most `limit` at a time; the workers end with the block.
 
-    A call that is under way then fails ("died"), and after the block `perform` raises ToolError.
-    A call's seconds count from when its function is imported there, which may take `start` seconds. A worker that was
-    killed, or died, is replaced at the next call. What the functions print goes to standard error.
-    Functions are found by their module's name, so one of a script itself (`__main__`), a lambda or a function inside
-    another cannot be sent: then, and where arguments cannot be pickled, `perform` raises ToolError. Raises: ChoiceError.
+    A call that is running then fails ("died"), and after the block `perform` raises ToolError.
+    A call's time limit starts when its function has been imported there, which may take `start` seconds. A worker that was
+    killed, or died, is replaced at the next call. The functions' prints go to standard error.
+    Functions are imported by their module's name, so one of a script itself (`__main__`), a lambda or a function inside
+    another cannot be sent: then, and if arguments cannot be pickled, `perform` raises ToolError. Raises: ChoiceError.
 
     >>> with in_processes() as perform:
     ...     perform(divmod, (7, 2), 5.0), perform(divmod, (7, 0), 5.0).kind
@@ -146,7 +146,7 @@ def in_processes(limit: int = 4, *, start: float = 60.0) -> Iterator[Perform]:
 
 
 class _Crew:
-    """The workers of a block: those that wait for a call, and those that perform one."""
+    """The workers of a block: idle ones, and those that perform a call."""
 
     def __init__(self) -> None:
         self.lock, self.closed = threading.Lock(), False
@@ -154,7 +154,7 @@ class _Crew:
         self.busy: set[Worker] = set()
 
     def take(self) -> Worker:
-        """A worker to perform a call. Raises: ToolError once the block has ended."""
+        """Return a worker for a call. Raises: ToolError once the block has ended."""
         with self.lock:
             if self.closed:
                 got, wanted, remedy = "made after the block", "one inside it", "keep the block open while worlds run"
@@ -164,7 +164,7 @@ class _Crew:
             return worker
 
     def give_back(self, worker: Worker, sound: bool) -> None:
-        """Takes a worker back after its call; one that is not sound, or is late, is ended."""
+        """Take a worker back after its call; kill one that has failed, or that comes back after the block."""
         with self.lock:
             self.busy.remove(worker)
             if sound and not self.closed:
@@ -173,11 +173,11 @@ class _Crew:
                 worker.child.process.end()
 
     def close(self) -> None:
-        """Ends all workers."""
+        """Kill all workers."""
         with self.lock:
             self.closed = True
             for worker in self.busy:
-                worker.child.process.end()  # whoever waits for its answer sees that it has ended, and gives it back
+                worker.child.process.end()  # the thread that waits for its answer notices its end, and gives it back
             while self.idle:
                 self.idle.pop().child.process.end()
 
@@ -195,7 +195,7 @@ def _unsendable(why: str) -> ToolError:
 
 
 def _waiting(idle: deque[Worker]) -> Worker:
-    """A worker with nothing to do; one that has ended meanwhile is no worker."""
+    """Return an idle worker, or a new one; idle workers that have died are removed."""
     while idle:
         worker = idle.pop()
         if not worker.child.process.ended():
@@ -213,7 +213,7 @@ def _asked(worker: Worker, frame: bytes, start: float, seconds: float) -> Return
             word, *rest = worker.said.get(timeout=max(0.0, until - time.monotonic()))
         except Empty:
             return Failure(TIMED_OUT)
-        if word == NOTE:  # the call begins
+        if word == NOTE:  # the call starts now
             until = time.monotonic() + seconds
         elif word == ANSWER:
             break

@@ -1,7 +1,7 @@
 """The body of a process that performs calls for `tool_calls.in_processes`. The standard library alone, to start at once.
 
-A task is one pickle of (function, arguments). Once that is read a note is sent, from which the caller's clock runs, and then
-the answer: a pickle of how it went and what it gave.
+A task is one pickle of (function, arguments). Once it is loaded a note is sent, at which the caller's time limit starts, and
+then the answer: a pickle of the outcome and the result or error.
 """
 
 import pickle
@@ -10,11 +10,11 @@ from typing import Any
 from .child_program import described
 
 RETURNED, RAISED, UNREADABLE = "returned", "raised", "unreadable"
-LONGEST = 200  # letters of an error that a model is shown
+LONGEST = 200  # characters of an error that a model is shown
 
 
 def serve(mailbox: Any) -> None:
-    """Perform calls, one after the other, until nobody wants any more."""
+    """Perform calls, one after the other, until the mailbox is stopped."""
     while True:
         for task, frame in filter(None, [mailbox.receive(60.0)]):
             mailbox.answer(task, _performed(mailbox, frame))

@@ -1,7 +1,7 @@
-"""Tools that may raise or hang, in a world that does neither: each call has its seconds, and is made elsewhere.
+"""An environment whose tools may raise or hang, made safe: each call has a time limit, and runs in a thread or process.
 
-Where a call gives nothing the model is told, the state is as it was, and the failure is recorded. `tool_calls` has the two
-ways to make a call: `in_threads` for any function, `in_processes` for those that may have to be killed.
+If a call fails, the model gets a message, the state is unchanged, and the failure is recorded. `tool_calls` has two ways to
+make a call: `in_threads` for any function, `in_processes` for those that may have to be killed.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Tool = Callable[[Any, Any, str], str]  # (params, state, argument) -> text
 
 @frozen(kw_only=True)
 class Failed:
-    """The failure of a tool, or of the step that an action of another class asked for, on an argument."""
+    """The failure of a tool, or of a step for an action of another class, on an argument."""
 
     tool: str
     argument: str
@@ -32,17 +32,17 @@ class Failed:
 
 
 def ignore(failed: Failed) -> None:
-    """Records nothing: what the model was told says that something failed."""
+    """Record nothing: the model's message already reports the failure."""
 
 
 def guarded(
     env: TextEnv[P, S], perform: Perform, *, timeout: float, record: Callable[[Failed], None] = ignore
 ) -> TextEnv[P, S]:
-    """The world with every call made by `perform` and given up after `timeout` seconds.
+    """Return the environment with every call made by `perform` and abandoned after `timeout` seconds.
 
-    Where all calls give something in time it is the world as it was. A step that fails leaves the state and pays 0, a tool
-    that fails answers with what went wrong, and both give it to `record`. A reset that fails leaves no state to go on from.
-    Raises: ChoiceError; the world itself raises ToolError at a reset that fails.
+    If all calls succeed in time it behaves as before. A step that fails keeps the state and pays 0, a tool that fails answers
+    with the error, and both pass it to `record`. A reset that fails leaves no state to go on from.
+    Raises: ChoiceError; the environment itself raises ToolError at a reset that fails.
 
     >>> from purestep.core.language.parsers import Call
     >>> broken = TextEnv((), lambda _, key: (0, "?"), lambda _, state, action, key: 1 // 0)
@@ -111,7 +111,7 @@ def _failed(action: Any, failure: Failure) -> Failed:
 
 
 def _told(failure: Failure, timeout: float) -> str:
-    """What the model is told."""
+    """Return the model's message for a failure."""
     if failure.kind == TIMED_OUT:
         return f"The tool gave no answer within {timeout:g} s."
     return f"The tool failed: {failure.error}."

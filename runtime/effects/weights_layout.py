@@ -1,6 +1,6 @@
-"""How a tree of tensors lies in one run of bytes: each leaf at an aligned offset, under its name.
+"""Layout of a tree of tensors in one buffer of bytes: each leaf at an aligned offset, under its name.
 
-The description is text, so that whoever opens a buffer can say which leaf is not the one it was made for.
+The description is text, so that a process that opens a buffer can name the leaf that differs from its own architecture.
 """
 
 import json
@@ -16,11 +16,11 @@ from torch import Tensor
 from ...core.errors import PurestepError, StructureError, message
 from ...core.tree import leaf_names, leaves
 
-ALIGNMENT = 64  # bytes: a cache line, and more than any dtype asks for
+ALIGNMENT = 64  # bytes: a cache line, and more than any dtype needs
 
 
 class WeightsError(PurestepError, RuntimeError):
-    """Weights cannot be had: of another architecture, in somebody else's hands, or written faster than they are read."""
+    """Error for weights that are not available: of another architecture, of another publisher, or overwritten during reads."""
 
 
 @frozen
@@ -34,12 +34,12 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Return the leaf's size in bytes."""
         return math.prod(self.shape) * self.element.itemsize
 
     @property
     def element(self) -> torch.dtype:
-        """The dtype itself."""
+        """Return the leaf's torch.dtype."""
         found: torch.dtype = getattr(torch, self.dtype)
         return found
 
@@ -49,14 +49,14 @@ class Part:
 
 @frozen
 class Layout:
-    """Where every leaf of a tree stands; `size` bytes in all, a multiple of the alignment."""
+    """The position of each leaf of a tree; `size` bytes in all, a multiple of the alignment."""
 
     parts: tuple[Part, ...]
     size: int
 
 
 def layout(tree: Any) -> Layout:
-    """The layout of a tree of dense tensors: leaf after leaf in the tree's order, each aligned.
+    """Return the layout of a tree of dense tensors: leaf after leaf in the tree's order, each aligned.
 
     offset_0 = 0,   offset_i+1 = offset_i + bytes_i, rounded up to a multiple of 64
 
@@ -90,7 +90,7 @@ def _refuse_leaf(name: str, leaf: Any, taken: set[str]) -> None:
 
 
 def text(own: Layout) -> str:
-    """The layout as JSON in one line; equal layouts have equal texts.
+    """Return the layout as JSON in one line; equal layouts have equal texts.
 
     >>> text(Layout((Part("a", (3,), "float32", 0),), 64))
     '[["a",[3],"float32",0]]'
@@ -100,7 +100,7 @@ def text(own: Layout) -> str:
 
 
 def same_architecture(where: str, found: str, wanted: Layout) -> None:
-    """Raises WeightsError, naming the first leaf that differs, unless `found` is the text of `wanted`.
+    """Raise WeightsError, naming the first leaf that differs, unless `found` is the text of `wanted`.
 
     >>> same_architecture("fetch", '[["a",[2],"float32",0]]', layout({"a": torch.ones(3)}))
     Traceback (most recent call last):
@@ -122,7 +122,7 @@ architecture that is published
 
 
 def views(own: Layout, buffer: Tensor) -> list[Tensor]:
-    """The leaves as views of a buffer [size] of bytes (uint8), in the tree's order.
+    """Return the leaves as views of a buffer [size] of bytes (uint8), in the tree's order.
 
     >>> views(layout({"a": torch.ones(2)}), torch.zeros(64, dtype=torch.uint8))
     [tensor([0., 0.])]
@@ -136,7 +136,7 @@ def views(own: Layout, buffer: Tensor) -> list[Tensor]:
 
 
 def checksum(tensors: Iterable[Tensor], start: int = 0) -> int:
-    """The CRC-32 of the tensors' bytes, one after the other, going on from `start`.
+    """Return the CRC-32 of the tensors' bytes, one after the other, continuing from `start`.
 
     >>> checksum([torch.tensor([49, 50], dtype=torch.uint8), torch.tensor(51, dtype=torch.uint8)]) == zlib.crc32(b"123")
     True

@@ -1,18 +1,18 @@
-"""How one writer and many readers share a ring of slots without waiting for each other: a sequence lock, step by step.
+"""A ring of slots that one writer and many readers share without waiting for each other: a sequence lock, step by step.
 
-Publication number n (1, 2, ...) goes to slot n modulo their count. Its writer notes n in the slot, then writes the bytes,
-and at last notes n as the ring's LATEST. A reader asks for LATEST, copies that slot and then looks whether the slot still
-has the number it came for. If so the copy is all of one publication; if not, the reader was overtaken and tries again.
-A writer that dies in the middle has touched nothing that LATEST names, as long as there are two slots.
+Publication number n (1, 2, ...) goes to slot n modulo their count. Its writer stores n in the slot, then writes the bytes,
+and finally stores n as the ring's LATEST. A reader reads LATEST, copies that slot and then checks that the slot still has the
+same number. If so the copy is all of one publication; if not, the reader was overtaken and tries again. A writer that dies
+in the middle has not touched the slot of LATEST, as long as there are two slots.
 
-Each step is one access, and between two of them anybody may do anything; `weights` runs them on shared memory, the laws
-interleave them.
+Each step is one access, and between two of them other processes may run any of theirs; `weights` runs them on shared memory,
+the laws interleave them.
 
-**What this relies on.** An aligned word of 8 bytes is read and written whole, and accesses are seen in the order in which
-they are made. x86 promises both, the second with two exceptions that `fence` closes: a store that waits behind a later
-load, and the streaming stores of large copies. Other processors promise no order without barriers that Python does not
-have. There `checksum` is the guard: a sum over number, version and bytes, written beside them and compared after the copy,
-holds whatever is seen in whatever order.
+**Assumptions.** An aligned word of 8 bytes is read and written atomically, and accesses become visible in the order in which
+they are made. x86 guarantees both, the second with two exceptions that `fence` closes: a store that is delayed after a later
+load, and the streaming stores of large copies. Other processors guarantee no order without barriers that Python does not
+have. There `checksum` is the guard: a sum over number, version and bytes, stored with them and compared after the copy, which
+is valid in any order of visibility.
 Source: Lamport 1977, Concurrent reading and writing; Boehm 2012, Can seqlocks get along with programming language memory
 models?
 """
@@ -25,10 +25,10 @@ from attrs import frozen
 from ...core.errors import ChoiceError, message
 
 T = TypeVar("T")
-LATEST = 0  # the word that holds the number of the last publication finished; 0 before the first
+LATEST = 0  # the word with the number of the last finished publication; 0 before the first
 NUMBER, VERSION, CHECKSUM = 0, 1, 2  # of a slot, counted from its first word
 STRIDE = 8  # words: each slot has a cache line, so has LATEST
-Steps = Generator[bool, None, T]  # an access behind each yield; True: an attempt was in vain and another one begins
+Steps = Generator[bool, None, T]  # an access after each yield; True: an attempt has failed and another one begins
 
 
 @frozen
@@ -37,23 +37,23 @@ class Words:
 
     read: Callable[[int], int]
     write: Callable[[int, int], None]
-    fence: Callable[[], None]  # what was accessed before it is accessed before what comes after
+    fence: Callable[[], None]  # completes all accesses before it ahead of those after it
 
 
-Fill = Callable[[int, int, int], Steps[int]]  # (slot, number, version): writes the bytes, gives their checksum or 0
-Load = Callable[[int, int, int], Steps[tuple[Any, int]]]  # (slot, number, version): copies them, gives both
+Fill = Callable[[int, int, int], Steps[int]]  # (slot, number, version): writes the bytes, returns their checksum or 0
+Load = Callable[[int, int, int], Steps[tuple[Any, int]]]  # (slot, number, version): returns (a copy, its checksum)
 
 
 @frozen
 class Ring:
-    """The two procedures."""
+    """The two procedures of a ring: to publish, and to fetch."""
 
     publication: Callable[[Words, int, int, Fill], Steps[int]]
     fetching: Callable[[Words, int, int, Load], Steps[tuple[Any, ...]]]
 
 
 def place(slot: int) -> int:
-    """The first word of a slot.
+    """Return the first word of a slot.
 
     >>> place(0), place(2)
     (8, 24)
@@ -62,9 +62,9 @@ def place(slot: int) -> int:
 
 
 def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
-    """Writes one publication; gives its number. Nobody else may be publishing.
+    """Write one publication; return its number. There must be no other publisher.
 
-    Where `fill` raises, nothing was published. Raises: ChoiceError for a version that is not above the last one.
+    If `fill` raises, nothing is published. Raises: ChoiceError for a version that is not above the last one.
     """
     latest = words.read(LATEST)
     yield False
@@ -94,9 +94,9 @@ def _refuse_version(words: Words, slots: int, latest: int, version: int) -> None
 
 
 def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
-    """Copies the last publication if its version is above `newer_than`; gives (version, copy), or () if it is not.
+    """Copy the last publication if its version is above `newer_than`; return (version, copy), or () if it is not.
 
-    It goes on until a copy is whole, so whoever runs it must end it in time.
+    It repeats until a copy is consistent, so the caller must limit its time.
     """
     while True:
         number = words.read(LATEST)
@@ -119,7 +119,7 @@ def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tup
 
 
 def complete(steps: Steps[T], in_vain: Callable[[], None] = lambda: None) -> T:
-    """Runs all steps in a row and gives what they give; calls `in_vain` after each attempt that was.
+    """Run all steps in a row and return their result; `in_vain` is called after each failed attempt.
 
     >>> def two():
     ...     yield True

@@ -1,10 +1,10 @@
-"""Workers that are watched over: generators in processes or threads, replaced when they are lost, their work handed back.
+"""Supervised workers: generators in processes or threads, replaced when they are lost, their tasks handed back.
 
     with working(generate, (path,), size=2, patience=30.0) as workers:
         workers.send(0, 7, "a prompt")               # worker 0, task 7
         report = workers.receive(1.0)                # Joined, Answer, Note, Lost, or () when time is out
 
-`workers_engines` has the ways to have a worker, `workers_rules` decides.
+`workers_engines` starts workers as processes or threads, `workers_rules` decides.
 """
 
 import time
@@ -24,14 +24,14 @@ from .workers_engines import Body, Engine, Hand, Inbox, WorkersError, in_process
 
 @frozen
 class Joined:
-    """A worker has begun and can be given tasks."""
+    """Report: a worker has started and can be given tasks."""
 
     worker: int
 
 
 @frozen
 class Answer:
-    """A worker has done a task."""
+    """Report: a worker has done a task."""
 
     worker: int
     task: int
@@ -40,7 +40,7 @@ class Answer:
 
 @frozen
 class Note:
-    """A worker says something that ends no task."""
+    """Report: a worker's message that finishes no task."""
 
     worker: int
     payload: Any
@@ -48,7 +48,7 @@ class Note:
 
 @frozen
 class Lost:
-    """A worker is no more, or a task never reached it; why, and the (task, payload) to be given out again."""
+    """Report: a worker has ended, or a task never reached it; the reason, and each (task, payload) to be assigned again."""
 
     worker: int
     why: str
@@ -60,17 +60,17 @@ Report = Joined | Answer | Note | Lost
 
 @frozen
 class Workers:
-    """The calls, for one thread. `stop` is called at the end of the block as well."""
+    """The functions of a worker pool, for one thread. `stop` is called at the end of the block as well."""
 
-    # (worker, task, payload); task numbers are the caller's. Raises: WorkersError for what cannot be sent, and was not given.
+    # (worker, task, payload); the caller numbers tasks. Raises: WorkersError if it cannot be sent; it is then not assigned.
     send: Callable[[int, int, Any], None]
     receive: Callable[[float], Report | tuple[()]]  # (seconds)
-    alive: Callable[[], tuple[int, ...]]  # those that have begun
-    stop: Callable[[], tuple[int, ...]]  # gives those that could not be ended: threads that hang
+    alive: Callable[[], tuple[int, ...]]  # those that have started
+    stop: Callable[[], tuple[int, ...]]  # returns those that could not be ended: threads that hang
 
 
 def accept(task: int, payload: Any) -> str:
-    """Finds nothing wrong with any answer."""
+    """Accept every answer: return no fault."""
     return ""
 
 
@@ -87,13 +87,13 @@ def working(
     tries: int = 5,
     grace: float = 2.0,
 ) -> Iterator[Workers]:
-    """`size` workers that run `body(mailbox, *arguments)`.
+    """Yield `size` workers that run `body(mailbox, *arguments)`.
 
-    A worker that ends, says what is no message, answers a task it does not have, gives an answer in which
-    `refuse(task, payload)` finds a fault (what it says; "" for none), or has work and says nothing for `patience` seconds is
-    lost: it is ended and reported, and another one takes its place, after a pause that grows while no task is answered.
-    After `tries` such losses `receive` raises WorkersError. At the end workers are asked to stop, and after `grace` seconds
-    are ended. Raises: ChoiceError, WorkersError (a body that cannot be sent).
+    A worker is lost if it ends, sends an invalid message, answers a task that it does not have, sends an answer in which
+    `refuse(task, payload)` finds a fault (its text; "" for none), or has work and sends nothing for `patience` seconds: it is
+    ended and reported, and another one takes its place, after a pause that grows while no task is answered. After `tries` such
+    losses `receive` raises WorkersError. At the end workers are asked to stop, and after `grace` seconds are ended. Raises:
+    ChoiceError, WorkersError (a body that cannot be sent).
     """
     watch = _Watch(body, arguments, engine, refuse, grace)
     watch.crew = rules.crew(size, patience=patience, start=start, tries=tries, now=time.monotonic())
@@ -105,7 +105,7 @@ def working(
 
 
 class _Watch:
-    """The state of a crew, the hands of its workers, and the payloads of what they have to do."""
+    """The state of a worker pool, the handles of its workers, and the payloads of their tasks."""
 
     crew: rules.Crew
 
@@ -121,7 +121,7 @@ class _Watch:
         self.ended: list[tuple[int, Hand]] = []
 
     def tell(self, event: rules.Event) -> bool:
-        """Feeds an event and does what is to be done; whether an answer counts."""
+        """Process an event and perform the resulting actions; return whether an answer counts."""
         self.crew, actions = rules.step(self.crew, event)
         counts = False
         for action in actions:
@@ -141,7 +141,7 @@ class _Watch:
         return counts
 
     def send(self, worker: int, task: int, payload: Any) -> None:
-        """Gives a task; where the worker is gone it comes back as Lost. What cannot be sent was never given."""
+        """Assign a task; if the worker is gone it comes back as Lost. A payload that cannot be sent is not assigned."""
         hand = self.hands.get(worker)
         letter = _packed(hand, task, payload) if hand else ()
         kept = self.payloads.get(task)
@@ -155,7 +155,7 @@ class _Watch:
             hand.send(letter)
 
     def receive(self, seconds: float) -> Report | tuple[()]:
-        """The next report; what a lost worker had said before counts, what it says later does not."""
+        """Return the next report; messages that a worker sent before it was lost count, later ones do not."""
         until = time.monotonic() + seconds
         while True:
             if not self.reports.empty():
@@ -166,7 +166,7 @@ class _Watch:
                 raise WorkersError(message("working: the crew", got=got, wanted=wanted, remedy=remedy))
             now = time.monotonic()
             if now >= rules.wakes(self.crew):
-                for _ in range(self.inbox.qsize()):  # who has spoken is not silent
+                for _ in range(self.inbox.qsize()):  # a worker whose message has arrived is not silent
                     self._heard(now, *self.inbox.get())
                 self.tell(rules.Clock(now))
                 continue
@@ -202,11 +202,11 @@ class _Watch:
             self.reports.put(Answer(number, task, payload))
 
     def alive(self) -> tuple[int, ...]:
-        """The numbers of those that have begun."""
+        """Return the numbers of the workers that have started."""
         return tuple(worker.number for worker in self.crew.workers if worker.ready)
 
     def stop(self) -> tuple[int, ...]:
-        """Ends all; gives the numbers of those that are still there."""
+        """End all workers; return the numbers of those that still run."""
         for hand in self.hands.values():
             hand.stop()
         until = time.monotonic() + self.grace

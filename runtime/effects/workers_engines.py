@@ -1,7 +1,7 @@
-"""Two ways to have a worker: a process of its own, or a thread of this one. Both take the same bodies.
+"""Two kinds of workers: a process of its own, or a thread of this one. Both run the same bodies.
 
-A body is a function `body(mailbox, *arguments)`, see `Mailbox`. An engine starts one and tells what it says, as
-(number, word, ...) in one inbox; the words are those of `child_process`.
+A body is a function `body(mailbox, *arguments)`, see `Mailbox`. An engine starts one and puts its messages, as
+(number, word, ...), in one inbox; the words are those of `child_process`.
 """
 
 import pickle
@@ -18,22 +18,22 @@ from .child_program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, WORK, St
 
 
 class WorkersError(PurestepError, RuntimeError):
-    """Workers cannot be had or given a task: a body or payload cannot be sent, or they do not stay alive."""
+    """Error for workers that cannot be started, do not stay alive, or whose body or payload cannot be sent."""
 
 
 class Mailbox(Protocol):
-    """What a worker's body sees of those it works for."""
+    """A body's connection to the owner of its worker."""
 
     def receive(self, seconds: float) -> tuple[Any, ...]:
-        """The next (task, payload), or () where none comes in that time; raises EOFError when it is to end."""
+        """Return the next (task, payload), or () if none comes in that time; raises EOFError when the body must end."""
         ...
 
     def answer(self, task: int, payload: Any) -> None:
-        """The task is done, and this came of it."""
+        """Send the result of a task, which is then done."""
         ...
 
     def note(self, payload: Any) -> None:
-        """Says something that ends no task, and that this worker is alive."""
+        """Send a message that finishes no task, and shows that this worker is alive."""
         ...
 
 
@@ -43,12 +43,12 @@ Inbox = SimpleQueue[tuple[Any, ...]]  # (number, word, ...)
 
 @frozen
 class Hand:
-    """One worker that was started. None of these waits but `joined`."""
+    """Handle of one started worker. None of its functions blocks except `joined`."""
 
-    packed: Callable[[int, Any], Any]  # (task, payload): as it is sent; raises where it cannot be
-    send: Callable[[Any], None]  # what `packed` gave
+    packed: Callable[[int, Any], Any]  # (task, payload): the message to send; raises if it cannot be sent
+    send: Callable[[Any], None]  # sends a result of `packed`
     stop: Callable[[], None]  # asks it to end
-    end: Callable[[], None]  # ends it, as far as that can be done
+    end: Callable[[], None]  # ends it, as far as that is possible
     joined: Callable[[float], bool]  # (seconds): whether it has ended
 
 
@@ -56,9 +56,9 @@ Engine = Callable[[int, Body, tuple[Any, ...], Inbox], Hand]  # (number, body, a
 
 
 def in_process(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> Hand:
-    """A process of its own, new and not forked, in a session of its own: what it starts ends with it. POSIX only.
+    """Start a worker in a new process (not forked) with a session of its own: what it starts ends with it. POSIX only.
 
-    Bodies are found by their module's name, so a script's own, a lambda or a function inside another cannot be sent; a
+    Bodies are imported by their module's name, so a script's own, a lambda or a function inside another cannot be sent; a
     worker whose parent was killed ends within seconds. Raises: WorkersError.
     """
     try:
@@ -85,7 +85,7 @@ class ThreadMailbox:
         self.outbox: Inbox = SimpleQueue()
 
     def receive(self, seconds: float) -> tuple[Any, ...]:
-        """See `Mailbox`."""
+        """Return the next task: see `Mailbox`."""
         try:
             word, *rest = self.outbox.get(timeout=seconds) if seconds > 0 else self.outbox.get_nowait()
         except Empty:
@@ -95,16 +95,16 @@ class ThreadMailbox:
         return tuple(rest)
 
     def answer(self, task: int, payload: Any) -> None:
-        """See `Mailbox`."""
+        """Send the result of a task: see `Mailbox`."""
         self.inbox.put((self.number, ANSWER, task, payload))
 
     def note(self, payload: Any) -> None:
-        """See `Mailbox`."""
+        """Send a sign of life: see `Mailbox`."""
         self.inbox.put((self.number, NOTE, payload))
 
 
 def in_thread(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> Hand:
-    """A thread of this process. It cannot be ended: one that hangs is left to itself, and what it says is not heard."""
+    """Start a worker in a thread. It cannot be killed: one that hangs is abandoned, and its messages are ignored."""
     mailbox = ThreadMailbox(number, inbox)
 
     def run() -> None:

@@ -1,19 +1,19 @@
-"""Who watches over workers: a pure machine that knows who has which task, who is silent, who is to be replaced.
+"""Supervision of workers as a pure state machine: their tasks, time-outs and replacements.
 
-`step(crew, event) -> (crew, actions)`. A task that was given to a worker is answered once or handed back once. Time comes
-in with the events.
+`step(crew, event) -> (crew, actions)`. A task that was assigned to a worker is answered once or handed back once. Events carry
+the time.
 """
 
 from attrs import evolve, frozen
 
 from ...core.errors import ChoiceError, message
 
-HUNG, GARBAGE, LATE = "hung", "garbage", "gone before it was sent"  # beside what an engine says of an end
+HUNG, GARBAGE, LATE = "hung", "garbage", "gone before it was sent"  # in addition to an engine's reasons for an end
 
 
 @frozen
 class Worker:
-    """One worker: when it was last heard of or last became busy, whether it has begun, and what it has to do."""
+    """One worker: time of its last message or of becoming busy, whether it has started, and its tasks."""
 
     number: int
     since: float
@@ -23,14 +23,14 @@ class Worker:
 
 @frozen(kw_only=True)
 class Crew:
-    """The state: always `size` workers or starts that are due, until it is given up."""
+    """State of the worker pool: always `size` workers or pending starts, until it gives up."""
 
     size: int
     patience: float  # seconds that a worker with work may be silent
-    start: float  # seconds that it may take to begin
+    start: float  # seconds that it may take to start
     pause: float  # seconds before the second replacement in a row; twice as long before each further one
     longest: float  # the longest such pause
-    tries: int  # workers lost in a row, with no answer between, after which nobody is replaced
+    tries: int  # consecutive losses, with no answer between, after which no worker is replaced
     workers: tuple[Worker, ...] = ()
     due: tuple[float, ...] = ()  # when replacements start
     next: int = 0  # the number of the next worker; numbers are never used again
@@ -39,14 +39,14 @@ class Crew:
 
 @frozen
 class Clock:
-    """It is now."""
+    """Event: the current time."""
 
     now: float
 
 
 @frozen
 class Ready:
-    """A worker has begun."""
+    """Event: a worker has started."""
 
     worker: int
     now: float
@@ -54,7 +54,7 @@ class Ready:
 
 @frozen
 class Sent:
-    """A worker is given a task."""
+    """Event: a worker is assigned a task."""
 
     worker: int
     task: int
@@ -63,7 +63,7 @@ class Sent:
 
 @frozen
 class Heard:
-    """A worker said something that ends no task."""
+    """Event: a worker has sent a message that finishes no task."""
 
     worker: int
     now: float
@@ -71,7 +71,7 @@ class Heard:
 
 @frozen
 class Answered:
-    """A worker says that a task is done."""
+    """Event: a worker has answered a task."""
 
     worker: int
     task: int
@@ -80,7 +80,7 @@ class Answered:
 
 @frozen
 class Ended:
-    """A worker is no more, or beyond use."""
+    """Event: a worker has ended, or is unusable."""
 
     worker: int
     why: str
@@ -89,21 +89,21 @@ class Ended:
 
 @frozen
 class Start:
-    """Start this worker."""
+    """Action: start this worker."""
 
     worker: int
 
 
 @frozen
 class End:
-    """See to it that this worker is no more."""
+    """Action: kill this worker, if it still runs."""
 
     worker: int
 
 
 @frozen
 class Deliver:
-    """The answer counts."""
+    """Action: deliver the answer, which counts."""
 
     worker: int
     task: int
@@ -111,7 +111,7 @@ class Deliver:
 
 @frozen
 class Lost:
-    """A worker was lost, or a task never reached it; the tasks are to be given out again."""
+    """Action: report that a worker was lost, or a task never reached it; the tasks are to be assigned again."""
 
     worker: int
     why: str
@@ -120,7 +120,7 @@ class Lost:
 
 @frozen
 class GivenUp:
-    """Nobody is replaced any more."""
+    """Action: report that workers are no longer replaced."""
 
     why: str
 
@@ -139,7 +139,7 @@ def crew(
     tries: int = 5,
     now: float = 0.0,
 ) -> Crew:
-    """A crew all of whose workers are due. Raises: ChoiceError.
+    """Return a crew (worker pool) of which all workers are to be started. Raises: ChoiceError.
 
     >>> crew(2, patience=5.0).due
     (0.0, 0.0)
@@ -152,10 +152,10 @@ def crew(
 
 
 def step(state: Crew, event: Event) -> tuple[Crew, tuple[Action, ...]]:
-    """The next state and what is to be done.
+    """Return the next state and the actions to perform.
 
-    What a worker that was lost still says is not heard: its tasks are somebody else's. Raises: ChoiceError for a task that
-    somebody has already.
+    Messages of a lost worker are ignored: its tasks are assigned to others. Raises: ChoiceError for a task that a worker
+    has already.
 
     >>> state, actions = step(crew(1, patience=5.0), Clock(0.0))
     >>> actions, step(step(state, Ready(0, 1.0))[0], Sent(0, 7, 2.0))[0].workers
@@ -209,7 +209,7 @@ def _lost(state: Crew, worker: Worker, why: str, now: float) -> tuple[Crew, tupl
 
 
 def pause(state: Crew, failures: int) -> float:
-    """Seconds before the replacement after so many losses in a row: none after the first, then twice as long each time.
+    """Return the seconds before the replacement after so many consecutive losses: 0 after the first, then doubling each time.
 
     pause_1 = 0,   pause_n = min(longest, pause 2^(n-2))
 
@@ -220,7 +220,7 @@ def pause(state: Crew, failures: int) -> float:
 
 
 def deadline(state: Crew, worker: Worker) -> float:
-    """When a worker counts as hung if it stays silent; infinity where it has nothing to do.
+    """Return the time at which a silent worker counts as hung; infinity if it has nothing to do.
 
     >>> deadline(crew(1, patience=5.0), Worker(0, 1.0, True, (7,)))
     6.0
@@ -231,7 +231,7 @@ def deadline(state: Crew, worker: Worker) -> float:
 
 
 def wakes(state: Crew) -> float:
-    """The next moment at which a Clock has something to find.
+    """Return the next time at which a Clock event has an effect.
 
     >>> wakes(crew(1, patience=5.0, now=3.0))
     3.0

@@ -1,1 +1,1 @@
-"""Files that are read and written whatever they are for: bounded reads, secrets, and the folder of a cache."""
+"""General file access: bounded reads, secrets, and the folder of a cache."""

@@ -1,11 +1,11 @@
-"""The folder where compiled programs are kept between runs."""
+"""The cache folder of compiled programs."""
 
 import os
 from pathlib import Path
 
 
 def cache_directory() -> Path | None:
-    """Where compiled programs are kept: purestep in XDG_CACHE_HOME, or in ~/.cache; None where nothing can be written."""
+    """Return the folder of compiled programs: purestep in XDG_CACHE_HOME, or in ~/.cache; None if it is not writable."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(base) / "purestep"
     try:

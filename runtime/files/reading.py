@@ -1,6 +1,6 @@
-"""Reading files that others have written: regular ones, of a bounded size, and JSON of a bounded depth.
+"""Reading of files from other programs: regular ones, of a bounded size, and JSON of a bounded depth.
 
-A FIFO, a device, a folder or an endless file in the place of one is an OSError at once, never a wait.
+A FIFO, a device, a folder or an endless file in their place raises OSError at once, and never blocks.
 """
 
 import errno
@@ -16,7 +16,7 @@ MOST = 1 << 31  # bytes of a text with data
 MOST_JSON = 1 << 26  # bytes of a description in JSON
 MOST_CONFIG = 1 << 20  # bytes of a configuration or a key
 CHUNK = 1 << 16
-DEEPEST = 100  # brackets within brackets
+DEEPEST = 100  # largest nesting of brackets
 KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a FIFO"),
@@ -27,14 +27,14 @@ KINDS = (
 
 
 class UnreadableError(OSError):
-    """A file is of a kind or a size that is not read."""
+    """Error for a file of a kind or a size that is refused."""
 
 
 @contextmanager
 def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
-    """Open a regular file for reading; without `follow` the path itself may be no link.
+    """Open a regular file for reading; without `follow` the path itself must not be a link.
 
-    Raises: OSError, which is an UnreadableError for what is no regular file.
+    Raises: OSError, which is an UnreadableError unless it is a regular file.
 
     >>> with opened(Path("/dev/null")) as file:
     ...     file.read()
@@ -74,7 +74,7 @@ def read_bounded(path: Path, most: int = MOST, *, follow: bool = True) -> bytes:
         if size > most:
             raise UnreadableError(errno.EFBIG, f"of more than {most:,} bytes", str(path))
         pieces, length = [file.read(size)], size
-        while piece := file.read(CHUNK):  # files of /proc state no size
+        while piece := file.read(CHUNK):  # files of /proc have size 0
             pieces.append(piece)
             length += len(piece)
             if length > most:
@@ -83,12 +83,12 @@ def read_bounded(path: Path, most: int = MOST, *, follow: bool = True) -> bytes:
 
 
 def read_text(path: Path, most: int = MOST, *, encoding: str = "utf-8") -> str:
-    """Return the text of such a file, lines ended by newlines alone. Raises: OSError, UnicodeDecodeError."""
+    """Return the text of such a file, with newlines as the only line ends. Raises: OSError, UnicodeDecodeError."""
     return read_bounded(path, most).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def irregular(folder: Path) -> str:
-    """Return the name of the first entry of a folder that is, links followed, neither a file nor a folder; "" without any.
+    """Return the name of the first entry of a folder that is, links followed, neither a file nor a folder; "" if there is none.
 
     >>> irregular(Path(__file__).parent)
     ''
@@ -96,7 +96,7 @@ def irregular(folder: Path) -> str:
     for path in sorted(folder.iterdir()):
         try:
             mode = path.stat().st_mode
-        except OSError:  # a dangling link, which nobody can read
+        except OSError:  # a dangling link, which cannot be opened
             continue
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             return path.name
@@ -104,7 +104,7 @@ def irregular(folder: Path) -> str:
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Return the value of a JSON text that is nested at most `DEEPEST` deep. Raises: ValueError.
+    """Return the value of a JSON text with at most `DEEPEST` levels of nesting. Raises: ValueError.
 
     >>> parse_json('{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
@@ -133,7 +133,7 @@ def _refused(word: str) -> Any:
 
 
 def reason(cause: Exception) -> str:
-    """Return why a file could not be read, in few words.
+    """Return why a file could not be read, as a short text.
 
     >>> reason(FileNotFoundError(2, "No such file"))
     'FileNotFoundError'

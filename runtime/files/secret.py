@@ -1,4 +1,4 @@
-"""A secret of the user's own, by which this program knows again what it has written, and folders that nobody else can enter."""
+"""A user's secret, by which this program recognises files that it has written, and folders that only the user can enter."""
 
 import os
 import secrets
@@ -14,9 +14,9 @@ NAME = "secret"
 
 
 def secret_in(folder: Path) -> bytes | None:
-    """Return the secret kept in a folder, made on the first call; None where it cannot be kept to oneself.
+    """Return the secret in a folder, made on the first call; None if it cannot be kept private.
 
-    It counts only if it is a regular file of the user's that no group and nobody else can read or write.
+    It is used only if it is a regular file of the user's that no other user can read or write.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -38,7 +38,7 @@ def secret_in(folder: Path) -> bytes | None:
 
 
 def _make(path: Path) -> None:
-    """Writes a new secret beside, and gives it its name at once and whole, unless another process was first."""
+    """Write a new secret under a temporary name, and link it to its own name atomically, unless another process was first."""
     beside = path.with_name(f".{NAME}-{os.getpid()}-{secrets.token_hex(8)}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -53,7 +53,7 @@ def _make(path: Path) -> None:
 
 
 def is_private(folder: Path) -> bool:
-    """Return whether a path is a folder of the user's, no link, that nobody else can write to or read.
+    """Return whether a path is a folder of the user's, no link, that no other user can write to or read.
 
     >>> is_private(Path("/"))
     False
@@ -66,7 +66,7 @@ def is_private(folder: Path) -> bool:
 
 
 def private_folder(*candidates: Path) -> Path:
-    """Return the first of these folders that can be made, or is, one that nobody else can enter; else a new temporary one."""
+    """Return the first of these folders that is, or can be made, private to the user; else a new temporary one."""
     for folder in candidates:
         with suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

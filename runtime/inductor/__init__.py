@@ -1,1 +1,1 @@
-"""Work-arounds for the compiler: which versions of torch each was tried on stands in it."""
+"""Work-arounds for the compiler; each module names the versions of torch that it was tested with."""

@@ -1,8 +1,9 @@
-"""Takes what does not change out of the turns of a compiled loop: the memory of its temporaries, and views of it.
+"""Hoisting in compiled loops: moves invariant parts out of the loop, that is, the memory of its temporaries, and views of it.
 
-The compiler's C++ allocates every temporary in every turn, which is half of a turn of a small step. A temporary may keep its
-memory when nothing that outlives the turn can share it. This reads the C++ line by line and is careful: every line it does
-not know counts as sharing the memory of all it names. The price: a loop holds its temporaries as long as it runs.
+The compiler's C++ allocates every temporary in every iteration, which takes half of the time of a small step. A temporary can
+keep its memory if nothing that outlives the iteration can share it. This parses the C++ line by line and is conservative: every
+line it does not recognise counts as sharing the memory of all names in it. The price: a loop holds its temporaries as long as
+it runs.
 """
 
 import re
@@ -26,7 +27,7 @@ SHARES_NOTHING = re.compile(
 
 
 def hoisted(text: str) -> str:
-    """The C++ with allocations and views before the loops, inner loops first."""
+    """Return the C++ with allocations and views moved before the loops, inner loops first."""
     lines = text.split("\n")
     for start in reversed([i for i, line in enumerate(lines) if line.strip() == "while (1) {"]):
         end = _end(lines, start)
@@ -42,25 +43,25 @@ def _end(lines: Sequence[str], start: int) -> int:
 
 @define
 class _Families:
-    """Which names may share memory: the classes of a union-find."""
+    """Classes of names that may share memory: a union-find."""
 
     parents: dict[str, str] = field(factory=dict)
 
     def of(self, name: str) -> str:
-        """The name that stands for the family."""
+        """Return the name that represents the class."""
         above = self.parents.setdefault(name, name)
         if above != name:
             above = self.parents[name] = self.of(above)
         return above
 
     def unite(self, names: Sequence[str]) -> None:
-        """From now on these are one family."""
+        """Merge the classes of these names."""
         for name in names:
             self.parents[self.of(name)] = self.of(names[0])
 
 
 def _split(body: list[str]) -> tuple[list[str], list[str]]:
-    """The lines that move before the loop, in their order, and those that stay."""
+    """Return the lines that move before the loop, in their order, and those that stay."""
     inside, families = set[str](), _Families()
     for line in body:
         made = MADE.match(line)
@@ -80,7 +81,7 @@ def _split(body: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _named(line: str, kept: set[str], inside: set[str], views: dict[str, str]) -> str:
-    """The line, with views of what stays the same in all turns made once, before the loop."""
+    """Return the line, with its loop-invariant views replaced by names that are defined once, before the loop."""
 
     def name(found: re.Match[str]) -> str:
         of = found.group(1)
@@ -92,12 +93,12 @@ def _named(line: str, kept: set[str], inside: set[str], views: dict[str, str]) -
 
 
 def _raw(name: str) -> bool:
-    """A handle that only stands for a moment, until something owns it."""
+    """Return whether it is a temporary handle, which is soon owned by another name."""
     return name.startswith("tmp_")
 
 
 def _levels(body: Iterable[str]) -> Iterable[tuple[str, bool]]:
-    """Each line, and whether it stands in the loop itself: not in a loop or a branch inside it."""
+    """Yield each line, and whether it is at the top level of the loop, not in a loop or a branch inside it."""
     depth = 0
     for line in body:
         yield line, depth == 0
@@ -105,7 +106,7 @@ def _levels(body: Iterable[str]) -> Iterable[tuple[str, bool]]:
 
 
 def _allocated(body: list[str]) -> set[str]:
-    """What the loop itself allocates in each turn."""
+    """Return the names that the loop itself allocates in each iteration."""
     names = set[str]()
     for line, top in _levels(body):
         if top and "aoti_torch_empty_strided(" in line:
@@ -114,7 +115,7 @@ def _allocated(body: list[str]) -> set[str]:
 
 
 def _moves(line: str, kept: set[str]) -> bool:
-    """Whether the line can stand before the loop; what then has its memory there is added to `kept`."""
+    """Return whether the line can move before the loop; a new name for hoisted memory is added to `kept`."""
     stripped = line.strip()
     if stripped.startswith("static constexpr int64_t"):
         return True
@@ -133,7 +134,7 @@ def _moves(line: str, kept: set[str]) -> bool:
 
 
 def _lasting(line: str) -> str:
-    """A line that gives a name to memory, so that the memory keeps its first name too."""
+    """Return a line that names memory anew, changed so that the memory keeps its first name too."""
     moved, viewed = MOVED.match(line), VIEWED.match(line)
     if moved:
         return f"{moved.group(1)}auto& {moved.group(2)} = {moved.group(3)};"

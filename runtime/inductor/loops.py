@@ -1,9 +1,9 @@
-"""How a compiled loop is written in C++: its inputs are borrowed, where the compiler's own code copies a handle for each.
+"""The C++ of a compiled loop: its inputs are borrowed, where the compiler's own code copies a handle for each.
 
-The compiler's own code does so for the condition and for the body in every turn, which is a tenth of a turn of a small step.
-It also gives C++ that does not build when the last reader of a loop's output could take its memory over, frees the same
-handle in every turn when an input is the whole of another tensor, and crashes where two parts of the carry become the same
-constant. What is written here does none of that.
+The compiler's own code does so for the condition and for the body in every iteration, which takes a tenth of the time of a
+small step. It also generates C++ that does not build when the last reader of a loop's output could reuse its memory, frees the
+same handle in every iteration when an input is the whole of another tensor, and crashes if two parts of the carry become the
+same constant. The code written here has none of these faults.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ struct Borrowed {
 
 @contextlib.contextmanager
 def borrowing_loops() -> Iterator[None]:
-    """While this holds, loops compiled for the CPU are written as said above, where this version of torch is known."""
+    """Write loops for the CPU in the block as described above, if this version of torch is supported."""
     if not torch.__version__.startswith(VERSIONS):
         yield
         return
@@ -69,13 +69,13 @@ def _tensors_only(loop: Any) -> bool:
 
 
 def _write_loop(code: Any, loop: Any) -> None:
-    """The loop: slots that hold the carry, the other inputs once before it, then condition and body in turn."""
+    """Write the loop: slots that hold the carry, the other inputs once before it, then condition and body in turn."""
     from torch._inductor.codegen.wrapper import EnterSubgraphLine, ExitSubgraphLine
     from torch._inductor.virtualized import V
 
     if "struct Borrowed" not in code.header.getvalue():
         code.header.splice(BORROWED)
-    # An output that the loop writes in place has its memory already; taking it over would declare it again.
+    # An output that the loop writes in place has its memory already; reusing a buffer for it would declare it again.
     V.graph.never_reuse_buffers.update(output.get_name() for output in loop.mutation_outputs)
     slots = code._get_while_loop_carried_output_names(loop)
     condition, body = loop.cond_subgraph.graph, loop.body_subgraph.graph
@@ -102,7 +102,7 @@ def _write_loop(code: Any, loop: Any) -> None:
 
 
 def _write_body(code: Any, body: Any, slots: list[str]) -> None:
-    """One turn. An input is its slot itself, unless an output elsewhere is made of it: then the slot may change before."""
+    """Write one iteration. An input is its slot itself, unless an output elsewhere is made of it: the slot may change first."""
     inputs = list(body.graph_inputs)[: len(slots)]
     changed = [
         (output, slot)
@@ -117,7 +117,7 @@ def _write_body(code: Any, body: Any, slots: list[str]) -> None:
             code.writeline(f"auto& {name} = {slot};")
     _inline(code, body)
     references = [output.codegen_reference() for output, _ in changed]
-    # The compiler makes equal constants one: the first slot takes it over, so the others need copies before.
+    # The compiler merges equal constants: the first slot takes the tensor over, so the others need copies before.
     repeated = {slot for number, (_, slot) in enumerate(changed) if references[number] in references[:number]}
     for reference, (_, slot) in zip(references, changed, strict=True):
         if slot in repeated:
@@ -128,7 +128,7 @@ def _write_body(code: Any, body: Any, slots: list[str]) -> None:
 
 
 def _is(output: Any, name: str) -> bool:
-    """Whether an output is the input of this name as it came, not a view of it."""
+    """Return whether an output is the input of this name unchanged, not a view of it."""
     from torch._inductor import ir
 
     while isinstance(output, ir.TensorBox | ir.StorageBox):

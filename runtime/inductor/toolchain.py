@@ -1,4 +1,4 @@
-"""What makes a compilation shorter without changing what it gives: nothing is waited for, searched or looked up in vain."""
+"""Shorter compilation with the same result: no waiting, searching or recomputing that is not needed."""
 
 import contextlib
 import contextvars
@@ -15,12 +15,12 @@ import torch
 import torch._inductor.codecache as codecache
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-VERSIONS = ("2.13.",)  # those whose own code this was written beside
+VERSIONS = ("2.13.",)  # versions of torch for whose code this was written
 
 
 @contextlib.contextmanager
 def replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
-    """While this holds, these attributes of `owner` have these values; names it lacks are left out.
+    """Set these attributes of `owner` to these values in the block; names that it lacks are ignored.
 
     >>> with replaced(gc, {"collect": lambda: "nothing", "not there": 0}):
     ...     gc.collect(), hasattr(gc, "not there")
@@ -38,14 +38,14 @@ def replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hurried() -> Iterator[None]:
-    """While this holds, a program compiles in half of the time: its Python and its C++ side by side, and less of both.
+    """Compile programs in half of the time, in the block: their Python and their C++ concurrently, and less of both.
 
-    What the processor can do is found out, and headers are precompiled, while Python still traces; a program's loop and its
-    kernels are built side by side. The compiler makes millions of objects that live until it ends, so Python keeps its
-    garbage. What it does thousands of times with the result of the first is done once (measured: a PPO program takes 28
-    instead of 38 seconds, a population of 32 takes 38 instead of 54).
+    The processor's features are detected, and headers are precompiled, while Python still traces; a program's loop and its
+    kernels are built in parallel. The compiler makes millions of objects that live until it ends, so garbage collection is off.
+    Work that it repeats thousands of times with the same result is done once (measured: a PPO program takes 28 instead of 38
+    seconds, a population of 32 takes 38 instead of 54).
     """
-    context = contextvars.copy_context()  # the compiler's options are of the context
+    context = contextvars.copy_context()  # the compiler's options are context variables
     threading.Thread(target=lambda: context.run(_foresee), daemon=True).start()
     collects = gc.isenabled()
     gc.disable()
@@ -71,10 +71,10 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
 
     return [
         builds,
-        (SourceInfo, {"add_code": _once_each(SourceInfo.add_code)}),  # the sources of a function, at each of its calls
-        (Dtypes, {"__init__": _once(Dtypes.__init__)}),  # one object, filled at each operation of a kernel
+        (SourceInfo, {"add_code": _once_each(SourceInfo.add_code)}),  # called at each call of a function
+        (Dtypes, {"__init__": _once(Dtypes.__init__)}),  # a singleton, refilled at each operation of a kernel
         (kernels, {"stride_at_vec_range": _stride(sizes.stride_at_vec_range, vars(sizes)["sympy"])}),
-        # Dynamo itself refuses a step that changes or hands on its inputs; this traces every step again to look.
+        # Dynamo itself refuses a step that mutates or aliases its inputs; this check traces every step again.
         (operators, {"_check_alias_and_mutation": lambda *_: None}),
     ]
 
@@ -102,7 +102,7 @@ def _once(fill: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _stride(stock: Callable[..., Any], sympy: Any) -> Callable[..., Any]:
-    """How far apart in memory neighbours in a loop are: for sums and products no question for a general simplification."""
+    """Return a function for the stride of an index in a loop: sums and products need no general simplification."""
     plain = (sympy.Add, sympy.Mul, sympy.Symbol, sympy.Integer)
 
     @functools.cache
@@ -115,19 +115,19 @@ def _stride(stock: Callable[..., Any], sympy: Any) -> Callable[..., Any]:
 
 
 def _foresee() -> None:
-    """What the processor can do, by some C++ of its own; and on a machine where nothing was compiled yet, the headers."""
+    """Detect the processor's features, by compiling some C++; precompile the headers if this machine has none yet."""
     pick_vec_isa()
     folder = getattr(codecache, "_HEADER_DIR", None)
     if folder is not None and not any(Path(folder).glob("*.gch")):
         never: Future[None] = Future()
-        with contextlib.suppress(Exception):  # the compilation itself meets what went wrong, and says it
+        with contextlib.suppress(Exception):  # the compilation itself meets the same error, and reports it
             codecache.CppWrapperCodeCache.load_async(
                 "", submit_fn=lambda _: never, optimized_code="//", needs_vec_isa=False, kernel_needs_vec_isa=True
             )
 
 
 def _side_by_side(lock_path: str, builders: Sequence[Any]) -> None:
-    """The last builder links what the others make."""
+    """Build all but the last builder in parallel, then the last, which links the others."""
     from torch.utils._filelock import FileLock
 
     def build(builder: Any) -> None:

@@ -1,4 +1,4 @@
-"""One line for code that the compiler could not trace: the construct, the user's file and line, the remedy."""
+"""Errors of one line for code that the compiler could not trace: the construct, the user's file and line, the remedy."""
 
 import ast
 import contextlib
@@ -27,7 +27,7 @@ FAILED = re.compile(r"got (\w+\(.*\))\s*$", re.MULTILINE)
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps from standard error what the compiler logs of an operation that fails, for it is raised as well."""
+    """Suppress the compiler's log of an operation that fails, because its error is raised as well."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     before, log.disabled = log.disabled, True
     try:
@@ -37,7 +37,7 @@ def quiet() -> Iterator[None]:
 
 
 def untraceable(name: str, fault: Exception) -> PurestepError:
-    """The error to raise in place of the compiler's own: one of ours that was raised in the function, or a CompileError.
+    """Return the error to raise in place of the compiler's own: a PurestepError raised in the function, or a CompileError.
 
     >>> str(untraceable("double", ValueError("first line")))
     'double is ValueError: first line, wanted a function that compiles as one graph; run it uncompiled to see where it fails'
@@ -55,7 +55,7 @@ def untraceable(name: str, fault: Exception) -> PurestepError:
 
 
 def _ours(text: str) -> PurestepError | None:
-    """An error of ours that the traced function raised, as it would have been raised uncompiled."""
+    """Return the PurestepError that the traced function raised, as it would have been raised uncompiled; None if it did not."""
     found = RAISED.search(text)
     kind = getattr(errors, found[1], None) if found else None
     if found is None or not isinstance(kind, type) or not issubclass(kind, PurestepError):
@@ -79,7 +79,7 @@ def _construct(fault: Exception, text: str) -> str:
 
 
 def _place(fault: Exception) -> str:
-    """The innermost line of the user's own code, or of ours where there is none of theirs."""
+    """Return the innermost line of the user's own code, or of ours if there is none."""
     frames = [frame for frame in getattr(fault, "real_stack", None) or () if not _foreign(frame.filename)]
     theirs = [frame for frame in frames if not Path(frame.filename).is_relative_to(OWN)]
     chosen = (theirs or frames)[-1:]

@@ -1,1 +1,1 @@
-"""Runs of language models: what they are made of, how they are evaluated, and what is said of them."""
+"""Runs of language models: their components, evaluation and reports."""

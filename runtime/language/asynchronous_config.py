@@ -1,4 +1,4 @@
-"""What sets how a run samples and learns at once: its names and numbers, and those with which it could not go on."""
+"""Settings of asynchronous sampling and training, and the checks that refuse values with which a run could not work."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from ..runs.arguments import check_whole, flag
 
 @frozen
 class Asynchronous:
-    """Who samples, and when."""
+    """Rollout workers: how many, where, and how old their samples may be."""
 
     mode: Literal["sync", "async"] = "sync"  # sample and learn in turns, or at once
     generators: int = -1  # workers that sample beside the trainer; -1 means none in turns, and 2 at once
@@ -38,7 +38,7 @@ class Asynchronous:
     devices: str = ""  # of the generators in turn, cuda:0,cuda:1; without it the CPU
 
     def named_devices(self) -> tuple[str, ...]:
-        """The devices of the generators, one at least.
+        """Return the devices of the generators, one at least.
 
         >>> Asynchronous(devices="cuda:0, cuda:1").named_devices(), Asynchronous().named_devices()
         (('cuda:0', 'cuda:1'), ('cpu',))
@@ -47,7 +47,7 @@ class Asynchronous:
         return named or ("cpu",)
 
     def named_hosts(self) -> tuple[str, ...]:
-        """The hosts of the generators; none where they are on this machine.
+        """Return the hosts of the generators; none where they are on this machine.
 
         >>> Asynchronous(hosts="10.0.0.2:7000, 10.0.0.3:7000").named_hosts(), Asynchronous().named_hosts()
         (('10.0.0.2:7000', '10.0.0.3:7000'), ())
@@ -56,7 +56,7 @@ class Asynchronous:
 
 
 def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) -> None:
-    """Refuses numbers with which nothing could be sampled or learned from, by the name of their flag. Raises: ChoiceError.
+    """Refuse values with which nothing could be sampled or trained on, by the name of their flag. Raises: ChoiceError.
 
     >>> check_asynchronous(Asynchronous(staleness=-1), generators=0, server=False)
     Traceback (most recent call last):
@@ -98,7 +98,7 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
 
 
 def _faults_of_places(given: Asynchronous, *, beside: bool) -> tuple[tuple[bool, str, object, str, str], ...]:
-    """What may be wrong with where generators work: whether it is, and what to say."""
+    """Return the possible faults of the hosts of generators: whether each applies, and the parts of its message."""
     hosts = given.named_hosts()
     elsewhere = bool(hosts) or given.engine != "processes"
     return (
@@ -145,7 +145,7 @@ def _faults_of_places(given: Asynchronous, *, beside: bool) -> tuple[tuple[bool,
 
 
 def _is_place(name: str) -> bool:
-    """Whether it is HOST:PORT.
+    """Return whether a name is HOST:PORT.
 
     >>> _is_place("10.0.0.2:7000"), _is_place("[::1]:7000"), _is_place("10.0.0.2"), _is_place("host:port")
     (True, True, False, False)
@@ -155,7 +155,7 @@ def _is_place(name: str) -> bool:
 
 
 def _check_device(name: str, *, here: bool) -> None:
-    """Refuses a device that there is not, or on which this machine can hold nothing where it is `here`. Raises: ChoiceError."""
+    """Refuse a device that does not exist, or one of this machine (`here`) that cannot hold tensors. Raises: ChoiceError."""
     if name == "cpu":
         return
     import torch  # here: help and the checks of all other flags need none

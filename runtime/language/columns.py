@@ -1,4 +1,4 @@
-"""Columns of a run's metrics, and what a task reports of its attempts: figures, and the share of each of its labels."""
+"""Columns of a run's metrics: general ones, a task's own figures, and the share of each of its labels."""
 
 import math
 from collections import Counter
@@ -38,7 +38,7 @@ TAKEN = frozenset(  # names that no figure of a task may have: columns of metric
 
 
 def own_figures(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Return the names of the columns in which a task reports figures of its own.
+    """Return the names of the columns with a task's own figures.
 
     >>> own_figures([{"iteration": 1.0, "opened": 0.5, "label/open": 0.5, "loss": 0.1}])
     ('opened',)
@@ -78,13 +78,13 @@ def label_of(task: TextTask, attempt: Attempt[Any]) -> str:
 
 
 def figure_of(task: TextTask, name: str, figure: Figure, attempt: Attempt[Any]) -> float:
-    """Return a figure that a task reports of an attempt. Raises: StructureError, NonFiniteError, WorldError."""
+    """Return a task's figure of an attempt. Raises: StructureError, NonFiniteError, WorldError."""
     where = f"task {task.name}: figure {name!r}"
     return number(where, called(where, "a number for every attempt, also one that an error ended", figure, attempt))
 
 
 def number(where: str, value: Any) -> float:
-    """Return a finite number that a task has given as a float. Raises: StructureError, NonFiniteError.
+    """Return a task's number as a finite float. Raises: StructureError, NonFiniteError.
 
     >>> number("task t: reward", True)
     1.0
@@ -108,7 +108,7 @@ def shown(value: Any) -> str:
 
 
 def called(where: str, wanted: str, function: Any, *arguments: Any) -> Any:
-    """Return what a function of a task returns. Raises: WorldError, with the error that it raised, in one line.
+    """Call a function of a task and return its result. Raises: WorldError, with the error that it raised, in one line.
 
     >>> called("task t: parser", "a Parsed", int, "x")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Settings of a language model's run, whatever its task: names and numbers, and which of them are refused. Imports no torch."""
+"""Settings of a language model's run, whatever its task: names, numbers and the checks that refuse them. Imports no torch."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ Algorithm = Literal["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "gspo", "cis
 
 @frozen
 class Episodes:
-    """How many episodes there are, and how long they may be."""
+    """Number and length of episodes."""
 
     max_turns: int = 5  # calls of the model in an episode
     seed: int = 0  # every random number of the run follows from it
@@ -36,7 +36,7 @@ class Episodes:
 
 @frozen
 class Sampling:
-    """How completions are drawn."""
+    """Sampling of completions."""
 
     temperature: float = 1.0  # of training's samples
     top_p: float = 1.0  # 1 keeps all tokens
@@ -48,7 +48,7 @@ class Sampling:
 
 @frozen
 class Model:
-    """What speaks."""
+    """The model that is trained."""
 
     model: str = ""  # a folder of a Hugging Face model to train; without one a small Llama is made
     lora: int = 0  # train adapters of this rank in place of the model's weights
@@ -60,7 +60,7 @@ class Model:
 
 @frozen
 class WarmStart:
-    """What is learnt from demonstrations first."""
+    """Supervised warm start on demonstrations."""
 
     # of the optimiser; -1 means the recipe's own for the small Llama, 400 (900 of cache), and none for a model from a folder
     warm_steps: int = -1
@@ -73,7 +73,7 @@ class WarmStart:
 
 @frozen
 class Learning:
-    """What learns from the samples, and how fast."""
+    """The learning algorithm and its hyperparameters."""
 
     algorithm: Algorithm = "grpo"  # how attempts at a task are held against each other
     learning_rate: float = 1e-3  # of AdamW
@@ -103,7 +103,7 @@ class Trial:
 
 @frozen
 class Hardware:
-    """How the computer goes about it."""
+    """Threads and checkpoints."""
 
     threads: int = 1  # of PyTorch
     save_every: int = 1  # steps between two checkpoints; three are kept
@@ -118,37 +118,37 @@ class TextConfig(Protocol):
 
     @property
     def episodes(self) -> Episodes:
-        """How many episodes there are."""
+        """Return the number and the length of episodes."""
         ...
 
     @property
     def sampling(self) -> Sampling:
-        """How completions are drawn."""
+        """Return the settings of sampling."""
         ...
 
     @property
     def model(self) -> Model:
-        """The model that learns."""
+        """Return the settings of the model that is trained."""
         ...
 
     @property
     def warm(self) -> WarmStart:
-        """What is learnt from demonstrations first."""
+        """Return the settings of the warm start."""
         ...
 
     @property
     def learning(self) -> Learning:
-        """What learns from the samples."""
+        """Return the settings of the learner."""
         ...
 
     @property
     def asynchronous(self) -> Asynchronous:
-        """Who samples, and when."""
+        """Return the settings of generators."""
         ...
 
     @property
     def machine(self) -> Hardware:
-        """How the computer goes about it."""
+        """Return the settings of the hardware."""
         ...
 
     def check(self) -> None:
@@ -172,12 +172,12 @@ class TextConfig(Protocol):
         ...
 
     def examined(self) -> Mapping[str, int]:
-        """Return what an evaluation is of, by the names of its options."""
+        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
         ...
 
 
 def absolute(arguments: A) -> A:
-    """Return the settings, whose paths say the same wherever the run is resumed from.
+    """Return the settings with absolute paths, so that a run can be resumed from any working directory.
 
     >>> absolute(TaskRun()) == TaskRun()
     True
@@ -200,7 +200,7 @@ def evaluated_tasks(arguments: A, trial: Trial) -> A:
 
 
 def examined_tasks(arguments: "TextConfig") -> Mapping[str, int]:
-    """Return how many tasks an evaluation is on, and which.
+    """Return the number of tasks of an evaluation, and the draw that selects them.
 
     >>> examined_tasks(TaskRun())
     {'tasks': 256, 'draw': 0}
@@ -239,7 +239,7 @@ class TaskRun:
         return WARM_STEPS
 
     def functions(self) -> Mapping[str, str]:
-        """Return none: a task's reference is trusted by itself."""
+        """Return no functions: trust in a task's reference is checked separately."""
         return {}
 
     def evaluated(self, trial: Any) -> "TaskRun":
@@ -247,18 +247,18 @@ class TaskRun:
         return evaluated_tasks(self, trial)
 
     def examined(self) -> Mapping[str, int]:
-        """Return what an evaluation is of, by the names of its options."""
+        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
         return examined_tasks(self)
 
 
 def warm_steps(arguments: TextConfig) -> int:
-    """Return the steps of the optimiser before reinforcement."""
+    """Return the optimiser steps before reinforcement learning."""
     own = 0 if arguments.model.model else arguments.usual_warm_steps()
     return own if arguments.warm.warm_steps < 0 else arguments.warm.warm_steps
 
 
 def generators(arguments: TextConfig) -> int:
-    """Return the number of workers that sample beside the trainer."""
+    """Return the number of generators, the workers that sample for the trainer."""
     usual = 2 if arguments.asynchronous.mode == "async" else 0
     return usual if arguments.asynchronous.generators < 0 else arguments.asynchronous.generators
 
@@ -271,12 +271,12 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "dapo": {},
     "gspo": {"minibatches": 1, "clip": 3e-4, "clip_high": 4e-4},
     "cispo": {"clip_high": 5.0},
-    "ppo": {"learning_rate": 5e-4},  # its critic lags behind: a policy at 1e-3 may fall apart after it was right
+    "ppo": {"learning_rate": 5e-4},  # its critic lags behind: at 1e-3 a good policy may collapse
 }
 
 
 def text_defaults(settings: A, algorithm: str, **changes: Any) -> A:
-    """Return the settings that a run of an algorithm starts from, with changes of the recipe's own. Raises: ChoiceError.
+    """Return the default settings of a run of an algorithm, with the recipe's own changes. Raises: ChoiceError.
 
     >>> text_defaults(TaskRun(), "cispo").learning.clip_high
     5.0

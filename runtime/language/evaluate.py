@@ -1,4 +1,4 @@
-"""The worth of a language model at a task: figures over ended attempts, with an interval. Nothing here trains."""
+"""Evaluation of a language model at a task: figures over finished attempts, with an interval. Nothing here trains."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,39 +15,39 @@ from ...core.language.requests import Request, requests, task_keys
 from ...core.language.task import TextTask
 from .columns import figure_of, label_of, shares
 
-ACCURACY = "accuracy"  # the figure, 0 or 1, that is given an interval
+ACCURACY = "accuracy"  # the figure, 0 or 1, that gets an interval
 LOW, HIGH = "accuracy_low", "accuracy_high"
 Sample = Callable[[Sequence[Request]], Sequence[Attempt[Any]]]
 
 
 @frozen(kw_only=True)
 class Standing:
-    """How attempts went; shares and means are over all of them."""
+    """Result of an evaluation; shares and means are over all attempts."""
 
     attempts: int
     reward: float
     turns: float  # model calls
-    tokens: float  # that the model said
+    tokens: float  # sampled by the model
     figures: dict[str, float]  # the task's own, by name; accuracy is followed by the bounds of its 95 % interval
     modes: dict[str, float]  # share of each of the task's labels
 
     @property
     def accuracy(self) -> float:
-        """The share of attempts that succeed, NaN where the task does not say."""
+        """Return the share of successful attempts, NaN where the task does not define success."""
         return self.figures.get(ACCURACY, math.nan)
 
     @property
     def accuracy_low(self) -> float:
-        """The lower bound of its 95 % interval."""
+        """Return the lower bound of the accuracy's 95 % interval."""
         return self.figures.get(LOW, math.nan)
 
     @property
     def accuracy_high(self) -> float:
-        """The upper bound of its 95 % interval."""
+        """Return the upper bound of the accuracy's 95 % interval."""
         return self.figures.get(HIGH, math.nan)
 
     def line(self) -> str:
-        """It in one line.
+        """Return the result as one line of text.
 
         >>> Standing(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={}, modes={}).line()
         'reward 0.500 of 2 tasks, 3.00 turns'
@@ -59,7 +59,7 @@ class Standing:
         return ", ".join([*parts, f"{self.turns:.2f} turns"])
 
     def described(self) -> dict[str, Any]:
-        """It as JSON has words for, its figures flat; `read_standing` undoes it."""
+        """Return the result as JSON values, its figures flat; the inverse of `read_standing`."""
         held = asdict(self)
         return {**held.pop("figures"), **held}
 
@@ -85,7 +85,7 @@ def read_standing(held: Any, where: str) -> Standing:
 
 
 def standing(task: TextTask, attempts: Sequence[Attempt[Any]], *, diagnosed: bool = False) -> Standing:
-    """Return how attempts at a task went, with its diagnostics where they are asked for."""
+    """Return the result of attempts at a task; `diagnosed` adds the task's diagnostics."""
     number = max(1, len(attempts))
     labels = [label_of(task, attempt) for attempt in attempts]
     asked = {**task.figures, **(task.diagnostics if diagnosed else {})}
@@ -108,7 +108,7 @@ def standing(task: TextTask, attempts: Sequence[Attempt[Any]], *, diagnosed: boo
 
 
 def held_out(number: int, seed: int, *, first: int = 0) -> tuple[Request, ...]:
-    """Requests for so many tasks of the evaluation stream, which training never draws from, from number `first` on.
+    """Return requests for tasks of the evaluation stream, which training never draws from, from task `first` on.
 
     >>> held_out(2, 0)[0].task[0] % 2, held_out(1, 0, first=1) == held_out(2, 0)[1:]
     (1, True)
@@ -118,7 +118,7 @@ def held_out(number: int, seed: int, *, first: int = 0) -> tuple[Request, ...]:
 
 
 def evaluated(task: TextTask, sample: Sample, number: int, seed: int) -> tuple[Standing, tuple[Attempt[Any], ...]]:
-    """How whatever samples stands on held-out tasks, and its attempts."""
+    """Return the result of sampling on held-out tasks, and the attempts."""
     attempts = tuple(sample(held_out(number, seed)))
     return standing(task, attempts, diagnosed=True), attempts
 
@@ -136,7 +136,7 @@ def rows(one: Standing) -> dict[str, str]:
 
 
 def table(columns: Mapping[str, Standing]) -> str:
-    """Standings side by side, a row for each figure.
+    """Return standings side by side as text, a row for each figure.
 
     >>> print(table({"before": Standing(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={}, modes={})}))
                                    before

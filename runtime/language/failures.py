@@ -1,4 +1,4 @@
-"""Episodes whose environment raised: counted, reported, and the end of a run that has no others."""
+"""Episodes whose environment raised an error: counted, reported, and an error if all of a batch failed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from ...core.language.world import Raised
 
 
 def errors_of(attempts: Sequence[Attempt[Any]]) -> tuple[str, ...]:
-    """The errors of the attempts whose environment raised, in order.
+    """Return the errors of the attempts whose environment raised, in order.
 
     >>> errors_of(())
     ()
@@ -21,7 +21,7 @@ def errors_of(attempts: Sequence[Attempt[Any]]) -> tuple[str, ...]:
 
 @define
 class Failures:
-    """The number of episodes, and of those that failed.
+    """The number of episodes, and the number of failed ones.
 
     >>> seen = Failures(print)
     >>> seen.add("step 1", ["ValueError: no number"], 4)
@@ -36,7 +36,7 @@ class Failures:
     first: str = ""
 
     def add(self, where: str, errors: Sequence[str], episodes: int) -> None:
-        """Counts a batch, and reports those that failed. Raises: WorldError where all of them did."""
+        """Count a batch, and report its failed episodes. Raises: WorldError if all of them failed."""
         self.failed, self.episodes = self.failed + len(errors), self.episodes + episodes
         if not errors:
             return
@@ -50,6 +50,6 @@ class Failures:
         self.notice(f"{where}: {left_out}, the first with {errors[0]}")
 
     def report(self) -> None:
-        """Reports the total, if any episode failed."""
+        """Report the total, if any episode failed."""
         if self.failed:
             self.notice(f"{self.failed} of {self.episodes} episodes failed in all, the first with {self.first}")

@@ -1,4 +1,4 @@
-"""From a run's arguments to what learns: the objective of its algorithm, the optimiser, the trainer."""
+"""The learner of a run, built from its arguments: the objective of its algorithm, the optimiser, the trainer."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,8 +16,8 @@ from ...core.optim import Optimizer, adamw, chain, clip_by_global_norm, linear, 
 from ..language_train import Trainer, language_trainer
 from .config import ALONE, TextConfig
 
-EXPECTED = 0.5  # what the running baseline of `reinforce` begins with
-BOUNDS = (0.5, 2.0)  # between which a token's weight against the sampler counts, or is kept
+EXPECTED = 0.5  # initial value of the running baseline of `reinforce`
+BOUNDS = (0.5, 2.0)  # of a token's importance weight against the sampler: truncated or masked outside them
 CORRECTIONS: Mapping[str, Any] = {
     "none": (),
     "truncate": partial(truncated_weights, high=BOUNDS[1]),
@@ -26,7 +26,7 @@ CORRECTIONS: Mapping[str, Any] = {
 
 
 def objective_of(arguments: TextConfig) -> Objective:
-    """The objective of a run's algorithm. Raises: ChoiceError."""
+    """Return the objective of a run's algorithm. Raises: ChoiceError."""
     learning, longest = arguments.learning, arguments.sampling.max_new_tokens
     whole, clip = longest * arguments.episodes.max_turns, (learning.clip, learning.clip_high)
     made: Mapping[str, Callable[[], Objective]] = {
@@ -45,14 +45,14 @@ def objective_of(arguments: TextConfig) -> Objective:
 
 
 def updates_of(arguments: TextConfig) -> int:
-    """The steps of the optimiser in all of a run's reinforcement."""
+    """Return the number of optimiser steps in all of a run's reinforcement learning."""
     return arguments.episodes.steps * arguments.learning.epochs * arguments.learning.minibatches
 
 
 def optimizer_of(arguments: TextConfig, *, clip: Callable[[float], Optimizer] = clip_by_global_norm) -> Optimizer:
-    """AdamW on gradients of bounded norm; annealing takes its rate down by updates made, to 0 where none is left out.
+    """Return AdamW on gradients of bounded norm; annealing lowers its rate with each update, to 0 if no update is skipped.
 
-    `clip` is what shortens gradients to a norm.
+    `clip` returns the optimiser that clips gradients to a norm.
     """
     learning = arguments.learning
     parts = (
@@ -65,7 +65,7 @@ def optimizer_of(arguments: TextConfig, *, clip: Callable[[float], Optimizer] = 
 
 
 def anchor_of(arguments: TextConfig) -> tuple[str, str]:
-    """What the learner of a run takes as proximal policy, and how it corrects for what sampled: names `learner` knows.
+    """Return the names of the proximal policy and of the correction for the sampler, as `learner` takes them.
 
     A correction compares the proximal policy with the sampler, so it needs one that is not the sampler's own. The decoupled
     loss always has one; its weights are masked unless another correction is asked for.
@@ -90,7 +90,7 @@ def algorithm_of(
     *,
     clip: Callable[[float], Optimizer] = clip_by_global_norm,
 ) -> LanguageAlgorithm:
-    """The learner of a run, by the objective of its algorithm unless another is given; `clip` as in `optimizer_of`.
+    """Return the learner of a run, by the objective of its algorithm unless another is given; `clip` as in `optimizer_of`.
 
     Raises: ChoiceError.
     """
@@ -110,7 +110,7 @@ def algorithm_of(
 
 
 def trainer_of(arguments: TextConfig, algorithm: LanguageAlgorithm, *, budget: int = 0) -> Trainer:
-    """What makes the updates of a step of training, with so many tokens at once; with 0 those of the run."""
+    """Return the trainer of a run: the updates of a step, with at most `budget` tokens at once (0: the run's own budget)."""
     learning = arguments.learning
     epochs, minibatches = learning.epochs, learning.minibatches
     return language_trainer(algorithm, budget=budget or learning.budget, epochs=epochs, minibatches=minibatches)

@@ -1,4 +1,4 @@
-"""What a run of a language model is made of, wired from its arguments: world, tokenizer, model, and what samples with it."""
+"""Components of a language model's run, built from its arguments: environment, tokenizer, model and sampler."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -26,40 +26,40 @@ from ..effects.tokenizer import load_tokenizer, train_tokenizer
 from .config import Sampling, TextConfig
 from .remember import remembering
 
-INITIAL, ADAPTERS = 0, 1  # what is drawn from a run's key, beside `world`
-LEAST = 48  # that a pair of a tokenizer's texts has to come to be a token
-EPISODES = 256  # whose texts make a tokenizer where a task names none
-ALPHA = 2.0  # of adapters, for each rank
+INITIAL, ADAPTERS = 0, 1  # streams of a run's key, besides those of `world`
+LEAST = 48  # occurrences of a pair in a tokenizer's texts for it to become a token
+EPISODES = 256  # episodes whose texts train a tokenizer where a task names no texts
+ALPHA = 2.0  # of LoRA adapters, multiplied by their rank
 Attempts = tuple[Attempt[Any], ...]
 Progress = Callable[[int, int], None]
 
 
 @frozen(kw_only=True)
 class Parts:
-    """Of one run. `params` are those it begins with, `whole(params)` all that the library's model has."""
+    """Components of one run. `params` are its initial parameters, `whole(params)` all parameters of the library's model."""
 
     task: TextTask
-    rules: Protocol[Any, Any]  # of training
-    trial: Protocol[Any, Any]  # of held-out tasks
+    rules: Protocol[Any, Any]  # for training
+    trial: Protocol[Any, Any]  # for held-out tasks
     tokenizer: Any
     codec: Codec
     spell: Callable[[str], Ids]
-    model: CausalModel  # that learns
-    speaker: CausalModel  # that samples, with `whole` parameters
-    config: Any  # the library's, of the model
+    model: CausalModel  # the model that is trained
+    speaker: CausalModel  # the model that samples, with `whole` parameters
+    config: Any  # the library's configuration of the model
     begin: Callable[[], Any]  # -> params
     whole: Callable[[Any], dict[str, torch.Tensor]]
     sampling: Sampling
-    preface: str = ""  # what stands before each first observation
-    speakers: tuple[CausalModel, ...] = ()  # more that sample, where a preparation prompts several side by side
-    generation: Any = ()  # what a model of somebody else's says on how to generate
-    base: str = ""  # digest of a model of somebody else's, as far as checkpoints rest on it
+    preface: str = ""  # text before each first observation
+    speakers: tuple[CausalModel, ...] = ()  # more models that sample, where a preparation prompts several at a time
+    generation: Any = ()  # the generation settings of a model from a folder
+    base: str = ""  # digest of the tokenizer and weights from a folder that checkpoints depend on
 
 
 def rules_of(
     task: TextTask, *, max_turns: int, system: str = "", preface: str = "", stream: str = TRAINING
 ) -> Protocol[Any, Any]:
-    """Return how turns are taken in a task's world. A preface stands before each first observation. Raises: ChoiceError."""
+    """Return the protocol of a task's environment. A preface precedes each first observation. Raises: ChoiceError."""
     world = task.env(stream)
     reset = world.reset
 
@@ -73,7 +73,7 @@ def rules_of(
 
 
 def behind(preface: str, observation: str) -> str:
-    """Return an episode's first observation behind a preface.
+    """Return an episode's first observation after a preface.
 
     >>> behind("Count.", "1 + 1?"), behind("", "1 + 1?")
     ('Count.\\n\\n1 + 1?', '1 + 1?')
@@ -82,7 +82,7 @@ def behind(preface: str, observation: str) -> str:
 
 
 def tokenizer_of(arguments: TextConfig, task: TextTask, kept: Path | tuple[()] = ()) -> Any:
-    """Return the tokenizer of a run: the one it has kept, the model's own, or a new one made of its task's texts.
+    """Return the tokenizer of a run: the one it has kept, the model's own, or a new one trained on its task's texts.
 
     Raises: ChoiceError.
     """
@@ -95,7 +95,7 @@ def tokenizer_of(arguments: TextConfig, task: TextTask, kept: Path | tuple[()] =
 
 
 def first_texts(task: TextTask) -> tuple[str, ...]:
-    """Return texts of a task that names none: its instructions, and what its first episodes begin with and show.
+    """Return texts for a task that names none: its instructions, and the observations and demonstrations of its first episodes.
 
     >>> from ...core.language.zorplex_task import zorplex_task
     >>> first_texts(zorplex_task("simple"))[1:3]
@@ -110,7 +110,7 @@ def first_texts(task: TextTask) -> tuple[str, ...]:
 
 
 def codec_of(tokenizer: Any) -> tuple[Codec, bool]:
-    """The tokenizer's codec, and whether its conversations begin with a system message. Raises: ChoiceError."""
+    """Return the tokenizer's codec, and whether its conversations begin with a system message. Raises: ChoiceError."""
     faults = []
     for opens_with, tool_role in (("system", "tool"), ("system", "user"), ("user", "tool"), ("user", "user")):
         try:
@@ -121,7 +121,10 @@ def codec_of(tokenizer: Any) -> tuple[Codec, bool]:
 
 
 def parts_of(arguments: TextConfig, kept: Path | tuple[()] = ()) -> Parts:
-    """The parts of a run whose tokenizer is in the folder `kept`, if it has one. Raises: ChoiceError, StructureError."""
+    """Return the components of a run, with the tokenizer in the folder `kept`, if any.
+
+    Raises: ChoiceError, StructureError.
+    """
     task = arguments.task()
     tokenizer = tokenizer_of(arguments, task, kept)
     codec, told_once = codec_of(tokenizer)
@@ -159,7 +162,7 @@ def parts_of(arguments: TextConfig, kept: Path | tuple[()] = ()) -> Parts:
 
 
 def digest(tokenizer: Any, params: Mapping[str, torch.Tensor]) -> str:
-    """What tells a tokenizer and parameters from others."""
+    """Return a digest that identifies a tokenizer and parameters."""
     made = hashlib.sha256(repr((sorted(tokenizer.get_vocab().items()), tokenizer.chat_template)).encode())
     for name in sorted(params):
         made.update(name.encode())
@@ -185,7 +188,7 @@ def _made(arguments: TextConfig, vocabulary: int, key: keys.Key, shared: dict[st
 
 
 def attempts_at(parts: Parts, asked: Sequence[Request]) -> Attempts:
-    """Attempts at requests, before the model's first call. Raises: ChoiceError where a prompt leaves no room."""
+    """Return attempts at requests, before the model's first call. Raises: ChoiceError where a prompt leaves no room."""
     room = {"capacity": parts.sampling.capacity, "max_new_tokens": parts.sampling.max_new_tokens}
     return tuple(begin_attempt(parts.rules, parts.codec, rollouts(request)[0], **room) for request in asked)
 
@@ -194,7 +197,7 @@ Sampler = Callable[[dict[str, torch.Tensor], int, Sequence[Request]], Attempts] 
 
 
 def sampler(parts: Parts, *, temperature: float, top_p: float = 1.0, slots: int = 0) -> Sampler:
-    """What takes requests to ended attempts in this process, with all parameters of the library's model."""
+    """Return a function (params, version, requests) -> finished attempts, with all parameters, sampling in this process."""
     sampling = parts.sampling
     made = generator(
         parts.speaker,
@@ -214,7 +217,7 @@ def sampler(parts: Parts, *, temperature: float, top_p: float = 1.0, slots: int 
 
 
 def check_room(parts: Parts) -> None:
-    """Refuses a capacity beyond the model's window, and limits that the task's longest texts do not fit into.
+    """Refuse a capacity beyond the model's window, and limits too small for the task's longest texts.
 
     Raises: ChoiceError.
     """
@@ -234,5 +237,5 @@ def check_room(parts: Parts) -> None:
 
 
 def prompt_length(parts: Parts, prompt: str) -> int:
-    """Return the tokens of a conversation that begins with a prompt, up to where the model speaks."""
+    """Return the number of tokens of a conversation that begins with a prompt, up to the model's first output."""
     return len(parts.codec.encode((User(prompt),), NOTHING)[0])

@@ -1,4 +1,4 @@
-"""A step of training that is prepared: prompts to the current weights, and groups of attempts from what has come of them."""
+"""A training step with a preparation: prompts to the current weights, and groups of attempts at the resulting starts."""
 
 from typing import Any
 
@@ -15,15 +15,15 @@ from ..effects.clock import seconds
 from .parts import Attempts, Parts, behind
 from .prompting import fits
 
-ATTEMPTS = 12  # what is drawn from a run's key for attempts from prepared starts
-STATES, THROUGHPUT = "states", "throughput"  # metrics: starts of a step, published texts a second
+ATTEMPTS = 12  # stream of a run's key for attempts at prepared starts
+STATES, THROUGHPUT = "states", "throughput"  # metrics: starts of a step, published texts per second
 PREPARED = "preparation_seconds"
 STREAM = "rollouts.jsonl"
 
 
 @frozen
 class Step:
-    """A prepared step: attempts before the model speaks, a group for each start, and what the preparation reports."""
+    """A prepared step: attempts before the model's first output, a group for each start, and the result of the preparation."""
 
     begun: Attempts
     starts: int
@@ -31,7 +31,7 @@ class Step:
 
 
 def step_of(parts: Parts, prepared: Prepared, key: Key, number: int, *, samples: int) -> Step:
-    """Return what a preparation of step `number` begins: so many attempts from each start."""
+    """Return the step `number` of a prepared run: `samples` attempts at each usable start."""
     starts = usable(parts, prepared)
     asked = start_requests(len(starts), keys.fold_in(keys.fold_in(key, ATTEMPTS), number), attempts=samples)
     begun = tuple(attempt_from(parts, starts[place // samples], one) for place, one in enumerate(asked))
@@ -39,7 +39,7 @@ def step_of(parts: Parts, prepared: Prepared, key: Key, number: int, *, samples:
 
 
 def usable(parts: Parts, prepared: Prepared) -> tuple[Start, ...]:
-    """Return the starts that leave room to answer, or those in their place where there is none. Raises: ChoiceError."""
+    """Return the starts that leave room to answer, or the fallback starts if there is none. Raises: ChoiceError."""
     fitting = tuple(one for one in prepared.starts if fits(parts, behind(parts.preface, one.observation)))
     found = fitting or prepared.otherwise
     if not found:
@@ -49,7 +49,7 @@ def usable(parts: Parts, prepared: Prepared) -> tuple[Start, ...]:
 
 
 def attempt_from(parts: Parts, start: Start, request: Request) -> Attempt[Any]:
-    """Return an attempt that begins at a start. Raises: ChoiceError where that leaves no room to answer."""
+    """Return an attempt that begins at a start. Raises: ChoiceError where the start leaves no room to answer."""
     room = {"capacity": parts.sampling.capacity, "max_new_tokens": parts.sampling.max_new_tokens}
     return begin_attempt(_rules_at(parts, start), parts.codec, rollouts(request)[0], **room)
 
@@ -61,13 +61,13 @@ def _rules_at(parts: Parts, start: Start) -> Protocol[Any, Any]:
 
 @define
 class Rate:
-    """Published texts a second, over the last steps; the records of a step are finished together."""
+    """Published texts per second, over the last steps; the records of a step are finished together."""
 
     window: int
-    published: list[tuple[float, int]] = field(default=Factory(list))  # for each step: when, and how many texts
+    published: list[tuple[float, int]] = field(default=Factory(list))  # for each step: its time and number of texts
 
     def after(self, texts: int) -> float:
-        """The rate after a step with so many texts."""
+        """Return the rate after a step with this number of texts."""
         self.published = [*self.published, (seconds(), texts)][-self.window - 1 :]
         times, counts = zip(*self.published, strict=True)
         return throughput(times, counts, window=self.window)

@@ -1,4 +1,4 @@
-"""Prompts to a run's model: queries of a prompting as attempts of one turn, completed wherever the run samples."""
+"""Prompts to a run's model: the queries of a prompting as attempts of one turn, completed wherever the run samples."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,12 +18,12 @@ from ..effects.gathered import pause, side_by_side
 from ..effects.generate import complete, generator
 from .parts import Attempts, Parts, prompt_length
 
-MAY_PASS = (TimeoutError, ConnectionError, torch.OutOfMemoryError)  # what a call may fail with and be made again
+MAY_PASS = (TimeoutError, ConnectionError, torch.OutOfMemoryError)  # errors after which a call may be retried
 Complete = Callable[[Protocol[Any, Any], Attempts, int], Attempts]  # (rules, begun, worker) -> ended
 
 
 def conversation_rules(conversation: Conversation) -> Protocol[Any, Any]:
-    """Return the protocol of a world that shows the texts of one side of a conversation, whatever the other side says.
+    """Return the protocol of an environment that shows the texts of one side of a conversation, whatever the replies are.
 
     >>> rules = conversation_rules(("2?", "two", "3?", "three"))
     >>> rules.env.step(rules.env.params, 0, "two", ())
@@ -39,11 +39,11 @@ def conversation_rules(conversation: Conversation) -> Protocol[Any, Any]:
     return protocol(world, chain(), max_steps=max(1, (len(conversation) + 1) // 2), incomplete="accept")
 
 
-RULES = conversation_rules(("",))  # of a single completion: they read nothing of how its attempt began
+RULES = conversation_rules(("",))  # of a single completion: independent of its attempt's first observation
 
 
 def query_attempt(parts: Parts, query: Query, number: int) -> Attempt[Any] | tuple[()]:
-    """Return the attempt at a query before the model speaks; () where its prompt leaves no room for a reply."""
+    """Return the attempt at a query before the model's output; () where its prompt leaves no room for a reply."""
     if not fits(parts, query.prompt):
         return ()
     request = Request(id=number, group=number, task=(2 * number, 0), sampling=query.sampling)
@@ -52,12 +52,12 @@ def query_attempt(parts: Parts, query: Query, number: int) -> Attempt[Any] | tup
 
 
 def fits(parts: Parts, prompt: str) -> bool:
-    """Return whether a prompt leaves room for a reply of one token and more."""
+    """Return whether a prompt leaves room for a reply of one token or more."""
     return prompt_length(parts, prompt) < parts.sampling.capacity
 
 
 def response_of(parts: Parts, attempt: Attempt[Any] | tuple[()], version: int) -> Response:
-    """Return the response that an ended attempt at a query is; an empty one that was cut where there was no room."""
+    """Return a finished attempt at a query as a response; an empty response cut off by length where there was no room."""
     said = _said(attempt)
     if isinstance(said, tuple):
         return Response(finish_reason=LENGTH, version=version)
@@ -71,7 +71,7 @@ def _said(attempt: Attempt[Any] | tuple[()]) -> Said | tuple[()]:
 
 
 def in_process(parts: Parts, params: Any, version: int, *, temperature: float, top_p: float) -> Complete:
-    """Return what takes begun attempts to their ends in this process, with all parameters of the library's model."""
+    """Return a function that completes begun attempts in this process, with all parameters of the library's model."""
     speakers = (parts.speaker, *parts.speakers)
 
     def ended(rules: Protocol[Any, Any], begun: Attempts, worker: int) -> Attempts:
@@ -93,7 +93,7 @@ def in_process(parts: Parts, params: Any, version: int, *, temperature: float, t
 def asked(
     parts: Parts, ended: Complete, prompting: Prompting[Any, Any], key: Key, number: int, count: int, version: int
 ) -> Any:
-    """Return the result of a prompting; queries that are due are completed together, each worker's beside the others'."""
+    """Return the result of a prompting; queries that are due are completed together, and the workers run concurrently."""
 
     def batch(places: Sequence[tuple[int, Query]]) -> dict[int, Response]:
         begun = {place: query_attempt(parts, query, place) for place, query in places}
@@ -118,7 +118,7 @@ def asked(
 
 
 def spoken(parts: Parts, conversation: Conversation) -> Attempt[Any] | tuple[()]:
-    """Return a ready conversation as an attempt, whose log-probs and versions are 0; () where a reply finds no room."""
+    """Return a given conversation as an attempt with log-probs and versions of 0; () where a reply does not fit."""
     rules = conversation_rules(conversation)
     request = Request(id=0, group=0, task=(0, 0), sampling=(0, 0))
     room = {"capacity": parts.sampling.capacity, "max_new_tokens": parts.sampling.max_new_tokens}

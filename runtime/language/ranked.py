@@ -1,7 +1,8 @@
-"""A run on several ranks: the first runs the recipe, all of them learn, and a checkpoint is written by all.
+"""A run on several ranks: the first runs the recipe, all of them train, and a checkpoint is written by all.
 
-What only all can do together stands in `Desk`: every rank has one, and does what the first says in the order it says it.
-Parts of a batch do not depend on how many ranks there are, and what they give is added in float64, so that neither do updates.
+Collective operations are methods of `Desk`: every rank has one, and runs the calls of the first rank in their order.
+The partition of a batch does not depend on the number of ranks, and partial results are added in float64, so that updates
+do not depend on it either.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -24,7 +25,7 @@ from ..effects.library import library
 from ..effects.ranks.leading import GRACE, Handlers, Lead, divided, led
 from ..effects.ranks.learning import ranked_learner
 from ..effects.ranks.spread import whole
-from ..effects.ranks.world import RankError, Ranks, joined
+from ..effects.ranks.world import RankError, Ranks, joined, let_go
 from ..effects.sharded import saving as at_once
 from ..effects.sharded.forms import FULL
 from ..effects.sharded.group import Group
@@ -40,23 +41,23 @@ from .learning import algorithm_of, objective_of, optimizer_of, trainer_of
 from .parts import Parts
 from .team import Reader, Team
 
-WAIT = 600.0  # seconds after which a rank that does not answer is taken for gone
-ALL = 1 << 40  # tokens: the trainer cuts nothing, the deal does
+WAIT = 600.0  # seconds after which a rank that does not answer counts as lost
+ALL = 1 << 40  # tokens: the trainer does not split batches, `by_parts` does
 
 
 @frozen(kw_only=True)
 class Open:
-    """What ranks learn with, for the arguments at hand."""
+    """Learner and trainer of the ranks, for the current arguments."""
 
     arguments: TextConfig
     algorithm: LanguageAlgorithm
     trainer: Trainer
-    make: Callable[[Callable[[CausalModel], LanguageAlgorithm]], LanguageAlgorithm]  # another learner of the same model
+    make: Callable[[Callable[[CausalModel], LanguageAlgorithm]], LanguageAlgorithm]  # of the same model
 
 
 @define(eq=False)
 class Desk:
-    """What one rank does when the first says so; all do the same."""
+    """Collective operations of one rank, called by the first rank; all ranks run the same ones."""
 
     ranks: Ranks
     group: Group
@@ -64,15 +65,15 @@ class Desk:
     reading: tuple[Reader, ...] = ()
     savers: dict[Path, Saver] = field(factory=dict)
     files: ExitStack = field(factory=ExitStack)
-    said: set[str] = field(factory=set)  # faults of checkpoints
+    said: set[str] = field(factory=set)  # faults of checkpoints that were printed
 
     def handlers(self) -> Handlers:
-        """Every word there is."""
+        """Return all operations by name."""
         own = (self.open, self.begin, self.learn, self.read, self.whole, self.save, self.settle, self.newest, self.load)
         return {work.__name__: work for work in own}
 
     def open(self, arguments: TextConfig, config: Any) -> tuple[()]:
-        """Makes what learns. Raises: ChoiceError, StructureError."""
+        """Build the learner. Raises: ChoiceError, StructureError."""
         torch.set_num_threads(arguments.machine.threads)
         module = library().AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         deal = by_parts(arguments.learning.budget, ranks=self.ranks.size)
@@ -87,16 +88,16 @@ class Desk:
         return ()
 
     def begin(self, params: dict[str, Tensor]) -> LanguageState:
-        """A learner's state, of whole parameters."""
+        """Return a learner's initial state from full parameters."""
         return self.opened[0].algorithm.init(params)
 
     def learn(self, state: LanguageState, transcripts: Any, key: Any) -> tuple[LanguageState, dict[str, float], str]:
-        """Makes the updates of a batch. Raises: NonFiniteError."""
+        """Run the updates of a batch. Raises: NonFiniteError."""
         learned = self.opened[0].trainer(state, transcripts, key)
         return learned.state, learned.figures, learned.note
 
     def read(self, state: LanguageState, transcripts: Any) -> Reading:
-        """What the policy of a state says of samples."""
+        """Return the reading (log-probs) of samples by the policy of a state."""
         now = self.opened[0]
         if not self.reading:
             own = optimizer_of(now.arguments), objective_of(now.arguments)
@@ -105,42 +106,42 @@ class Desk:
         return self.reading[0](state, transcripts)
 
     def whole(self, tree: Any) -> Any:
-        """The tree with whole leaves."""
+        """Return the tree with its leaves gathered from all ranks."""
         return whole(tree)
 
     def save(self, run: Path, step: int, tree: Any, machine: Any, about: dict[str, Any]) -> tuple[()]:
-        """Begins to write a checkpoint. Raises: CheckpointError, also where the one before could not be written."""
+        """Begin to write a checkpoint. Raises: CheckpointError, also if the previous one could not be written."""
         if run not in self.savers:
             self.savers[run] = self.files.enter_context(saving(run, group=self.group))
         self.savers[run].save(step, tree, machine=machine, **about)
         return ()
 
     def settle(self) -> tuple[()]:
-        """Returns when all checkpoints are written. Raises: CheckpointError."""
+        """Wait until all checkpoints are written. Raises: CheckpointError."""
         self.savers = {}
         self.files.close()
         return ()
 
     def newest(self, run: Path, without: tuple[Path, ...]) -> Path | None:
-        """The folder of the newest good checkpoint, once all are written. Raises: CheckpointError."""
+        """Return the folder of the newest good checkpoint, once all are written. Raises: CheckpointError."""
         self.settle()
         return latest(run, group=self.group, report=self._report, without=without)
 
     def _report(self, fault: str) -> None:
-        """Prints a fault once."""
+        """Print a fault once."""
         if fault not in self.said:
             self.said.add(fault)
             to_stderr(fault)
 
     def load(self, where: Path, like: Any, classes: tuple[type, ...]) -> tuple[int, Any, Any, Any]:
-        """What a checkpoint holds, once all are written. Raises: CheckpointError."""
+        """Return the contents of a checkpoint, once all are written. Raises: CheckpointError."""
         self.settle()
         found = load(where, like, classes=classes, group=self.group)
         return found.step, found.tree, found.machine, found.manifest
 
 
 def ranked_team(lead: Lead) -> Team:
-    """A team of all ranks, for the first of them."""
+    """Return the team of all ranks, for the first of them."""
     ready: list[TextConfig] = []  # the arguments for which all have a learner
 
     def prepared(arguments: TextConfig, parts: Parts) -> None:
@@ -182,7 +183,7 @@ def ranked_team(lead: Lead) -> Team:
 
 
 def check_ranks(arguments: TextConfig, size: int) -> None:
-    """Refuses what several ranks cannot learn. Raises: ChoiceError.
+    """Refuse settings that several ranks cannot train. Raises: ChoiceError.
 
     >>> from .config import TaskRun
     >>> check_ranks(TaskRun(), 2)
@@ -203,9 +204,9 @@ def _divided(tree: Any) -> bool:
 
 
 def _shelf(lead: Lead) -> dict[str, Any]:
-    """How a team keeps checkpoints: all ranks write what is divided; the first alone what is not, a warm start's.
+    """Return a team's functions for checkpoints: all ranks write sharded trees, the first alone full ones (a warm start's).
 
-    Each checkpoint says how many ranks there are, whoever writes it.
+    Each checkpoint records the number of ranks in its facts.
     """
 
     def save(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
@@ -236,7 +237,13 @@ def _shelf(lead: Lead) -> dict[str, Any]:
 
 
 def in_world(program: Callable[[Team], int]) -> int:
-    """Runs a program on the first rank, with the team of all; on all ranks gives its exit code. Raises what `led` raises."""
+    """Run a program on the first rank, with the team of all ranks; return its exit code on all ranks. Raises: as `led`."""
+    code = _led(program)
+    let_go()
+    return code
+
+
+def _led(program: Callable[[Team], int]) -> int:
     with joined(timeout=WAIT, device="cpu") as ranks, _desk(ranks) as desk:
         return led(ranks, desk.handlers(), lambda lead: program(ranked_team(lead)))
 
@@ -247,7 +254,7 @@ def _desk(ranks: Ranks) -> Iterator[Desk]:
     with desk.files:
         try:
             yield desk
-        except RankError as gone:  # which a checkpoint under way waits for
+        except RankError as gone:  # a checkpoint under way would wait for the lost rank
             if ranks.size > 1 and not all(saver.ended(GRACE) for saver in desk.savers.values()):
                 end_at_once(str(gone))
             raise

@@ -1,4 +1,4 @@
-"""Worlds that remember how their tasks begin: a group's attempts begin alike, and a task is drawn once for all of them."""
+"""Environments with cached resets: the attempts of a group share one first state, which is drawn once for all of them."""
 
 from functools import lru_cache
 from typing import Any
@@ -9,11 +9,11 @@ from ...core.keys import Key
 from ...core.language.requests import key_of, words_of
 from ...core.language.world import TextEnv
 
-TASKS = 1024  # that are remembered
+TASKS = 1024  # size of the cache
 
 
 def remembering(env: TextEnv[Any, Any]) -> TextEnv[Any, Any]:
-    """The world, with what `reset` gave for the keys asked last kept in memory. States are values, so nobody can tell.
+    """Return the environment with results of `reset` cached by key. States are immutable, so results are the same.
 
     >>> from ...core import keys
     >>> from ...core.language.zorplex import zorplex

@@ -1,4 +1,4 @@
-"""Results of a language model's run: standings before and after, as a table, as JSON and as pictures; the final model."""
+"""Results of a language model's run: evaluations before and after, as a table, as JSON and as pictures; the final model."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,22 +26,22 @@ from .parts import Parts, sampler
 from .prompting import asked, in_process
 
 BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
-DRAWN = "picture"  # in files of results: what a picture of the task's own evaluation needs
+DRAWN = "picture"  # in files of results: the data for a picture of the task's own evaluation
 
 
 @frozen
 class Evaluation:
-    """Standings of one policy, as it samples and as it takes the likeliest token."""
+    """Standings of one policy: with sampling, and greedy."""
 
     sampled: Standing
     greedy: Standing
 
     def described(self) -> dict[str, Any]:
-        """It as JSON has words for."""
+        """Return the standings as JSON values."""
         return {"sampled": self.sampled.described(), "greedy": self.greedy.described()}
 
     def line(self) -> str:
-        """It in one line, as the policy samples."""
+        """Return the sampled standing as one line of text."""
         return self.sampled.line()
 
 
@@ -53,11 +53,11 @@ class Own:
     value: Any
 
     def described(self) -> dict[str, Any]:
-        """It as JSON has words for."""
+        """Return the result as JSON values."""
         return dict(self.by.described(self.value))
 
     def line(self) -> str:
-        """It in one line."""
+        """Return the result as one line of text."""
         return self.by.line(self.value)
 
 
@@ -65,9 +65,9 @@ Result = Evaluation | Own
 
 
 def evaluation(parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int = 0) -> Result:
-    """How parameters, all those of the library's model, stand on held-out tasks: as in training and greedy, or by the task.
+    """Evaluate parameters, all those of the library's model, on held-out tasks: sampled and greedy, or as the task defines.
 
-    Raises: ChoiceError; what a task's own evaluation raises.
+    Raises: ChoiceError; errors of a task's own evaluation.
     """
     check_whole("--tasks", tasks, 1)
     check_whole("--draw", draw, 0)
@@ -96,7 +96,7 @@ def _own(
 
 
 def evaluation_names(task: TextTask) -> tuple[str, ...]:
-    """Return the names of the metrics of an evaluation on the way."""
+    """Return the names of the metrics of an evaluation during training."""
     if not isinstance(task.evaluation, tuple):
         return task.evaluation.names
     return tuple(f"{ON_THE_WAY}{name}" for name in ("reward", *task.figures))
@@ -105,7 +105,7 @@ def evaluation_names(task: TextTask) -> tuple[str, ...]:
 def on_the_way(
     parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int
 ) -> tuple[str, dict[str, float]]:
-    """Return an evaluation on the way as a line and as metrics: as the policy samples, or the task's own."""
+    """Return an evaluation during training as a line and as metrics: with sampling, or by the task's own method."""
     by = parts.task.evaluation
     if not isinstance(by, tuple):
         found = _own(parts, by, params, tasks, draw, version)
@@ -117,7 +117,7 @@ def on_the_way(
 
 
 def table_of(results: Mapping[str, Result]) -> str:
-    """Results of one task side by side, by the names of their columns; greedy standings in columns of their own."""
+    """Return results of one task side by side as text, by column name; greedy standings in columns of their own."""
     owned = {name: one for name, one in results.items() if isinstance(one, Own)}
     if owned:
         by = next(iter(owned.values())).by
@@ -138,9 +138,9 @@ def read_result(task: TextTask, held: Any, where: str) -> Result:
 
 
 def with_curves(results: Mapping[str, Result]) -> dict[str, Any]:
-    """Return what pictures need of results of a task's own evaluation, for a file; {} of others.
+    """Return the data of pictures for results of a task's own evaluation, for a file; {} for others.
 
-    So that a picture is drawn from files alone, without the task.
+    So a picture can be drawn from files alone, without the task.
     """
     owned = {name: one for name, one in results.items() if isinstance(one, Own)}
     if not owned:
@@ -150,21 +150,21 @@ def with_curves(results: Mapping[str, Result]) -> dict[str, Any]:
 
 
 def write_before(run: Path, found: Result, notice: Any) -> None:
-    """Keeps how the policy stood before reinforcement, and says so."""
+    """Write the policy's evaluation before reinforcement learning, and report it."""
     folder.write_json(run / BEFORE, {**found.described(), **with_curves({"before": found})})
     notice(f"before reinforcement: {found.line()}")
 
 
 def read_before(run: Path, task: TextTask) -> Result | tuple[()]:
-    """How the policy stood before reinforcement; () in a run that has not come so far.
+    """Return the policy's evaluation before reinforcement learning; () in a run that has not come so far.
 
-    Raises: CheckpointError, StructureError for a file that says something else.
+    Raises: CheckpointError, StructureError for a file with other contents.
     """
     return read_result(task, folder.read_json(run / BEFORE), str(run / BEFORE)) if (run / BEFORE).exists() else ()
 
 
 def write_after(run: Path, iteration: int, found: Result, about: Mapping[str, Any], before: Result | tuple[()]) -> str:
-    """Writes evaluation.json and evaluation.txt, beside how the policy stood on the same tasks before; gives the table."""
+    """Write evaluation.json and evaluation.txt, with the evaluation before on the same tasks; return the table."""
     results = {**({} if isinstance(before, tuple) else {"before": before}), "after": found}
     text = table_of(results)
     described = {name: one.described() for name, one in results.items()}
@@ -175,12 +175,12 @@ def write_after(run: Path, iteration: int, found: Result, about: Mapping[str, An
 
 
 def write_model(run: Path, parts: Parts, params: Mapping[str, torch.Tensor]) -> Path:
-    """Writes the model and its tokenizer as a folder of Hugging Face; gives it."""
+    """Write the model and its tokenizer as a Hugging Face folder; return its path."""
     return save_model(run / MODEL, dict(params), parts.config, parts.tokenizer, generation=parts.generation)
 
 
 def picture(run: Path, out: Path) -> Path:
-    """Draws the curves of a run. Raises: ChoiceError for a run that has reported no step of reinforcement."""
+    """Draw the curves of a run. Raises: ChoiceError for a run that has reported no step of reinforcement learning."""
     if drawn := _drawn(run):
         return _curves([run], [drawn], out)
     path = run / folder.METRICS
@@ -193,20 +193,20 @@ def picture(run: Path, out: Path) -> Path:
 
 
 def title_of(run: Path) -> str:
-    """Return what a run trains: the name of its task, or of its recipe."""
+    """Return the title of a run: the name of its task, or of its recipe."""
     held = recorded(run)
     return str(held.get("reference", "")).rpartition(":")[2] or str(held.get("recipe", run.name))
 
 
 def measured(paths: Sequence[Path]) -> tuple[str, str]:
-    """Return the column that says how well runs do, and its label: accuracy, or the return where tasks have none."""
+    """Return the column that measures success, and its label: accuracy, or the return where tasks have none."""
     if any(math.isfinite(row.get(ACCURACY, math.nan)) for path in paths for row in read(path)):
         return ACCURACY, "share of attempts that succeed"
     return "episode_return", "mean reward of an attempt"
 
 
 def accuracy_before(run: Path) -> tuple[float, ...]:
-    """The accuracy of the policy before reinforcement, as it samples; () where none is known. Raises: StructureError."""
+    """Return the sampled accuracy before reinforcement learning; () where none is known. Raises: StructureError."""
     held = folder.read_json(run / BEFORE) if (run / BEFORE).exists() else {}
     if not held or DRAWN in held:
         return ()
@@ -214,15 +214,15 @@ def accuracy_before(run: Path) -> tuple[float, ...]:
 
 
 def _drawn(run: Path) -> tuple[own.Axis, dict[str, own.Curve]] | tuple[()]:
-    """What there is to draw of a run's own evaluation: the last one, or that before reinforcement; () without one."""
+    """Return the picture data of a run's own evaluation: the last one, or that before reinforcement learning; or ()."""
     path = next((run / name for name in (folder.EVALUATION, BEFORE) if (run / name).exists()), None)
     return drawn_in(path) if path else ()
 
 
 def drawn_in(path: Path) -> tuple[own.Axis, dict[str, own.Curve]] | tuple[()]:
-    """The axis and curves in a file of results of a task's own evaluation; () of another, or where there is no file.
+    """Return the axis and curves in a file of results of a task's own evaluation; () for others, or without a file.
 
-    Raises: CheckpointError, StructureError for a file that says something else.
+    Raises: CheckpointError, StructureError for a file with other contents.
     """
     held = folder.read_json(path) if path.exists() else {}
     if DRAWN not in held:
@@ -248,7 +248,7 @@ def _curves(runs: Sequence[Path], found: Sequence[tuple[own.Axis, dict[str, own.
 
 
 def pictures(runs: Sequence[Path], out: Path) -> Path:
-    """Draws the mean success of several runs, seeds of one kind, or the curves of their own evaluation.
+    """Draw the mean success of several runs that differ in their seeds, or the curves of their own evaluation.
 
     Raises: ChoiceError, ShapeError for runs without steps.
     """

@@ -1,5 +1,6 @@
-"""How a run samples: in this process, or from a server that is given new weights before each step."""
+"""Sampling of a run: in this process, or from a server that receives new weights before each step."""
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,27 +24,27 @@ from .prompting import Complete, in_process
 from .world import Asking, Completing, Notice
 
 SERVED, LATEST = "served", "current"  # the folder of the weights for a server, and the name it serves them under
-WAIT = 600.0  # seconds in which a server is to answer at all
+WAIT = 600.0  # time-out in seconds for the answer of a server
 
 
 def check_server(arguments: TextConfig) -> None:
-    """Refuses a --server that is no address. Raises: ChoiceError."""
+    """Refuse a --server that is no address. Raises: ChoiceError."""
     if arguments.sampling.server:
         server(arguments.sampling.server, LATEST)
 
 
 @frozen
 class Source:
-    """Where a run samples: requests to ended attempts, and begun attempts to their ends, with the weights of a state."""
+    """The sampler of a run: requests to finished attempts, and completion of begun attempts, with the weights of a state."""
 
     ask: Asking
     complete: Completing
 
 
 def source(run: Path, arguments: TextConfig, parts: Parts, notice: Notice) -> Source:
-    """Return where a run samples.
+    """Return the sampler of a run.
 
-    With a server, lays out what it is to be started on, says how, and waits for it at the first request.
+    With a server, write the files that it is started with, report how to start it, and wait for it at the first request.
     """
     sampling = arguments.sampling
     if sampling.server:
@@ -69,20 +70,22 @@ def _saver(parts: Parts, params: dict[str, torch.Tensor]) -> Callable[[Path], ob
 
 
 def _from_server(root: Path, where: Server, parts: Parts) -> Source:
-    """Samples at a server, after it was given the weights of the state if this process has not given it these before."""
+    """Return a sampler on a server, which gets the weights of the state first if this process has not published them yet."""
     choices: dict[str, Any] = {"temperature": parts.sampling.temperature, "top_p": parts.sampling.top_p}
     codec = widened(parts.codec, parts.speaker.vocabulary)
-    published: list[int] = []  # the version that the server has, once that was checked
+    published: list[int] = []  # the version that the server was verified to have
+    lock = threading.Lock()  # workers that complete concurrently publish each version once
 
     def complete(state: LanguageState) -> Complete:
         version = int(state.step)
 
         def ended(rules: Protocol[Any, Any], begun: Attempts, worker: int) -> Attempts:
-            if published != [version]:
-                params, probe = parts.whole(state.params.policy), begun[0].ids
-                told: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
-                publish(where, root, _saver(parts, params), version=version, within=WAIT, **told)
-                published[:] = [version]
+            with lock:
+                if published != [version]:
+                    params, probe = parts.whole(state.params.policy), begun[0].ids
+                    told: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
+                    publish(where, root, _saver(parts, params), version=version, within=WAIT, **told)
+                    published[:] = [version]
             return served(where, rules, codec, begun, version=version, **choices)
 
         return ended
@@ -94,7 +97,7 @@ def _from_server(root: Path, where: Server, parts: Parts) -> Source:
 
 
 def _log_probs(parts: Parts, params: dict[str, torch.Tensor], ids: Sequence[int]) -> tuple[float, ...]:
-    """What the weights give for each id after the first."""
+    """Return the log-probs of each id after the first under the weights."""
     tokens = torch.tensor([ids])
     with torch.no_grad():
         logits = parts.speaker.head(params, parts.speaker.apply(params, tokens, (), ()))

@@ -1,10 +1,10 @@
-"""A run of a language model at a task, wired from its settings: what `runs.run` performs.
+"""A run of a language model at a task, built from its settings; `runs.run` performs it.
 
-RUN/tokenizer/        the tokenizer, where the run has made its own
-RUN/before.json       how the policy stood before reinforcement
-RUN/model/            the final model and its tokenizer, a folder of Hugging Face
+RUN/tokenizer/        the tokenizer, if the run has trained its own
+RUN/before.json       the evaluation before reinforcement learning
+RUN/model/            the final model and its tokenizer, a Hugging Face folder
 RUN/diverged.safetensors   the batch of a step whose loss was not finite
-RUN/rollouts.jsonl    where episodes are prepared: what preparations publish, readable while it is written
+RUN/rollouts.jsonl    where episodes are prepared: the records that preparations publish, readable while it is written
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,19 +40,19 @@ from .world import Held, LanguageWorld, Publish, held_at, learning_parts, phases
 from .world import policy_of as policy_of
 
 TOKENIZER = "tokenizer"
-DATA = "data"  # of a task, among the facts of a run: their digest
-FACTS: Mapping[str, str] = {"lowering": "eager"}  # what the bits of a run depend on beside its arguments
+DATA = "data"  # name of the fact with the digest of a task's data
+FACTS: Mapping[str, str] = {"lowering": "eager"}  # besides its arguments, the bits of a run depend on these
 
 
 def described(arguments: TextConfig) -> dict[str, Any]:
-    """The recipe's name and all arguments, flat; `runs.run.arguments_of` undoes it."""
+    """Return the recipe's name and all arguments, flat; the inverse of `runs.run.arguments_of`."""
     return {"recipe": arguments.recipe, **flatten(arguments)}
 
 
 def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
-    """A new run in the folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
+    """Start a new run in the folder, which must hold no checkpoints unless `overwrite` is set; a refused run removes none.
 
-    Raises: CheckpointError, ChoiceError, StructureError, EngineError for hosts that cannot be had.
+    Raises: CheckpointError, ChoiceError, StructureError, EngineError for hosts that are not available.
     """
     recipe = find(arguments.recipe)
     return runs.start(run, recipe, absolute(arguments), overwrite=overwrite, notice=notice, store=team)
@@ -61,25 +61,25 @@ def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, 
 def resume(
     run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Team = ALONE, trust: Trust = NOTHING
 ) -> Outcome:
-    """Goes on with the run in the folder, from its newest checkpoint, with its own arguments; begins it where it has none yet.
+    """Resume the run in the folder from its newest checkpoint, with its own arguments; start it if it has none yet.
 
-    `moved` are arguments that say where samples come from, in place of its own from now on; what the server that it names may
-    be starting on stays. Functions that its record names are called where `trust` says so. Raises: CheckpointError,
-    ChoiceError, StructureError, EngineError; TrustError.
+    `moved` replaces arguments of the source of samples from now on; the folder that a server may be starting from stays.
+    Functions that its record names are called where `trust` allows it. Raises: CheckpointError, ChoiceError, StructureError,
+    EngineError; TrustError.
     """
     keep = (folder.ARGUMENTS, SERVED)
     return runs.resume(run, notice=notice, store=team, changes=moved, keep=keep, trust=trust)
 
 
 def team_of(context: Context) -> Team:
-    """Return what learns, and keeps what is learnt: this process, or all ranks."""
+    """Return the learner and store of a run: this process, or all ranks."""
     return context.store if isinstance(context.store, Team) else ALONE
 
 
 def parts_in(arguments: TextConfig, context: Context) -> Parts:
-    """The parts of a run, with PyTorch set to its threads.
+    """Return the components of a run, and set PyTorch to its threads.
 
-    Raises: ChoiceError, StructureError, TrustError; all that may be refused is, before anything of an older run is removed.
+    Raises: ChoiceError, StructureError, TrustError; all refusals come before anything of an older run is removed.
     """
     check_trust(context.run, context.trust, arguments.functions())
     validate_task(arguments.task())
@@ -91,18 +91,18 @@ def parts_in(arguments: TextConfig, context: Context) -> Parts:
 
 
 def components(arguments: TextConfig, context: Context) -> Components:
-    """The run of these arguments, in turns and without generators. Raises: as `parts_in`."""
+    """Return the components of a run without generators. Raises: as `parts_in`."""
     return components_of(context.run, arguments, parts_in(arguments, context), team_of(context))
 
 
 def write_tokenizer(run: Path, arguments: TextConfig, parts: Parts) -> None:
-    """Write the tokenizer of a run that has made its own."""
+    """Write the tokenizer of a run that has trained its own."""
     if not arguments.model.model:
         save_tokenizer(parts.tokenizer, run / TOKENIZER)
 
 
 def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) -> Components:
-    """The run of these arguments in a folder, of parts that are there already."""
+    """Return the components of a run in a folder, from parts that are already built."""
     check_server(arguments)
     algorithm, trainer = learning_parts(arguments, parts, team)
     held_out = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
@@ -161,7 +161,7 @@ def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) ->
 
 
 def parts_for(run: Path, arguments: TextConfig) -> Parts:
-    """The parts of a new run. All that may be refused is, before anything of an older run in the folder is removed.
+    """Return the parts of a new run. All refusals come before anything of an older run in the folder is removed.
 
     Raises: ChoiceError, StructureError.
     """
@@ -181,7 +181,7 @@ def parts_for(run: Path, arguments: TextConfig) -> Parts:
 
 
 def check_groups(arguments: TextConfig, parts: Parts) -> None:
-    """Refuse steps of fewer groups than a task's preparation begins. Raises: ChoiceError."""
+    """Refuse steps of fewer groups than one preparation begins. Raises: ChoiceError."""
     preparation, groups = parts.task.preparation, arguments.episodes.groups
     if not isinstance(preparation, tuple) and groups < preparation.groups:
         wanted, remedy = f"at least {preparation.groups}", "so many groups begin where one task was prepared"
@@ -189,9 +189,9 @@ def check_groups(arguments: TextConfig, parts: Parts) -> None:
 
 
 def check_data(run: Path, recorded: Mapping[str, Any], parts: Parts) -> None:
-    """Refuse a task whose data are others than when the run began. Raises: CheckpointError.
+    """Refuse a task whose data differ from those that the run began with. Raises: CheckpointError.
 
-    What was held out then may be trained on now.
+    Tasks that were held out then may be trained on now.
     """
     if recorded.get(DATA, parts.task.digest) != parts.task.digest:
         got, remedy = "others than when the run began", "put the old ones back, or train anew"
@@ -200,7 +200,7 @@ def check_data(run: Path, recorded: Mapping[str, Any], parts: Parts) -> None:
 
 @contextmanager
 def publishing(run: Path, parts: Parts) -> Iterator[Publish]:
-    """What appends records of preparations to the run's stream; one that is there already is passed over."""
+    """Yield a function that appends records of preparations to the run's stream, and skips those that are already there."""
     preparation = parts.task.preparation
     if isinstance(preparation, tuple):
         yield lambda number, rows: None
@@ -210,6 +210,6 @@ def publishing(run: Path, parts: Parts) -> Iterator[Publish]:
 
 
 def facts(parts: Parts) -> dict[str, str]:
-    """What the bits of a run depend on beside its arguments."""
+    """Return the facts that the bits of a run depend on besides its arguments."""
     named = {"base": parts.base, DATA: parts.task.digest}
     return {**FACTS, **{name: value for name, value in named.items() if value}}

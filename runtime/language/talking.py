@@ -1,4 +1,4 @@
-"""One attempt at a task as lines for people."""
+"""One attempt at a task as lines of text for users."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ WHO: dict[type[Event], str] = {System: "system", User: "user", Sampled: "model",
 
 
 def lines(task: TextTask, attempt: Attempt[Any], *, known: bool = True) -> tuple[str, ...]:
-    """Return what was said, by whom, and what came of it; the label only where the right answer is known.
+    """Return an attempt's messages with their roles, and its outcome; the label only where the right answer is known.
 
     >>> from types import SimpleNamespace
     >>> episode = SimpleNamespace(events=(User("2?"),), world=None, steps=())

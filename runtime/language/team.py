@@ -1,4 +1,4 @@
-"""Who learns in a run and keeps its checkpoints: this process, or several ranks that it leads; see `ranked` for those."""
+"""The learner of a run and its store of checkpoints: this process, or several ranks that it leads (see `ranked`)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,37 +25,37 @@ Reader = Callable[[LanguageState, Transcript], Reading]
 
 @frozen(kw_only=True)
 class Team:
-    """The learner of a run and its `Store`. Each `init` of a learner gives a state that the others' functions take."""
+    """The learner of a run and its `Store`. The state that a learner's `init` returns fits the team's other functions."""
 
     size: int  # ranks
-    check: Callable[[TextConfig], None]  # raises ChoiceError for what so many cannot do
-    parts: Callable[[Parts], Parts]  # the same parts, whose `whole` takes parameters wherever they are
+    check: Callable[[TextConfig], None]  # raises ChoiceError for settings that this number of ranks does not support
+    parts: Callable[[Parts], Parts]  # the same parts, whose `whole` also takes sharded parameters
     learner: Callable[
         [TextConfig, Parts], tuple[LanguageAlgorithm, Trainer]
-    ]  # of the algorithm `init` alone may be called
-    reader: Callable[[TextConfig, Parts], Reader]  # what a state says of samples
-    save: Callable[..., None]  # these are those of `Store`
+    ]  # only `init` of the algorithm may be called
+    reader: Callable[[TextConfig, Parts], Reader]  # returns a state's readings of samples
+    save: Callable[..., None]  # this and the following as in `Store`
     settle: Callable[[], None]
     newest: Callable[..., Path | None]
     load: Callable[..., Checkpoint[Any]]
 
 
 def learner_alone(arguments: TextConfig, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
-    """What learns in a run of one process, and what makes its updates. Raises: ChoiceError."""
+    """Return the learner and the trainer of a run of one process. Raises: ChoiceError."""
     algorithm = algorithm_of(arguments, parts.model)
     return algorithm, trainer_of(arguments, algorithm)
 
 
 def reader_alone(arguments: TextConfig, parts: Parts) -> Reader:
-    """What a policy says of samples, by parts that fit into the budget."""
+    """Return a policy's reading of samples, in micro-batches that fit into the budget."""
     reading = learner(parts.model, optimizer_of(arguments), objective_of(arguments), proximal="recomputed")
     return language_reader(reading, budget=arguments.learning.budget)
 
 
 def of_ranks(run: Path) -> bool:
-    """Whether ranks have written a checkpoint that is in a run's folder or in a phase of it; damaged ones do not count.
+    """Return whether a run's folder, or a phase of it, holds a checkpoint written by ranks; damaged ones do not count.
 
-    One of a warm start is written by the first of them alone, and says how many there were; that of one process does not.
+    The first rank alone writes that of a warm start, and records the number of ranks; a single process does not.
     """
     homes = (run, *(run / name for name in folder.PHASES))
     return any(

@@ -1,4 +1,4 @@
-"""A look at a text task before anything is built for it: short attempts in the worlds of both streams."""
+"""Validation of a text task before anything is built for it: short attempts in the environments of both streams."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -20,20 +20,20 @@ from ...core.language.task import EVALUATION, TRAINING, TextTask, World
 from ...core.language.world import MAX_STEPS, Outcome, TextEnv, Truncated
 from .columns import ON_THE_WAY, TAKEN, called, figure_of, label_of, number, shown
 
-PROBES = ("", "?", "0", "yes", "[ANSWER] 0")  # completions that a parser may make something of, or nothing
-STEPS = 64  # completions of an attempt, at most
+PROBES = ("", "?", "0", "yes", "[ANSWER] 0")  # completions that a parser may accept or reject
+STEPS = 64  # largest number of completions of an attempt
 ROOM = 1 << 20  # tokens
-DRAWN = 0  # seed of the tasks that are tried
-Trace = list[tuple[Any, Outcome | str]]  # states, and what was shown in them
+DRAWN = 0  # seed of the probed tasks
+Trace = list[tuple[Any, Outcome | str]]  # states with their outcomes, the first with its observation
 
 
 def validate_task(task: TextTask) -> TextTask:
-    """Return the task if its fields are what they should be, and attempts at one task of each stream keep to the contract.
+    """Return the task if its fields are valid, and attempts at one task of each stream keep to the contract.
 
-    An attempt is that of its demonstrator, and one of texts of any kind. The parser reads all of them; the same key and the
+    The attempts are those of its demonstrator, and one of arbitrary texts. The parser reads all of them; the same key and the
     same actions give the same states, texts and rewards; observations are texts, rewards finite numbers and flags bools; and
-    figures, labels and the solution are what they should be of attempts that ended, or that an environment has broken off.
-    What a few attempts cannot show is for `purestep.properties.text_env_laws`.
+    figures, labels and the solution are valid for finished attempts, also for one that an error has ended.
+    `purestep.properties.text_env_laws` checks more than a few attempts can show.
 
     Raises: ChoiceError, StructureError, NonFiniteError, WorldError; the first fault in one line, with its remedy.
 
@@ -114,7 +114,7 @@ def _check_figures(where: str, figures: Any) -> None:
 
 
 def _try(where: str, task: TextTask, stream: str) -> None:
-    """Makes attempts at one task of a stream."""
+    """Run attempts at one task of a stream."""
     place = f"{where}: env({stream!r})"
     env = called(place, "a TextEnv", task.env, stream)
     if not isinstance(env, TextEnv):
@@ -133,7 +133,7 @@ def _try(where: str, task: TextTask, stream: str) -> None:
 
 
 def _demonstrated(where: str, task: TextTask, env: World, key: Key) -> tuple[tuple[str, ...], ...]:
-    """Return what a demonstrator says who is right, and who is not; nothing where the task has none."""
+    """Return the texts of a correct and of an incorrect demonstrator; () where the task has none."""
     if isinstance(task.demonstrations, tuple):
         return ()
     where, script, (state, _) = f"{where}: demonstrations", task.demonstrations, _reset(where, env, key)
@@ -167,7 +167,7 @@ def _reset(where: str, env: World, key: Key) -> tuple[Any, str]:
 
 
 def _copied(where: str, state: Any) -> Any:
-    """Return a copy of a state. Raises: StructureError for one that is no value."""
+    """Return a copy of a state. Raises: StructureError for one that cannot be copied or compared."""
     remedy = "make states of numbers, strings, tuples and frozen classes (attrs.frozen)"
     try:
         kept = deepcopy(state)
@@ -181,7 +181,7 @@ def _copied(where: str, state: Any) -> Any:
 
 
 def _played(where: str, task: TextTask, env: World, key: Key, texts: Sequence[str]) -> Trace:
-    """Return the states and outcomes of an episode; a text that means nothing is passed over."""
+    """Return the states and outcomes of an episode; a text that cannot be parsed is skipped."""
     state, shown = _reset(where, env, key)
     trace: Trace = [(state, shown)]
     for place, text in enumerate(texts):
@@ -234,7 +234,7 @@ def _moved(where: str, env: World, state: Any, action: Any, key: Key) -> tuple[A
 
 
 def _report(where: str, task: TextTask, env: World, request: Request, texts: Sequence[str]) -> None:
-    """Has an attempt with these texts reported, and one that an error ends at once."""
+    """Check figures, labels and the solution on an attempt with these texts, and on one that an error ends at once."""
     ended = _attempt(task, env, request, texts, task.parser)
     for one in (ended, _attempt(task, env, request, texts[:1], _failing)):
         for name, figure in {**task.figures, **task.diagnostics}.items():
@@ -261,7 +261,7 @@ def _failing(text: str) -> Parsed:
 
 
 def _same(where: str, what: str, one: Any, other: Any) -> None:
-    """Raises WorldError for another value the second time."""
+    """Raise WorldError if the second value differs from the first."""
     if not _alike(one, other):
         remedy = "draw everything from the key, and keep nothing beside the state"
         got, wanted = f"another {what} the second time", "the same for the same key and actions"
@@ -276,7 +276,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _texts(where: str, value: Any) -> tuple[str, ...]:
-    """Return texts, of which there is at least one."""
+    """Return texts, at least one."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         raise StructureError(message(where, got=_kind(value), wanted="a list of texts", remedy="return at least one"))
     for text in value:

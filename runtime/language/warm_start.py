@@ -1,4 +1,4 @@
-"""A warm start: a model that knows nothing learns from noisy demonstrations what there is to choose from.
+"""A warm start: a new model is trained on noisy demonstrations of the possible actions.
 
 Matrices between hidden layers follow Muon and all else AdamW, which brings a small model in two hundred steps to where
 AdamW alone has not begun to read the question.
@@ -26,26 +26,26 @@ from ...core.record import take
 from ...core.transcript import Transcript
 from ..language_layout import trimmed
 
-WARM_UP = 0.1  # of the steps, in which the learning rate rises
+WARM_UP = 0.1  # share of the steps in which the learning rate rises
 EACH = 4  # demonstrations of one task
-OUTER = ("embed", "wte", "wpe", "lm_head")  # words in names of what is no hidden matrix
+OUTER = ("embed", "wte", "wpe", "lm_head")  # parts of names of matrices that are not hidden ones
 
 
 @frozen(kw_only=True)
 class Lessons:
-    """What demonstrations are like."""
+    """Settings of demonstrations."""
 
     rules: Protocol[Any, Any]
     codec: Codec
     spell: Callable[[str], Ids]
     script: Script
-    skill: float  # the share of right ones
+    skill: float  # the share of correct ones
     capacity: int
     max_new_tokens: int
 
 
 def shown(lessons: Lessons, key: Key, number: int) -> tuple[Attempt[Any], ...]:
-    """So many demonstrations of tasks of the training stream, `EACH` of a task: other keys, other tasks."""
+    """Return demonstrations of tasks of the training stream, `EACH` of a task: other keys, other tasks."""
     tasks, samples, hands = keys.split(key, 3)
     asked = requests(task_keys(tasks, "training", -(-number // EACH)), samples)
     each = [attempt for request in asked for attempt in expand(request, EACH, samples)][:number]
@@ -58,7 +58,7 @@ def shown(lessons: Lessons, key: Key, number: int) -> tuple[Attempt[Any], ...]:
 
 
 def label(name: str, leaf: Tensor) -> str:
-    """Which optimiser has a leaf of this name: "muon" for matrices between hidden layers, else "adamw".
+    """Return the optimiser of a leaf of this name: "muon" for matrices between hidden layers, else "adamw".
 
     >>> import torch
     >>> label("model.embed_tokens.weight", torch.zeros(2, 2)), label("model.layers.0.mlp.up_proj.weight", torch.zeros(2, 2))
@@ -68,7 +68,7 @@ def label(name: str, leaf: Tensor) -> str:
 
 
 def warm_optimizer(params: Any, steps: int, *, muon_rate: float, adamw_rate: float) -> Optimizer:
-    """The optimiser of a warm start: its learning rates rise for a tenth of the steps and fall to 0 at the last.
+    """Return the optimiser of a warm start: its rates rise for a tenth of the steps and fall to 0 at the last.
 
     Params that are no dict of tensors, such as those of adapters, follow AdamW alone.
     """
@@ -80,7 +80,7 @@ def warm_optimizer(params: Any, steps: int, *, muon_rate: float, adamw_rate: flo
 
 
 def drawn(key: Key, pool: int, number: int) -> list[int]:
-    """So many places in a pool: one permutation of it behind the other.
+    """Return `number` indices into a pool: one permutation of it after the other.
 
     >>> sorted(drawn(keys.key(0), 3, 6))
     [0, 0, 1, 1, 2, 2]
@@ -92,7 +92,7 @@ def drawn(key: Key, pool: int, number: int) -> list[int]:
 def taught(
     learner: Supervised, state: TrainState, demonstrations: Transcript, batches: Sequence[Sequence[int]]
 ) -> tuple[TrainState, dict[str, float]]:
-    """The state after a step on each batch, places in the demonstrations [N], and the means of the learner's figures."""
+    """Return the state after a step on each batch (indices into the demonstrations [N]), and the learner's mean figures."""
     rows: list[dict[str, float]] = []
     for places in batches:
         some = take(demonstrations, list(places))

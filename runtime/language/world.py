@@ -1,4 +1,4 @@
-"""What the handlers of a language model's run share: where it stands, and what one step of it does."""
+"""Shared state of a language model's training loop, and one step of it."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -37,18 +37,18 @@ from .report import evaluation_names
 from .team import ALONE, Team
 from .warm_start import Lessons, drawn, shown, taught, warm_optimizer
 
-UNIT = 20  # steps of the warm start that are one iteration of the machine
-TASKS, WARM, ORDER, UPDATE = 2, 3, 4, 5  # what is drawn from a run's key, beside `parts`
+UNIT = 20  # steps of the warm start in one iteration of the machine
+TASKS, WARM, ORDER, UPDATE = 2, 3, 4, 5  # streams of a run's key, besides those of `parts`
 Notice = Callable[[str], None]
 Asking = Callable[[LanguageState, Sequence[Request]], Attempts]  # samples with the weights of a state
 Completing = Callable[[LanguageState], Complete]  # completes begun attempts with them
-Evaluating = Callable[[LanguageState], Mapping[str, float]]  # figures of an evaluation on the way
+Evaluating = Callable[[LanguageState], Mapping[str, float]]  # figures of an evaluation during training
 Publish = Callable[[int, Sequence[Mapping[str, Any]]], None]  # (a record's number, its rows)
 
 
 @record
 class Held:
-    """All that decides the future of a run; the parts of the other phase are ()."""
+    """State of a run that decides its future; the fields of the other phase are ()."""
 
     warm: Any = ()  # TrainState
     learner: Any = ()  # LanguageState
@@ -56,18 +56,18 @@ class Held:
 
 @frozen
 class Phases:
-    """How a run goes on."""
+    """Phases of a run: warm start and reinforcement learning."""
 
     warm: int  # iterations of the warm start, the last of which may be shorter
-    steps: int  # iterations of reinforcement
+    steps: int  # iterations of reinforcement learning
 
     def loop(self, every: int) -> Loop:
-        """Where the run begins."""
+        """Return the loop at the beginning of the run."""
         return Loop(iterations=self.warm + self.steps, chunk=1, every=every)
 
 
 def phases(arguments: TextConfig) -> Phases:
-    """The phases of a run.
+    """Return the phases of a run.
 
     >>> from .config import TaskRun
     >>> phases(TaskRun())
@@ -78,7 +78,7 @@ def phases(arguments: TextConfig) -> Phases:
 
 @define
 class LanguageWorld:
-    """A run under way."""
+    """State and functions of a running training loop."""
 
     run: Path
     arguments: TextConfig
@@ -88,7 +88,7 @@ class LanguageWorld:
     ask: Asking
     complete: Completing
     publish: Publish
-    before: Callable[[LanguageState], None]  # called where reinforcement begins
+    before: Callable[[LanguageState], None]  # called when reinforcement learning begins
     evaluate: Evaluating
     notice: Notice
     held: Held
@@ -99,10 +99,10 @@ class LanguageWorld:
     warmed: float = 0.0
     _lessons: Any = field(default=())
     _failures: Any = field(default=Factory(lambda self: Failures(self.notice), takes_self=True))
-    _rate: Any = field(default=())  # of published texts
+    _rate: Any = field(default=())  # rate of published texts
 
     def train(self, command: Train) -> Trained:
-        """Does one iteration: the handler of `Train`."""
+        """Run one iteration: the handler of `Train`."""
         warm = phases(self.arguments).warm
         if self.iteration < warm:
             row = self._warm(self.iteration)
@@ -122,7 +122,7 @@ class LanguageWorld:
 
     @property
     def state(self) -> Held:
-        """All that decides the future of the run."""
+        """Return the state that decides the future of the run."""
         return self.held
 
     def spent(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ class LanguageWorld:
 
     @property
     def key(self) -> Key:
-        """The key that everything random in the run follows from."""
+        """Return the key that all random numbers of the run follow from."""
         return keys.key(self.arguments.episodes.seed)
 
     def _warm(self, number: int) -> dict[str, float]:
@@ -151,7 +151,7 @@ class LanguageWorld:
         return {"warm_loss": told["loss"], "gradient_norm": told["gradient_norm"], "finite": told["finite"]}
 
     def _taught_from(self) -> tuple[Transcript, list[int]]:
-        """The demonstrations of the run, and the order in which they are gone through."""
+        """Return the demonstrations of the run, and the order in which they are trained on."""
         if not self._lessons:
             warm, number = self.arguments.warm, warm_steps(self.arguments) * self.arguments.warm.warm_batch
             self.notice(f"making {warm.demonstrations:,} demonstrations, {warm.skill:.0%} of them right ...")
@@ -184,7 +184,7 @@ class LanguageWorld:
         self.prepared += prepared.get(PREPARED, 0.0)
         self.sampled += spent
         self.updated += seconds() - between
-        unknown = () if self.arguments.learning.kl else ("kl",)  # where nothing is compared with, it says 0
+        unknown = () if self.arguments.learning.kl else ("kl",)  # without a reference policy the figure is 0, not a KL
         figures = {name: value for name, value in learned.figures.items() if name in FIGURES and name not in unknown}
         told |= {**figures, "update_seconds": seconds() - between, "finite": 1.0}
         every = self.arguments.episodes.eval_every_n_versions
@@ -192,7 +192,7 @@ class LanguageWorld:
         return {**told, **(self.evaluate(learned.state) if due else {})}
 
     def _sampled(self, state: LanguageState, number: int) -> tuple[Attempts, dict[str, float]]:
-        """The attempts of a step, and the figures of its preparation where it has one."""
+        """Return the attempts of a step, and the figures of its preparation if it has one."""
         preparation = self.parts.task.preparation
         if isinstance(preparation, tuple):
             return self.ask(state, asked(self.arguments, self.key, number)), {}
@@ -211,7 +211,7 @@ class LanguageWorld:
 
 
 def evaluation_due(every: int, *, before: int, after: int) -> bool:
-    """Return whether an evaluation on the way is due between two versions.
+    """Return whether an evaluation during training is due between two versions.
 
     >>> [evaluation_due(2, before=version, after=version + 1) for version in range(4)], evaluation_due(0, before=0, after=1)
     ([False, True, False, True], False)
@@ -220,13 +220,13 @@ def evaluation_due(every: int, *, before: int, after: int) -> bool:
 
 
 def episodes_of(arguments: TextConfig, task: TextTask) -> int:
-    """Return by what a step is counted in metrics: its attempts, or 1 where it has as many as its preparation gives."""
+    """Return the increment of a step in metrics: its attempts, or 1 where a preparation decides their number."""
     episodes = arguments.episodes
     return episodes.groups * episodes.samples if isinstance(task.preparation, tuple) else 1
 
 
 def demonstrated(arguments: TextConfig, parts: Parts, key: Key) -> tuple[Attempt[Any], ...]:
-    """Return the demonstrations of a run; of ready conversations those that there is room for. Raises: ChoiceError."""
+    """Return the demonstrations of a run; of given conversations, those that fit. Raises: ChoiceError."""
     warm, ready = arguments.warm, parts.task.conversations
     if isinstance(ready, tuple):
         return shown(lessons_of(arguments, parts), key, warm.demonstrations)
@@ -239,7 +239,7 @@ def demonstrated(arguments: TextConfig, parts: Parts, key: Key) -> tuple[Attempt
 
 
 def columns(arguments: TextConfig, task: TextTask) -> tuple[str, ...]:
-    """Return the names of a run's metrics, beside those of its progress."""
+    """Return the names of a run's metrics, besides those of its progress."""
     evaluates = arguments.episodes.eval_every_n_versions or not isinstance(task.evaluation, tuple)
     on_the_way = evaluation_names(task) if evaluates else ()
     prepared = prepared_columns(task.preparation)
@@ -255,7 +255,7 @@ def _row(task: TextTask, said: Standing, spent: float) -> dict[str, float]:
 
 
 def asked(arguments: TextConfig, key: Key, number: int) -> tuple[Request, ...]:
-    """The requests of a step of training: fresh tasks of the training stream, each a group of attempts.
+    """Return the requests of a training step: fresh tasks of the training stream, each a group of attempts.
 
     >>> from .config import TaskRun
     >>> len(asked(TaskRun(), keys.key(0), 0)), asked(TaskRun(), keys.key(0), 0)[0].task[0] % 2
@@ -268,7 +268,7 @@ def asked(arguments: TextConfig, key: Key, number: int) -> tuple[Request, ...]:
 
 
 def lessons_of(arguments: TextConfig, parts: Parts) -> Lessons:
-    """What the demonstrations of a run are like. Raises: ChoiceError for a task that has none."""
+    """Return the settings of a run's demonstrations. Raises: ChoiceError for a task that has none."""
     script = parts.task.demonstrations
     if isinstance(script, tuple):
         remedy = "leave it out, or give the task demonstrations"
@@ -285,16 +285,16 @@ def lessons_of(arguments: TextConfig, parts: Parts) -> Lessons:
 
 
 def warm_learner_of(arguments: TextConfig, parts: Parts, params: Any) -> Supervised:
-    """The learner of a run's warm start, of such params."""
+    """Return the learner of a run's warm start, for these params."""
     warm = arguments.warm
     rates = {"muon_rate": warm.muon_rate, "adamw_rate": warm.adamw_rate}
     return supervised(parts.model, warm_optimizer(params, max(1, warm_steps(arguments)), **rates))
 
 
 def held_at(arguments: TextConfig, parts: Parts, algorithm: LanguageAlgorithm, iteration: int) -> Held:
-    """What a run holds after so many iterations, as to its structure: as it begins, if it is asked at the beginning.
+    """Return the tree of a checkpoint of an iteration, as to its structure.
 
-    The tree of a checkpoint of that iteration.
+    At the beginning it is the run's initial state.
     """
     if iteration <= phases(arguments).warm and phases(arguments).warm:
         params = parts.begin()
@@ -303,10 +303,10 @@ def held_at(arguments: TextConfig, parts: Parts, algorithm: LanguageAlgorithm, i
 
 
 def policy_of(held: Held) -> Any:
-    """The parameters that a run holds: of the model that learns."""
+    """Return the parameters of the model that is trained."""
     return held.warm.params if isinstance(held.learner, tuple) else held.learner.params.policy
 
 
 def learning_parts(arguments: TextConfig, parts: Parts, team: Team = ALONE) -> tuple[LanguageAlgorithm, Trainer]:
-    """What learns in a run, and what makes its updates. Raises: ChoiceError."""
+    """Return the learner and the trainer of a run. Raises: ChoiceError."""
     return team.learner(arguments, parts)

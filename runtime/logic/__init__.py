@@ -1,1 +1,1 @@
-"""Provers at work: data sets and where they come from, mined rules, searches and rankings over many queries."""
+"""Logical proofs: data sets and their sources, rule mining, searches and rankings over many queries."""

@@ -1,4 +1,4 @@
-"""What a policy did with a query: its moves one after another, with what led where, and how it ended."""
+"""A policy's attempt at a query: its moves one after another, the origin of each state, and the end."""
 
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from ...core.policy import ActorCritic
 from ...core.record import replace, select
 from ...core.steps import ended
 
-OPEN = -1  # the origin of what nothing has settled
+OPEN = -1  # the origin of a goal that is not settled
 REMEDY = "train with more --atoms, --successors or --facts to make room"
 
 End = Literal["proven", "dead end", "given up", "out of moves"]
@@ -26,24 +26,24 @@ class Move:
     """One step of the policy."""
 
     probability: float
-    origin: int  # the fact 0..F-1 or rule F..F+R-1 that led to the state taken, OPEN where nothing did
-    choices: int  # among how many states
+    origin: int  # the fact 0..F-1 or rule F..F+R-1 that led to the state taken, OPEN where none did
+    choices: int  # number of states to choose from
 
 
 @frozen
 class Attempt:
-    """What the policy did with a query."""
+    """The policy's attempt at a query."""
 
     moves: tuple[Move, ...]
     end: End
-    left_out: int  # states for which there was no room
+    left_out: int  # number of states for which there was no room
 
 
 def attempts(game: Game, model: ActorCritic, params: Any, base: Knowledge, queries: Tensor) -> tuple[Attempt, ...]:
-    """The policy's most probable moves from each query on, to the end of its episode: int64 [N, 3] -> N attempts.
+    """Return the policy's most probable moves from each query to the end of its episode: int64 [N, 3] -> N attempts.
 
-    States that the game passes over because only one follows are moves here, the only choice there was, so that no step of a
-    proof is missing; they are still no moves to the game's `max_depth`.
+    States that the game skips because only one follows are moves here, with a single choice, so that no step of a proof is
+    missing; the game's `max_depth` does not count them.
 
     >>> from ...core.logic.borders import borders
     >>> from ...core.logic.policy import proof_policy
@@ -71,7 +71,7 @@ def attempts(game: Game, model: ActorCritic, params: Any, base: Knowledge, queri
         after = _offered(plain, base, advance(plain, state, action), passed < game.skip_unary)
         counts = state.too_long, state.too_many
         state, alone = select(going, after, (state, alone))
-        stopped = made >= game.max_depth  # there the game looks no further
+        stopped = made >= game.max_depth  # the game derives no successors there
         too_long, too_many = select(stopped, counts, (state.too_long, state.too_many))
         state = replace(state, too_long=too_long, too_many=too_many)
         going = going & ~ended(state.terminated, state.truncated) & ~stopped
@@ -84,9 +84,9 @@ def attempts(game: Game, model: ActorCritic, params: Any, base: Knowledge, queri
 
 
 def _offered(plain: Game, base: Knowledge, state: ProofState, may_pass: Tensor) -> tuple[ProofState, Tensor]:
-    """The state with what may follow it, and whether the game passes it over.
+    """Return the state with its successors, and whether the game skips it.
 
-    It does where one state follows that is no mark; there nobody can give up, so that mark is not among what follows.
+    It does where one state follows that is no mark; giving up is not possible there, so its mark is not among the successors.
     """
     unmarked = look(evolve(plain, end_proof=False), base, state)
     goal = unmarked.derived[:, 0, 0, 0]
@@ -102,7 +102,7 @@ def _end(names: Vocabulary, mark: int) -> End:
 
 
 def ending(attempt: Attempt) -> str:
-    """How an attempt ended, in words; a step into a mark is not counted among its moves.
+    """Return the end of an attempt in words; a step into a mark does not count as a move.
 
     >>> ending(Attempt((Move(1.0, 0, 1),), "proven", 0))
     'proven in 1 move'
@@ -120,7 +120,7 @@ def ending(attempt: Attempt) -> str:
 
 
 def left_out(attempt: Attempt) -> tuple[str, ...]:
-    """A line on the states for which there was no room, none if there was room for all.
+    """Return a line on the states for which there was no room; () if there was room for all.
 
     >>> left_out(Attempt((), "dead end", 2))
     ('2 states left out for want of room; train with more --atoms, --successors or --facts to make room',)

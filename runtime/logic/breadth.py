@@ -1,4 +1,4 @@
-"""The exact prover: shortest proofs of many queries at once, breadth first, on the engine that the policy uses."""
+"""The exact prover: shortest proofs of many queries at once, breadth first, with the policy's engine."""
 
 from collections.abc import Callable
 
@@ -17,17 +17,18 @@ Derive = Callable[[Knowledge, Tensor, Tensor], Successors]
 
 @frozen
 class Breadth:
-    """What a search in breadth found for N queries."""
+    """Result of a breadth-first search for N queries."""
 
-    depth: Tensor  # int64 [N]: steps of the shortest proof found, 0 where none was
+    depth: Tensor  # int64 [N]: steps of the shortest proof found, 0 where there is none
     left_out: Tensor  # int64 [N]: states and rules without room, in the steps before that proof's last
 
     @property
     def exact(self) -> Tensor:
-        """Whether nothing was left out: bool [N].
+        """Return whether no state was left out: bool [N].
 
-        Then no proof is shorter, however much room there is, and with depth 0 there is none up to the depth of the search.
-        Where it is false a proof that was found is one, but there may be shorter ones, and depth 0 says nothing.
+        If so, no proof is shorter, however much room there is, and depth 0 means that there is none up to the depth of the
+        search.
+        If not, a proof that was found is valid, but there may be shorter ones, and depth 0 is inconclusive.
 
         >>> Breadth(depth=torch.tensor([2, 2, 0]), left_out=torch.tensor([0, 5, 1])).exact
         tensor([ True, False, False])
@@ -37,17 +38,17 @@ class Breadth:
 
 @frozen
 class _Expansion:
-    """What follows from the states of a frontier."""
+    """The successors of the states of a frontier."""
 
     states: Tensor  # [M, A, 3]
-    owner: Tensor  # [M]: whose they are
+    owner: Tensor  # [M]: the query that each belongs to
     proven: Tensor  # queries with a proof
-    untried: Tensor  # [N]: states of each query left out for their number, facts and rules not tried
-    too_long: Tensor  # [N]: states of each query left out for their length
+    untried: Tensor  # [N]: states of each query left out by the limit on their number, facts and rules not tried
+    too_long: Tensor  # [N]: states of each query left out by the limit on their length
 
 
 def deriver(names: Vocabulary, widths: Widths) -> Derive:
-    """The engine as a function of (base, states [B, A, 3], excluded [B, 3]): what the search calls, compiled or not.
+    """Return the engine as a function of (base, states [B, A, 3], excluded [B, 3]) for the search, compiled or not.
 
     >>> from ...core.logic.borders import borders
     >>> game, world = borders()
@@ -70,12 +71,12 @@ def shortest_proofs(
     most: int = 10_000,
     engine: Derive | None = None,
 ) -> Breadth:
-    """The steps of a shortest proof of each query, up to `depth`: int64 [N, 3] -> Breadth [N].
+    """Return the number of steps of a shortest proof of each query, up to `depth`: int64 [N, 3] -> Breadth [N].
 
-    S_0 = {query},    S_k = {what follows from S_k-1} - (S_0 + ... + S_k-1),    depth = the least k with a proof in S_k
+    S_0 = {query},    S_k = {successors of S_k-1} - (S_0 + ... + S_k-1),    depth = the least k with a proof in S_k
 
-    What follows is what `derive` says, and the query itself is never a fact. States that differ in the names of variables
-    alone are one. A query with more than `most` states in one S_k is given up, and these count as left out. The engine, which
+    Successors are those of `derive`, and the query itself is never a fact. States that differ only in the names of variables
+    are one. A query with more than `most` states in one S_k is abandoned, and these count as left out. The engine, which
     has `widths`, is called with `batch` states at a time, the last time with padding; padding among the queries has no proof.
 
     >>> from ...core.logic.borders import borders
@@ -97,7 +98,7 @@ def shortest_proofs(
             break
         after = _expanded(names, base, run, frontier, queries, owner, batch)
         found = found.index_fill(0, after.proven, step)
-        last = step == depth  # states that follow now will not be looked at
+        last = step == depth  # the successors of this step are not expanded
         lost = after.untried if last else after.untried + after.too_long
         left_out = left_out + torch.where(found == 0, lost, 0)
         if last:
@@ -113,12 +114,12 @@ def shortest_proofs(
 
 
 def _marks(names: Vocabulary, owner: Tensor, states: Tensor) -> Tensor:
-    """One number for each pair of a query and a state."""
+    """Return one number for each pair of a query and a state."""
     return state_hash(names, torch.cat([states, F.pad(owner[:, None, None], (2, 0))], -2))
 
 
 def _first_of_each(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The distinct values, and where the first of each stands."""
+    """Return the distinct values, and the index of the first occurrence of each."""
     distinct, inverse = torch.unique(values, return_inverse=True)
     place = torch.arange(values.shape[0], device=values.device)
     return distinct, torch.full_like(distinct, values.shape[0]).scatter_reduce(0, inverse, place, "amin")

@@ -1,4 +1,4 @@
-"""A data set of a knowledge graph: facts to prove from, queries to prove, rules to prove with."""
+"""A data set of a knowledge graph: facts as premises, queries to prove, and rules."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +12,7 @@ from ...core.logic.terms import Names, Vocabulary, vocabulary
 
 @frozen
 class Dataset:
-    """Three splits of a graph's facts, in names; the first is also the fact base."""
+    """Three splits of a graph's facts, as names; the first is also the fact base."""
 
     name: str
     train: tuple[Names, ...]
@@ -23,9 +23,9 @@ class Dataset:
 
 
 def check_dataset(dataset: Dataset) -> Dataset:
-    """Returns the data set if there are facts to prove from and facts to prove. Raises: ChoiceError.
+    """Return the data set if its train and test splits have facts. Raises: ChoiceError.
 
-    Facts of valid and test may speak of constants and predicates that train does not know.
+    Facts of valid and test may contain constants and predicates that train does not have.
 
     >>> check_dataset(Dataset("small", (("p", "a", "b"),), (), (("q", "a", "c"),))).name
     'small'
@@ -38,7 +38,7 @@ def check_dataset(dataset: Dataset) -> Dataset:
 
 
 def vocabulary_of(dataset: Dataset, *, variables: int = 100) -> Vocabulary:
-    """The vocabulary of all names in the data set's splits, rules and domains. Raises: ChoiceError.
+    """Return the vocabulary of all names in the data set's splits, rules and domains. Raises: ChoiceError.
 
     >>> rules = (Rule(("q", "X", "c"), (("p", "X", "b"),)),)
     >>> vocabulary_of(Dataset("small", (("p", "a", "b"),), (), (("q", "a", "c"),), rules), variables=3)
@@ -54,7 +54,7 @@ def vocabulary_of(dataset: Dataset, *, variables: int = 100) -> Vocabulary:
 
 
 def with_rules(dataset: Dataset, rules: Iterable[Rule]) -> Dataset:
-    """The data set with these rules in place of its own. Raises: ChoiceError for one that `check_rule` refuses.
+    """Return the data set with these rules instead of its own. Raises: ChoiceError for one that `check_rule` refuses.
 
     >>> small = Dataset("small", (("p", "a", "b"),), (), (("p", "b", "a"),))
     >>> [str(rule) for rule in with_rules(small, [Rule(("p", "X", "Y"), (("p", "Y", "X"),))]).rules]

@@ -1,4 +1,4 @@
-"""A proof in words: a row for each goal of its tree, with what settled it and how likely the policy was to choose that."""
+"""A proof as text: a row for each goal of its tree, with the rule or fact that settled it and the policy's probability."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
@@ -15,19 +15,19 @@ LETTERS = "XYZUVW"
 
 @frozen
 class Row:
-    """A goal in words."""
+    """A goal as text."""
 
-    depth: int  # how many goals stand above it
+    depth: int  # number of goals above it
     kind: Literal["rule", "fact", "known", "open"]
     goal: str
-    by: str  # what settled it
-    chosen: str  # how likely that was, among how many; empty where the policy was not asked
+    by: str  # the rule or fact that settled it
+    chosen: str  # the probability and the number of choices; empty where the policy did not choose
 
 
 def rows(names: Vocabulary, base: Knowledge, root: Goal) -> tuple[Row, ...]:
-    """The goals of a tree in words, from left to right and each before those below it.
+    """Return the goals of a tree as text, from left to right, each before those below it.
 
-    Variables that nothing has bound are X, Y, Z, ..., the same letter for the same one; a rule has letters of its own.
+    Unbound variables are X, Y, Z, ..., one letter for each variable; a rule has letters of its own.
 
     >>> from ...core.logic.borders import borders
     >>> game, world = borders()  # borders, in are predicates 1, 2; spain is constant 6, france 3, europe 2; 7 is a variable
@@ -65,7 +65,7 @@ def _row(names: Vocabulary, base: Knowledge, depth: int, goal: Goal, called: Map
 
 
 def _letters(names: Vocabulary, atoms: Sequence[Atom]) -> dict[int, str]:
-    """A name for each variable, in the order of their appearance."""
+    """Return a name for each variable, in the order of their appearance."""
     variables = dict.fromkeys(term for atom in atoms for term in atom[1:] if term > len(names.constants))
     return {
         variable: LETTERS[place] if place < len(LETTERS) else f"X{place}" for place, variable in enumerate(variables)
@@ -78,7 +78,7 @@ def _text(names: Vocabulary, atom: Atom, called: Mapping[int, str]) -> str:
 
 
 def lines(told: Sequence[Row]) -> Iterator[str]:
-    """The goals of a tree, one a line, in columns and indented by their depth; at least one row.
+    """Yield the goals of a tree, one a line, in columns and indented by their depth; at least one row is needed.
 
     >>> list(lines([Row(0, "rule", "q(a, b)", "q(X, Y) :- p(Y, X)", "p = 1.00"), Row(1, "known", "p(b, a)", "known fact", "")]))
     ['  q(a, b)     q(X, Y) :- p(Y, X)   p = 1.00', '    p(b, a)   known fact']

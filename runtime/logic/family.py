@@ -1,8 +1,8 @@
-"""A family world: people, who is whose relative by blood and marriage, and the rules that make it so.
+"""A synthetic family graph: people, their relations by blood and marriage, and the rules of these relations.
 
-relation(X, Y) says that X is the relation of Y. Everybody stands in it from the keys alone: founding couples, their children,
-their children's spouses and children, generation after generation until the world is full. Spouses are of one generation and
-share no ancestor; whoever finds none marries somebody from outside, whose parents nobody knows.
+relation(X, Y) means that X is the relation of Y. The keys alone decide everybody: founding couples, their children,
+their children's spouses and children, generation after generation until the number of people is reached. Spouses are of one
+generation and share no ancestor; a person without a match marries an outsider, whose parents are unknown.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from ...core.logic.parse import parse_rules
 from .dataset import Dataset
 
 LEAST, MOST = 10, 1_000_000  # people
-OF_A_FOUNDER = 25  # people: three or four generations of a family
-CHILDREN = 4  # at most, of a couple
+OF_A_FOUNDER = 25  # people for each founding couple: three or four generations of a family
+CHILDREN = 4  # largest number of children of a couple
 SINGLE = 6  # one child in this many never marries
 TEST, VALID = 0.10, 0.05
 
@@ -55,21 +55,21 @@ niece(X, Y) :- daughter(X, Z), sister(Z, Y).
 
 @frozen
 class Person:
-    """One of the world; numbers are places in the list of all people."""
+    """One person; numbers are indices into the list of all people."""
 
     male: bool
-    parents: tuple[int, ...]  # father and mother, or nobody
-    ancestors: frozenset[int]  # the people without known parents one descends from, oneself if one is such
+    parents: tuple[int, ...]  # father and mother, or () where unknown
+    ancestors: frozenset[int]  # ancestors without known parents; the person itself if it has none
 
 
 Couple = tuple[int, int]  # husband and wife
 
 
 def family(people: int = 200, seed: int = 0) -> Dataset:
-    """The data set of a world of exactly so many people, p001, p002, ...: all facts of twelve relations, and 28 rules.
+    """Return the data set of exactly this many people, p001, p002, ...: all facts of twelve relations, and 28 rules.
 
     father, mother, son, daughter, husband, wife, brother, sister; and by blood uncle, aunt, nephew, niece. A tenth of the facts
-    at random is the test split and a twentieth the valid split. The rules are true in the whole world, except that those for
+    at random is the test split and a twentieth the valid split. The rules are true for all people, except that those for
     brother and sister also make everybody with a known parent his own.
 
     Raises: ChoiceError for fewer than 10 people or over a million.
@@ -103,7 +103,7 @@ def family(people: int = 200, seed: int = 0) -> Dataset:
 
 
 def _draws(key: Key, people: int) -> Iterator[int]:
-    """Random words without end, some blocks of them at a time."""
+    """Yield random words without end, drawn in blocks."""
     while True:
         key, block = keys.split(key)
         yield from keys.bits(block, (8 * people,)).tolist()
@@ -130,7 +130,7 @@ def _populate(people: int, key: Key) -> tuple[list[Person], list[Couple]]:
 
 
 def _found(everybody: list[Person]) -> Couple:
-    """A couple without known parents."""
+    """Add a couple without known parents."""
     husband = len(everybody)
     everybody += [Person(number == husband, (), frozenset([number])) for number in (husband, husband + 1)]
     return husband, husband + 1
@@ -144,7 +144,7 @@ def _bear(everybody: list[Person], parents: Couple, draw: int) -> int:
 
 
 def _marry(everybody: list[Person], born: list[int], people: int, draws: Iterator[int]) -> list[Couple]:
-    """The couples of a generation: with one another where no ancestor is shared, else with somebody from outside."""
+    """Return the couples of a generation: with one another where no ancestor is shared, else with an outsider."""
     couples = list[Couple]()
     single = [place for _, place in sorted((next(draws), place) for place in born if next(draws) % SINGLE)]
     while single:
@@ -167,7 +167,7 @@ def _marry(everybody: list[Person], born: list[int], people: int, draws: Iterato
 
 
 def _facts(everybody: list[Person], couples: list[Couple]) -> Iterator[tuple[str, int, int]]:
-    """Every fact of the twelve relations, each once."""
+    """Yield every fact of the twelve relations, each once."""
     for husband, wife in couples:
         yield "husband", husband, wife
         yield "wife", wife, husband

@@ -1,4 +1,4 @@
-"""Rules from facts: every path of one or two steps is counted as the body of a rule for every relation.
+"""Rule mining from facts: every path of one or two steps is counted as the body of a rule for every relation.
 
 p(X, Y) <- q(X, Y) or q(Y, X), and p(X, Z) <- q(X, Y), r(Y, Z) with each atom of the body either way around. A body begins at X,
 so that with X known the first atom has one open place. For a rule with head p(X, Z),
@@ -6,9 +6,9 @@ so that with X known the first atom has one open place. For a rule with head p(X
   support    = those of them for which p(x, z) is a fact,
   confidence = support / body,
 as Galarraga et al. 2013 (AMIE) define them. Facts q(x, x) serve in no body: with them p(X, Y) <- p(Y, X) would be its own
-evidence. Which rules are best is a matter of support / (body + 5), after Meilicke et al. 2019 (AnyBURL): among many thousands
-some are right two times out of two by chance. (In `nations` the ten rules of a relation that are best by confidence alone
-prove 4 % of the test facts in one step, these 62 %.)
+evidence. The best rules are those with the largest support / (body + 5), after Meilicke et al. 2019 (AnyBURL): among many
+thousands some are right two times out of two by chance. (In `nations` the ten rules of a relation that are best by confidence
+alone prove 4 % of the test facts in one step, these 62 %.)
 """
 
 import itertools
@@ -27,11 +27,11 @@ TOGETHER = 1 << 22  # paths counted at once, which bounds the memory
 
 @frozen
 class Mined:
-    """A rule, and how often it is right on the facts it was mined from."""
+    """A rule, with its support and confidence on the facts it was mined from."""
 
     rule: Rule
-    support: int  # pairs for which body and head are true
-    confidence: float  # support / pairs for which the body is
+    support: int  # number of pairs for which body and head are true
+    confidence: float  # support / number of pairs for which the body is true
 
 
 @frozen
@@ -43,7 +43,7 @@ class _Graph:
     start: Tensor  # [E] edges sorted by their start, every fact as two of them
     step: Tensor  # [E]
     end: Tensor  # [E]
-    first: Tensor  # [n + 1] where the edges of each start begin
+    first: Tensor  # [n + 1] index of the first edge of each start
     pairs: Tensor  # [F] start * n + end of every fact, sorted
     heads: Tensor  # [F] its relation
 
@@ -56,9 +56,9 @@ def mine(
     most_per_predicate: int = 10,
     smoothing: float = 5.0,
 ) -> tuple[Mined, ...]:
-    """The path rules of at least this support and confidence, for each relation no more than so many.
+    """Return the path rules of at least this support and confidence, at most `most_per_predicate` for each relation.
 
-    They come by the relation of their heads and then the best first: by support / (body + `smoothing`), among equals the one
+    They are sorted by the relation of their heads, then the best first: by support / (body + `smoothing`), among equals the one
     with more support, then the shorter, then in a fixed order of their bodies. Raises: ChoiceError.
 
     >>> facts = [("child", "b", "a"), ("child", "c", "a"), ("parent", "a", "b"), ("parent", "a", "c"), ("parent", "c", "d")]
@@ -104,7 +104,7 @@ def _graph(names: Vocabulary, facts: Tensor) -> _Graph:
 
 
 def _counted(graph: _Graph) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """For every first step of two, and -1 for none, what `_tally` counts by the last step."""
+    """Yield, for every first step of two, and -1 for none, the counts of `_tally` by the last step."""
     alone, both = _tally(graph, graph.step, graph.start, graph.end)
     tautologies = torch.eye(2 * graph.relations, graph.relations, dtype=torch.bool)
     yield -1, alone, both.masked_fill(tautologies, 0)
@@ -117,7 +117,7 @@ def _counted(graph: _Graph) -> Iterator[tuple[int, Tensor, Tensor]]:
 
 
 def _paths(graph: _Graph, step: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Last step, start and end of all paths that begin with this step, in portions that share no start."""
+    """Yield last step, start and end of all paths that begin with this step, in portions that share no start."""
     taken = graph.step == step
     start, middle = graph.start[taken], graph.end[taken]
     count = graph.first[middle + 1] - graph.first[middle]
@@ -131,7 +131,7 @@ def _paths(graph: _Graph, step: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
 
 
 def _tally(graph: _Graph, step: Tensor, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-    """Distinct pairs (start, end) by step: all of them [2 P], and those that are facts of each relation [2 P, P]."""
+    """Count the distinct pairs (start, end) by step: all of them [2 P], and those that are facts of each relation [2 P, P]."""
     found = torch.unique((step * graph.constants + start) * graph.constants + end)
     step, pair = found // graph.constants**2, found % graph.constants**2
     low, high = torch.searchsorted(graph.pairs, pair), torch.searchsorted(graph.pairs, pair, right=True)
@@ -142,13 +142,13 @@ def _tally(graph: _Graph, step: Tensor, start: Tensor, end: Tensor) -> tuple[Ten
 
 
 def _ranges(first: Tensor, count: Tensor) -> Tensor:
-    """first[0], first[0] + 1, ... as many as count[0] says, then likewise from first[1], ..."""
+    """Return first[0], first[0] + 1, ..., count[0] numbers, then likewise from first[1], ..."""
     shift = first - (count.cumsum(0) - count)
     return shift.repeat_interleave(count) + torch.arange(int(count.sum()))
 
 
 def _frequent(first: int, alone: Tensor, both: Tensor, min_support: int, min_confidence: float) -> Tensor:
-    """Rows (head, first step, last step, support, body) of the rules that are good enough."""
+    """Return rows (head, first step, last step, support, body) of the rules above both thresholds."""
     body = alone[:, None].expand_as(both)
     kept = (both >= min_support) & (both.double() / body >= min_confidence)
     last, head = kept.nonzero(as_tuple=True)
@@ -156,7 +156,7 @@ def _frequent(first: int, alone: Tensor, both: Tensor, min_support: int, min_con
 
 
 def _best(found: Tensor, most: int, smoothing: float) -> Tensor:
-    """The rows by head and then the best first, so many of each head."""
+    """Return the rows by head and then the best first, at most `most` of each head."""
     found = found[torch.sort(found[:, 3], descending=True, stable=True).indices]
     score = found[:, 3].double() / (found[:, 4] + smoothing)
     found = found[torch.sort(score, descending=True, stable=True).indices]

@@ -1,4 +1,4 @@
-"""A proof as a tree of goals: what settled each of them, and the goals that a rule put in its place."""
+"""A proof as a tree of goals: the rule or fact that settled each goal, and the subgoals of a rule."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,12 +18,12 @@ class Goal:
 
     atom: Atom
     origin: int = OPEN  # the fact or rule that settled it, as in `Move`
-    probability: float = 1.0  # with which the policy chose that
-    choices: int = 0  # among how many; 0 where the policy was not asked, as for known facts
-    goals: "tuple[Goal, ...]" = ()  # what the rule put in its place
+    probability: float = 1.0  # of the policy's choice
+    choices: int = 0  # number of choices; 0 where the policy did not choose, as for known facts
+    goals: "tuple[Goal, ...]" = ()  # the subgoals from the rule's body
 
     def settled(self) -> bool:
-        """Whether everything below is.
+        """Return whether this goal and all goals below it are settled.
 
         >>> Goal((1, 1, 2), 4, goals=(Goal((1, 2, 1)),)).settled()
         False
@@ -31,7 +31,7 @@ class Goal:
         return self.origin != OPEN and all(goal.settled() for goal in self.goals)
 
     def height(self) -> int:
-        """How many goals stand above one another.
+        """Return the height of the tree, in goals.
 
         >>> Goal((1, 1, 2), 4, goals=(Goal((1, 2, 1)),)).height()
         2
@@ -40,9 +40,9 @@ class Goal:
 
 
 def proof_tree(names: Vocabulary, base: Knowledge, query: Sequence[int], moves: Sequence[Move]) -> Goal:
-    """The tree that the moves build, with the bindings of all of them applied: an atom [3] and its moves -> its root.
+    """Return the tree that the moves build, with all their bindings applied: an atom [3] and its moves -> its root.
 
-    As in `derive`, a move settles the first open goal, a rule's body takes the place of its goal, and goals that have become
+    As in `derive`, a move settles the first open goal, a rule's body replaces its goal, and goals that have become
     known facts are settled at once; the query itself is no fact. A move that led to no state ends the tree.
     Source: Kowalski 1974, "Predicate logic as programming language".
 
@@ -80,7 +80,7 @@ def proof_tree(names: Vocabulary, base: Knowledge, query: Sequence[int], moves: 
 
 
 def clause(names: Vocabulary, base: Knowledge, origin: int, apart: int = 0) -> list[Atom]:
-    """What an origin stands for: a fact, or a rule's head and then its body, with variables that lie `apart`.
+    """Return the clause of an origin: a fact, or a rule's head and then its body, with variables shifted by `apart`.
 
     >>> from ...core.logic.borders import borders
     >>> game, world = borders()  # borders, in are predicates 1, 2; spain is constant 6, variables begin at 7
@@ -115,7 +115,7 @@ def _bound(binding: Mapping[int, int], atom: Atom) -> Atom:
 
 
 def _unified(names: Vocabulary, binding: Mapping[int, int], goal: Atom, head: Atom) -> Mapping[int, int]:
-    """The binding with what makes goal and head one; a variable of the head goes before one of the goal."""
+    """Return the binding extended to unify goal and head; a variable of the head is bound before one of the goal."""
     for one, other in zip(goal[1:], head[1:], strict=True):
         left, right = _last(binding, one), _last(binding, other)
         if left != right:
@@ -125,7 +125,7 @@ def _unified(names: Vocabulary, binding: Mapping[int, int], goal: Atom, head: At
 
 
 def _fact(names: Vocabulary, base: Knowledge, atom: Atom, query: Atom) -> int:
-    """The number of the fact that the atom is, OPEN where it is none or the query."""
+    """Return the number of the fact that equals the atom; OPEN if there is none or it is the query."""
     if max(atom[1:]) > len(names.constants) or atom == query:
         return OPEN
     wanted = pack(names, torch.tensor(atom, device=base.keys.device))

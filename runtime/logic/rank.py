@@ -1,4 +1,4 @@
-"""How well a policy's proofs rank what is true among what is not: each query and its negatives, proven or not, scored."""
+"""Ranking by a policy's proofs: each query among its negatives, proven or not, scored."""
 
 from typing import Any
 
@@ -19,9 +19,9 @@ CHUNK = 32  # steps in one call of the compiled program
 
 @frozen
 class Scored:
-    """What became of all candidates. Axes: modes, queries, candidates, the query itself first [M, Q, K]."""
+    """Scores of all candidates. Axes: modes, queries, candidates, the query itself first [M, Q, K]."""
 
-    score: Tensor  # the log-prob of the proof found, a `penalty` less where there is none; NOTHING without a candidate
+    score: Tensor  # log-prob of the proof found, minus `penalty` where there is none; NOTHING without a candidate
     present: Tensor  # whether there is a candidate
     proven: Tensor
     depth: Tensor  # moves made
@@ -31,19 +31,19 @@ class Scored:
 
 @frozen
 class Standing:
-    """What the scores come to."""
+    """Metrics of a ranking, and counts."""
 
     ranking: Means  # over all queries and modes
     average_precision: float
-    positives: tuple[int, ...]  # queries proven in 0, 1, 2, ... moves
+    positives: tuple[int, ...]  # number of queries proven in 0, 1, 2, ... moves
     negatives: tuple[int, ...]  # negatives likewise
     queries: int
     candidates: int  # negatives in all
-    too_long: int  # candidates with a state left out for its number of goals
-    too_many: int  # candidates with states left out for their number
+    too_long: int  # candidates with a state left out because it has too many goals
+    too_many: int  # candidates with states left out because they are too many
 
     def line(self) -> str:
-        """It in one line."""
+        """Return the metrics as one line of text."""
         means = self.ranking
         hits = "/".join(f"{float(hit):.3f}" for hit in (means.hits_at_1, means.hits_at_3, means.hits_at_10))
         shares = f"proven {sum(self.positives) / self.queries:.1%} of what is true"
@@ -54,15 +54,15 @@ class Standing:
 
 @frozen
 class Scorer:
-    """Scores candidates: one program for any number of them."""
+    """A scorer of candidates: one program for any number of them."""
 
     made: Proofs
     run: Play
-    slots: int  # proofs side by side
+    slots: int  # proofs at a time
     feed: int  # rows that one call of `run` can use
 
     def __call__(self, params: Any, every: Tensor) -> Scored:
-        """Candidates int64 [M, Q, K, 3] -> Scored."""
+        """Score candidates: int64 [M, Q, K, 3] -> Scored."""
         flat = every.reshape(-1, 3)
         begun = idle(self.made.game, self.slots)
         told = proven_all(self.run, params, self.made.world.base, begun, flat, feed=self.feed)
@@ -73,7 +73,7 @@ class Scorer:
 def scorer(
     made: Proofs, model: ActorCritic, *, slots: int = 256, compiled: bool = True, feeding: Feeding = "recycled"
 ) -> Scorer:
-    """What scores candidates by the policy's most probable proofs, `feeding` slots as `play` says."""
+    """Return a scorer of candidates by the policy's most probable proofs; `feeding` is as in `play`."""
     recycled = feeding == "recycled"
     steps = CHUNK if recycled else made.game.max_depth
     run: Play = play(made.game, model, steps, feeding=feeding)
@@ -83,14 +83,14 @@ def scorer(
 
 
 def scored(told: Finished, present: Tensor, shape: tuple[int, ...], lost: float) -> Scored:
-    """The scores of candidates [N], in the form `shape`; what was not proven has `lost` less."""
+    """Return the scores of candidates [N], in the shape `shape`; `lost` is subtracted where there is no proof."""
     score = torch.where(present, told.score - torch.where(told.proven, 0.0, lost), NOTHING)
     parts = (score, present, told.proven, told.depth, told.too_long, told.too_many)
     return Scored(*(part.reshape(shape) for part in parts))
 
 
 def scored_by_length(steps: Tensor, present: Tensor) -> Scored:
-    """Candidates by the length of their proofs, 0 where there is none: int64, bool [M, Q, K]; the shorter, the better.
+    """Score candidates by the length of their proofs, 0 where there is none: int64, bool [M, Q, K]; shorter is better.
 
     >>> scored_by_length(torch.tensor([[[2, 1, 0]]]), torch.ones(1, 1, 3, dtype=torch.bool)).score
     tensor([[[  -2.,   -1., -100.]]])
@@ -102,7 +102,7 @@ def scored_by_length(steps: Tensor, present: Tensor) -> Scored:
 
 
 def standing(every: Scored, *, ties: str = "realistic", key: Key | tuple[()] = ()) -> Standing:
-    """Ranks each query among its negatives, see `ranks`, and counts what was proven in how many moves."""
+    """Rank each query among its negatives, see `ranks`, and count the proofs by their number of moves."""
     rank = ranks(every.score, every.present, ties, key)
     positive = torch.zeros_like(every.present)
     positive[..., 0] = True
@@ -125,7 +125,7 @@ def standing(every: Scored, *, ties: str = "realistic", key: Key | tuple[()] = (
 
 
 def asked(made: Proofs, split: tuple[Names, ...], most: int, key: Key, queries: int = 0) -> Tensor:
-    """The candidates of a split: [M, Q, 1 + most, 3]; only the first `queries` of its facts unless that is 0."""
+    """Return the candidates of a split: [M, Q, 1 + most, 3]; of only the first `queries` facts unless that is 0."""
     names = made.game.names
     atoms = encode(names, split[:queries] if queries else split)
     return candidates(names, made.world.within, made.world.known, atoms, made.game.argument, most, key)

@@ -1,4 +1,4 @@
-"""Proofs of many candidates in a fixed number of slots: one that has finished takes the next candidate at once."""
+"""Proofs of many candidates in a fixed number of slots: a slot whose proof has finished takes the next candidate at once."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -26,15 +26,15 @@ class Slots:
     """Proofs under way. Leading axis: slots [B]."""
 
     state: ProofState
-    number: Tensor = tensor("* B", "int")  # of its candidate, IDLE where a slot has none
+    number: Tensor = tensor("* B", "int")  # of its candidate; IDLE where a slot has none
     score: Tensor = tensor("* B", "float")  # log-probs of the moves so far, summed
 
 
 @record
 class Finished:
-    """What became of candidates. Leading axes: steps and slots [T, B], or candidates [N]."""
+    """Results of candidates. Leading axes: steps and slots [T, B], or candidates [N]."""
 
-    number: Tensor = tensor("*", "int")  # IDLE where a slot finished none
+    number: Tensor = tensor("*", "int")  # of the candidate; IDLE where a slot finished none
     proven: Tensor = tensor("*", "bool")
     score: Tensor = tensor("*", "float")
     depth: Tensor = tensor("*", "int")  # moves made
@@ -46,7 +46,7 @@ Play = Callable[[Any, Knowledge, Slots, Tensor, Tensor], tuple[Slots, Finished, 
 
 
 def idle(game: Game, count: int, device: torch.device | None = None) -> Slots:
-    """So many slots without a candidate."""
+    """Return this number of slots without a candidate."""
     zero = torch.zeros(count, dtype=torch.int64, device=device)
     label = torch.zeros(count, dtype=torch.bool, device=device)
     query = torch.zeros(count, 3, dtype=torch.int64, device=device)
@@ -55,12 +55,12 @@ def idle(game: Game, count: int, device: torch.device | None = None) -> Slots:
 
 
 def play(game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recycled") -> Play:
-    """A function (params, base, slots [B], feed [F, 3], first) -> (slots, Finished [T, B], taken) of `steps` steps.
+    """Return a function (params, base, slots [B], feed [F, 3], first) -> (slots, Finished [T, B], taken) of `steps` steps.
 
     In each step every slot moves to its policy's most probable successor. A slot without a candidate first takes the next
-    row of `feed`, whose rows are candidates number `first`, `first` + 1, ...; a row of padding and what lies behind the last
-    row is no candidate. `taken` counts the rows used. Feeding "batches", slots take candidates in the first step only, so that
-    a batch waits for its longest proof. Nothing of a training run is read but `params`, and nothing of it written.
+    row of `feed`, whose rows are candidates number `first`, `first` + 1, ...; a row of padding and rows after the last one
+    are no candidates. `taken` counts the rows used. With feeding "batches", slots take candidates in the first step only, so
+    that a batch waits for its longest proof. Of a training run only `params` is read, and nothing is written.
     Raises: ChoiceError.
     """
     always = choose("play: feeding", feeding, {"recycled": True, "batches": False})
@@ -97,7 +97,7 @@ def play(game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recy
 def _filled(
     game: Game, base: Knowledge, slots: Slots, free: Tensor, feed: Tensor, first: Tensor, taken: Tensor
 ) -> tuple[Slots, Tensor]:
-    """Free slots with the next candidates of the feed, and for all slots what may follow."""
+    """Return the slots, free ones with the next candidates of the feed, all with their successors; and the rows used so far."""
     row = taken + free.to(torch.int64).cumsum(-1) - 1
     there = free & (row < feed.shape[0])
     query = torch.where(there[..., None], feed[row.clamp(0, feed.shape[0] - 1)], 0)
@@ -113,14 +113,14 @@ def _filled(
 
 
 def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int) -> Finished:
-    """What becomes of each query: [N, 3] -> Finished [N], in the order of the queries.
+    """Return the result of each query: [N, 3] -> Finished [N], in the order of the queries.
 
-    `run` is called with `feed` rows at a time, padding behind the last query, until every query has finished, so that one
+    `run` is called with `feed` rows at a time, padded after the last query, until every query has finished, so that one
     program serves any number of queries. Padding among the queries keeps number IDLE.
     """
     count = queries.shape[0]
     padded = torch.cat([queries, queries.new_zeros(feed, 3)])
-    # A spare last row takes what slots report that have finished nothing.
+    # A spare last row receives the reports of slots that have finished nothing.
     results = Finished(
         number=torch.full((count + 1,), IDLE, device=queries.device),
         proven=torch.zeros(count + 1, dtype=torch.bool, device=queries.device),

@@ -1,4 +1,4 @@
-"""From a data set to a game of proofs: vocabulary, knowledge base, the room that resolution needs, queries and candidates."""
+"""A data set as a game of proofs: vocabulary, knowledge base, limits of resolution, queries and candidates."""
 
 from collections.abc import Sequence
 from typing import Unpack
@@ -24,20 +24,20 @@ ARGUMENTS = {"head": (HEAD,), "tail": (TAIL,), "both": (HEAD, TAIL)}
 
 @frozen
 class Proofs:
-    """A data set as a game, with what its evaluation needs."""
+    """A data set as a game, with the data that its evaluation needs."""
 
     dataset: Dataset
     game: Game
-    world: ProofWorld  # queries are the train split's that rules can prove
+    world: ProofWorld  # its queries are the train facts that rules can prove
 
 
 def proofs(
     dataset: Dataset, *, atoms: int = 6, successors: int = 64, facts: int = 64, **rules: Unpack[GameRules]
 ) -> Proofs:
-    """The game of proving the data set's facts by its rules, at most `atoms` goals in a state and `successors` behind it.
+    """Return the game of proving the data set's facts by its rules: at most `atoms` goals in a state, `successors` per state.
 
     Train facts are the knowledge base; those with a predicate that some rule proves are the queries, each of which is no fact
-    for its own proof. There is room for all that can follow, but for no more than `successors` states and `facts` tried with
+    for its own proof. There is room for all successors, but for no more than `successors` states and `facts` tried with
     one goal. No fact of any split is a negative.
     Raises: ChoiceError without rules, or where no rule proves any train fact.
 
@@ -72,7 +72,7 @@ def proofs(
 
 
 def _variables(rules: Sequence[Rule], atoms: int) -> int:
-    """Those of a state, and those of one rule beside them."""
+    """Return the number of variables of a state and of one rule together."""
     words = [{word for atom in (rule.head, *rule.body) for word in atom[1:] if names_variable(word)} for rule in rules]
     return 2 * atoms + max(map(len, words))
 
@@ -80,7 +80,7 @@ def _variables(rules: Sequence[Rule], atoms: int) -> int:
 def candidates(
     names: Vocabulary, within: Domains, known: Tensor, queries: Tensor, argument: str, most: int, key: Key
 ) -> Tensor:
-    """Each query and its negatives: int64 [Q, 3] -> [modes, Q, 1 + most, 3], the query first, padding at the end.
+    """Return each query and its negatives: int64 [Q, 3] -> [modes, Q, 1 + most, 3], the query first, padding at the end.
 
     A mode for each argument that is replaced: one for "head" or "tail", both in this order for "both". At most `most` negatives
     are drawn of those that are not known to be true.

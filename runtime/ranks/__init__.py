@@ -1,1 +1,1 @@
-"""How several processes make one update: which of them computes what, and how it is put together again."""
+"""One update by several processes: the partition of a batch over ranks, and the reduction of their results."""

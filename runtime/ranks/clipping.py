@@ -1,4 +1,4 @@
-"""Shortening gradients that lie in shards, so that nothing depends on how they are cut."""
+"""Clipping of sharded gradients with results that do not depend on the sharding."""
 
 from functools import reduce
 from typing import Any
@@ -11,10 +11,10 @@ from ...core.tree import leaves, tree_map
 
 
 def clip_by_whole_norm(max_norm: Number) -> Optimizer:
-    """Shortens gradients that are too long: g min(1, max_norm / (|g| + 1e-6)), with |g| over all leaves, in float64.
+    """Return the optimiser that clips gradients: g min(1, max_norm / (|g| + 1e-6)), with |g| over all leaves, in float64.
 
-    `clip_by_global_norm` with the squares added in float64, whose order does not show in what is left of it in float32. With
-    that one, worlds of other sizes differ in the last bit of a shortened gradient.
+    `clip_by_global_norm` with the squares added in float64, so that their order does not change the result in float32. With
+    `clip_by_global_norm` itself, other numbers of ranks differ in the last bit of a clipped gradient.
 
     >>> clip = clip_by_whole_norm(1.0)
     >>> clip.update(torch.tensor([3.0, 4.0]), clip.init(torch.zeros(2)), torch.zeros(2))[0]

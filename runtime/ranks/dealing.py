@@ -1,11 +1,11 @@
-"""Which process computes which sequences of a batch: as many parts for each, so that none waits for one that has gone on.
+"""Partition of a batch's sequences over processes: the same number of parts for each, so that collectives match.
 
     deal = by_tokens(16_384, ranks=8)
     deal([70, 900, 12])[rank]          the parts of a process, one after the other
 
-A process for which nothing is left has parts without sequences: it goes through the motions with a token that counts
-nowhere, since the others cannot gather weights or add up gradients without it. Losses and gradients of parts add up to those
-of the batch whatever the deal, because all are divided by the counts of the whole: see `aggregate`.
+A process with nothing left gets parts without sequences: it computes one token that counts nowhere, since the others
+cannot gather weights or reduce gradients without it. Losses and gradients of parts add up to those of the batch for any
+deal, because all are divided by the counts of the whole batch: see `aggregate`.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,15 +23,15 @@ from ...core.transcript_scores import loss_mask
 from ...core.tree import tree_map
 from ..language_layout import Part, packed_parts, padded_parts, trimmed, widened
 
-Deal = Callable[[Sequence[int]], tuple[tuple[Part, ...], ...]]  # lengths -> the parts of each process, as many for each
+Deal = Callable[[Sequence[int]], tuple[tuple[Part, ...], ...]]  # lengths -> equally many parts for each process
 NOBODY = Part(rows=(), width=1, cost=1)
 
 
 def by_tokens(budget: int, *, ranks: int, packed: int | tuple[()] = ()) -> Deal:
-    """Parts of at most `budget` tokens, padding included, dealt out so that the k-th of all processes cost about the same.
+    """Return a deal of parts of at most `budget` tokens, padding included; the k-th parts of all processes cost about the same.
 
     `packed` is the capacity of a row into which several sequences are packed. The deal raises ChoiceError for a sequence
-    longer than the budget, with its place. Raises: ChoiceError.
+    longer than the budget, with its index. Raises: ChoiceError.
 
     >>> deal = by_tokens(6, ranks=2)
     >>> [[part.rows for part in own] for own in deal([2, 5, 3, 1, 2])]
@@ -53,11 +53,11 @@ def by_tokens(budget: int, *, ranks: int, packed: int | tuple[()] = ()) -> Deal:
 
 
 def by_parts(budget: int, *, ranks: int) -> Deal:
-    """The parts that one process makes of a batch, dealt out as they are: they do not depend on how many processes there are.
+    """Return a deal of the parts that one process makes of a batch, which do not depend on the number of processes.
 
-    So what each part gives has the same bits in every world, and only the order in which parts are added is another's.
+    So the result of each part has the same bits for any number of ranks, and only the order in which parts are added differs.
     `by_tokens` wastes less: here a process may have a part less, and costs differ. The deal raises ChoiceError for a sequence
-    longer than the budget, with its place. Raises: ChoiceError.
+    longer than the budget, with its index. Raises: ChoiceError.
 
     >>> deal = by_parts(6, ranks=2)
     >>> [[part.rows for part in own] for own in deal([2, 5, 3, 1, 2])]
@@ -72,9 +72,9 @@ def by_parts(budget: int, *, ranks: int) -> Deal:
 
 
 def placed(lengths: Sequence[int], places: Sequence[Sequence[Sequence[int]]]) -> tuple[tuple[Part, ...], ...]:
-    """Parts of a deal that says which sequences stand in each micro-batch of each process; `()` is one without any.
+    """Return the parts of a given deal: the sequences of each micro-batch of each process; `()` is one without any.
 
-    Raises: ChoiceError unless every sequence comes exactly once and all processes have as many micro-batches.
+    Raises: ChoiceError unless every sequence occurs exactly once and all processes have the same number of micro-batches.
 
     >>> [[(part.rows, part.width) for part in own] for own in placed([3, 5], [[(1, 0)], [()]])]
     [[((1, 0), 5)], [((), 1)]]
@@ -98,7 +98,7 @@ def _positive(where: str, **numbers: int) -> None:
 
 
 def _in_turn(found: Sequence[Part], ranks: int) -> tuple[tuple[Part, ...], ...]:
-    """Parts given out in turn, the missing ones of the last round without sequences."""
+    """Return parts dealt out in turn; the last round is filled up with parts without sequences."""
     rounds = -(-len(found) // ranks)
     full = [*found, *[NOBODY] * (rounds * ranks - len(found))]
     return tuple(tuple(full[rank::ranks]) for rank in range(ranks))
@@ -112,7 +112,7 @@ def _part(lengths: Sequence[int], places: Sequence[int]) -> Part:
 
 
 def piece(batch: TokenBatch, part: Part) -> tuple[TokenBatch, Layout]:
-    """What of a batch a part computes, and how it goes through the model. In a part without sequences nothing counts.
+    """Return the part of a batch, and its layout for the model. In a part without sequences no token counts.
 
     >>> from ...algorithms.token_batch import token_batch
     >>> from ...core.transcript import empty
@@ -129,7 +129,7 @@ def piece(batch: TokenBatch, part: Part) -> tuple[TokenBatch, Layout]:
 
 
 def unread_piece(transcripts: Transcript, part: Part) -> tuple[Transcript, Layout]:
-    """The same of transcripts, before they were made a batch: what a model is to read of them.
+    """Return the part of transcripts, before they are made a batch, and its layout for the model.
 
     >>> from ...core.transcript import empty
     >>> some, layout = unread_piece(empty(4, 1, id=torch.arange(2)), Part(rows=(1,), width=2, cost=2))

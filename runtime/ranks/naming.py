@@ -1,7 +1,7 @@
-"""Trees that stand on several processes at once, each of which has its own part of a leaf: told of by numbers, not sent.
+"""Handles for sharded pytrees: a leaf sharded over processes is referred to by a number instead of being sent.
 
-One process says what is to be done with which trees. A leaf that is divided among the processes cannot travel, and need not:
-every process has its part. So such a leaf has a number, the same everywhere, and in its place a `Name` travels.
+One process decides the operations on trees. A leaf that is sharded over the processes cannot be sent, and need not be: every
+process has its part. So such a leaf has a number, the same in every process, and a `Name` is sent in its place.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,20 +13,20 @@ from ...core.errors import StructureError, message
 from ...core.tree import leaves, tree_map
 
 T = TypeVar("T")
-Divided = Callable[[Any], bool]  # whether a leaf is one of which each process has a part
+Divided = Callable[[Any], bool]  # whether a leaf is sharded over the processes
 
 
 @frozen
 class Name:
-    """Stands for a leaf that all processes have their parts of."""
+    """The handle of a sharded leaf."""
 
     number: int
 
 
 def named(tree: T, held: Mapping[int, Any], divided: Divided) -> T:
-    """The tree with names in place of the leaves that are divided; `held` has all such leaves by number.
+    """Return the tree with handles in place of its sharded leaves; `held` has all such leaves by number.
 
-    A leaf is known by its identity, not by its numbers. Raises: StructureError for a divided leaf that is not held.
+    A leaf is identified by `id`, not by its values. Raises: StructureError for a sharded leaf that is not held.
 
     >>> named(("shard", 2), {7: "shard"}, lambda leaf: isinstance(leaf, str))
     (Name(number=7), 2)
@@ -45,7 +45,7 @@ def named(tree: T, held: Mapping[int, Any], divided: Divided) -> T:
 
 
 def found(tree: T, held: Mapping[int, Any]) -> T:
-    """The tree that `named` gave, with this process's leaves in place of their names. Raises: StructureError.
+    """Return a tree from `named` with this process's leaves in place of their handles. Raises: StructureError.
 
     >>> found({"a": Name(3), "b": 2}, {3: "here"})
     {'a': 'here', 'b': 2}
@@ -63,9 +63,9 @@ def found(tree: T, held: Mapping[int, Any]) -> T:
 
 
 def enrolled(tree: Any, held: Mapping[int, Any], first: int, divided: Divided) -> dict[int, Any]:
-    """The divided leaves of a tree that are not held yet, by new numbers: from `first` up, in the tree's order, each once.
+    """Return the sharded leaves of a tree that are not held yet, with new numbers from `first` up, in the tree's order.
 
-    Processes that make the same tree of the same leaves give the same numbers.
+    Each leaf gets one number. Processes that build the same tree of the same leaves assign the same numbers.
 
     >>> enrolled(("x", "kept", "y", "x"), {0: "kept"}, 5, lambda leaf: isinstance(leaf, str))
     {5: 'x', 6: 'y'}

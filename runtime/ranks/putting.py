@@ -1,4 +1,4 @@
-"""How what processes computed becomes one thing again: sums of figures, readings in order, tensors out of shards."""
+"""Reduction of the processes' results: sums of figures, readings in order, tensors from shards."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -18,7 +18,7 @@ MULTIPLIER = 6364136223846793005  # of a linear congruential generator modulo 2^
 
 
 def united(found: Sequence[Sums]) -> Sums:
-    """The sums of all parts together, added in their order, so that every process that does so has the same bits.
+    """Return the sums of all parts together, added in their order, so that every process gets the same bits.
 
     >>> two = Sums(**{name: torch.tensor(2.0) for name in Sums.__record_fields__})
     >>> united([two, two, two]).loss, united([two, two, two]).difference
@@ -28,7 +28,7 @@ def united(found: Sequence[Sums]) -> Sums:
 
 
 def as_row(sums: Sums) -> Tensor:
-    """Sums as one tensor [11], so that they travel at once. `from_row` undoes it.
+    """Return sums as one tensor [11], to send them at once; the inverse of `from_row`.
 
     >>> as_row(Sums(**{name: torch.tensor(2.0) for name in Sums.__record_fields__})).shape
     torch.Size([11])
@@ -37,7 +37,7 @@ def as_row(sums: Sums) -> Tensor:
 
 
 def from_row(row: Tensor) -> Sums:
-    """The sums in a tensor [11].
+    """Return the sums in a tensor [11].
 
     >>> from_row(torch.arange(11.0)).policy_loss
     tensor(1.)
@@ -46,7 +46,7 @@ def from_row(row: Tensor) -> Sums:
 
 
 def in_order(found: Sequence[Any], parts: Sequence[Part], number: int, width: int) -> Any:
-    """What was read of parts as columns of all `number` sequences: 0 where the parts have none, so that shares add up.
+    """Return readings of parts as columns of all `number` sequences: 0 for sequences in no part, so that shares add up.
 
     Each of `found` is a tree of [n, w] or [n] for the n sequences of its part. Leaves come as [number, width] or [number].
 
@@ -71,9 +71,9 @@ def in_order(found: Sequence[Any], parts: Sequence[Part], number: int, width: in
 
 
 def share_of(size: int, *, ranks: int, rank: int) -> tuple[int, int]:
-    """Which of `size` rows a process keeps of a tensor that is sharded along its first axis: from the first up to the second.
+    """Return the range of rows, of `size`, that a process keeps of a tensor sharded along its first axis: [first, second).
 
-    Each keeps as many as the first, ceil(size / ranks), while there are any; so does torch. Raises: ChoiceError.
+    Each process keeps ceil(size / ranks) rows while there are any; so does torch. Raises: ChoiceError.
 
     >>> [share_of(5, ranks=4, rank=rank) for rank in range(4)]
     [(0, 2), (2, 4), (4, 5), (5, 5)]
@@ -86,9 +86,9 @@ def share_of(size: int, *, ranks: int, rank: int) -> tuple[int, int]:
 
 
 def fingerprint(tree: Any) -> Tensor:
-    """A number that tells trees of tensors apart, int64 []: by every bit of every leaf, and by where it stands.
+    """Return a hash of a tree of tensors, int64 []: of every bit of every leaf, and of its position.
 
-    Two trees that differ have the same by chance alone, about once in 2^64.
+    Two trees that differ have the same one by chance alone, about once in 2^64.
 
     >>> one, other = (fingerprint({"a": torch.tensor(values)}) for values in ([1.0, 2.0], [2.0, 1.0]))
     >>> bool(one == other)
@@ -112,7 +112,7 @@ def _whole_numbers(leaf: Tensor) -> Tensor:
 
 
 def _mixed(values: Tensor) -> Tensor:
-    """Each value times an odd number of its place, after its high and low bits were mixed; all added, modulo 2^64."""
+    """Return the sum, modulo 2^64, of each value times an odd number of its position, with high and low bits mixed."""
     place = torch.arange(len(values), dtype=torch.int64, device=values.device)
     odd = (place * MULTIPLIER + 1442695040888963407) | 1
     mixed = (values + 1) * odd

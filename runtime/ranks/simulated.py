@@ -1,9 +1,9 @@
-"""A learner as several processes would make it, in this one: what they compute, one after the other, and put together.
+"""A learner on several simulated ranks in one process: their parts are computed one after the other, and reduced.
 
     algorithm = simulated_ranks(learner(model, adamw(1e-3), grpo()), by_tokens(2048, ranks=4))
 
-Its updates are those of the learner itself, up to the order of sums, which is the law of every deal. For tests of a deal or
-an objective of one's own, without a process.
+Its updates are those of the learner itself, up to the order of sums, which is the law of every deal. For tests of a custom
+deal or objective without starting processes.
 """
 
 from functools import partial, reduce
@@ -29,9 +29,9 @@ Absent = tuple[()]
 
 
 def simulated_ranks(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorithm:
-    """The algorithm whose gradients, readings and distances are put together from those of every part of a deal.
+    """Return the algorithm with gradients, readings and distances reduced from those of every part of a deal.
 
-    The deal is made anew for each batch, of the lengths of its sequences; layouts that are passed are not looked at.
+    The deal is computed for each batch, from the lengths of its sequences; layouts that are passed are ignored.
 
     >>> from ...algorithms.language import learner
     >>> from ...algorithms.language_objectives import grpo
@@ -52,7 +52,7 @@ def simulated_ranks(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorit
 
 
 def _parts(deal: Deal, lengths: Tensor) -> list[Part]:
-    """Of all processes, one process after the other."""
+    """Return the parts of all processes, one process after the other."""
     return [part for own in deal([int(length) for length in lengths]) for part in own]
 
 

@@ -1,1 +1,1 @@
-"""Recipes: whole pipelines that have a name, wired from the parts."""
+"""Recipes: named training pipelines, built from the components of the library."""

@@ -1,4 +1,4 @@
-"""PPO, A2C and REINFORCE on an environment with a name, wired from their settings: one table."""
+"""PPO, A2C and REINFORCE on a named environment, built from their settings: one table."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from .arguments import loop_of
 from .pipeline import Pipeline, network, normalizer, optimizer
 from .settings import A2C, PPO, Reinforce
 
-# settings -> algorithm, and the settings that it takes by their own names
+# settings class -> algorithm, and the settings that are passed to it under the same names
 TABLE: Mapping[type, tuple[Callable[..., Any], tuple[str, ...]]] = {
     PPO: (
         ppo,
@@ -28,7 +28,7 @@ TABLE: Mapping[type, tuple[Callable[..., Any], tuple[str, ...]]] = {
 
 
 def actor_critic_pipeline(arguments: PPO | A2C | Reinforce) -> Pipeline:
-    """Return the parts of a run. Raises: ChoiceError for an unknown environment; what `validate` raises."""
+    """Return the components of a run. Raises: ChoiceError for an unknown environment; errors of `validate`."""
     experience, learner = arguments.experience, arguments.learner
     env = validate(make(experience.env))
     model = network(env, learner)

@@ -1,4 +1,4 @@
-"""What sets a run: names and numbers, in groups that the recipes share. The command line is made from these classes."""
+"""Settings of a run: names and numbers, in groups that the recipes share. The command line is generated from these classes."""
 
 import math
 from typing import Any, Literal, Protocol
@@ -37,7 +37,7 @@ class Learner:
 
 @frozen
 class Process:
-    """How the computer goes about it."""
+    """Threads, compilation and checkpoints."""
 
     threads: int = 1  # of PyTorch; more help large batches only
     checkpoints: int = 10  # written in the course of the run, the last at its end; three are kept
@@ -45,41 +45,41 @@ class Process:
 
 
 class Sized(Protocol):
-    """What says how much is experienced."""
+    """Settings with the amount of experience."""
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Return the environment steps of the whole run."""
         ...
 
     @property
     def envs(self) -> int:
-        """Worlds that are played side by side."""
+        """Return the number of parallel environments."""
         ...
 
     @property
     def horizon(self) -> int:
-        """Steps in each of them from one update to the next."""
+        """Return the steps in each environment from one update to the next."""
         ...
 
 
 def iteration_steps(experience: Sized) -> int:
-    """Steps in the environment from one update to the next."""
+    """Return the environment steps from one update to the next."""
     return experience.envs * experience.horizon
 
 
 def loop_of(experience: Sized, process: Process) -> Loop:
-    """Where the run begins, with its length and its chunks."""
+    """Return the initial loop state of a run, with its length and its chunks."""
     return plan(math.ceil(experience.steps / iteration_steps(experience)), process.checkpoints)
 
 
 def run_steps(arguments: Any) -> int:
-    """Steps in the environment over the whole run of a recipe: those asked for, rounded up to whole chunks."""
+    """Return the environment steps of a recipe's whole run: those asked for, rounded up to whole chunks."""
     return loop_of(arguments.experience, arguments.process).iterations * iteration_steps(arguments.experience)
 
 
 def check_shared(experience: Experience, learner: Learner, process: Process) -> None:
-    """Refuses numbers with which nothing can be trained, by the name of their flag. Raises: ChoiceError."""
+    """Refuse numbers with which nothing can be trained, by the name of their flag. Raises: ChoiceError."""
     choose("--env", experience.env, dict.fromkeys(ENV_NAMES))
     check_whole("--seed", experience.seed, 0, SEEDS)
     for name in ("steps", "envs", "horizon"):

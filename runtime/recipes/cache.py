@@ -1,6 +1,6 @@
-"""What sets a run of `purestep train cache`: names and numbers, those of the reasoning cache's rollouts among them.
+"""Settings of a run of `purestep train cache`: names and numbers, including those of the reasoning cache's rollouts.
 
-Rollouts have the names that PipelineRL's RC actor gave their settings; `settings_of` makes the settings themselves.
+Rollout settings have the names of PipelineRL's RC actor; `settings_of` builds the `Settings` of the rollouts.
 """
 
 import importlib
@@ -37,7 +37,7 @@ LEARNING_RATE = 3e-4  # a larger one spoils the summaries, which share the weigh
 
 @frozen
 class Problems:
-    """What is to be solved: lists of numbers to be reduced, or problems of a file."""
+    """Problems to solve: lists of numbers to reduce, or problems of a file."""
 
     problems_file: str = (
         ""  # of yours in place of lists: {"problem": ..., "answer": ...} a line; each fifth is held out
@@ -56,7 +56,7 @@ class Problems:
 
 @frozen
 class Run:
-    """How much is trained, and on what it is tried."""
+    """Length of training, and the evaluation."""
 
     seed: int = 42  # every random number of the run follows from it
     steps: int = 40  # of training, each on fresh problems
@@ -70,7 +70,7 @@ class Run:
 
 @frozen
 class Rollouts:
-    """How problems are run through cycles of reasoning and summarization."""
+    """Cycles of reasoning and summarization for each problem."""
 
     num_reasoning_steps: int = 3  # cycles of a run in training
     num_samples_per_problem: int = 1  # groups for one problem
@@ -94,7 +94,7 @@ class Rollouts:
 
 @frozen
 class Speech:
-    """How the model is sampled."""
+    """Sampling of the model."""
 
     llm_temperature: float = 1.0  # in training
     llm_max_tokens: int = 20  # of one step of reasoning, in training
@@ -110,7 +110,7 @@ class Speech:
 
 @frozen
 class Shown:
-    """What demonstrations of a warm start show: steps of reasoning, of which the share --skill is right, and summaries."""
+    """Demonstrations of the warm start: steps of reasoning, of which the share --skill is right, and summaries."""
 
     summaries: float = 0.3  # the share of them that sums up
     summary_skill: float = 1.0  # the share of summaries that is right
@@ -145,7 +145,10 @@ class Cache:
 
     @property
     def episodes(self) -> Episodes:
-        """What is trained: a task is a state that a run went through, an episode one step of reasoning."""
+        """Return the episodes of training: a task is a state that a run of cycles went through, an episode one reasoning step.
+
+        They have one turn each.
+        """
         run = self.run
         return Episodes(
             max_turns=1,
@@ -160,7 +163,7 @@ class Cache:
 
     @property
     def sampling(self) -> Calls:
-        """How steps of reasoning are sampled in training."""
+        """Return the settings for sampling reasoning steps in training."""
         speech = self.speech
         return Calls(
             temperature=speech.llm_temperature,
@@ -180,11 +183,11 @@ class Cache:
         return task_of(self)
 
     def usual_warm_steps(self) -> int:
-        """Return the steps of a warm start of the small Llama where none are given: there are demonstrations on lists alone."""
+        """Return the default steps of the small Llama's warm start: 0 with a file of problems, which has no demonstrations."""
         return 0 if self.problems.problems_file else WARM_STEPS
 
     def functions(self) -> Mapping[str, str]:
-        """Return the rollout policies, by the names of their settings."""
+        """Return the rollout policies that are not purestep's own, by the names of their settings."""
         rollouts = self.rollouts
         named = {
             "solution_rollout_policy": rollouts.solution_rollout_policy,
@@ -201,17 +204,17 @@ class Cache:
         return changed(self, {**changes, **({"draw": trial.draw} if trial.draw >= 0 else {})})
 
     def examined(self) -> Mapping[str, int]:
-        """Return what an evaluation is of, by the names of its options."""
+        """Return the number of problems, the draw and the cycles of an evaluation, by the names of its options."""
         return {"problems": self.run.held_out, "draw": self.run.draw, "cycles": self.run.cycles}
 
 
 def cache_defaults(algorithm: str = "grpo") -> Cache:
-    """What a run of an algorithm starts from. Raises: ChoiceError."""
+    """Return the default settings of a run of an algorithm. Raises: ChoiceError."""
     return text_defaults(Cache(), algorithm, learning_rate=LEARNING_RATE, zero_spread="drop")
 
 
 def lists_of(problems: Problems, stream: str = "training") -> Lists:
-    """The lists of a run, in training or in evaluation.
+    """Return the settings of a run's lists, in training or in evaluation.
 
     >>> lists_of(Problems(), "evaluation").shortest
     4
@@ -225,7 +228,7 @@ def lists_of(problems: Problems, stream: str = "training") -> Lists:
 
 
 def settings_of(arguments: Cache, output_dir: str) -> Settings:
-    """The settings of the rollouts of a run in that folder.
+    """Return the settings of the rollouts of a run in this folder.
 
     >>> settings_of(Cache(), "runs/rc").llm
     Sampling(temperature=1.0, max_tokens=20, top_p=1.0)
@@ -243,7 +246,9 @@ def settings_of(arguments: Cache, output_dir: str) -> Settings:
 
 
 def policy_named(name: str, arguments: Cache) -> Callable[..., Any]:
-    """The rollout policy `module.function`; its keyword-only arguments are the run's of these names. Raises: ChoiceError.
+    """Return the rollout policy `module.function`, with its keyword-only arguments bound to the run's of these names.
+
+    Raises: ChoiceError.
 
     >>> policy_named(POLICY, Cache()).keywords
     {'numbers': 2}
@@ -260,7 +265,7 @@ def policy_named(name: str, arguments: Cache) -> Callable[..., Any]:
 
 
 def cache_with(arguments: Cache, settings: Settings) -> "ReasoningCache":
-    """The cache of a run's settings, with the policies that they name. Raises: ChoiceError."""
+    """Return the cache of a run's settings, with the policies that they name. Raises: ChoiceError."""
     from ...core.language.reasoning_cache import cache_of
 
     names = settings.solution_rollout_policy, settings.summarization_rollout_policy
@@ -268,7 +273,7 @@ def cache_with(arguments: Cache, settings: Settings) -> "ReasoningCache":
 
 
 def task_of(arguments: Cache) -> "TextTask":
-    """The task of a run. Raises: ChoiceError, also for a file of problems that cannot be read."""
+    """Return the task of a run. Raises: ChoiceError, also for a file of problems that cannot be read."""
     from ...core.language.reasoning_cache_task import Trained, cache_task, list_cache_task
     from ...core.language.reasoning_conversations import Shows
     from ...core.language.reasoning_problems import given_source
@@ -293,7 +298,7 @@ def task_of(arguments: Cache) -> "TextTask":
 
 
 def check(arguments: Cache) -> None:
-    """Refuses numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
+    """Refuse numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
     run, speech = arguments.run, arguments.speech
     check_whole("--seed", run.seed, 0, SEEDS)
     groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (

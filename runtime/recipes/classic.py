@@ -1,6 +1,6 @@
-"""The recipes ppo, a2c and reinforce as one table, and what each of them starts from in each environment. Imports no torch.
+"""The recipes ppo, a2c and reinforce as one table, with their defaults for each environment. Imports no torch.
 
-Only what differs from the settings' own defaults stands here.
+Only defaults that differ from the settings' own are listed here.
 """
 
 from collections.abc import Callable, Mapping, Sequence

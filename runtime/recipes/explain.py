@@ -1,4 +1,4 @@
-"""What a trained policy does with a query: its proof, or how far it came, in words and as a picture."""
+"""Explanation of a trained policy's attempt at a query: its proof, or its partial proof, as text and as a picture."""
 
 import difflib
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ from ..runs.run import restored
 from . import prove
 from .prove_settings import Prove
 
-TRIED = 50  # test queries, from the first on, of which one makes the picture of a run
+TRIED = 50  # first test queries that are tried for the picture of a run
 FEW = 20  # names that an error lists
 
 
 @frozen
 class Prover:
-    """What a run of `prove` has learnt by its newest checkpoint."""
+    """The policy of a run of `prove` at its newest checkpoint."""
 
     run: Path
     arguments: Prove
@@ -38,7 +38,7 @@ class Prover:
     iteration: int
 
     def tried(self, queries: Sequence[Names]) -> tuple[tuple[Attempt, Goal], ...]:
-        """What the policy does with each query, and the tree of that. Raises: ChoiceError for names it does not know."""
+        """Return the policy's attempt at each query, and its tree. Raises: ChoiceError for unknown names."""
         game, base = self.made.game, self.made.world.base
         for query in queries:
             _check_known(self.made, query)
@@ -53,23 +53,26 @@ class Prover:
 
 @frozen
 class Explanation:
-    """A query, and what became of it."""
+    """The explanation of a query."""
 
-    text: tuple[str, ...]  # its lines
+    text: tuple[str, ...]  # lines
     picture: Path
 
 
 def prover_of(run: Path) -> Prover:
-    """What the run has learnt. Raises: CheckpointError, also where its data has changed; ChoiceError for another recipe."""
+    """Return the policy of a run's newest checkpoint.
+
+    Raises: CheckpointError, also where its data has changed; ChoiceError for another recipe.
+    """
     held = restored(run, "prove")
     made: Proofs = held.components.opened.opened
     return Prover(run, held.arguments, made, held.state.learner.params, held.state.worlds.state, held.loop.iteration)
 
 
 def explained(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:
-    """Tries the query, a text such as "in(spain, europe)", and draws what came of it, into the run's folder unless told.
+    """Try the query, a text such as "in(spain, europe)", and draw the result to `out`, by default into the run's folder.
 
-    Raises: CheckpointError; ChoiceError for a text that is no query and for names that the run's data has not.
+    Raises: CheckpointError; ChoiceError for a malformed query and for names that are not in the run's data.
     """
     asked = parse_query(query)
     prover = prover_of(run)
@@ -78,7 +81,7 @@ def explained(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:
 
 
 def drawn(prover: Prover, attempt: Attempt, tree: Goal, out: Path) -> Explanation:
-    """Draws what became of a query."""
+    """Draw an attempt at a query, and return its explanation."""
     names, base = prover.made.game.names, prover.made.world.base
     told, end = rows(names, base, tree), ending(attempt)
     proof_picture(
@@ -88,7 +91,7 @@ def drawn(prover: Prover, attempt: Attempt, tree: Goal, out: Path) -> Explanatio
 
 
 def deepest(prover: Prover) -> Explanation | tuple[()]:
-    """Draws the tallest tree among the proofs of the first test queries into the run's folder; () where none is proven."""
+    """Draw the tallest proof tree of the first test queries into the run's folder; return () where none is proven."""
     queries = prover.made.dataset.test[:TRIED]
     proven = [each for each in prover.tried(queries) if each[0].end == "proven"]
     if not proven:

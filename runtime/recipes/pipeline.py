@@ -1,4 +1,4 @@
-"""Parts that recipes of compiled training loops share, and the run that they make: what `runs.run` performs."""
+"""Components that recipes of compiled training loops share, and the run built from them; `runs.run` performs it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ from ..runs.training_machine import Loop
 from ..train import RunState, Trainer, folded
 from .arguments import Experience, Learner, iteration_steps, loop_of
 
-DATA = "data"  # the fact of a checkpoint that says what files the run has learnt from
+DATA = "data"  # name of the fact with the digest of the files that the run learns from
 
 
 def _as_it_is(state: RunState) -> RunState:
@@ -34,31 +34,31 @@ def _as_it_is(state: RunState) -> RunState:
 
 @frozen
 class Pipeline:
-    """A recipe's parts, wired."""
+    """Components of a recipe's run."""
 
-    env: Env[Any, Any]  # one world
+    env: Env[Any, Any]  # a single environment
     model: ActorCritic
     normalizer: Normalizer
     trainer: Trainer
-    prepare: Callable[[RunState], RunState] = _as_it_is  # what is done once, before training
-    content: str = ""  # what beside its arguments decides the run: a digest of the files it learns from
-    opened: Any = ()  # what the recipe has made of those files, for who needs it again
+    prepare: Callable[[RunState], RunState] = _as_it_is  # called once, before training
+    content: str = ""  # digest of the files that the run learns from
+    opened: Any = ()  # the recipe's data loaded from those files, for reuse
 
 
 def network(env: Env[Any, Any], learner: Learner) -> ActorCritic:
-    """Two perceptrons for the env's spaces, their params in one vector so that the optimiser makes one pass over it."""
+    """Return two perceptrons for the env's spaces, with params in one vector so that the optimiser makes one pass over it."""
     spaces = env.observation_space, env.action_space
     return flat(actor_critic_mlp(*spaces, learner.hidden, learner.activation, product="auto"))
 
 
 def optimizer(learner: Learner, updates: int) -> Optimizer:
-    """Adam on gradients of bounded norm; with annealing its learning rate reaches 0 after so many updates."""
+    """Return Adam on gradients of bounded norm; with annealing its learning rate reaches 0 after `updates` updates."""
     parts = clip_by_global_norm(learner.max_gradient_norm), adam(learner.learning_rate, eps=1e-5)
     return chain(*parts, scale_by_schedule(linear(1.0, 0.0, updates))) if learner.anneal else chain(*parts)
 
 
 def normalizer(experience: Experience, learner: Learner) -> Normalizer:
-    """What scales observations and rewards, as the arguments ask for it."""
+    """Return the normaliser of observations and rewards that the arguments ask for."""
     if experience.normalize == "none":
         return identity()
     observations, rewards = experience.normalize != "rewards", experience.normalize != "observations"
@@ -66,7 +66,7 @@ def normalizer(experience: Experience, learner: Learner) -> Normalizer:
 
 
 def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components:
-    """Return the run that a pipeline makes, compiled and with PyTorch set to its threads where it begins to train."""
+    """Return the components of a pipeline's run, compiled and with PyTorch set to its threads where it begins to train."""
     torch.set_num_threads(arguments.process.threads)
     seed, steps = keys.key(arguments.experience.seed), iteration_steps(arguments.experience)
     facts = facts_of(recipe, arguments, pipeline.content)
@@ -98,12 +98,12 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
 
 
 def built(pipeline: Callable[[Any], Pipeline], recipe: str, arguments: Any, context: Context) -> Components:
-    """Return the run of a recipe's arguments, by the function that makes its pipeline."""
+    """Return the components of a run, by the function that builds its pipeline."""
     return components_of(recipe, arguments, pipeline(arguments))
 
 
 def facts_of(recipe: str, arguments: Any, content: str) -> dict[str, str]:
-    """Return what the bits of a run depend on beside its arguments: how and from what its program is compiled."""
+    """Return the facts that the bits of a run depend on besides its arguments: the compiler's backend and its program."""
     indifferent = {"seed": 0, "checkpoints": 1} | ({} if arguments.learner.anneal else {"steps": 1})
     decisive = flatten(changed(arguments, indifferent))
     chunk = loop_of(arguments.experience, arguments.process).chunk
@@ -113,7 +113,7 @@ def facts_of(recipe: str, arguments: Any, content: str) -> dict[str, str]:
 
 
 def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop) -> Run:
-    """Return the function that does a chunk of iterations: compiled, unless the arguments say otherwise."""
+    """Return the function that runs a chunk of iterations, compiled unless the arguments select backend "none"."""
     chunk, backend = folded(pipeline.trainer, loop.chunk), arguments.process.backend
     if backend == "none":
         return chunk

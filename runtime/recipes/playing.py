@@ -14,7 +14,7 @@ class Playing:
     episodes: int = 100  # of the evaluation at the end
 
     def check(self) -> None:
-        """Refuses what cannot be done. Raises: ChoiceError."""
+        """Refuse invalid options. Raises: ChoiceError."""
         check_whole("--episodes", self.episodes, 1)
 
 
@@ -27,5 +27,5 @@ class PlayedEpisodes:
     action: Literal["mode", "sample"] = "mode"  # "mode" takes the likeliest action, "sample" draws one
 
     def check(self) -> None:
-        """Refuses what cannot be done. Raises: ChoiceError."""
+        """Refuse invalid options. Raises: ChoiceError."""
         check_whole("--episodes", self.episodes, 1)

@@ -1,4 +1,4 @@
-"""Learning to prove: PPO on a knowledge graph's proofs, what `purestep train prove` runs."""
+"""Learning to prove: PPO on the proofs of a knowledge graph, the pipeline of `purestep train prove`."""
 
 import hashlib
 from collections.abc import Callable
@@ -28,7 +28,7 @@ WARM_UP_RATE = 1e-2  # of Adam, while embeddings are learnt from facts
 
 
 def opened(arguments: Prove) -> Proofs:
-    """The data, its rules and the game they make. Raises: ChoiceError."""
+    """Return the data and its rules as a game. Raises: ChoiceError."""
     graph = arguments.experience
     dataset = open_rules(graph.rules, open_dataset(graph.data))
     return proofs(
@@ -47,7 +47,7 @@ def opened(arguments: Prove) -> Proofs:
 
 
 def network_of(arguments: Prove, made: Proofs) -> ActorCritic:
-    """The policy."""
+    """Return the policy."""
     learner = arguments.learner
     return proof_policy(
         made.game.names,
@@ -62,12 +62,12 @@ def network_of(arguments: Prove, made: Proofs) -> ActorCritic:
 
 
 def model_of(arguments: Prove, made: Proofs) -> ActorCritic:
-    """The policy, its params in one vector."""
+    """Return the policy with its params in one vector."""
     return flat(network_of(arguments, made))
 
 
 def warmed_up(arguments: Prove, made: Proofs) -> Callable[[RunState], RunState]:
-    """What learns embeddings from the facts alone, so that proofs begin with some sense of who is near whom."""
+    """Return a function that trains embeddings on the facts alone before the first proof, by link prediction."""
     learner = arguments.learner
     network, size = network_of(arguments, made), len(made.game.names.constants)
     learn = link_prediction(adam(WARM_UP_RATE), size, LinkPrediction(form=learner.form))
@@ -88,7 +88,7 @@ def warmed_up(arguments: Prove, made: Proofs) -> Callable[[RunState], RunState]:
 
 
 def prove_pipeline(arguments: Prove) -> Pipeline:
-    """The parts of a run. Raises: ChoiceError, by the name of the flag."""
+    """Return the components of a run. Raises: ChoiceError, by the name of the flag."""
     made = opened(arguments)
     model, env = model_of(arguments, made), proving(made.game, made.world, reset="own")
     learner, graph = arguments.learner, arguments.experience
@@ -112,5 +112,5 @@ def prove_pipeline(arguments: Prove) -> Pipeline:
 
 
 def digest(made: Proofs) -> str:
-    """What the run learns from, in one number: the files may change while their names stay."""
+    """Return a digest of the data that the run learns from: files may change while their names stay."""
     return hashlib.sha256(repr(made.dataset).encode()).hexdigest()

@@ -72,12 +72,12 @@ class Prove:
 
 
 def prove_defaults(data: str) -> Prove:
-    """Return the arguments from which learning to prove starts on any data."""
+    """Return the default arguments of learning to prove, for any data."""
     return Prove(experience=Graph(data=data))
 
 
 def check_prove(arguments: Prove) -> None:
-    """Refuses numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
+    """Refuse numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
     graph, learner, process = arguments.experience, arguments.learner, arguments.process
     check_whole("--seed", graph.seed, 0, SEEDS)
     check_threads(process.threads)
@@ -121,13 +121,13 @@ class Ranking:
     ties: Literal["realistic", "optimistic", "pessimistic", "random"] = "realistic"  # where among equals a query ranks
 
     def check(self) -> None:
-        """Refuses what cannot be done. Raises: ChoiceError."""
+        """Refuse invalid options. Raises: ChoiceError."""
         for name, low in (("candidates", 1), ("queries", 0), ("slots", 1), ("draw", 0)):
             check_whole(f"--{name}", getattr(self, name), low)
 
 
 def check_ranking(arguments: Prove, options: Ranking) -> None:
-    """Refuse the ranking of facts that the run's data do not have. Raises: ChoiceError."""
+    """Refuse the ranking of facts that the run's data does not have. Raises: ChoiceError."""
     if options.split == "valid":
         from ..effects.datasets import open_dataset  # here: it imports torch
         from .ranking import check_split
@@ -136,7 +136,7 @@ def check_ranking(arguments: Prove, options: Ranking) -> None:
 
 
 def defaults(words: Sequence[str]) -> Prove:
-    """Return the arguments that a command line starts from."""
+    """Return the default arguments of a command line."""
     return prove_defaults(option(words, "--data", USUAL))
 
 

@@ -1,4 +1,4 @@
-"""The ranking that follows a run of prove: each query among its negatives, in words, in a file and in a picture."""
+"""The ranking after a run of prove: each query among its negatives, as text, in a file and in a picture."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +45,7 @@ def closing_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[str]:
 
 
 def ranked(options: Ranking, prover: Prover, notice: Notice) -> Standing:
-    """The standing of what was learnt; writes evaluation.json. Raises: ChoiceError."""
+    """Return the ranking of the trained policy; write evaluation.json. Raises: ChoiceError."""
     options.check()
     result, rate = _standing(options, prover)
     numbers = {name: float(getattr(result.ranking, name)) for name in RANKED}
@@ -59,7 +59,7 @@ def ranked(options: Ranking, prover: Prover, notice: Notice) -> Standing:
 
 
 def _standing(options: Ranking, prover: Prover) -> tuple[Standing, float]:
-    """Return the ranks of what was learnt, and the number of candidates tried in a second, compilation apart."""
+    """Return the ranking of the trained policy, and the number of candidates tried in a second, without compilation."""
     made, arguments = prover.made, prover.arguments
     check_split(options, made.dataset)
     every = asked(
@@ -76,20 +76,20 @@ def _standing(options: Ranking, prover: Prover) -> tuple[Standing, float]:
 
 
 def check_split(options: Ranking, dataset: Dataset) -> None:
-    """Refuses a split without facts. Raises: ChoiceError."""
+    """Refuse a split without facts. Raises: ChoiceError."""
     if not getattr(dataset, options.split):
         where, remedy = f"{dataset.name}: {options.split}", "rank another --split"
         raise ChoiceError(message(where, got="empty", wanted="facts to rank", remedy=remedy))
 
 
 def lost_in_training(worlds: ProofState) -> tuple[int, int]:
-    """In how many proofs of a training states were left out for their length, and in how many for their number."""
+    """Return the numbers of training proofs with states left out as too long, and with states left out as too many."""
     too_long = worlds.were_too_long.sum() + (worlds.too_long > 0).sum()
     return int(too_long), int(worlds.were_too_many.sum() + (worlds.too_many > 0).sum())
 
 
 def notice_left_out(proofs: str, too_long: int, too_many: int, notice: Notice) -> None:
-    """Says in how many proofs states were left out for want of room, and what makes room."""
+    """Report the number of proofs with states left out for lack of room, and the flags that make room."""
     if too_long:
         notice(f"{too_long:,} {proofs} met states of more goals than --atoms, which were left out")
     if too_many:

@@ -1,4 +1,4 @@
-"""What a trained policy is worth: whole episodes, played with the newest checkpoint of a run."""
+"""Evaluation of a trained policy: whole episodes, played with the newest checkpoint of a run."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +18,12 @@ from .pipeline import Pipeline
 from .playing import PlayedEpisodes, Playing
 
 Choice = Literal["mode", "sample"]
-SHORT, LONGEST = 128, 1024  # steps; no environment with a name has longer episodes than LONGEST
-APART = 2**31  # keys of evaluations are those of no training
+SHORT, LONGEST = 128, 1024  # steps; no named environment has longer episodes than LONGEST
+APART = 2**31  # separates the keys of evaluations from those of training
 
 
 def evaluated(run: Path, *, episodes: int = 100, seed: int = 0, action: Choice = "mode") -> Summary:
-    """Plays whole episodes with the policy of the newest checkpoint; writes evaluation.json into the run's folder.
+    """Play whole episodes with the policy of the newest checkpoint; write evaluation.json into the run's folder.
 
     Raises: CheckpointError, ChoiceError.
     """
@@ -36,7 +36,7 @@ def evaluated(run: Path, *, episodes: int = 100, seed: int = 0, action: Choice =
 
 
 def played(pipeline: Pipeline, state: RunState, episodes: int, seed: int, action: Choice) -> Evaluation:
-    """So many episodes of the policy as it stands; those that are short are not waited for as long as they might last."""
+    """Play this number of episodes with the policy, for `SHORT` steps, and again for `LONGEST` steps if any is not over."""
     key = keys.fold_in(keys.key(seed), APART)
     many: dict[str, Any] = {"episodes": episodes, "action": action, "normalizer": pipeline.normalizer}
 

@@ -1,4 +1,4 @@
-"""Settings of a run of ppo, a2c or reinforce: names and numbers, and which of them are refused. Imports no torch."""
+"""Settings of a run of ppo, a2c or reinforce: names, numbers and the checks that refuse them. Imports no torch."""
 
 import math
 from typing import Literal
@@ -29,7 +29,7 @@ class PPO:
 
 
 def check_ppo(arguments: PPO) -> None:
-    """Refuses numbers with which PPO cannot work, by the name of their flag. Raises: ChoiceError."""
+    """Refuse numbers with which PPO cannot work, by the name of their flag. Raises: ChoiceError."""
     check_shared(arguments.experience, arguments.learner, arguments.process)
     check_whole("--epochs", arguments.epochs, 1)
     check_whole("--minibatches", arguments.minibatches, 1)
@@ -55,7 +55,7 @@ class A2C:
 
 
 def check_a2c(arguments: A2C) -> None:
-    """Refuses numbers with which A2C cannot work, by the name of their flag. Raises: ChoiceError."""
+    """Refuse numbers with which A2C cannot work, by the name of their flag. Raises: ChoiceError."""
     check_shared(arguments.experience, arguments.learner, arguments.process)
     check_within("--gae-lambda", arguments.gae_lambda, 0.0, 1.0)
     check_within("--value-coefficient", arguments.value_coefficient, 0.0)
@@ -75,7 +75,7 @@ class Reinforce:
 
 
 def check_reinforce(arguments: Reinforce) -> None:
-    """Refuses numbers with which REINFORCE cannot work, by the name of their flag. Raises: ChoiceError."""
+    """Refuse numbers with which REINFORCE cannot work, by the name of their flag. Raises: ChoiceError."""
     check_shared(arguments.experience, arguments.learner, arguments.process)
     check_within("--value-coefficient", arguments.value_coefficient, 0.0)
     check_within("--entropy-coefficient", arguments.entropy_coefficient, 0.0)

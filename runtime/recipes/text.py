@@ -1,4 +1,4 @@
-"""The recipes of language models at tasks: Zorplex, and a task of somebody's own, FILE.py:TASK. Imports no torch.
+"""The recipes of language models at tasks: Zorplex, and a user's own task, FILE.py:TASK. Imports no torch.
 
 Any settings class that follows `TextConfig` makes such a recipe: see `text_recipe`.
 """
@@ -73,7 +73,7 @@ class HeldOut:
     words: tyro.conf.Suppress[tuple[str, ...]] = ()  # of the command line
 
     def check(self) -> None:
-        """Refuse numbers that mean nothing. Raises: ChoiceError."""
+        """Refuse invalid numbers. Raises: ChoiceError."""
         self.settings().evaluated(self.trial)
 
 
@@ -89,13 +89,13 @@ class Over:
     over: Literal["samples", "seconds"] = "samples"  # what the success of several runs with generators is drawn over
 
     def check(self) -> None:
-        """Accept them."""
+        """Accept any options."""
 
 
 def lead(words: Sequence[str], program: Program) -> int:
-    """Return the exit code of a program, on this process or on the first of several ranks, which do as it says.
+    """Return the exit code of a program, run in this process or on the first of several ranks, which drives the others.
 
-    The program is given a function that returns the learner; that of one process imports torch when it is called.
+    The program receives a function that returns the learner; that of one process imports torch when it is called.
     """
     if not several():
         return program(_alone)
@@ -121,7 +121,7 @@ def text_recipe(
 ) -> Recipe:
     """Return the recipe of a settings class; `folder` names its runs by its arguments, in braces.
 
-    `usual(algorithm)` are the settings that a run starts from; `functions` are options that name functions of the user.
+    `usual(algorithm)` are the default settings of a run; `functions` are options that name functions of the user.
     """
     name = settings.recipe
 
@@ -155,7 +155,7 @@ def _title(name: str, arguments: TextConfig) -> str:
 
 
 def task_recipe(reference: str) -> Recipe:
-    """Return the recipe that trains at the task of that name, FILE.py:TASK or MODULE:TASK.
+    """Return the recipe that trains at the task of this name, FILE.py:TASK or MODULE:TASK.
 
     >>> task_recipe("examples/text_task.py:SAFE").folder
     'safe-{algorithm}-{seed}'

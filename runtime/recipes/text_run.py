@@ -1,4 +1,4 @@
-"""Runs of language models, in turns or with generators: begun, gone on with, evaluated, drawn and asked."""
+"""Runs of language models, with or without generators: started, resumed, evaluated, drawn and sampled from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ from ..runs.run import restored
 from ..runs.trusting import NOTHING, Trust
 from .text import HeldOut, Moves, Over, trust_of
 
-ALONE_HERE = {"engine": "processes", "transfer": "auto"}  # where no hosts are named, unless these are given as well
+ALONE_HERE = {"engine": "processes", "transfer": "auto"}  # defaults when --hosts "" moves generators to this machine
 
 
 def start(
@@ -53,14 +53,17 @@ def start(
 
 
 def build(arguments: TextConfig, context: Context) -> Components | Phases:
-    """The run of these arguments, with generators or without. Raises: CheckpointError, ChoiceError, StructureError."""
+    """Return the run of these arguments, with generators or without.
+
+    Raises: CheckpointError, ChoiceError, StructureError.
+    """
     if generators(arguments) > 0:
         return phases.components(arguments, context)
     return session.components(arguments, context)
 
 
 def resume(run: Path, *, options: Moves, notice: Notice, store: Team = ALONE) -> Outcome:
-    """Go on with the run in a folder, on ranks if it was saved by some. Raises: CheckpointError, ChoiceError, EngineError."""
+    """Resume the run in a folder, on ranks if ranks saved it. Raises: CheckpointError, ChoiceError, EngineError."""
     moved = _moved(run, options)
     if options.trust:
         trust(EVERY)
@@ -79,7 +82,7 @@ def resume(run: Path, *, options: Moves, notice: Notice, store: Team = ALONE) ->
 
 
 def _moved(run: Path, options: Moves) -> Mapping[str, Any]:
-    """The arguments that say where the run samples from now on. Raises: ChoiceError for what does not fit the run."""
+    """Return the arguments that change where the run samples. Raises: ChoiceError for those that do not fit the run."""
     given = with_generators(run)
     wanted, remedy = f"a run {'without' if given else 'with'} generators", "leave it out, or train anew with it"
     every = {name: getattr(options, name) for name in ("engine", "hosts", "transfer", "devices", "server")}
@@ -96,7 +99,7 @@ def _moved(run: Path, options: Moves) -> Mapping[str, Any]:
 
 
 def report_lines(run: Path, options: Any, notice: Notice) -> Iterator[str]:
-    """Evaluate a run that is over, draw it and write its model; yield the lines to print. Raises: CheckpointError."""
+    """Evaluate a finished run, draw it and write its model; yield the lines to print. Raises: CheckpointError."""
     trusted = Trust(every=True)  # it has just been trained
     if with_generators(run):
         parts, params, _ = speaker(run, trust=trusted)
@@ -150,9 +153,9 @@ def _evaluated_phase(run: Path, options: HeldOut) -> Iterator[str]:
 
 
 def speaker(run: Path, phase: str = "", trust: Trust = NOTHING) -> tuple[Parts, dict[str, torch.Tensor], str]:
-    """What speaks in a run with generators: its parts, all parameters of a phase's newest checkpoint, and the phase.
+    """Return the parts of a run with generators, all parameters of a phase's newest checkpoint, and the name of the phase.
 
-    That is the last one, unless one is named. Raises: CheckpointError where there is no checkpoint of it; TrustError.
+    It is the last phase, unless one is named. Raises: CheckpointError where there is no checkpoint of it; TrustError.
     """
     there = [name for name in (phases.SYNC, phases.ASYNC) if steps(run / name / folder.CHECKPOINTS)]
     named = phase or (there[-1] if there else phases.phases_of(phases.arguments_in(run))[-1])
@@ -161,7 +164,7 @@ def speaker(run: Path, phase: str = "", trust: Trust = NOTHING) -> tuple[Parts, 
 
 
 def speaking(run: Path, trusted: Trust = NOTHING) -> tuple[Parts, dict[str, torch.Tensor], TextConfig, str]:
-    """What speaks in a run: its parts, all parameters of its newest checkpoint, its arguments, and which checkpoint that is.
+    """Return the parts of a run, all parameters of its newest checkpoint, its arguments, and the name of that checkpoint.
 
     Raises: CheckpointError, TrustError.
     """
@@ -195,7 +198,7 @@ def plot_lines(runs: Sequence[Path], out: Path | tuple[()], options: Over) -> It
 
 
 def _drawn(run: Path, place: Path, notice: Notice) -> Iterator[str]:
-    """Draw what there is of a run with generators into a folder; a line for each picture."""
+    """Draw the available pictures of a run with generators into a folder; yield a line for each."""
     pictures = (
         ("timeline", phases_report.write_timeline, phases_report.TIMES),
         ("staleness", phases_report.write_staleness, phases_report.AGES),
@@ -209,7 +212,7 @@ def _drawn(run: Path, place: Path, notice: Notice) -> Iterator[str]:
 
 
 def _success(runs: Sequence[Path], out: Path, over: str) -> Path:
-    """The share of attempts that succeed, the mean over runs, a line for each phase."""
+    """Draw the share of successful attempts, averaged over runs, a line for each phase."""
     files = {
         label: [path for run in runs if (path := run / phase / folder.METRICS).exists()]
         for label, phase in (("in turns", phases.SYNC), ("at once", phases.ASYNC))

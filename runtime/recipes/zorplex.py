@@ -1,4 +1,4 @@
-"""What sets a run of `purestep train zorplex`: names and numbers, and those that each algorithm starts from."""
+"""Settings of a run of `purestep train zorplex`: names and numbers, with the defaults of each algorithm."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ...core.language.task import TextTask
 
 NAME, ABOUT = "zorplex", "a language model learns to use tools: a warm start, then reinforcement"
-DEEPEST = {"syllables": 128, "letters": 13}  # redirections that so many words allow
+DEEPEST = {"syllables": 128, "letters": 13}  # largest number of redirections for each kind of words
 
 
 @frozen
 class Tasks:
-    """What is asked, and what answers earn."""
+    """Questions, and rewards of answers."""
 
     kind: Literal["simple", "compositional", "multi_step", "recursive"] = "compositional"  # of tasks
     difficulty: Literal["easy", "medium", "hard"] = "easy"  # of compositional tasks
@@ -76,7 +76,7 @@ class Zorplex:
         return WARM_STEPS
 
     def functions(self) -> Mapping[str, str]:
-        """Return none: the task calls nobody else's."""
+        """Return no functions: the task calls none of the user's."""
         return {}
 
     def evaluated(self, trial: Any) -> "Zorplex":
@@ -84,12 +84,12 @@ class Zorplex:
         return evaluated_tasks(self, trial)
 
     def examined(self) -> Mapping[str, int]:
-        """Return what an evaluation is of, by the names of its options."""
+        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
         return examined_tasks(self)
 
 
 def zorplex_defaults(algorithm: str = "grpo") -> Zorplex:
-    """Return the settings that a run of an algorithm starts from. Raises: ChoiceError."""
+    """Return the default settings of a run of an algorithm. Raises: ChoiceError."""
     return text_defaults(Zorplex(), algorithm)
 
 

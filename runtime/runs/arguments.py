@@ -16,7 +16,7 @@ SEEDS = 2**63 - 1
 
 
 def check_whole(where: str, number: int, low: int, high: int | None = None) -> None:
-    """Raises ChoiceError unless low <= number <= high; without `high` a number is at most one that a tensor can hold.
+    """Raise ChoiceError unless low <= number <= high; without `high` a number is at most one that a tensor can hold.
 
     >>> check_whole("--envs", 0, 1)
     Traceback (most recent call last):
@@ -31,7 +31,7 @@ def check_whole(where: str, number: int, low: int, high: int | None = None) -> N
 
 
 def flag(name: str) -> str:
-    """How the command line spells an argument.
+    """Return the command line's spelling of an argument.
 
     >>> flag("learning_rate")
     '--learning-rate'
@@ -40,7 +40,7 @@ def flag(name: str) -> str:
 
 
 def most_threads() -> int:
-    """Return how many threads may be asked for: more than any library starts without failing is a mistake.
+    """Return the largest number of threads that may be asked for; libraries may fail to start more.
 
     >>> most_threads() >= 256
     True
@@ -49,7 +49,7 @@ def most_threads() -> int:
 
 
 def check_threads(threads: int) -> None:
-    """Raises ChoiceError unless so many threads can be started.
+    """Raise ChoiceError unless this number of threads can be started.
 
     >>> check_threads(0)
     Traceback (most recent call last):
@@ -60,7 +60,7 @@ def check_threads(threads: int) -> None:
 
 
 def from_record(recipe: str, defaults: A, held: Mapping[str, Any]) -> A:
-    """Return the arguments that a run's record holds, flat, beside the recipe's name; `flatten` makes such a record.
+    """Return the arguments in a run's record, which is flat and includes the recipe's name; `flatten` makes such a record.
 
     Raises: CheckpointError for other names than the recipe has, and for values of other types.
 
@@ -83,7 +83,7 @@ def from_record(recipe: str, defaults: A, held: Mapping[str, Any]) -> A:
 
 
 def _hints(kind: type) -> dict[str, Any]:
-    """The types of all names and numbers of a class of arguments, those of its groups among them."""
+    """Return the types of all settings of a class of arguments, including those of its groups."""
     found: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         found |= _hints(hint) if attrs.has(hint) else {name: hint}
@@ -91,7 +91,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def flatten(arguments: Any) -> dict[str, Any]:
-    """All names and numbers of a recipe's arguments, those of its groups among them.
+    """Return all settings of a recipe's arguments by name, including those of its groups.
 
     >>> from .training_machine import Train
     >>> flatten(Train(2))
@@ -105,7 +105,7 @@ def flatten(arguments: Any) -> dict[str, Any]:
 
 
 def changed(arguments: A, changes: Mapping[str, Any]) -> A:
-    """The arguments with some of them changed, in whatever group they stand. Raises: ChoiceError for another name.
+    """Return the arguments with some of them changed, in any group. Raises: ChoiceError for an unknown name.
 
     >>> from .training_machine import Train
     >>> changed(Train(1), {"iterations": 2})
@@ -126,7 +126,7 @@ def changed(arguments: A, changes: Mapping[str, Any]) -> A:
 
 
 def option(words: Sequence[str], name: str, default: str) -> str:
-    """The value an option has in the words, wherever it stands; the last counts.
+    """Return the value of an option in the words, at any position; the last one counts.
 
     >>> option(["--seed", "1", "--env=acrobot"], "--env", "cartpole")
     'acrobot'

@@ -1,4 +1,4 @@
-"""Learning curves of runs, each kind under a name that says how it differs from the others."""
+"""Learning curves of runs, each kind labelled by its differences from the others."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,13 +12,13 @@ from ..effects.png import check_picture
 from .recipe import Notice
 from .registry import recipe_of
 
-APART = ("seed", "threads", "checkpoints", "backend")  # what may differ between runs of one kind
+APART = ("seed", "threads", "checkpoints", "backend")  # arguments that may differ between runs of one kind
 ITERATIONS = {"x": "iteration", "x_label": "iterations"}
-POINTS = 100  # that a curve keeps of a run's rows, each the mean of the last few
+POINTS = 100  # approximate number of points of a curve; each is the mean of the last few rows
 
 
 def picture(runs: Sequence[Path], out: Path) -> Path:
-    """Draws the metric of a recipe over steps; runs of one kind, seeds, become a mean in a band.
+    """Draw the metric of a recipe over steps; runs of one kind, seeds, become a mean in a band.
 
     Raises: CheckpointError for a folder that is no run, ChoiceError for one that has reported nothing.
     """
@@ -47,7 +47,7 @@ def picture(runs: Sequence[Path], out: Path) -> Path:
 
 
 def curve(run: Path, notice: Notice) -> Iterator[str]:
-    """Draw the learning curve of a run into its folder; yield the line to print, or give `notice` why there is none."""
+    """Draw the learning curve of a run into its folder; yield the line to print, or report to `notice` why there is none."""
     try:
         yield f"learning curve: {picture([run], run / folder.PICTURE)}"
     except (ChoiceError, ShapeError) as nothing:
@@ -60,12 +60,12 @@ def curve_lines(runs: Sequence[Path], out: Path | tuple[()], options: Any) -> It
 
 
 def picture_of(runs: Sequence[Path], out: Path | tuple[()]) -> Path:
-    """Return the place of the picture of runs: `out`, or else the folder of a single run or this one. Raises: ChoiceError."""
+    """Return the path of the picture of runs: `out`, or else in the folder of a single run, or here. Raises: ChoiceError."""
     return check_picture(out or (runs[0] / folder.PICTURE if len(runs) == 1 else Path(folder.PICTURE)))
 
 
 def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
-    """What to call each run's kind: recipe, environment, and the arguments in which kinds of one name differ.
+    """Return the label of each run's kind: recipe, environment, and the arguments in which kinds of one name differ.
 
     >>> one = {"recipe": "ppo", "env": "e", "seed": 0, "gamma": 0.9}
     >>> list(labels({Path("a"): one, Path("b"): {**one, "seed": 1, "gamma": 0.99}}).values())
@@ -85,7 +85,7 @@ def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
 
 
 def _arguments(run: Path) -> Mapping[str, Any]:
-    """The recipe and the arguments that stand in a run's folder. Raises: CheckpointError where they name no world."""
+    """Return the recipe and the arguments in a run's folder. Raises: CheckpointError where they name no environment."""
     path = folder.existing(run) / folder.ARGUMENTS
     held = folder.read_json(path)
     world = recipe_of(held).chosen_by

@@ -1,4 +1,4 @@
-"""The record of the run in a folder, as its arguments.json has it: read without torch."""
+"""The record of the run in a folder, from its arguments.json: read without torch."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from ..effects import folder
 
 
 def recorded(run: Path) -> Mapping[str, Any]:
-    """The recipe and the arguments that stand in a run's folder; none without the file. Raises: CheckpointError."""
+    """Return the recipe and the arguments in a run's folder; {} without the file. Raises: CheckpointError."""
     path = run / folder.ARGUMENTS
     return folder.read_json(path) if path.is_file() else {}
 
@@ -20,7 +20,7 @@ def with_generators(run: Path) -> bool:
 
 
 def train_command(run: Path) -> str:
-    """Return the command that trains anew in a folder what the run there trains.
+    """Return the command that trains the run in a folder again.
 
     >>> train_command(Path("runs/safe"))
     'purestep train RECIPE --run runs/safe --overwrite'

@@ -19,9 +19,9 @@ DIVERGED = "diverged.safetensors"  # the batch of a step whose loss was not fini
 def metrics_log(
     run: Path, loop: Loop, show: Sequence[str] = (RETURN,), *, steps: int = 0
 ) -> Iterator[Callable[[Log], Logged]]:
-    """The handler of `Log`: the metrics file, TensorBoard and the progress display, which has the columns `show`.
+    """Yield the handler of `Log`: the metrics file, TensorBoard and the progress display, which has the columns `show`.
 
-    All count iterations or, where an iteration takes so many `steps` of an environment, those. Rows of iterations after that of
+    All count iterations or, where an iteration takes `steps` steps of an environment, those. Rows of iterations after that of
     `loop`, which will be logged again, are removed first; of a long run some are left out.
     """
     rewind(run / folder.METRICS, loop.iteration)
@@ -43,14 +43,14 @@ def metrics_log(
             newest = {**command.rows[-1], **last}
             bar(
                 {name: value for name, value in newest.items() if steps or math.isfinite(value)}
-            )  # once a chunk: its rows come all at the same moment
+            )  # once a chunk: all of its rows come at the same time
             return Logged()
 
         yield log
 
 
 def finite_part(sink: Sink) -> Sink:
-    """Leaves out the numbers that no curve can show.
+    """Return the sink without the numbers that no curve can show.
 
     >>> finite_part(print)({"steps": 1.0, "episode_return": math.nan})
     {'steps': 1.0}
@@ -59,7 +59,7 @@ def finite_part(sink: Sink) -> Sink:
 
 
 def not_finite(loop: Loop) -> str:
-    """The error of a run whose numbers were not finite."""
+    """Return the error message of a run whose numbers were not finite."""
     kept = f"the checkpoint of iteration {loop.saved} stays" if loop.saved else "there is no checkpoint yet"
     remedy = f"lower --learning-rate, or scale with --normalize; {kept}"
     where, wanted = f"train: iteration {loop.diverged}", "finite numbers"
@@ -67,7 +67,7 @@ def not_finite(loop: Loop) -> str:
 
 
 def divergence(run: Path, loop: Loop, *, warm: int) -> str:
-    """What to say of a run whose loss was not finite; `warm` are the iterations of its warm start."""
+    """Return the error message of a run whose loss was not finite; `warm` are the iterations of its warm start."""
     kept = f"the checkpoint of iteration {loop.saved} stays" if loop.saved else "there is no checkpoint yet"
     where, wanted = f"train: iteration {loop.diverged}", "a finite loss, with its gradient"
     if loop.diverged <= warm:

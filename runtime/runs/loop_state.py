@@ -1,4 +1,4 @@
-"""A compiled training run under way: its state, and the program that moves it."""
+"""A running compiled training loop: its state, and the program of its iterations."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -19,21 +19,21 @@ Run = Callable[[RunState], tuple[RunState, Metrics]]
 
 @define
 class World:
-    """What the handlers share: where the run stands, and what moves it on."""
+    """State that the handlers share, and the program that advances it."""
 
     state: RunState
     run: Run
     steps: int  # in the environment, for each iteration
-    ready: list[tuple[RunState, Metrics]] = field(factory=list)  # the next chunk, when it is done already
+    ready: list[tuple[RunState, Metrics]] = field(factory=list)  # the next chunk, if it is done already
     seconds: float = 0.0  # spent in `run`
     trained: int = 0  # iterations
 
     def compile_seconds(self) -> float:
-        """What compiling, or loading what was compiled before, has taken."""
+        """Return the seconds of compiling, or of loading a compiled program."""
         return sum(self.run.seconds) if isinstance(self.run, Program) else 0.0
 
     def warm(self, notice: Notice) -> None:
-        """Does the first chunk, and with it what only a first call has to do."""
+        """Run the first chunk, and with it the compilation."""
         if isinstance(self.run, Program):
             known = self.run.artefact is not None and self.run.artefact.exists()
             notice("loading the compiled program" if known else "compiling the program, once for these arguments ...")
@@ -42,7 +42,7 @@ class World:
             self.run.settle()
 
     def train(self, command: Train) -> Trained:
-        """Does a chunk: the handler of `Train`."""
+        """Run a chunk: the handler of `Train`."""
         done = int(self.state.env_steps) // self.steps
         self.state, metrics = self.ready.pop() if self.ready else self._timed()
         self.trained += command.iterations
@@ -66,7 +66,7 @@ class World:
 
 
 def rows_of(metrics: Metrics, done: int, steps: int) -> Iterator[dict[str, float]]:
-    """A row for each iteration of a chunk, each metric [chunk], `done` iterations of `steps` steps having gone before.
+    """Yield a row for each iteration of a chunk, each metric [chunk], after `done` iterations of `steps` steps.
 
     episode_return and episode_length are means over the episodes that ended in the iteration, NaN where none did.
 

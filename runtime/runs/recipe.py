@@ -1,4 +1,4 @@
-"""Something that can be trained by name, as one value: all that `purestep` and `run` know of it.
+"""A recipe: a training pipeline with a name, as one value with all that `purestep` and `run` need.
 
 A package adds recipes in the entry-point group `purestep.recipes`, each a `Recipe` in one of its modules:
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from ..effects.manifest import Manifest
     from .store import Store
 
-Notice = Callable[[str], None]  # a line for people
+Notice = Callable[[str], None]  # a line for the user
 
 
 class Session(Protocol):
-    """A run under way."""
+    """A running training session."""
 
     @property
     def state(self) -> Any:
-        """All that decides the future of the run: a tree of tensors."""
+        """Return the state that decides the future of the run: a tree of tensors."""
         ...
 
     def train(self, command: Train) -> Trained:
-        """Do so many iterations; return a row of metrics for each."""
+        """Run the command's iterations; return a row of metrics for each."""
         ...
 
     def spent(self) -> tuple[str, ...]:
@@ -76,44 +76,44 @@ DIVERGED = deferred(str(__package__), "logging", "not_finite")
 
 @frozen(kw_only=True)
 class Components:
-    """A run, wired from its arguments.
+    """The components of a run, built from its arguments.
 
     A state is a tree of tensors. `loop`, `begin` and `session` are needed: see `training_machine.plan` and `run.stepped`.
     """
 
-    loop: Loop  # where it begins: its length, and how often it is saved
+    loop: Loop  # the initial loop: the length of the run, and the interval of its checkpoints
     begin: Callable[[], Any]  # -> the state before the first iteration
-    session: Callable[[Any, Loop, Notice], AbstractContextManager[Session]]  # (state, loop, notice): trains on
-    # (iteration) -> a state of the structure that its checkpoint has
+    session: Callable[[Any, Loop, Notice], AbstractContextManager[Session]]  # (state, loop, notice)
+    # (iteration) -> a state with the structure of its checkpoint
     like: Callable[[int], Any] = Factory(lambda self: lambda iteration: self.begin(), takes_self=True)
     log: Callable[[Path, Loop], AbstractContextManager[Callable[[Log], Logged]]] = METRICS  # (run, loop): handles `Log`
     diverged: Callable[[Loop], str] = DIVERGED  # the error where numbers are not finite
-    params: Callable[[Any], tuple[str, Any]] = _all  # (state) -> what a checkpoint must hold finite, with its name
-    facts: Mapping[str, Any] = Factory(dict)  # what the bits depend on beside the arguments
-    write: Callable[[Path], None] = _written  # files that a new run has beside its arguments
-    accept: Callable[[Path, "Manifest"], None] = _alike  # raises CheckpointError for what these cannot go on from
-    progress: Callable[[Loop], str] = _iterations  # how far a run is
+    params: Callable[[Any], tuple[str, Any]] = _all  # (state) -> name and tree that must be finite in a checkpoint
+    facts: Mapping[str, Any] = Factory(dict)  # besides the arguments, the bits of the run depend on these
+    write: Callable[[Path], None] = _written  # files that a new run has besides its arguments
+    accept: Callable[[Path, "Manifest"], None] = _alike  # raises CheckpointError for a checkpoint that does not fit
+    progress: Callable[[Loop], str] = _iterations  # progress of a run, as text
     opened: Any = ()  # the parts, for the recipe's own evaluation
 
 
 @frozen(kw_only=True)
 class Phases:
-    """A run of several phases, each with checkpoints in a folder of its own, wired from its arguments."""
+    """A run of several phases, each with checkpoints in a folder of its own, built from its arguments."""
 
-    opened: Callable[[], AbstractContextManager[Any]]  # what it works with: had before an older run is removed
-    perform: Callable[[Any], "Outcome"]  # (what is opened): does what is left of the phases
-    write: Callable[[Path], None] = _written  # files that a new run has beside its arguments
+    opened: Callable[[], AbstractContextManager[Any]]  # its resources: opened before an older run is removed
+    perform: Callable[[Any], "Outcome"]  # (resources): runs the remaining phases
+    write: Callable[[Path], None] = _written  # files that a new run has besides its arguments
 
 
 @frozen(kw_only=True)
 class Outcome:
-    """The end of a session."""
+    """Result of a session."""
 
     interrupted: bool
-    progress: str  # how far it is, where it was interrupted
+    progress: str  # its progress as text, where it was interrupted
     spent: tuple[str, ...]  # seconds of this session, part by part
     loop: Any = ()  # the machine's, where it has ended; () of a run of several phases
-    session: Any = ()  # that of the recipe, or the phases that are over
+    session: Any = ()  # that of the recipe, or the finished phases
 
 
 @frozen
@@ -121,7 +121,7 @@ class Nothing:
     """No options."""
 
     def check(self) -> None:
-        """Accept them."""
+        """Accept any options."""
 
 
 def _accepted(arguments: Any) -> None:
@@ -138,7 +138,7 @@ Lead = Callable[[Sequence[str], Program], int]  # (words, program) -> exit code
 
 
 def _unknown(arguments: Mapping[str, Any]) -> float | None:
-    """Return no value."""
+    """Return no threshold."""
     return None
 
 
@@ -148,11 +148,11 @@ CURVES = deferred(str(__package__), "curves", "curve_lines")
 
 @frozen(kw_only=True)
 class Recipe:
-    """Something that can be trained by name.
+    """A training pipeline with a name.
 
-    `defaults(words)` are the arguments that a command line starts from: an attrs class of names, numbers and groups of these.
-    `build(arguments, context)` wires the run. Options are attrs classes too, whose defaults count where a command line says
-    nothing, and whose `check()` refuses what cannot be done; a field `words` is set to the words of the command. `start` and
+    `defaults(words)` are the default arguments of a command line: an attrs class of names, numbers and groups of these.
+    `build(arguments, context)` builds the run. Options are attrs classes too, with defaults for a command line that leaves them
+    out, and with `check()`, which refuses invalid ones; a field `words` is set to the words of the command. `start` and
     `resume` return an `Outcome`; `report`, `evaluate` and `plot` the lines to print.
     """
 
@@ -163,7 +163,7 @@ class Recipe:
     evaluate: Callable[[Path, Any, Notice], Lines]  # (run, options, notice)
     check: Callable[[Any], None] = _accepted  # raises ChoiceError, by the name of the flag
     ready: Callable[[Any, Any], None] = _suitable  # (arguments, closing or resuming options): raises ChoiceError
-    chosen_by: str = ""  # the argument by whose value the other defaults are chosen
+    chosen_by: str = ""  # the argument whose value decides the other defaults
     # the folder in runs/ of a run that is given none, arguments in braces; by default the name, and the seed if there is one
     folder: str = ""
     title: Callable[[Any], str] = Factory(lambda self: lambda arguments: self.name, takes_self=True)
@@ -173,7 +173,7 @@ class Recipe:
     notes: str = ""  # a paragraph of the help of `train`
     start: Callable[..., Outcome] = START  # (run, recipe, arguments, *, options, overwrite, notice, store)
     resume: Callable[..., Outcome] = RESUME  # (run, *, options, notice, store)
-    closing: Callable[[], Any] = Nothing  # options of `train` beside the arguments, for `report`
+    closing: Callable[[], Any] = Nothing  # options of `train` besides the arguments, for `report`
     resuming: Callable[[], Any] = Nothing  # options of `resume`, also for `report`
     evaluating: Callable[[], Any] = Nothing  # options of `evaluate`
     plotting: Callable[[], Any] = Nothing  # options of `plot`
@@ -181,5 +181,5 @@ class Recipe:
     plot: Callable[[Sequence[Path], Path | tuple[()], Any], Lines] = CURVES  # (runs, picture or (), options)
     metric: str = "episode_return"  # the column of metrics that the learning curve shows
     solved: Callable[[Mapping[str, Any]], float | None] = _unknown  # (flat arguments) -> its value that solves the task
-    # (run, trust) -> parts, parameters, arguments and version of what speaks in a run of a language model
+    # (run, trust) -> parts, parameters, arguments and version of a language model's run
     chat: Callable[[Path, Trust], Any] | tuple[()] = ()

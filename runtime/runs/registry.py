@@ -10,7 +10,7 @@ from ...core.errors import CheckpointError, ChoiceError, choose, message
 from .recipe import Recipe
 
 GROUP = "purestep.recipes"
-OWN: Mapping[str, str] = {  # name -> place in the runtime of its `Recipe`, or of a mapping that has it
+OWN: Mapping[str, str] = {  # name -> module and name of its `Recipe`, or of a mapping that has it
     **dict.fromkeys(("ppo", "a2c", "reinforce"), "recipes.classic:RECIPES"),
     "prove": "recipes.prove_settings:RECIPE",
     "zorplex": "recipes.text:ZORPLEX",
@@ -23,7 +23,7 @@ TASK = "recipes.text:task_recipe"
 
 @cache
 def added() -> Mapping[str, tuple[EntryPoint, ...]]:
-    """Return the recipes of other packages by name, none of them loaded; several of one name are a fault of that name."""
+    """Return the recipes of other packages by name, none of them loaded; several with one name are refused when it is used."""
     found: dict[str, dict[str, EntryPoint]] = {}
     for point in entry_points(group=GROUP):
         found.setdefault(point.name, {})[point.value] = point
@@ -31,7 +31,7 @@ def added() -> Mapping[str, tuple[EntryPoint, ...]]:
 
 
 def listed() -> dict[str, str]:
-    """Return a line on each recipe; a recipe of another package is not loaded for it.
+    """Return a line on each recipe, without loading recipes of other packages.
 
     >>> listed()["ppo"]
     'proximal policy optimisation'
@@ -42,7 +42,7 @@ def listed() -> dict[str, str]:
 
 
 def find(name: str, where: str = "recipe") -> Recipe:
-    """Return the recipe of that name, or that of the task FILE.py:TASK or MODULE:TASK.
+    """Return the recipe of this name, or that of the task FILE.py:TASK or MODULE:TASK.
 
     Raises: ChoiceError, also for one that cannot be loaded and for a name given twice.
 

@@ -31,11 +31,11 @@ Step = Callable[[Any], tuple[Any, Mapping[str, float]]]
 
 
 def silent(text: str) -> None:
-    """Say nothing."""
+    """Do nothing: the notice of a silent run."""
 
 
 def described(recipe: Recipe, arguments: Any) -> dict[str, Any]:
-    """Return the record of a run: the recipe's name and all arguments, flat; `arguments_of` undoes it."""
+    """Return the record of a run: the recipe's name and all arguments, flat; the inverse of `arguments_of`."""
     return {"recipe": recipe.name, **flatten(arguments)}
 
 
@@ -46,7 +46,7 @@ def arguments_of(held: Mapping[str, Any]) -> tuple[Recipe, Any]:
 
 
 def arguments_in(run: Path) -> tuple[Recipe, Any]:
-    """Return the recipe and the arguments of the run in a folder; what is damaged is named by whoever loads it.
+    """Return the recipe and the arguments of the run in a folder; damaged checkpoints are reported later, when they are loaded.
 
     Raises: CheckpointError.
     """
@@ -58,7 +58,7 @@ def train(
 ) -> Outcome:
     """Train by a recipe in a new folder: "ppo", a `Recipe`, or the task "FILE.py:TASK"; `settings` replace its defaults.
 
-    It is saved as it goes and can be resumed, evaluated and drawn by the commands. Raises: as `start`.
+    The run is saved as it goes and can be resumed, evaluated and drawn by the commands. Raises: as `start`.
 
     >>> from tempfile import TemporaryDirectory
     >>> small = {"steps": 8, "envs": 2, "horizon": 4, "hidden": (4,), "backend": "none"}
@@ -83,10 +83,11 @@ def start(
     notice: Notice,
     store: Store = PROCESS,
 ) -> Outcome:
-    """Train in a new folder, which must hold no checkpoints unless they may be overwritten; what is refused removes none.
+    """Train in a new folder, which must hold no checkpoints unless `overwrite` is set; a refused run removes none.
 
-    Functions that the arguments name are called: whoever starts a run trusts them. Raises: CheckpointError, ChoiceError, and
-    what building the recipe raises.
+    Functions that the arguments name are called: starting a run implies trust in them. Raises: CheckpointError, ChoiceError,
+    and
+    errors of building the recipe.
     """
     recipe.check(arguments)
     recipe.ready(arguments, options)
@@ -95,7 +96,7 @@ def start(
 
 
 def _begin(recipe: Recipe, arguments: Any, context: Context, keep: Collection[str] = ()) -> Outcome:
-    """Train from the beginning, in a folder from which all else that a run has left is removed but what `keep` names."""
+    """Train from the beginning, after removing an older run's files from the folder except those that `keep` names."""
     run, made, metadata = context.run, recipe.build(arguments, context), described(recipe, arguments)
 
     def clear() -> None:
@@ -122,10 +123,11 @@ def resume(
     keep: Collection[str] = (folder.ARGUMENTS,),
     trust: Trust = NOTHING,
 ) -> Outcome:
-    """Go on with the run in a folder, from its newest checkpoint, with its own arguments but for `changes`.
+    """Resume the run in a folder from its newest checkpoint, with its own arguments but for `changes`.
 
-    One that has no checkpoint yet is begun again, with what `keep` names left in its folder. Functions that its record names
-    are called where `trust` says so. Raises: CheckpointError, ChoiceError, TrustError, and what building the recipe raises.
+    A run without a checkpoint is started again, with the files that `keep` names left in its folder. Functions that its record
+    names are called where `trust` allows it. Raises: CheckpointError, ChoiceError, TrustError, and errors of building the
+    recipe.
     """
     context = Context(run, True, store, notice, trust)
     with folder.resuming(run):
@@ -147,7 +149,7 @@ def resume(
 
 
 def _go_on(recipe: Recipe, arguments: Any, context: Context) -> Outcome:
-    """Do what is left of a run of several phases."""
+    """Run the remaining phases of a run of several phases."""
     made = recipe.build(arguments, context)
     if not isinstance(made, Phases):
         remedy = "name the folder of the run, or train anew"
@@ -165,14 +167,14 @@ def newest(run: Path, store: Store = PROCESS) -> Path:
 def of_newest(
     run: Path, use: Callable[[Path], T], *, store: Store = PROCESS, report: Notice = checkpoint.to_stderr
 ) -> T:
-    """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and what `use` raises."""
+    """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and errors of `use`."""
     remedy = f"train it: {folder.resume_command(run) if folder.unsaved(run) else train_command(run)}"
     return checkpoint.of_newest(run, use, find=store.newest, remedy=remedy, report=report)
 
 
 @frozen
 class Restored:
-    """A run as a checkpoint of it holds it."""
+    """A run restored from a checkpoint."""
 
     where: Path
     manifest: Manifest
@@ -193,9 +195,9 @@ def restored(
     trust: Trust = NOTHING,
     where: Path | tuple[()] = (),
 ) -> Restored:
-    """Return a run as its newest good checkpoint holds it, or that `where`; a damaged one is named on standard error.
+    """Return a run from its newest good checkpoint, or from `where`; a damaged one is named on standard error.
 
-    Raises: CheckpointError; ChoiceError where it is not one of `recipe`, if that is named, and what building it raises.
+    Raises: CheckpointError; ChoiceError where it is not one of `recipe`, if that is named, and errors of building it.
     """
     context = Context(run, True, store, notice, trust)
     if not isinstance(where, tuple):
@@ -222,7 +224,7 @@ def _restored(where: Path, context: Context, recipe: str, changes: Mapping[str, 
 
 
 def loaded(where: Path, components: Components, store: Store) -> tuple[Any, Loop]:
-    """Return the state and the loop of a run as that checkpoint holds them. Raises: CheckpointError."""
+    """Return the state and the loop of a run from this checkpoint. Raises: CheckpointError."""
     held = store.load(where, components.like(described_at(where).manifest.step), classes=[Loop])
     _check_loop(where, held.machine, held.step)
     name, params = components.params(held.tree)
@@ -231,7 +233,7 @@ def loaded(where: Path, components: Components, store: Store) -> tuple[Any, Loop
 
 
 def _check_loop(where: Path, loop: Any, step: int) -> None:
-    """Refuse a state that no run has saved at this step. Raises: DamagedError.
+    """Refuse a loop state that no run saves at this step. Raises: DamagedError.
 
     >>> _check_loop(Path("step_000002"), Loop(iterations=4, chunk=1, every=2, iteration=2, saved=2), 2)
     """
@@ -250,7 +252,7 @@ def _check_loop(where: Path, loop: Any, step: int) -> None:
 
 @define
 class Stepping:
-    """A run under way whose iterations are calls of a function."""
+    """A running session whose iterations are calls of a function."""
 
     state: Any
     step: Step
@@ -258,7 +260,7 @@ class Stepping:
     seconds: float = 0.0
 
     def train(self, command: Train) -> Trained:
-        """Do so many iterations; return a row of metrics for each: of the function, with its number and `finite`."""
+        """Run the command's iterations; return a row of metrics for each: the function's, with its number and `finite`."""
         rows, begin = [], clock.seconds()
         for _ in range(command.iterations):
             self.state, row = self.step(self.state)
@@ -287,7 +289,7 @@ def stepped(step: Step) -> Callable[[Any, Loop, Notice], AbstractContextManager[
 
 
 def perform(metadata: Mapping[str, Any], components: Components, state: Any, loop: Loop, context: Context) -> Outcome:
-    """Train from `loop` on, where the run has that state. Raises: NonFiniteError."""
+    """Train from `loop` on, with the run's state there. Raises: NonFiniteError."""
     run, store = context.run, context.store
     with components.session(state, loop, context.notice) as session, components.log(run, loop) as log:
 

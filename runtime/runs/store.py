@@ -1,4 +1,4 @@
-"""The place of a run's checkpoints, as a value: one process keeps them, or several ranks together."""
+"""The store of a run's checkpoints, as a value: kept by one process, or by several ranks together."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -16,12 +16,12 @@ class Store(Protocol):
 
     @property
     def size(self) -> int:
-        """The number of ranks."""
+        """Return the number of ranks."""
         ...
 
     @property
     def save(self) -> Callable[..., None]:
-        """Save (run, step, tree, *, machine, facts, metadata) as `checkpoint.save` does, perhaps later."""
+        """Save (run, step, tree, *, machine, facts, metadata) as `checkpoint.save` does, possibly asynchronously."""
         ...
 
     @property
@@ -59,14 +59,14 @@ def save(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata:
 def newest(
     run: Path, *, report: Callable[[str], None] = checkpoint.to_stderr, without: Collection[Path] = ()
 ) -> Path | None:
-    """Return the folder of the newest good checkpoint, however many ranks wrote it. Raises: CheckpointError."""
+    """Return the folder of the newest good checkpoint, written by any number of ranks. Raises: CheckpointError."""
     from ..effects.sharded.loading import latest  # here: torch takes a second to import it
 
     return latest(run, report=report, without=without)
 
 
 def load(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
-    """Return the content of a checkpoint, however many ranks wrote it. Raises: CheckpointError."""
+    """Return the content of a checkpoint, written by any number of ranks. Raises: CheckpointError."""
     from ..effects.sharded.loading import load
 
     return load(where, like, classes=classes)

@@ -1,6 +1,6 @@
-"""Training as a pure machine: when to train, to report, to save and to stop.
+"""Training as a pure machine that decides when to train, to report, to save and to stop.
 
-One command is under way at any time, so that Ctrl-C falls between two of them: the chunk in flight is finished, saved, and
+One command is under way at any time, so that Ctrl-C falls between two of them: the current chunk is finished, saved, and
 nothing else is begun. A state whose numbers are not finite is reported and never saved.
 """
 
@@ -18,21 +18,21 @@ Row = Mapping[str, float]  # the numbers of one iteration; "finite" is 1 where p
 
 @frozen
 class Loop:
-    """Where a run stands. Every checkpoint holds it, and it says all that the machine needs to go on."""
+    """Progress of a run. Every checkpoint holds it, and the machine needs nothing else to resume."""
 
     TAG: ClassVar[str] = "loop"
-    iterations: int  # of the whole run
-    chunk: int  # of them in one call of the program; divides `iterations`
-    every: int  # of them between two checkpoints; a multiple of `chunk`
-    iteration: int = 0  # done
-    saved: int = 0  # those of them that are in a checkpoint
-    diverged: int = 0  # the number, from 1, of the first one that gave numbers which are not finite
+    iterations: int  # in the whole run
+    chunk: int  # iterations in one call of the program; divides `iterations`
+    every: int  # iterations between two checkpoints; a multiple of `chunk`
+    iteration: int = 0  # iterations done
+    saved: int = 0  # iterations done at the newest checkpoint
+    diverged: int = 0  # the number, from 1, of the first iteration with numbers that are not finite; 0 for none
     interrupted: bool = False
 
 
 @frozen
 class Train:
-    """Do so many iterations."""
+    """Command: run this number of iterations."""
 
     TAG: ClassVar[str] = "train"
     iterations: int
@@ -40,7 +40,7 @@ class Train:
 
 @frozen
 class Trained:
-    """They were done: a row for each."""
+    """Event: the iterations are done, with a row of metrics for each."""
 
     TAG: ClassVar[str] = "trained"
     rows: tuple[Row, ...]
@@ -48,7 +48,7 @@ class Trained:
 
 @frozen
 class Log:
-    """Report these rows."""
+    """Command: report these rows."""
 
     TAG: ClassVar[str] = "log"
     rows: tuple[Row, ...]
@@ -56,14 +56,14 @@ class Log:
 
 @frozen
 class Logged:
-    """They were reported."""
+    """Event: the rows were reported."""
 
     TAG: ClassVar[str] = "logged"
 
 
 @frozen
 class Save:
-    """Write a checkpoint from which a machine goes on with `loop`."""
+    """Command: write a checkpoint from which a machine resumes with `loop`."""
 
     TAG: ClassVar[str] = "save"
     loop: Loop
@@ -71,7 +71,7 @@ class Save:
 
 @frozen
 class Saved:
-    """The checkpoint of that iteration is on the disk."""
+    """Event: the checkpoint of this iteration is on the disk."""
 
     TAG: ClassVar[str] = "saved"
     iteration: int
@@ -81,7 +81,7 @@ FINISHED, INTERRUPTED, DIVERGED = Stop("finished"), Stop("interrupted"), Stop("d
 
 
 def plan(iterations: int, checkpoints: int) -> Loop:
-    """A run of at least so many iterations, cut into chunks and saved so many times, evenly spread.
+    """Return a run of at least this number of iterations, in chunks, with this number of checkpoints, evenly spread.
 
     A chunk is a twentieth of a short run and ten iterations of a long one; the run is rounded up to whole chunks. It depends
     on nothing else, so that a resumed run has the chunks of one that never stopped. Raises: ChoiceError.
@@ -98,9 +98,9 @@ def plan(iterations: int, checkpoints: int) -> Loop:
 
 
 def trainer_machine() -> Machine[Loop]:
-    """The machine: Started, Trained, Logged, Saved, Interrupted and Failed in; Train, Log, Save and Stop out.
+    """Return the machine: Started, Trained, Logged, Saved, Interrupted and Failed in; Train, Log, Save and Stop out.
 
-    A failed command gets no answer, so that the driver raises what the handler raised.
+    A failed command gets no answer, so that the driver raises the handler's exception.
 
     >>> step = trainer_machine().step
     >>> step(Loop(iterations=2, chunk=1, every=2), Trained(({"finite": 1.0},)))[1]

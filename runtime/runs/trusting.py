@@ -1,4 +1,4 @@
-"""The functions that a run's record may name: those of purestep itself, and those that the command line names again."""
+"""Trust in functions that a run's record may name: those of purestep, and those that the command line names again."""
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -14,11 +14,11 @@ FLAG = "--trust"
 
 @frozen
 class Trust:
-    """The functions that a command line trusts beside purestep's own, and the command itself."""
+    """The functions that a command line trusts besides purestep's own, and the command itself."""
 
     names: Collection[str] = ()
-    every: bool = False  # whatever the run's record names
-    typed: Sequence[str] = ("resume", "RUN")  # the words of the command, for the line that refuses
+    every: bool = False  # trust all functions that the run's record names
+    typed: Sequence[str] = ("resume", "RUN")  # the words of the command, for the error message
     by_name: bool = True  # whether the command has flags that name functions
 
 

@@ -1,1 +1,1 @@
-"""The parts of the scheduler: its rules, what it is told and says, its state, and the moves of samples through it."""
+"""The scheduler of asynchronous training: its rules, events, commands and state, and the transitions of samples."""

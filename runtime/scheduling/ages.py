@@ -1,4 +1,4 @@
-"""How many groups there are of each age, and which of them can be learned from."""
+"""Counts of groups by the age of their oldest token, and the choice of groups for the next batch."""
 
 from .numbered import push
 from .state import NOBODY, PACE, Age, Rules, changed
@@ -7,7 +7,7 @@ Ages = tuple[Age, ...]
 
 
 def at(ages: Ages, head: int) -> Age:
-    """The entry of a version.
+    """Return the entry of a version.
 
     >>> at((), 3)
     Age(head=3, groups=0, complete=0, ready=Line(first=0, next=0, items=Numbered(depth=0, root=())))
@@ -16,7 +16,7 @@ def at(ages: Ages, head: int) -> Age:
 
 
 def put_age(ages: Ages, age: Age) -> Ages:
-    """The ages with this entry in its place, or without it if it has no groups.
+    """Return the ages with this entry replaced, or removed if it has no groups.
 
     >>> [age.head for age in put_age(put_age((), Age(3, 1)), Age(2, 1))]
     [2, 3]
@@ -27,7 +27,7 @@ def put_age(ages: Ages, age: Age) -> Ages:
 
 
 def moved(ages: Ages, old: int, new: int) -> Ages:
-    """The ages after a group's oldest version became another one; NOBODY is none.
+    """Return the ages after a group's oldest version changed from `old` to `new`; NOBODY means no version.
 
     >>> [(age.head, age.groups) for age in moved(moved((), NOBODY, 4), NOBODY, 5)], moved(moved((), NOBODY, 4), 4, NOBODY)
     ([(4, 1), (5, 1)], ())
@@ -42,7 +42,7 @@ def moved(ages: Ages, old: int, new: int) -> Ages:
 
 
 def completed(ages: Ages, head: int, group: int) -> Ages:
-    """The ages after a group of that oldest version became whole.
+    """Return the ages after a group of this oldest version became complete.
 
     >>> completed(moved((), NOBODY, 4), 4, 7)[0].complete
     1
@@ -52,7 +52,7 @@ def completed(ages: Ages, head: int, group: int) -> Ages:
 
 
 def left(ages: Ages, head: int, whole: bool) -> Ages:
-    """The ages after a group has left.
+    """Return the ages after a group was removed.
 
     >>> left(moved((), NOBODY, 4), 4, False)
     ()
@@ -63,16 +63,16 @@ def left(ages: Ages, head: int, whole: bool) -> Ages:
 
 
 def choice(rules: Rules, ages: Ages, version: int) -> tuple[tuple[int, int], ...]:
-    """How many groups of which age the next batch takes, the oldest first; `()` where it has to wait.
+    """Return (oldest version, number of groups) pairs of the next batch, the oldest first; `()` where it has to wait.
 
-    Under "pace" no group may be left behind, now or later. With n the staleness and B the batch, a group of oldest version h
-    can be learned from until version h + n, and k updates use up k B samples. So a batch at version v may be taken if, for
-    every h, what remains of groups as old as h or older fits the updates that are left to them:
+    Under "pace" no group may become too old, now or later. With n the staleness and B the batch, a group of oldest version h
+    can be trained on until version h + n, and k updates use up k B samples. So a batch at version v may be taken if, for
+    every h, the remaining samples of groups as old as h or older fit the updates that are left to them:
 
         samples of groups with a head of at most h  <=  (h + n - v) B
 
-    Which holds as soon as all groups are whole, since at version u at most (n + 1) B samples live. Where it does not (the
-    rules have changed), waiting would not help, and the oldest that may be are taken.
+    This holds as soon as all groups are complete, since at version u at most (n + 1) B samples live. Where it does not (the
+    rules have changed), waiting would not help, and the oldest groups that are allowed are taken.
 
     >>> choice(Rules(batch=2, concurrency=9, staleness=1, updates=9), (Age(3, 2, 1), Age(4, 3, 3)), 4)
     ((3, 1), (4, 1))

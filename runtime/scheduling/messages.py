@@ -1,8 +1,8 @@
-"""What a scheduler is told, and what it asks for.
+"""Events and commands of a scheduler.
 
-A sample is named by three numbers: its group, its seat there, and the attempt at it. An attempt is never named again once it
-is over, so that a message that comes late, or twice, is known for what it is. Besides these events a scheduler is told
-`Started`, `Interrupted` and `Failed(command, error)`, and it may say `Stop`, all of `core.machine`.
+A sample is named by three numbers: its group, its seat there, and the attempt at it. The name of an attempt is never reused
+after it is over, so that a message that comes late, or twice, is recognised. Besides these events a scheduler receives
+`Started`, `Interrupted` and `Failed(command, error)`, and it may issue `Stop`, all of `core.machine`.
 """
 
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ Name = tuple[int, int, int]  # group, seat, attempt
 
 @frozen
 class Submitted:
-    """So many more prompts wait to be sampled from. They are numbered 0, 1, ... as they are begun."""
+    """Event: more prompts wait to be sampled from. They are numbered 0, 1, ... in the order in which they are begun."""
 
     TAG: ClassVar[str] = "submitted"
     prompts: int
@@ -22,7 +22,7 @@ class Submitted:
 
 @frozen
 class TokenChunk:
-    """A sample has so many tokens by now, the newest of them made by the weights of that version."""
+    """Event: the number of tokens of a sample so far; the newest were sampled with the weights of this version."""
 
     TAG: ClassVar[str] = "token_chunk"
     group: int
@@ -34,7 +34,7 @@ class TokenChunk:
 
 @frozen
 class Finished:
-    """A sample is whole: all its tokens, the oldest and the newest version among them."""
+    """Event: a sample is finished, with its number of tokens, and the oldest and the newest version among them."""
 
     TAG: ClassVar[str] = "finished"
     group: int
@@ -47,7 +47,7 @@ class Finished:
 
 @frozen
 class TimedOut:
-    """A sample took too long."""
+    """Event: a sample took too long."""
 
     TAG: ClassVar[str] = "timed_out"
     group: int
@@ -57,7 +57,7 @@ class TimedOut:
 
 @frozen
 class Filtered:
-    """A group is not to be learned from (all its rewards are equal, say)."""
+    """Event: a group must not be trained on (for example because all its rewards are equal)."""
 
     TAG: ClassVar[str] = "filtered"
     group: int
@@ -65,7 +65,7 @@ class Filtered:
 
 @frozen
 class Recomputed:
-    """The proximal log-probs that were asked for are there."""
+    """Event: the requested proximal log-probs are there."""
 
     TAG: ClassVar[str] = "recomputed"
     version: int
@@ -73,7 +73,7 @@ class Recomputed:
 
 @frozen
 class Consumed:
-    """The update of the weights of this version is made; the batch is used up."""
+    """Event: the update of the weights of this version is done; the batch is used up."""
 
     TAG: ClassVar[str] = "consumed"
     version: int
@@ -81,7 +81,7 @@ class Consumed:
 
 @frozen
 class Published:
-    """From now on generators can have the weights of this version."""
+    """Event: the weights of this version are available to generators."""
 
     TAG: ClassVar[str] = "published"
     version: int
@@ -89,7 +89,7 @@ class Published:
 
 @frozen
 class Joined:
-    """A generator is there, with room for so many samples at a time."""
+    """Event: a generator has joined, with this number of slots for samples."""
 
     TAG: ClassVar[str] = "joined"
     worker: int
@@ -98,7 +98,7 @@ class Joined:
 
 @frozen
 class Lost:
-    """A generator is gone, with all that it had under way."""
+    """Event: a generator is lost, with all of its samples under way."""
 
     TAG: ClassVar[str] = "lost"
     worker: int
@@ -106,7 +106,7 @@ class Lost:
 
 @frozen
 class Resumed:
-    """The run goes on in a new process, with so many generators, numbered from 0, and nothing under way."""
+    """Event: the run is resumed in a new process, with these generators, numbered from 0, and nothing under way."""
 
     TAG: ClassVar[str] = "resumed"
     workers: int
@@ -115,7 +115,7 @@ class Resumed:
 
 @frozen
 class Due:
-    """The time to do this again has come."""
+    """Event: the pause before repeating a command is over."""
 
     TAG: ClassVar[str] = "due"
     command: Any
@@ -123,9 +123,9 @@ class Due:
 
 @frozen
 class Dispatch:
-    """Sample from a prompt, from its beginning, with weights of this version or a later one. Told by `TokenChunk`, `Finished`.
+    """Command: sample from a prompt, with weights of this version or a later one. Answered by `TokenChunk`, `Finished`.
 
-    `version` is what the generator is to have at least; what it had is what it says.
+    `version` is the minimum for the generator; the actual versions are reported with the tokens.
     """
 
     TAG: ClassVar[str] = "dispatch"
@@ -139,7 +139,7 @@ class Dispatch:
 
 @frozen
 class Abort:
-    """Give an attempt up: nothing of it is wanted any more. Tells nothing."""
+    """Command: cancel an attempt. Has no answer."""
 
     TAG: ClassVar[str] = "abort"
     group: int
@@ -150,9 +150,9 @@ class Abort:
 
 @frozen
 class Recompute:
-    """Set the proximal log-probs of the tokens of version - 1 of these samples with the weights of `version`.
+    """Command: set the proximal log-probs of these samples' tokens of version - 1, with the weights of `version`.
 
-    Told by `Recomputed`. Some of the samples may still be under way; then those tokens that are there are meant.
+    Answered by `Recomputed`. For samples that are still under way, it applies to the tokens there are.
     """
 
     TAG: ClassVar[str] = "recompute"
@@ -162,7 +162,7 @@ class Recompute:
 
 @frozen
 class Train:
-    """Update the weights of this version with these samples, whole groups. Told by `Consumed`."""
+    """Command: update the weights of this version with these samples, full groups. Answered by `Consumed`."""
 
     TAG: ClassVar[str] = "train"
     version: int
@@ -172,7 +172,7 @@ class Train:
 
 @frozen
 class Publish:
-    """Give generators the weights of this version. Told by `Published`."""
+    """Command: publish the weights of this version to generators. Answered by `Published`."""
 
     TAG: ClassVar[str] = "publish"
     version: int
@@ -180,7 +180,7 @@ class Publish:
 
 @frozen
 class RetryAfter:
-    """Say `Due(command)` after so many seconds."""
+    """Command: send `Due(command)` after this number of seconds."""
 
     TAG: ClassVar[str] = "retry_after"
     command: Any
@@ -189,7 +189,7 @@ class RetryAfter:
 
 @frozen
 class Report:
-    """Tell people what was given up, and why. Tells nothing."""
+    """Command: report to the user that a sample or group was discarded, and the reason. Has no answer."""
 
     TAG: ClassVar[str] = "report"
     about: str

@@ -1,6 +1,6 @@
-"""Maps from numbers and queues as values: a change makes a new one that shares all but a few short tuples with the old.
+"""Persistent maps from numbers, and queues: a change makes a new value that shares all but a few short tuples with the old.
 
-A map is a tree of tuples of 32, reached by the digits of the key, so that looking up, putting and removing cost one short
+A map is a tree of tuples of 32, indexed by the digits of the key, so that looking up, putting and removing cost one short
 copy for each digit of the largest key. Both have a JSON form, being tuples within attrs values.
 """
 
@@ -15,7 +15,7 @@ BITS = 5
 MASK = (1 << BITS) - 1
 DEEPEST = 12  # levels, which 64 bits do not exceed
 Node = tuple[Any, ...]
-NOTHING: Node = ()  # where there is no value; never a value itself
+NOTHING: Node = ()  # marks a missing value; never a value itself
 BLANK: Node = (NOTHING,) * (MASK + 1)
 
 
@@ -33,11 +33,11 @@ EMPTY: Numbered[Any] = Numbered()
 
 @frozen
 class Line(Generic[V]):
-    """A queue: what came first leaves first."""
+    """A first-in, first-out queue."""
 
     TAG: ClassVar[str] = "line"
-    first: int = 0  # the number of the next to leave
-    next: int = 0  # the number of the next to come
+    first: int = 0  # the number of the next item to leave
+    next: int = 0  # the number of the next item to come
     items: Numbered[V] = EMPTY
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ NO_ONE: Line[Any] = Line()
 
 
 def sound(numbered: Numbered[Any]) -> bool:
-    """Return whether a map is such as `put` makes, which a decoded one need not be.
+    """Return whether a map has the structure that `put` makes, which a decoded one may not have.
 
     >>> sound(put(Numbered(), 70, "b")), sound(Numbered(depth=1, root=(1, 2)))
     (True, False)
@@ -64,7 +64,7 @@ def sound(numbered: Numbered[Any]) -> bool:
 
 
 def find(numbered: Numbered[V], key: int) -> V | tuple[()]:
-    """The value of a key, `()` if it has none.
+    """Return the value of a key, `()` if it has none.
 
     >>> find(put(Numbered(), 1000, "a"), 1000), find(Numbered(), 3), find(put(Numbered(), 0, "a"), 1 << 40)
     ('a', (), ())
@@ -79,7 +79,7 @@ def find(numbered: Numbered[V], key: int) -> V | tuple[()]:
 
 
 def put(numbered: Numbered[V], key: int, value: V) -> Numbered[V]:
-    """The map in which `key`, 0 or more, has that value.
+    """Return the map in which `key`, 0 or more, has this value.
 
     >>> list(entries(put(put(Numbered(), 70, "b"), 2, "a")))
     [(2, 'a'), (70, 'b')]
@@ -97,7 +97,7 @@ def _put(node: Node, shift: int, key: int, value: Any) -> Node:
 
 
 def remove(numbered: Numbered[V], key: int) -> Numbered[V]:
-    """The map without that key; the map itself if it is not there.
+    """Return the map without a key; the map itself if the key is not there.
 
     >>> remove(put(Numbered(), 3, "a"), 3), remove(Numbered(), 3)
     (Numbered(depth=0, root=()), Numbered(depth=0, root=()))
@@ -116,7 +116,7 @@ def _remove(node: Node, shift: int, key: int) -> Node:
 
 
 def entries(numbered: Numbered[V]) -> Iterator[tuple[int, V]]:
-    """Keys and values, the smallest key first."""
+    """Yield keys and values, the smallest key first."""
     yield from _entries(numbered.root, BITS * numbered.depth, 0)
 
 
@@ -131,7 +131,7 @@ def _entries(node: Node, shift: int, above: int) -> Iterator[tuple[int, Any]]:
 
 
 def push(line: Line[V], value: V) -> Line[V]:
-    """The queue with one more at its end.
+    """Return the queue with one more item at its end.
 
     >>> len(push(push(Line(), "a"), "b"))
     2
@@ -140,7 +140,7 @@ def push(line: Line[V], value: V) -> Line[V]:
 
 
 def pop(line: Line[V]) -> tuple[V, Line[V]]:
-    """What came first and the queue without it, which must not be empty.
+    """Return the first item and the queue without it; the queue must not be empty.
 
     >>> pop(push(push(Line(), "a"), "b"))[0]
     'a'
@@ -151,7 +151,7 @@ def pop(line: Line[V]) -> tuple[V, Line[V]]:
 
 
 def waiting(line: Line[V]) -> Iterator[V]:
-    """All of the queue, what came first first.
+    """Return all items of the queue, the first one first.
 
     >>> list(waiting(push(push(Line(), "a"), "b")))
     ['a', 'b']

@@ -1,4 +1,4 @@
-"""What is told of samples under way, and what of it cannot be true."""
+"""Events of samples under way, and the checks that reject impossible ones."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from .updates import work
 
 
 def ignored(state: Schedule) -> Answer:
-    """A message about what is over, or not possible, is counted."""
+    """Count a message about an attempt that is over, or an impossible one, and ignore it."""
     return changed(state, ignored=state.ignored + 1), ()
 
 
 def place(state: Schedule, event: Any, status: str) -> tuple[Group, Seat] | tuple[()]:
-    """The group and seat that an event or command is about, if that attempt is in this state."""
+    """Return the group and seat of an event or command, if that attempt has this status; else `()`."""
     group = find(state.groups, event.group)
     if not group or not 0 <= event.seat < len(group.seats):
         return ()
@@ -24,12 +24,12 @@ def place(state: Schedule, event: Any, status: str) -> tuple[Group, Seat] | tupl
 
 
 def _newest(state: Schedule) -> int:
-    """The newest version there may be tokens of: what is being published may be known before that is told."""
+    """Return the newest version that tokens may have: one being published may be in use before its event arrives."""
     return state.version + (state.phase == PUBLISH)
 
 
 def chunk(rules: Rules, state: Schedule, event: say.TokenChunk) -> Answer:
-    """More tokens, of the version there was before or a newer one; what is told again, or late, tells of no more."""
+    """Handle new tokens, of the same version as before or a newer one; repeated and late events add none."""
     found = place(state, event, RUNNING)
     if not found:
         return ignored(state)
@@ -44,7 +44,7 @@ def chunk(rules: Rules, state: Schedule, event: say.TokenChunk) -> Answer:
 
 
 def finished(rules: Rules, state: Schedule, event: say.Finished) -> Answer:
-    """A whole sample, which agrees with what was told of it."""
+    """Handle a finished sample, which must agree with its earlier events."""
     found = place(state, event, RUNNING)
     if not found:
         return ignored(state)
@@ -56,13 +56,13 @@ def finished(rules: Rules, state: Schedule, event: say.Finished) -> Answer:
 
 
 def _garbage(rules: Rules, state: Schedule, event: say.TokenChunk | say.Finished, seat: Seat) -> Answer:
-    """A generator says what cannot be: nothing it said of this attempt is believed."""
+    """Discard an attempt whose generator sent an impossible event, and retry the sample."""
     state, more = retry(rules, state, (event.group, event.seat), f"impossible: {event}", rest=True)
     return state, (say.Abort(event.group, event.seat, event.attempt, seat.worker), *more)
 
 
 def timed_out(rules: Rules, state: Schedule, event: say.TimedOut) -> Answer:
-    """A sample took too long: it is given up and tried again."""
+    """Handle a sample that took too long: cancel the attempt and retry it."""
     found = place(state, event, RUNNING)
     if not found:
         return ignored(state)
@@ -71,7 +71,7 @@ def timed_out(rules: Rules, state: Schedule, event: say.TimedOut) -> Answer:
 
 
 def rested(state: Schedule, command: say.Dispatch) -> Answer:
-    """The pause before another attempt is over."""
+    """Handle the end of the pause before another attempt."""
     found = place(state, command, RESTING)
     if not found:
         return ignored(state)
@@ -81,7 +81,7 @@ def rested(state: Schedule, command: say.Dispatch) -> Answer:
 
 
 def go_on(state: Schedule) -> Answer:
-    """Begins anew what was under way in a process that is no more, and what the trainer did, with all its tries."""
+    """Resume after a restart: retry all samples that were under way, and repeat the trainer's command, with all its retries."""
     idle, free, pending = state.workers, Line[int](), Line[tuple[int, int, int]]()
     for worker, found in entries(state.workers):
         idle = put(idle, worker, changed(found, busy=()))

@@ -1,15 +1,15 @@
-"""Asynchronous learning as a pure machine: generators and a trainer at once, and who is to do what next.
+"""Asynchronous training as a pure machine: the scheduler of generators and a trainer that run concurrently.
 
 (state, event) -> (state, commands)
 
-It owns three bounds: how many samples are under way (`Rules.concurrency`), how many are let in (`staleness.capacity`), and
-how old a sample may be when it is learned from, each of them, whatever its length. Groups are learned from whole or not at
-all. Versions rise one by one, when a new one is published and not before. What fails is tried again after a pause, twice as
-long each time; what is too old is dropped, requeued or waited for. Messages that come late, twice, or cannot be true change
-nothing but a count. What the trainer does is known by its kind and its version, since its samples may move meanwhile. The
-state has a JSON form (`runtime.values`), and events folded through the machine again give the same states.
+It enforces three bounds: the number of samples under way (`Rules.concurrency`), the number let in (`staleness.capacity`), and
+the age of each sample when it is trained on, whatever its length. Groups are trained on completely or not at all. Versions
+rise one by one, when a new one is published and not before. Failures are retried after a pause, twice as long each time;
+samples that are too old are dropped, requeued or waited for. Messages that come late, twice, or are impossible change only
+a counter. The trainer's work is identified by its kind and its version, since its samples may move meanwhile. The state has a
+JSON form (`runtime.values`), and replaying the events through the machine gives the same states.
 
-A step costs a few short tuples, whatever the number of samples; once for each version it looks at all that are live.
+A step costs a few short tuples, whatever the number of samples; once for each version it visits all that are live.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,11 +42,12 @@ Handle = Callable[[Rules, Schedule, Any], Answer]
 
 
 def scheduler(rules: Rules) -> Machine[Schedule]:
-    """The machine that keeps to these rules; its first state is `begin(rules, ...)`.
+    """Return the machine that follows these rules; its first state is `begin(rules, ...)`.
 
     It stops when version `updates` is published, at Ctrl-C, and when nothing is under way and no prompts wait, so submit
-    prompts ahead. A state that was begun goes on at `Started` with the generators it had, at `Resumed` with others: what was
-    under way is begun again, what the trainer did is asked for again.
+    prompts ahead. A state that was begun resumes at `Started` with the generators it had, at `Resumed` with others: samples
+    that
+    were under way are begun again, and the trainer's command is repeated.
     Raises: ChoiceError for an event of another class.
 
     >>> from purestep.core.machine import Started, run
@@ -63,7 +64,7 @@ def _step(rules: Rules, state: Schedule, event: Event) -> Answer:
     ages = state.ages
     state, commands = handle(rules, state, event)
     if type(event) is say.TokenChunk and state.ages is ages and not commands:
-        return state, ()  # what comes most often: it frees nothing, completes nothing and makes no group younger
+        return state, ()  # the most frequent event: it frees no slot and completes no group, so nothing else changes
     if state.stopped:
         return state, (say.Report("stopped", NOBODY, str(event.error)),) if isinstance(event, Failed) else ()
     if isinstance(event, Interrupted):
@@ -78,7 +79,7 @@ def _step(rules: Rules, state: Schedule, event: Event) -> Answer:
 
 
 def _stop(state: Schedule, commands: tuple[Command, ...], reason: str) -> Answer:
-    """Ends the run; what is under way stays so in the state, for a run that goes on from it."""
+    """Stop the run; samples under way stay so in the state, for a run that resumes from it."""
     aborts = tuple(
         say.Abort(number, seat, one.attempt, one.worker)
         for number, group in entries(state.groups)
@@ -97,13 +98,16 @@ def _submitted(rules: Rules, state: Schedule, event: say.Submitted) -> Answer:
 
 
 def _failed(rules: Rules, state: Schedule, event: Failed) -> Answer:
-    """What is over may fail unnoticed; a trainer that fails again and again is answered with no command, which raises."""
+    """Handle a failed command: ignored if its attempt is over; no command is returned after too many trainer failures.
+
+    The driver then raises the error.
+    """
     command = event.command
     if isinstance(command, say.Dispatch) and place(state, command, RUNNING):
         return retry(rules, state, (command.group, command.seat), event.error, rest=True)
     if under_way(state, task(command)):
         return try_again(rules, state, command)
-    if isinstance(command, say.Abort):  # nobody is left to give it up
+    if isinstance(command, say.Abort):  # its generator is gone, and the attempt with it
         return state, (say.Report("abort", command.group, event.error),)
     if isinstance(command, say.Dispatch) or type(command) in PHASES:
         return ignored(state)[0], (say.Report("late", NOBODY, event.error),)
@@ -158,7 +162,7 @@ def _due(rules: Rules, state: Schedule, event: say.Due) -> Answer:
     awake = changed(state, resting=False)
     if not (state.resting and under_way(awake, task(command))):
         return ignored(state)
-    return awake, (work(awake),)  # of the samples that are there now
+    return awake, (work(awake),)  # with the samples that are there now
 
 
 def _started(rules: Rules, state: Schedule, event: Started) -> Answer:

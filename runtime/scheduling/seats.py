@@ -1,4 +1,4 @@
-"""The moves of samples: let in, given to a generator, accepted, tried again, rejected, and groups that are left out."""
+"""Transitions of samples: let in, sent to a generator, accepted, retried, rejected; and removal of groups."""
 
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
@@ -29,12 +29,12 @@ from .state import (
 
 Answer = tuple[Schedule, tuple[Command, ...]]
 Place = tuple[int, int]  # group, seat
-Candidate = tuple[int, int, Group, dict[str, Any]]  # number of the group, seat, the group, and what else will change
+Candidate = tuple[int, int, Group, dict[str, Any]]  # number of the group, seat, the group, and other changes
 NO_MORE: Mapping[str, Any] = MappingProxyType({})
 
 
 def room(rules: Rules, state: Schedule) -> int:
-    """How many more samples may be let in."""
+    """Return the number of samples that may still be let in."""
     allowed = capacity(
         running=state.running,
         accepted=state.accepted,
@@ -49,7 +49,7 @@ def room(rules: Rules, state: Schedule) -> int:
 
 
 def fill(rules: Rules, state: Schedule) -> Answer:
-    """Gives samples to generators as long as there are both, each to a generator with the fewest under way.
+    """Send samples to generators as long as there are both, each to a generator with the fewest under way.
 
     Of several such generators the one whose slot has been free for longest is chosen.
     """
@@ -62,7 +62,7 @@ def fill(rules: Rules, state: Schedule) -> Answer:
         known = find(state.workers, worker)
         found = known or Worker(0)
         if busy < len(found.busy) < found.slots:
-            heappush(seats, (len(found.busy), order, worker))  # it was given samples since
+            heappush(seats, (len(found.busy), order, worker))  # it has received samples since
         if busy != len(found.busy) or busy >= found.slots:
             continue
         number, seat, group, more = candidate
@@ -78,7 +78,7 @@ def fill(rules: Rules, state: Schedule) -> Answer:
 
 
 def _free_seats(state: Schedule) -> list[tuple[int, int, int]]:
-    """A heap of the free slots: how many samples their generators have under way, their order, the generator."""
+    """Return a heap of the free slots: the number of samples of their generators, their order, the generator."""
     seats = []
     for order, worker in enumerate(waiting(state.free)):
         known = find(state.workers, worker)
@@ -89,7 +89,7 @@ def _free_seats(state: Schedule) -> list[tuple[int, int, int]]:
 
 
 def _next(rules: Rules, state: Schedule) -> tuple[Schedule, Candidate | tuple[()]]:
-    """The next sample: one that was let in before, or another one if it may be let in."""
+    """Return the next sample: one that was let in before, or another one if it may be let in."""
     while len(state.pending):
         (number, seat, attempt), rest = pop(state.pending)
         group = find(state.groups, number)
@@ -100,7 +100,7 @@ def _next(rules: Rules, state: Schedule) -> tuple[Schedule, Candidate | tuple[()
 
 
 def _let_in(rules: Rules, state: Schedule) -> Candidate:
-    """A further member of the group that is being filled, or the first of another one."""
+    """Return the next member of the group that is being filled, or the first of a new one."""
     number, more = state.filling, dict[str, Any]()
     group = find(state.groups, number)
     if not group:
@@ -120,7 +120,7 @@ def _let_in(rules: Rules, state: Schedule) -> Candidate:
 def seated(
     state: Schedule, number: int, group: Group, seat: int, now: Seat, more: Mapping[str, Any] = NO_MORE, **changes: int
 ) -> Schedule:
-    """The state with a seat as it is now, and what follows for its group; `more` changes the state, `changes` the group."""
+    """Return the state with a seat replaced, and its group updated; `more` changes the state, `changes` the group."""
     seats = (*group.seats[:seat], now, *group.seats[seat + 1 :])
     if now.head == group.seats[seat].head:
         groups = put(state.groups, number, changed(group, seats=seats, **changes))
@@ -132,7 +132,7 @@ def seated(
 
 
 def released(state: Schedule, place: Place, worker: int) -> Schedule:
-    """The state with the slot free that a sample had, if its generator is still there."""
+    """Return the state with a sample's slot freed, if its generator is still there."""
     found = find(state.workers, worker)
     if not found:
         return state
@@ -142,7 +142,7 @@ def released(state: Schedule, place: Place, worker: int) -> Schedule:
 
 
 def accept(rules: Rules, state: Schedule, group: Group, event: Finished) -> Schedule:
-    """A sample under way is whole."""
+    """Return the state after a sample under way has finished."""
     number, seat, there = event.group, event.seat, group.there + 1
     state = released(state, (number, seat), group.seats[seat].worker)
     seen = {"tokens": event.tokens, "head": event.head, "tail": event.tail}
@@ -157,7 +157,7 @@ def accept(rules: Rules, state: Schedule, group: Group, event: Finished) -> Sche
 
 
 def retry(rules: Rules, state: Schedule, place: Place, reason: str, *, rest: bool) -> Answer:
-    """An attempt under way is over: the sample is tried again, after a pause if `rest`, or rejected."""
+    """End an attempt under way: retry the sample, after a pause if `rest`, or reject it."""
     number, seat = place
     group = find(state.groups, number) or Group(NOBODY)
     old = group.seats[seat]
@@ -174,7 +174,7 @@ def retry(rules: Rules, state: Schedule, place: Place, reason: str, *, rest: boo
 
 
 def pause(rules: Rules, failures: int) -> float:
-    """Seconds before the next attempt after so many failures in a row, at least one.
+    """Return the seconds before the next attempt after this number of failures in a row, at least one.
 
     >>> [pause(Rules(batch=1, concurrency=1, staleness=0, updates=1, longest=5.0), n) for n in (1, 2, 3, 4, 5000)]
     [1.0, 2.0, 4.0, 5.0, 5.0]
@@ -183,7 +183,7 @@ def pause(rules: Rules, failures: int) -> float:
 
 
 def _reject(rules: Rules, state: Schedule, place: Place, reason: str) -> Answer:
-    """A sample has failed for good; another one takes its seat, or its group is left out."""
+    """Reject a sample that has failed for good: another one takes its seat, or its group is removed."""
     number, seat = place
     group = find(state.groups, number) or Group(NOBODY)
     told = Report("sample", number, reason)
@@ -198,7 +198,7 @@ def _reject(rules: Rules, state: Schedule, place: Place, reason: str) -> Answer:
 
 
 def leave(rules: Rules, state: Schedule, number: int, reason: str) -> Answer:
-    """A group is left out: what of it is under way is given up, and what it took is paid back."""
+    """Remove a group: cancel its attempts under way, and correct the counters."""
     group = find(state.groups, number) or Group(NOBODY)
     whole, there = group.there == rules.group, group.there
     out = list[Command]()

@@ -1,4 +1,4 @@
-"""The state of a scheduler: a value of numbers, strings and tuples, and the rules it lives under."""
+"""The state of a scheduler, a value of numbers, strings and tuples, and its rules."""
 
 from typing import Any, ClassVar, TypeVar
 
@@ -9,7 +9,7 @@ from .numbered import EMPTY, NO_ONE, Line, Numbered, push, put
 
 T = TypeVar("T")
 
-IDLE, RECOMPUTE, TRAIN, PUBLISH = "idle", "recompute", "train", "publish"  # what the trainer does
+IDLE, RECOMPUTE, TRAIN, PUBLISH = "idle", "recompute", "train", "publish"  # phases of the trainer
 PENDING, RUNNING, RESTING, THERE = "pending", "running", "resting", "there"  # a sample: again in line, ..., accepted
 DROP, REQUEUE, PACE, REPAIR, KEEP = "drop", "requeue", "pace", "repair", "keep"
 NOBODY = -1  # no worker, no version, no group
@@ -17,11 +17,11 @@ NOBODY = -1  # no worker, no version, no group
 
 @frozen(kw_only=True)
 class Rules:
-    """What a scheduler keeps to. Raises: ChoiceError.
+    """Settings of a scheduler. Raises: ChoiceError.
 
-    `stale`: what becomes of samples that will be too old at the next update. "drop" leaves their groups out, "requeue" also
-    begins their prompts anew, "pace" lets no sample become too old: an update waits for those that it would leave behind.
-    `incomplete`: what becomes of a group when a member has failed for good. "drop" leaves the group out, "repair" begins
+    `stale`: the treatment of samples that will be too old at the next update. "drop" removes their groups, "requeue" also
+    begins their prompts again, "pace" lets no sample become too old: an update waits for those that it would leave behind.
+    `incomplete`: the treatment of a group when a member has failed for good. "drop" removes the group, "repair" begins
     another member, at most as often as the group has members.
     `proximal`: "recompute" asks for proximal log-probs before each update, "keep" does not.
 
@@ -32,17 +32,17 @@ class Rules:
 
     TAG: ClassVar[str] = "rules"
     batch: int  # samples in an update
-    concurrency: int  # samples under way at a time, at most
-    staleness: int  # how many updates older than the weights it changes a sample may be, at most
+    concurrency: int  # largest number of samples under way
+    staleness: int  # largest allowed age of a sample, in updates, when it is trained on
     updates: int  # the version to stop at
-    group: int = 1  # samples from one prompt, which are learned from together or not at all
-    retries: int = 3  # of a sample, and of each thing the trainer does, after its first failure
+    group: int = 1  # samples from one prompt, which are trained on together or not at all
+    retries: int = 3  # of a sample, and of each command of the trainer, after its first failure
     backoff: float = 1.0  # seconds before the first retry, twice as many before each further one
-    longest: float = 60.0  # seconds before a retry, at most
+    longest: float = 60.0  # largest number of seconds before a retry
     stale: str = DROP
     incomplete: str = DROP
     proximal: str = KEEP
-    room: int | tuple[()] = ()  # samples let in and not yet used up, at most, where fewer than staleness allows
+    room: int | tuple[()] = ()  # limit on samples let in and not used up, if lower than that of staleness
 
     def __attrs_post_init__(self) -> None:
         least = {"batch": 1, "concurrency": 1, "group": 1, "updates": 0, "retries": 0, "backoff": 0, "longest": 0}
@@ -69,7 +69,7 @@ def _least(name: str, value: float, wanted: float, remedy: str) -> None:
 
 @frozen(slots=False)
 class Seat:
-    """A member of a group: the sample in it and how often it was tried."""
+    """A member of a group: the sample in it and its number of attempts."""
 
     TAG: ClassVar[str] = "seat"
     status: str = PENDING
@@ -77,9 +77,7 @@ class Seat:
     failures: int = 0
     worker: int = NOBODY
     tokens: int = 0
-    head: int = (
-        NOBODY  # the oldest version among its tokens; before there are any, that of the weights it was begun with
-    )
+    head: int = NOBODY  # the oldest version among its tokens; without tokens, the version when it was dispatched
     tail: int = NOBODY  # the newest
 
 
@@ -89,15 +87,15 @@ class Group:
 
     TAG: ClassVar[str] = "group"
     prompt: int
-    seats: tuple[Seat, ...] = ()  # those that were let in
+    seats: tuple[Seat, ...] = ()  # the members that were let in
     head: int = NOBODY  # the oldest version among them
-    there: int = 0  # how many of them are accepted
+    there: int = 0  # number of accepted members
     repairs: int = 0
 
 
 @frozen(slots=False)
 class Worker:
-    """A generator and what it has under way."""
+    """A generator and its samples under way."""
 
     TAG: ClassVar[str] = "worker"
     slots: int
@@ -106,53 +104,53 @@ class Worker:
 
 @frozen(slots=False)
 class Age:
-    """The groups whose oldest token is of one version, those of the batch in training aside."""
+    """The groups whose oldest token is of one version, except those of the batch in training."""
 
     TAG: ClassVar[str] = "age"
     head: int
     groups: int = 0
-    complete: int = 0  # how many of them could be learned from
-    ready: Line[int] = NO_ONE  # these, and some that have left since
+    complete: int = 0  # number of complete groups, which can be trained on
+    ready: Line[int] = NO_ONE  # these, and some that were removed since
 
 
 @frozen(slots=False)
 class Schedule:
-    """All a scheduler remembers. Numbers are of samples unless they say otherwise.
+    """State of a scheduler. Numbers are of samples unless stated otherwise.
 
     submitted = waiting + running + accepted + rejected        accepted = consumed + filtered + queued + cached
     """
 
     TAG: ClassVar[str] = "schedule"
-    version: int = 0  # of the newest weights that generators can have
+    version: int = 0  # of the newest published weights
     phase: str = IDLE
     batch: tuple[int, ...] = ()  # the groups in training
-    failures: int = 0  # of what the trainer does now, in a row
-    resting: bool = False  # whether it waits to be done again
+    failures: int = 0  # of the trainer's current command, in a row
+    resting: bool = False  # whether the command waits to be repeated
     begun: bool = False
     stopped: bool = False
 
     submitted: int = 0
     waiting: int = 0  # not yet let in
-    running: int = 0  # let in, and not yet whole: with a generator, waiting for one, or waiting to be tried again
+    running: int = 0  # let in, and not finished: with a generator, waiting for one, or waiting for a retry
     accepted: int = 0
     rejected: int = 0
     consumed: int = 0
-    filtered: int = 0  # accepted, and left out after all
-    queued: int = 0  # in whole groups, those in training included
-    cached: int = 0  # accepted, in groups that are not whole yet
-    ignored: int = 0  # messages about what is over, or not possible
+    filtered: int = 0  # accepted, and removed later
+    queued: int = 0  # in complete groups, including those in training
+    cached: int = 0  # accepted, in groups that are not complete yet
+    ignored: int = 0  # messages about attempts that are over, or impossible ones
     tokens_used: int = 0
     tokens_wasted: int = 0
 
     groups: Numbered[Group] = EMPTY
     next_group: int = 0
-    filling: int = NOBODY  # the group of which not all members were let in
+    filling: int = NOBODY  # the group with members that were not let in yet
     prompts: int = 0  # begun
     fresh: int = 0  # prompts not begun
-    again: Line[int] = NO_ONE  # prompts to begin anew, before those
-    pending: Line[tuple[int, int, int]] = NO_ONE  # group, seat, attempt, and some that are over
+    again: Line[int] = NO_ONE  # prompts to begin again, before fresh ones
+    pending: Line[tuple[int, int, int]] = NO_ONE  # (group, seat, attempt), some of which are over
     workers: Numbered[Worker] = EMPTY
-    free: Line[int] = NO_ONE  # a worker for each free slot, and some that have left
+    free: Line[int] = NO_ONE  # a worker for each free slot, some of which are lost
     ages: tuple[Age, ...] = ()  # the oldest first
 
 
@@ -160,7 +158,7 @@ CLASSES = (Rules, Seat, Group, Worker, Age, Schedule, Line, Numbered)
 
 
 def changed(value: T, **changes: Any) -> T:
-    """The same frozen value with some fields changed; `attrs.evolve` for classes with a `__dict__`, ten times as fast.
+    """Return the same frozen value with some fields changed: `attrs.evolve` for classes with a `__dict__`, ten times as fast.
 
     >>> changed(Worker(2), slots=3)
     Worker(slots=3, busy=())
@@ -171,9 +169,9 @@ def changed(value: T, **changes: Any) -> T:
 
 
 def begin(rules: Rules, *, prompts: int, workers: int, slots: int = 1, version: int = 0) -> Schedule:
-    """The state before the first event: so many prompts wait, so many generators are there, with `slots` each.
+    """Return the state before the first event, with these numbers of waiting prompts and of generators, `slots` each.
 
-    A run that goes on from weights of a later version, without its scheduler's state, has used up version * batch samples:
+    A run that resumes from weights of a later version, without its scheduler's state, has used up version * batch samples:
     not counting them would let in as many at once. Raises: ChoiceError.
 
     >>> begin(Rules(batch=2, concurrency=4, staleness=1, updates=9), prompts=5, workers=1, version=3).submitted
@@ -202,7 +200,7 @@ def begin(rules: Rules, *, prompts: int, workers: int, slots: int = 1, version: 
 
 
 def with_workers(state: Schedule, count: int, slots: int) -> Schedule:
-    """The state with generators 0, 1, ... and no others, all idle."""
+    """Return the state with exactly the generators 0 to count - 1, all idle."""
     workers: Numbered[Worker] = EMPTY
     free: Line[int] = NO_ONE
     for worker in range(count):

@@ -1,7 +1,7 @@
-"""Who did what, and when, as numbers: spans of seconds, the seconds in which somebody was at work, and their share of a time.
+"""Timelines of actors: spans of work in seconds, busy time, and utilisation.
 
-An actor may do two things at once (a trainer that trains while a checkpoint is written): such seconds count once where it
-is asked how long it was at work, and for each of its kinds of work where it is asked for that kind.
+An actor may do two things at once (a trainer that trains while a checkpoint is written): such seconds count once in its busy
+time, and once for each of its kinds of work.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,26 +18,26 @@ Interval = tuple[float, float]  # seconds, from and to
 
 @frozen
 class Span:
-    """An actor did one thing, of one version, for some seconds."""
+    """One piece of an actor's work, with one version of the weights."""
 
     actor: str
     kind: str
     begin: float  # seconds since the phase began
     end: float
-    version: int  # of the weights it was done with, or to
+    version: int  # of the weights that it used or produced
 
 
 @frozen
 class Shift:
-    """How an actor spent a stretch of time."""
+    """Busy and idle time of an actor."""
 
     actor: str
-    busy: float  # seconds in which it did something
-    idle: float  # seconds in which it did nothing
-    kinds: dict[str, float]  # seconds in which it did something of that kind
+    busy: float  # seconds with any work
+    idle: float  # seconds without work
+    kinds: dict[str, float]  # seconds with work of each kind
 
     def utilisation(self) -> float:
-        """The share of the time in which it did something; 0 of no time.
+        """Return the busy share of the time; 0 for no time.
 
         >>> Shift("trainer", 3.0, 1.0, {"train": 3.0}).utilisation()
         0.75
@@ -46,7 +46,7 @@ class Shift:
 
 
 def spans_of(rows: Iterable[dict[str, Any]]) -> tuple[Span, ...]:
-    """The spans that rows of a timeline tell of.
+    """Return the spans in rows of a timeline.
 
     >>> spans_of([{"actor": "trainer", "kind": "train", "begin": 0.0, "end": 1.5, "version": 0}])
     (Span(actor='trainer', kind='train', begin=0.0, end=1.5, version=0),)
@@ -55,7 +55,7 @@ def spans_of(rows: Iterable[dict[str, Any]]) -> tuple[Span, ...]:
 
 
 def actors(spans: Iterable[Span]) -> tuple[str, ...]:
-    """Those who did something: the trainer first, then generators by their numbers.
+    """Return the names of the actors: the trainer first, then generators by their numbers.
 
     >>> actors([Span(name, "sync", 0.0, 1.0, 0) for name in ("generator 10", "trainer", "generator 2")])
     ('trainer', 'generator 2', 'generator 10')
@@ -69,9 +69,9 @@ def actors(spans: Iterable[Span]) -> tuple[str, ...]:
 
 
 def union(intervals: Iterable[Interval], *, gap: float = 0.0) -> tuple[Interval, ...]:
-    """The seconds that lie in any of the intervals, as intervals in order that do not touch.
+    """Return the union of intervals, as disjoint intervals in order.
 
-    Those with at most `gap` seconds between them become one. An interval that ends before it begins is left out.
+    Those with at most `gap` seconds between them are merged. An interval that ends before it begins is left out.
 
     >>> union([(3.0, 4.0), (0.0, 1.0), (0.5, 2.0), (4.0, 5.0)])
     ((0.0, 2.0), (3.0, 5.0))
@@ -88,7 +88,7 @@ def union(intervals: Iterable[Interval], *, gap: float = 0.0) -> tuple[Interval,
 
 
 def length(intervals: Iterable[Interval]) -> float:
-    """The seconds of intervals that have none in common.
+    """Return the total seconds of disjoint intervals.
 
     >>> length([(0.0, 2.0), (3.0, 5.0)])
     4.0
@@ -97,9 +97,9 @@ def length(intervals: Iterable[Interval]) -> float:
 
 
 def merged(spans: Iterable[Span], *, gap: float = 0.0) -> tuple[Span, ...]:
-    """Spans of one actor, kind and version that touch, or have at most `gap` seconds between them, as one; by their begin.
+    """Return spans sorted by begin; those of one actor, kind and version with at most `gap` seconds between them are merged.
 
-    With gap 0 the seconds in which an actor does something of a kind are those of the spans.
+    With gap 0 the seconds of an actor's work of a kind are unchanged.
 
     >>> merged([Span("a", "generate", 0.0, 1.0, 0), Span("a", "generate", 1.0, 2.0, 0), Span("a", "generate", 2.0, 3.0, 1)])[0]
     Span(actor='a', kind='generate', begin=0.0, end=2.0, version=0)
@@ -116,7 +116,7 @@ def merged(spans: Iterable[Span], *, gap: float = 0.0) -> tuple[Span, ...]:
 
 
 def cut(spans: Iterable[Span], begin: float, end: float) -> tuple[Span, ...]:
-    """The parts of spans that lie in a stretch of time.
+    """Return the parts of spans between two times.
 
     >>> cut([Span("a", "train", 0.0, 2.0, 0), Span("a", "train", 3.0, 4.0, 1)], 1.0, 2.5)
     (Span(actor='a', kind='train', begin=1.0, end=2.0, version=0),)
@@ -129,7 +129,7 @@ def cut(spans: Iterable[Span], begin: float, end: float) -> tuple[Span, ...]:
 
 
 def shifts(spans: Sequence[Span], begin: float, end: float) -> tuple[Shift, ...]:
-    """How each actor spent the time from `begin` to `end`; what lies outside of it does not count.
+    """Return the busy and idle time of each actor from `begin` to `end`; spans outside of it do not count.
 
     busy = |union of its spans|,   idle = end - begin - busy
 
@@ -154,7 +154,7 @@ def shifts(spans: Sequence[Span], begin: float, end: float) -> tuple[Shift, ...]
 
 
 def middle(spans: Iterable[Span], updates: int) -> Interval | tuple[()]:
-    """From the beginning of an update in the middle to the end of the last of so many; () where none was made.
+    """Return the interval of `updates` consecutive updates in the middle of a run; () where there is no update.
 
     >>> middle([Span("trainer", "train", float(n), n + 0.5, n) for n in range(5)], 2)
     (1.0, 2.5)

@@ -1,6 +1,6 @@
-"""Generators and a trainer in simulated time, for a scheduler: nothing waits for a clock, and every run is the same again.
+"""Effects of simulated generators and a simulated trainer for a scheduler: nothing waits for a clock, runs are reproducible.
 
-`begun` and `happened` are pure: the world is a value, and what is told comes of it. `generators` gives it to a driver.
+`begun` and `happened` are pure: the world is a value, and the events follow from it. `generators` passes it to a driver.
 """
 
 from typing import Any
@@ -17,9 +17,9 @@ ANSWERS = {say.Recompute: say.Recomputed, say.Train: say.Consumed, say.Publish: 
 
 
 def begun(twins: Twins, world: World, number: int, command: Command) -> World:
-    """The world in which command `number` is under way. Of aborts nothing is told, nor of reports.
+    """Return the world with command `number` under way. Aborts and reports have no events.
 
-    Raises: ChoiceError for a command that is no scheduler's.
+    Raises: ChoiceError for a command of another class than a scheduler's.
 
     >>> even = Twins(tokens=lambda prompt, seat, attempt: 30.0)
     >>> begun(even, World(), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=0)).agenda.items
@@ -45,7 +45,7 @@ def begun(twins: Twins, world: World, number: int, command: Command) -> World:
 
 
 def happened(twins: Twins, world: World) -> tuple[World, Entry]:
-    """The world after what happens next that is to be told, and what is told. Ask only while a command is under way.
+    """Return the world after the next entry for the driver, and the entry. Call it only while a command is under way.
 
     >>> even = Twins(tokens=lambda prompt, seat, attempt: 30.0)
     >>> world = begun(even, World(newest=3), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=3))
@@ -74,7 +74,7 @@ def _after(world: World, seconds: float, what: Any) -> World:
 
 
 def _over(world: World, number: int, command: Command, *events: Event, seconds: float = 0.0) -> World:
-    """A command is done after so many seconds, which is told by these events."""
+    """Return the world in which a command is done after this number of seconds, with these events."""
     kind = tag_of(type(command))
     for event in events:
         world = _after(world, seconds, Told(number, kind, event))
@@ -82,7 +82,7 @@ def _over(world: World, number: int, command: Command, *events: Event, seconds: 
 
 
 def _start(twins: Twins, world: World, number: int, command: say.Dispatch) -> World:
-    """A generator begins a sample, with the newest weights."""
+    """Begin a sample on a generator, with the newest weights."""
     name = (command.group, command.seat, command.attempt)
     tokens = max(1, round(twins.tokens(command.prompt, command.seat, command.attempt)))
     flight = Flight(number, max(world.newest, command.version), tokens, world.agenda.now)
@@ -92,20 +92,20 @@ def _start(twins: Twins, world: World, number: int, command: say.Dispatch) -> Wo
 
 
 def _go_on(twins: Twins, world: World, name: Name, flight: Flight, pause: float) -> World:
-    """The next chunk of a sample is under way."""
+    """Begin the next chunk of a sample."""
     tokens = min(twins.chunk, flight.left)
     world = changed(world, flights={**world.flights, name: flight})
     return _after(world, pause + tokens / twins.speed, Chunk(name, flight.number, tokens))
 
 
 def _there(world: World, what: Chunk | Late) -> bool:
-    """Whether the sample is still under way."""
+    """Return whether the sample is still under way."""
     flight = world.flights.get(what.name)
     return flight is not None and flight.number == what.number
 
 
 def _made(twins: Twins, world: World, what: Chunk) -> World:
-    """A chunk is there, and perhaps the sample."""
+    """Handle the end of a chunk, and perhaps of the sample."""
     if not _there(world, what):
         return world
     name, old = what.name, world.flights[what.name]
@@ -121,7 +121,7 @@ def _made(twins: Twins, world: World, what: Chunk) -> World:
 
 
 def _said(twins: Twins, world: World, number: int, event: Event) -> tuple[World, tuple[float, ...]]:
-    """A message is on its way; the seconds after which its copies arrive."""
+    """Send a message; return the world and the delays of the message's copies."""
     delays = twins.line(world.sent)
     for delay in delays:
         world = _after(world, delay, Told(number, say.Dispatch.TAG, event))
@@ -129,7 +129,7 @@ def _said(twins: Twins, world: World, number: int, event: Event) -> tuple[World,
 
 
 def _last(twins: Twins, world: World, flight: Flight, event: Event) -> World:
-    """The end of a sample is on its way; if it is lost, its time-out is told in the end."""
+    """Send the end of a sample; if the message is lost, its time-out is sent in the end."""
     world, delays = _said(twins, world, flight.number, event)
     if delays or twins.patience == float("inf"):
         return _after(world, max(delays, default=0.0), Finished(flight.number, say.Dispatch.TAG))
@@ -140,7 +140,7 @@ def _last(twins: Twins, world: World, flight: Flight, event: Event) -> World:
 
 
 def _landed(twins: Twins, world: World, name: Name) -> World:
-    """A sample is no longer under way; where that was waited for, weights can be published."""
+    """Remove a sample that is no longer under way; if weights waited for it, publish them."""
     flights = {one: flight for one, flight in world.flights.items() if one != name}
     busy = world.busy + world.agenda.now - world.flights[name].began
     world = changed(world, flights=flights, busy=busy)
@@ -148,7 +148,7 @@ def _landed(twins: Twins, world: World, name: Name) -> World:
 
 
 def _given_up(twins: Twins, world: World, name: Name) -> World:
-    """Nothing more is told of an attempt, and its command is done; that of one which is over already was."""
+    """Cancel an attempt and finish its command; an attempt that is over is unchanged."""
     for number, one in world.held:
         if (one.group, one.seat, one.attempt) == name:
             held = tuple(pair for pair in world.held if pair[0] != number)
@@ -164,7 +164,7 @@ def _publishing(twins: Twins, world: World, new: New) -> World:
 
 
 def _published(twins: Twins, world: World, new: New) -> World:
-    """Generators can have new weights, and those that waited for them begin."""
+    """Publish new weights, and begin the samples that waited for them."""
     held = world.held
     world = changed(world, newest=new.command.version, held=(), waits=())
     for number, command in held:
@@ -173,9 +173,9 @@ def _published(twins: Twins, world: World, new: New) -> World:
 
 
 def generators(twins: Twins) -> Effects:
-    """The world as effects of a driver: `drive(scheduler(rules), begin(rules, ...), generators(twins))`.
+    """Return the world as effects of a driver: `drive(scheduler(rules), begin(rules, ...), generators(twins))`.
 
-    Every run with the same twins is the same. Raises: ChoiceError for a command that is no scheduler's.
+    Every run with the same twins is the same. Raises: ChoiceError for a command of another class than a scheduler's.
 
     >>> from purestep.core import keys
     >>> from purestep.runtime.drive import drive

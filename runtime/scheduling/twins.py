@@ -1,13 +1,13 @@
-"""Generators and a trainer in simulated time: what they are like, and all that is under way with them.
+"""Simulated generators and a simulated trainer: their settings, and the state of their work.
 
-A sample's tokens are drawn, and the same whoever makes them and when. They come in chunks, at one speed. How generators get
-new weights is one of three ways:
+The number of a sample's tokens is drawn, and does not depend on the generator or the time. Tokens come in chunks, at one
+speed. Generators get new weights in one of three ways:
 
     interrupt    at the end of a chunk, in the middle of a sample
     next         at the beginning of the next sample
-    barrier      all at once, when all have finished what they had; none begins another sample until then
+    barrier      all at once, when all have finished their samples; none begins another sample until then
 
-What happens to them stands in `twin_world`.
+`twin_world` has their transitions.
 """
 
 from collections.abc import Mapping
@@ -25,16 +25,16 @@ BEGINNING = Agenda()
 
 
 def sound(number: int) -> tuple[float, ...]:
-    """A line that brings every message at once, and once."""
+    """Deliver every message at once, and once: a transport without faults."""
     return (0.0,)
 
 
 @frozen(kw_only=True)
 class Twins:
-    """How long things take, in simulated seconds, and what becomes of messages. Raises: ChoiceError.
+    """Durations in simulated seconds, and the transport of messages. Raises: ChoiceError.
 
-    `patience`: after so many seconds without the end of a sample its time-out is told. A line that loses messages needs it:
-    otherwise a lost end is waited for, for ever.
+    `patience`: seconds without the end of a sample after which its time-out is sent. A transport that loses messages needs it:
+    otherwise the run waits forever for a lost end.
 
     >>> Twins(tokens=lambda prompt, seat, attempt: 100.0, patience=0.0)
     Traceback (most recent call last):
@@ -44,13 +44,13 @@ class Twins:
     tokens: Drawn  # of a sample: its prompt, seat and attempt; rounded, and at least 1
     chunk: int = 25  # tokens between two messages
     speed: float = 100.0  # tokens a second of each sample under way
-    load: float = 0.02  # in which a generator takes new weights
+    load: float = 0.02  # seconds for a generator to load new weights
     recompute: float = 0.0
     train: float = 1.0
     publish: float = 0.02
     weights: str = INTERRUPT
     patience: float = float("inf")
-    line: Line = sound  # between generators and scheduler; the trainer is beside it
+    line: Line = sound  # between generators and scheduler; the trainer's messages do not use it
 
     def __attrs_post_init__(self) -> None:
         for name in ("chunk", "speed", "patience"):
@@ -67,7 +67,7 @@ class Flight:
     """A sample under way."""
 
     number: int  # of its command
-    version: int  # of the weights its next token is made by
+    version: int  # of the weights that sample its next token
     left: int  # tokens still to come
     began: float
     tokens: int = 0
@@ -76,7 +76,7 @@ class Flight:
 
 @frozen
 class Chunk:
-    """Due: so many more tokens of a sample."""
+    """Due: the next tokens of a sample."""
 
     name: Name
     number: int  # of its command
@@ -85,7 +85,7 @@ class Chunk:
 
 @frozen
 class Late:
-    """Due: a sample has taken as long as it may."""
+    """Due: the time-out of a sample."""
 
     name: Name
     number: int
@@ -93,7 +93,7 @@ class Late:
 
 @frozen
 class New:
-    """Due: the weights of a version."""
+    """Due: the weights of a new version."""
 
     number: int
     command: say.Publish
@@ -101,12 +101,12 @@ class New:
 
 @frozen(slots=False)
 class World:
-    """All that is under way, and what was used up."""
+    """State of the simulation: all that is under way, and counters."""
 
     agenda: Agenda = BEGINNING
     flights: Mapping[Name, Flight] = MappingProxyType({})
-    held: tuple[tuple[int, say.Dispatch], ...] = ()  # begun with the next version
-    waits: tuple[New, ...] = ()  # to be published when nothing is under way
-    newest: int = 0  # the version that generators can have
-    sent: int = 0  # messages of generators
-    busy: float = 0.0  # seconds of generators that were making a sample
+    held: tuple[tuple[int, say.Dispatch], ...] = ()  # samples to begin with the next version
+    waits: tuple[New, ...] = ()  # weights to publish when no sample is under way
+    newest: int = 0  # the newest published version
+    sent: int = 0  # number of messages of generators
+    busy: float = 0.0  # seconds of sampling, over all samples

@@ -1,4 +1,4 @@
-"""What the trainer does: recompute, train, publish, one after the other, and a new version at the end."""
+"""Phases of the trainer: recompute, train, publish, one after the other, and a new version at the end."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,14 +10,14 @@ from .numbered import entries, find, pop, remove
 from .seats import Answer, leave, pause
 from .state import IDLE, PUBLISH, RECOMPUTE, TRAIN, Group, Rules, Schedule, changed
 
-Task = tuple[str, int]  # what the trainer is to do: a phase, and the version that it is about
+Task = tuple[str, int]  # work of the trainer: a phase, and its version
 PHASES: Mapping[type[Any], str] = {Recompute: RECOMPUTE, Train: TRAIN, Publish: PUBLISH}
 
 
 def task(command: Command) -> Task | tuple[()]:
-    """What a command asks the trainer for, `()` if it is not for the trainer.
+    """Return the trainer's work in a command, `()` if it is not for the trainer.
 
-    Its samples are no part of it: while it is done, or waits to be done again, they may be given another attempt, or leave.
+    The command's samples are no part of it: while it runs, or waits to be repeated, they may get another attempt, or leave.
 
     >>> task(Recompute(3, ((0, 0, 0),))), task(Publish(4)), task("Stop")
     (('recompute', 3), ('publish', 4), ())
@@ -26,7 +26,7 @@ def task(command: Command) -> Task | tuple[()]:
 
 
 def under_way(state: Schedule, one: Task | tuple[()]) -> bool:
-    """Whether this is what the trainer is doing; while it waits to do it again it does nothing.
+    """Return whether this is the trainer's current work; while it waits to repeat it, nothing is under way.
 
     >>> under_way(Schedule(version=3, phase=PUBLISH), (PUBLISH, 4)), under_way(Schedule(phase=TRAIN, resting=True), (TRAIN, 0))
     (True, False)
@@ -35,10 +35,10 @@ def under_way(state: Schedule, one: Task | tuple[()]) -> bool:
 
 
 def train_next(rules: Rules, state: Schedule) -> Answer:
-    """Begins an update if there is a batch; groups that would be too old for the one after it are left out now."""
+    """Begin an update if there is a batch; groups that would be too old for the one after it are removed now."""
     if state.phase != IDLE or state.queued < rules.batch:
         return state, ()
-    state, old = _leave_behind(rules, state, state.version - rules.staleness)  # where the rules were others before
+    state, old = _leave_behind(rules, state, state.version - rules.staleness)  # needed after a change of the rules
     chosen = ages.choice(rules, state.ages, state.version) if state.queued >= rules.batch else ()
     if not chosen:
         return state, old
@@ -51,7 +51,7 @@ def train_next(rules: Rules, state: Schedule) -> Answer:
 
 
 def _take(state: Schedule, chosen: tuple[tuple[int, int], ...]) -> Schedule:
-    """The state with so many whole groups of each age as its batch."""
+    """Return the state with its batch chosen: these numbers of complete groups of each age."""
     batch, entries_ = list[int](), state.ages
     for head, count in chosen:
         age = ages.at(entries_, head)
@@ -66,7 +66,7 @@ def _take(state: Schedule, chosen: tuple[tuple[int, int], ...]) -> Schedule:
 
 
 def _leave_behind(rules: Rules, state: Schedule, limit: int) -> Answer:
-    """Leaves out the groups with a version before `limit`, those in training aside."""
+    """Remove the groups with a version before `limit`, except those in training."""
     if not state.ages or state.ages[0].head >= limit:
         return state, ()
     batch, out = set(state.batch), list[Command]()
@@ -78,7 +78,7 @@ def _leave_behind(rules: Rules, state: Schedule, limit: int) -> Answer:
 
 
 def work(state: Schedule) -> Command:
-    """What the trainer is to do in this phase."""
+    """Return the trainer's command in this phase."""
     if state.phase == RECOMPUTE:
         return Recompute(state.version, _due(state))
     if state.phase == PUBLISH:
@@ -89,7 +89,7 @@ def work(state: Schedule) -> Command:
 
 
 def _due(state: Schedule) -> tuple[Name, ...]:
-    """The samples that may have tokens of the version before this one."""
+    """Return the samples that may have tokens of the version before this one."""
     before = state.version - 1
     return tuple(
         (number, seat, one.attempt)
@@ -100,13 +100,13 @@ def _due(state: Schedule) -> tuple[Name, ...]:
 
 
 def recomputed(state: Schedule) -> Answer:
-    """Proximal log-probs are there: the update can be made."""
+    """Begin the update after proximal log-probs were computed."""
     state = changed(state, phase=TRAIN, failures=0, resting=False)
     return state, (work(state),)
 
 
 def consumed(rules: Rules, state: Schedule) -> Answer:
-    """The batch is used up: its samples leave, and the new weights are to be published."""
+    """Remove the samples of a batch that was trained on, and publish the new weights."""
     groups, tokens = state.groups, 0
     for number in state.batch:
         tokens += sum(one.tokens for one in (find(groups, number) or Group(-1)).seats)
@@ -126,12 +126,12 @@ def consumed(rules: Rules, state: Schedule) -> Answer:
 
 
 def published(state: Schedule) -> Schedule:
-    """Generators can have the new weights: only now is there another version."""
+    """Return the state with the next version, after its weights were published."""
     return changed(state, version=state.version + 1, phase=IDLE, failures=0, resting=False)
 
 
 def try_again(rules: Rules, state: Schedule, command: Command) -> Answer:
-    """What the trainer does has failed: it is done again after a pause; nothing at all after too many failures."""
+    """Repeat the trainer's failed command after a pause; return no command after too many failures."""
     if state.failures >= rules.retries:
         return state, ()
     state = changed(state, failures=state.failures + 1, resting=True)

@@ -1,11 +1,11 @@
-"""Engines: actors in processes on one or many hosts. `interface` says what each gives; an engine is imported when it is opened.
+"""Engines: actors in processes on one or many hosts, behind one `interface`. An engine is imported when it is opened.
 
 A back-end is a module with two functions:
 
     clustered(hosts, *, store) -> AbstractContextManager[Cluster]   # no hosts: this machine, named "local"
     serve(address, *, ready) -> None            # a host, until Ctrl-C or SIGTERM; `ready` is called with its address
 
-Where its package is not installed, or is of a version that it does not work with, both raise EngineError.
+If its package is not installed, or has a version that does not work here, both raise EngineError.
 """
 
 import importlib
@@ -22,9 +22,9 @@ ENGINES: Mapping[str, str] = {"processes": "processes", "monarch": "monarch_engi
 def opened(name: str, *, hosts: Sequence[str] = (), store: int = 0) -> AbstractContextManager[Cluster]:
     """Open a cluster of the engine `name` on hosts at these addresses, or on this machine; stopped at the end of the block.
 
-    `processes` is of this machine; `monarch` has hosts that run `purestep host`; `ray` has those of the cluster that
+    `processes` runs on this machine; the hosts of `monarch` run `purestep host`; those of `ray` belong to the cluster that
     RAY_ADDRESS names. A Ray that is started here gets an object store for `store` bytes.
-    Raises: ChoiceError for a name that is none; EngineError (see `interface`) for an engine or a host that cannot be had.
+    Raises: ChoiceError for an unknown name; EngineError (see `interface`) for an engine or a host that is not available.
     """
     cluster: AbstractContextManager[Cluster] = _back_end("opened", name).clustered(tuple(hosts), store=store)
     return cluster
@@ -33,7 +33,7 @@ def opened(name: str, *, hosts: Sequence[str] = (), store: int = 0) -> AbstractC
 def served(name: str, address: str, *, ready: Callable[[str], None]) -> None:
     """Serve this machine as a host for the engine `name`, until Ctrl-C or SIGTERM; `ready` is called with the address.
 
-    Raises: as `opened`, and EngineError where nobody can listen at that address, or an engine has hosts of another kind.
+    Raises: as `opened`, and EngineError if the address cannot be listened at, or if the engine has hosts of another kind.
     """
     _back_end("host", name).serve(address, ready=ready)
 

@@ -1,4 +1,4 @@
-"""Addresses of hosts: HOST:PORT, which of them are this machine alone, and how others see this machine."""
+"""Addresses of hosts: HOST:PORT, those that only this machine can use, and this machine's address as other hosts see it."""
 
 import socket
 
@@ -9,7 +9,7 @@ from .interface import EngineError
 def parted(address: str) -> tuple[str, int]:
     """Return the host and port of "HOST:PORT", "[::1]:PORT" too.
 
-    Raises: ChoiceError for what is no address.
+    Raises: ChoiceError for a malformed address.
 
     >>> parted("10.0.0.1:7000"), parted("[::1]:7000")
     (('10.0.0.1', 7000), ('::1', 7000))
@@ -31,7 +31,7 @@ def joined(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host's name or number is that of this machine alone.
+    """Return whether a host's name or IP address is a loopback address.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("10.0.0.1")
     (True, True, True, False)
@@ -40,9 +40,9 @@ def is_loopback(host: str) -> bool:
 
 
 def outward(address: str) -> str:
-    """Return this machine's number as the host at that address sees it; nothing is sent.
+    """Return this machine's IP address as the host at that address sees it; nothing is sent.
 
-    Raises: EngineError for a host to which no way leads, ChoiceError for what is no address.
+    Raises: EngineError for a host to which there is no route, ChoiceError for a malformed address.
 
     >>> outward("127.0.0.1:7000")
     '127.0.0.1'
@@ -52,6 +52,6 @@ def outward(address: str) -> str:
         with socket.socket(*found[:3]) as probe:
             probe.connect(found[4])
             return str(probe.getsockname()[0])
-    except (OSError, UnicodeError) as error:  # UnicodeError: no name can be so
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a possible name
         got, remedy = f"unreachable ({getattr(error, 'strerror', '') or error})", "see that the network leads there"
         raise EngineError(message(f"host {address}", got=got, wanted="a host that listens", remedy=remedy)) from error

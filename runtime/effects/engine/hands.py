@@ -1,8 +1,8 @@
-"""Workers of a crew as members of a cluster: an engine for `workers.working`, on any hosts.
+"""Workers of a pool as members of a cluster: an engine for `workers.working`, on any hosts.
 
     with opened("processes", hosts=addresses) as cluster, working(body, size=4, patience=30.0, engine=on(cluster)) as crew: ...
 
-Each worker is a mesh of one member. A lost host's workers are lost with it, and come again on the hosts that are left.
+Each worker is a mesh of one member. The workers of a lost host are lost with it, and restarted on the hosts that are left.
 """
 
 import pickle
@@ -22,10 +22,10 @@ from .hands_actor import Post
 from .interface import LATE, Cluster, EngineError, Failed, Mesh
 from .spots import Book, Spot
 
-POLL = 0.5  # seconds that a worker may have nothing to say before it is asked again
-PACES = (0.01, 0.1)  # seconds before it is asked again where it has nothing to do: at first, and at most
+POLL = 0.5  # seconds that an exchange waits for a message of the worker
+PACES = (0.01, 0.1)  # seconds between two exchanges with an idle worker: at first, and at most
 SLACK = 10.0  # seconds more that an exchange may take
-GOES_ON = (READY, NOTE, ANSWER)  # words after which others may come
+GOES_ON = (READY, NOTE, ANSWER)  # words after which more messages may come
 KILL = 10.0  # seconds in which a member must be gone
 WAIT = 1.0  # seconds that `end` waits for that
 LOOK = 0.1  # seconds between two looks for a host
@@ -33,7 +33,7 @@ LOOK = 0.1  # seconds between two looks for a host
 
 @frozen
 class _Site:
-    """Where workers can be."""
+    """The cluster, hosts and devices that workers can use."""
 
     cluster: Cluster
     named: tuple[str, ...]
@@ -41,12 +41,12 @@ class _Site:
     book: Book
 
     def there(self) -> list[str]:
-        """The hosts that are there."""
+        """Return the hosts that are available now."""
         return [host for host in self.cluster.hosts() if not self.named or host in self.named]
 
 
 def _alike(arguments: tuple[Any, ...], device: str) -> tuple[Any, ...]:
-    """The same arguments on any device."""
+    """Return the same arguments for any device."""
     return arguments
 
 
@@ -58,13 +58,13 @@ def on(
     devices: tuple[str, ...] = ("",),
     fitted: Callable[[tuple[Any, ...], str], tuple[Any, ...]] = _alike,
 ) -> Engine:
-    """Workers on the cluster's hosts, or on these of them; worker i on host i modulo the number of those that are there.
+    """Return an engine with workers on the cluster's hosts, or on `hosts`; worker i is on host i modulo the available hosts.
 
-    So it is with `devices`: a body gets `fitted(arguments, device)`. Who is replaced gives host and device to the next one, or
-    where that host is gone, those that are used least (`spots`).
+    `devices` are assigned likewise: a body gets `fitted(arguments, device)`. A replacement gets the host and device of the
+    worker that it replaces or, if that host is gone, those that are used least (`spots`).
 
-    A worker that has not begun within `start` seconds is lost, as is one for which no host has been there for so long. Bodies
-    are found by their module's name. The engine raises WorkersError for a body that cannot be sent. Raises: ChoiceError.
+    A worker that has not started within `start` seconds is lost, as is one for which no host was available for so long. Bodies
+    are imported by their module's name. The engine raises WorkersError for a body that cannot be sent. Raises: ChoiceError.
     """
     site = _Site(cluster, hosts, start, Book(devices))
 
@@ -92,13 +92,13 @@ def on(
 
 
 class _Worker:
-    """Our end of a worker, and the thread that exchanges letters with it."""
+    """This side of a worker, and the thread that exchanges messages with it."""
 
     def __init__(self, site: _Site, number: int, letter: Callable[[str], bytes], inbox: Inbox) -> None:
         self.site, self.number, self.letter, self.inbox = site, number, letter, inbox
         self.spot = site.book.take(
             self, site.there()
-        )  # here, and not in the thread: those that begin together take turns
+        )  # here and not in the thread, so that workers that start together are assigned in order
         self.changed = threading.Condition()
         self.box = rules.Box()
         self.mesh: Mesh | None = None
@@ -106,13 +106,13 @@ class _Worker:
         self.thread = threading.Thread(target=self.run, name=f"purestep-hand-{number}", daemon=True)
 
     def put(self, letter: bytes) -> None:
-        """Has a letter sent."""
+        """Queue a message for sending."""
         with self.changed:
             self.box = rules.put(self.box, letter)
             self.changed.notify_all()
 
     def end(self) -> None:
-        """Ends the member, and waits a little for that."""
+        """End the member, and wait up to `WAIT` seconds for that."""
         with self.changed:
             self.ending.set()
             self.changed.notify_all()
@@ -123,7 +123,7 @@ class _Worker:
         self.gone.wait(WAIT)
 
     def kill(self, mesh: Mesh) -> None:
-        """Ends the member. One that is still there in the end is told by `joined`."""
+        """Kill the member. `joined` returns False if it is still running afterwards."""
         try:
             mesh.stop(timeout=KILL)
         except EngineError:
@@ -131,7 +131,7 @@ class _Worker:
         self.gone.set()
 
     def run(self) -> None:
-        """The worker's life, as it is told to the crew."""
+        """Start the worker, exchange messages until it ends, and report its end to the worker pool."""
         try:
             mesh = self.begun()
         except PurestepError as error:
@@ -139,7 +139,7 @@ class _Worker:
             self.inbox.put((self.number, DIED, " ".join(str(error).split())))
             return
         finally:
-            if self.ending.is_set():  # it may have taken a spot since it left its own
+            if self.ending.is_set():  # it may have been assigned a new spot after `end` released its spot
                 self.site.book.leave(self)
         with self.changed:
             self.mesh = mesh
@@ -152,7 +152,7 @@ class _Worker:
             self.inbox.put((self.number, DIED, why))
 
     def begun(self) -> Mesh:
-        """The worker's mesh, on the spot that it has; where no host is there, one is waited for."""
+        """Return the worker's mesh, on its assigned host and device; wait if no host is available."""
         until = time.monotonic() + self.site.start
         while not (spot := self.placed()):
             if self.ending.wait(LOOK) or time.monotonic() > until:
@@ -162,14 +162,14 @@ class _Worker:
         return self.site.cluster.spawn(Post, (letter,), size=1, hosts=(spot.host,), timeout=self.site.start)
 
     def placed(self) -> Spot | tuple[()]:
-        """The spot that it has, or another one where that host is gone; () where no host is there."""
+        """Return the worker's spot, or a new one if its host is gone; () if no host is available."""
         there = self.site.there()
         if not self.spot or self.spot.host not in there:
             self.spot = self.site.book.take(self, there)
         return self.spot
 
     def served(self, mesh: Mesh) -> str:
-        """Exchanges letters until the worker ends; gives why, where it has not said so itself."""
+        """Exchange messages until the worker ends; return why it did, or "" if it has reported that itself or was ended."""
         pace = PACES[0]
         while not self.ending.is_set():
             answer = mesh.call("exchange", (rules.parcel(self.box), POLL), timeout=POLL + SLACK)[0]

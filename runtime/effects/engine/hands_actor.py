@@ -1,4 +1,4 @@
-"""The actor that runs a worker's body in a thread of its process, and exchanges letters with whoever it works for."""
+"""The actor that runs a worker's body in a thread of its process, and exchanges messages with the worker's owner."""
 
 import pickle
 import threading
@@ -12,18 +12,18 @@ from . import hands_rules as rules
 
 
 class Post:
-    """A worker: what its body sees (`Mailbox`), and `exchange` for the other side. Letters are pickles of words."""
+    """A worker: the `Mailbox` that its body uses, and `exchange` for the other side. Messages are pickled tuples."""
 
     def __init__(self, letter: bytes) -> None:
         self.letter = letter  # of (body, arguments)
         self.changed = threading.Condition()
         self.box = rules.Box()
         self.given: deque[bytes] = deque()
-        self.waiting = self.asked = False  # the body waits for a letter; it has looked for one in vain
+        self.waiting = self.asked = False  # the body waits for a message; it has looked for one and there was none
         self.thread: threading.Thread | None = None
 
     def setup(self) -> None:
-        """Imports the body and starts it, in the context of this call: an engine's own calls need to know whose they are."""
+        """Import the body and start it in a copy of this call's context: an engine's own calls need their actor's."""
         if self.thread is None:
             given = pickle.loads(self.letter)
             run = copy_context().run
@@ -31,7 +31,7 @@ class Post:
             self.thread.start()
 
     def run(self, body: Any, arguments: tuple[Any, ...]) -> None:
-        """The body, from its first to its last word."""
+        """Run the body, and report its start and its end."""
         self.say(READY)
         try:
             body(self, *arguments)
@@ -42,14 +42,14 @@ class Post:
             self.say(RAISED, described(error))
 
     def say(self, *words: Any) -> None:
-        """Has a letter sent."""
+        """Queue a message for sending."""
         letter = pickle.dumps(words)
         with self.changed:
             self.box = rules.put(self.box, letter)
             self.changed.notify_all()
 
     def receive(self, seconds: float) -> tuple[Any, ...]:
-        """See `Mailbox`."""
+        """Return the next task: see `Mailbox`."""
         until = time.monotonic() + seconds
         with self.changed:
             self.asked = self.waiting = not self.given
@@ -66,17 +66,17 @@ class Post:
         return tuple(rest)
 
     def answer(self, task: int, payload: Any) -> None:
-        """See `Mailbox`."""
+        """Send the result of a task: see `Mailbox`."""
         self.say(ANSWER, task, payload)
 
     def note(self, payload: Any) -> None:
-        """See `Mailbox`."""
+        """Send a sign of life: see `Mailbox`."""
         self.say(NOTE, payload)
 
     def exchange(self, come: rules.Parcel, seconds: float) -> tuple[rules.Parcel, bool]:
-        """Takes letters and gives those there are; without any it waits for one, at most so long.
+        """Take the messages of a parcel and return those to be sent; if there are none, wait for one, at most so many seconds.
 
-        It comes back at once where the body looks for letters and finds none: gives whether that is so, too.
+        Returns at once if the body has looked for messages and found none; the second value is whether that is so.
         """
         until = time.monotonic() + seconds
         with self.changed:
@@ -89,5 +89,5 @@ class Post:
             return rules.parcel(self.box), self.hungry()
 
     def hungry(self) -> bool:
-        """Whether the body has nothing to do, or could do more."""
+        """Return whether the body waits for a message, or has looked for one and could do more."""
         return not self.given and (self.waiting or self.asked)

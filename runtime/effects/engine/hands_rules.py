@@ -1,7 +1,7 @@
-"""Letters both ways through calls that may be lost, late, or made twice: each letter is taken once, and in order.
+"""Message exchange through calls that may be lost, late, or repeated: each message is delivered once, and in order.
 
-Each end numbers the letters that it has to send, and sends with each parcel all that the other one has not said it has, and the
-number of the letter that it waits for itself.
+Each end numbers the messages that it has to send. Each of its parcels has all messages that the other end has not acknowledged,
+and the number of the next message that it expects itself.
 """
 
 from typing import Any
@@ -11,24 +11,24 @@ from attrs import evolve, frozen
 
 @frozen
 class Parcel:
-    """What goes from one end to the other."""
+    """The content of one transmission from one end to the other."""
 
-    wanted: int  # the number of the letter that the sender waits for: it has all before
-    first: int  # the number of the first letter in it
+    wanted: int  # the number of the message that the sender expects next: it has all before
+    first: int  # the number of the first message in it
     letters: tuple[Any, ...]
 
 
 @frozen
 class Box:
-    """One end."""
+    """State of one end."""
 
-    kept: tuple[Any, ...] = ()  # letters that the other end may not have
+    kept: tuple[Any, ...] = ()  # messages that the other end has not acknowledged
     first: int = 0  # the number of the first of them
-    wanted: int = 0  # the number of the letter that comes next
+    wanted: int = 0  # the number of the message that is expected next
 
 
 def put(box: Box, letter: Any) -> Box:
-    """The end with one more letter to send.
+    """Return the end with one more message to send.
 
     >>> put(Box(), "a")
     Box(kept=('a',), first=0, wanted=0)
@@ -37,7 +37,7 @@ def put(box: Box, letter: Any) -> Box:
 
 
 def parcel(box: Box) -> Parcel:
-    """What it sends.
+    """Return the parcel that this end sends.
 
     >>> parcel(put(Box(), "a"))
     Parcel(wanted=0, first=0, letters=('a',))
@@ -46,7 +46,7 @@ def parcel(box: Box) -> Parcel:
 
 
 def opened(box: Box, come: Parcel) -> tuple[Box, tuple[Any, ...]]:
-    """The end after a parcel has come, and the letters in it that had not come before.
+    """Return the end after a parcel was received, and the messages in it that are new.
 
     >>> here, there = put(Box(), "a"), Box()
     >>> there, new = opened(there, parcel(here))

@@ -1,21 +1,22 @@
-"""What every engine gives: actors in processes on one or many hosts, called by the name of a method, always with a time-out.
+"""The interface of every engine: actors in processes on one or many hosts, called by method name, always with a time-out.
 
     with opened("processes") as cluster:
         mesh = cluster.spawn(Counter, (10,), size=3, timeout=30.0)
         mesh.call("add", (5,), timeout=2.0)               # (Done(15), Done(15), Done(15))
         mesh.slice((1,)).call("add", (1,), timeout=2.0)   # (Done(16),)
-        cluster.failure(0.0)                              # () while nobody has died
+        cluster.failure(0.0)                              # () while no member has died
 
-**An actor** is a class of a module, with a cheap `__init__(self, *arguments)`, methods that are not `async`, and where it has
-something heavy to do, `setup(self)`, which may be called again and then does nothing. The module is found by its name: on
-this machine by the path for imports of whoever spawns, on another host by that host's own. Arguments and answers are values
-that pickle knows, and small ones: weights go through `effects.transfer`.
-**A member** is one such actor in a process of its own. It makes one call at a time, in the order in which one thread asked. A
-call whose time is out is given up and not undone: the member goes on with it, or makes it later, and nobody hears of it.
-**What may be relied on.** A call comes back within its time-out and a second, with one answer from each member, in the order
-of `members`; a member that is busy, hangs or is gone delays no other's answer beyond that. A member that dies is told by
-`failure`, once, unless it was stopped; calls to it are then `lost`, as are calls to what was stopped, at once and for ever. Any
-thread may make any of these calls.
+**An actor** is a class of a module, with a cheap `__init__(self, *arguments)`, methods that are not `async` and, for expensive
+initialisation, `setup(self)`, which may be called again and then does nothing. The module is imported by its name: on this
+machine by the path for imports of the process that spawns, on another host by that host's own. Arguments and answers are values
+that pickle supports, and small ones: weights go through `effects.transfer`.
+**A member** is one such actor in a process of its own. It makes one call at a time, in the order in which one thread requested
+them. A call that times out is abandoned and not undone: the member goes on with it, or makes it later, and its result is
+dropped.
+**Guarantees.** A call returns within its time-out and one second, with one answer from each member, in the order of `members`;
+a member that is busy, hangs or is gone delays no other's answer beyond that. The death of a member is reported by `failure`,
+once, unless it was stopped; calls to it are then `lost`, as are calls to a stopped member, at once and for ever. All these
+calls are thread-safe.
 """
 
 from collections.abc import Callable
@@ -25,17 +26,17 @@ from attrs import frozen
 
 from ....core.errors import ChoiceError, PurestepError, message
 
-SETUP = "setup"  # the method for what is heavy
-LATE, STOPPED = "timed out", "stopped"  # how `Failed.why` begins where time ran out, and where we ended the member
+SETUP = "setup"  # the method for expensive initialisation
+LATE, STOPPED = "timed out", "stopped"  # beginnings of `Failed.why`: the call timed out; the member was stopped by us
 
 
 class EngineError(PurestepError, RuntimeError):
-    """An engine cannot be had, a host cannot be reached, or members cannot be started or ended."""
+    """Error for an engine or host that is not available, or for members that cannot be started or ended."""
 
 
 @frozen
 class Failure:
-    """A member is no more, though nobody stopped it."""
+    """Death of a member that was not stopped by us."""
 
     host: str
     mesh: int  # the mesh's number
@@ -45,51 +46,51 @@ class Failure:
 
 @frozen
 class Done:
-    """What a method gave."""
+    """Result of a method."""
 
     value: Any
 
 
 @frozen
 class Failed:
-    """A call that gave nothing. A raised error is told by its class and the first line of what it says."""
+    """A call without a result. A raised error is reported by its class and the first line of its text."""
 
     why: str  # "timed out after 2.0 s", "KeyError: 'dosk'", "its process ended (SIGKILL)", "stopped", ...
-    lost: bool  # the member is no more; where it is not, further calls may succeed
+    lost: bool  # the member is gone; otherwise further calls may succeed
 
 
 Answer = Done | Failed
-Waiting = Callable[[], tuple[Answer, ...]]  # gives the answers when all are there or time is out; again, the same ones
+Waiting = Callable[[], tuple[Answer, ...]]  # returns the answers once all are there or time is out; repeatable
 Actor = type[Any]
 
 
 class Call(Protocol):
-    """Calls a method of all members and waits."""
+    """Call a method of all members, and wait."""
 
     def __call__(self, method: str, arguments: tuple[Any, ...] = (), /, *, timeout: float) -> tuple[Answer, ...]:
-        """Their answers. Raises: ChoiceError (a time-out that is no time), EngineError (arguments that cannot be sent)."""
+        """Return their answers. Raises: ChoiceError (an invalid time-out), EngineError (arguments that cannot be sent)."""
         ...
 
 
 class Ask(Protocol):
-    """Begins a call of a method of all members."""
+    """Start a call of a method of all members."""
 
     def __call__(self, method: str, arguments: tuple[Any, ...] = (), /, *, timeout: float) -> Waiting:
-        """What waits for the answers; the time counts from now. Raises: as `Call`."""
+        """Return the function that waits for the answers; the time counts from now. Raises: as `Call`."""
         ...
 
 
 class Stop(Protocol):
-    """Ends all members, whatever they do, and all they have started."""
+    """Kill all members, whatever they are doing, and all processes that they have started."""
 
     def __call__(self, *, timeout: float) -> None:
-        """Again, it does nothing. Raises: EngineError where something is still there when time is out."""
+        """Stop them; a second call does nothing. Raises: EngineError if something still runs when time is out."""
         ...
 
 
 @frozen(kw_only=True)
 class Mesh:
-    """Members that are called together, all of one actor."""
+    """Members of one actor that are called together."""
 
     number: int  # as in Failure; a slice has the number of its whole
     members: tuple[int, ...]  # 0, 1, ... of the whole
@@ -101,7 +102,7 @@ class Mesh:
 
 
 class Spawn(Protocol):
-    """Starts members, in turn on the hosts."""
+    """Start members, in turn on the hosts."""
 
     def __call__(
         self,
@@ -113,36 +114,36 @@ class Spawn(Protocol):
         hosts: tuple[str, ...] = (),
         timeout: float,
     ) -> Mesh:
-        """`size` members, member i on host i modulo the number of `hosts` (those of the cluster where none are given).
+        """Return `size` members, member i on host i modulo the number of `hosts` (those of the cluster if none are given).
 
-        Each is made, and its `setup` called where it has one, within the time-out. Raises: EngineError naming what failed,
-        and then leaves no member behind; ChoiceError for a size, time-out or host that is none.
+        Each is made, and its `setup` called if it has one, within the time-out. Raises: EngineError naming what failed, and
+        then leaves no member behind; ChoiceError for an invalid size or time-out, or an unknown host.
         """
         ...
 
 
 class AddHost(Protocol):
-    """Takes in one more host."""
+    """Add one more host."""
 
     def __call__(self, address: str, /, *, timeout: float) -> str:
-        """The host's name, as in `hosts()`. Raises: EngineError for one that is unreachable or refuses."""
+        """Return the host's name, as in `hosts()`. Raises: EngineError for one that is unreachable or refuses."""
         ...
 
 
 @frozen(kw_only=True)
 class Cluster:
-    """Hosts, and the way to have members on them."""
+    """Hosts, and the functions that start, watch and stop members on them."""
 
     name: str  # of the engine
-    hosts: Callable[[], tuple[str, ...]]  # those that can be used now; one that was lost is left out
+    hosts: Callable[[], tuple[str, ...]]  # those that can be used now; lost hosts are left out
     add_host: AddHost
     spawn: Spawn
-    failure: Callable[[float], Failure | tuple[()]]  # (seconds): the next one, or () where none comes in that time
-    stop: Stop  # all meshes, and what the engine itself has started; `spawn` and `add_host` then raise EngineError
+    failure: Callable[[float], Failure | tuple[()]]  # (seconds): the next one, or () if none comes in that time
+    stop: Stop  # all meshes, and the processes of the engine itself; `spawn` and `add_host` then raise EngineError
 
 
 def placed(size: int, hosts: tuple[str, ...]) -> tuple[str, ...]:
-    """The host of each member, in turn.
+    """Return the host of each member, in turn.
 
     host_i = hosts[i mod n]
 
@@ -159,9 +160,9 @@ def placed(size: int, hosts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def sliced(members: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
-    """The places in `members` of those wanted.
+    """Return the positions in `members` of those wanted.
 
-    Raises: ChoiceError for one that is not there, one named twice, or none at all.
+    Raises: ChoiceError for one that is not in the mesh, one named twice, or none at all.
 
     >>> sliced((0, 2, 3), (3, 0))
     (2, 0)
@@ -173,9 +174,9 @@ def sliced(members: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]
 
 
 def timely(where: str, seconds: float) -> float:
-    """The seconds, where they are a time to wait.
+    """Return the seconds, if they are a valid time-out.
 
-    Raises: ChoiceError for what is no number above 0 or never ends.
+    Raises: ChoiceError for a value that is not a number above 0, or is infinite.
 
     >>> timely("call", 2.0)
     2.0
@@ -189,7 +190,7 @@ def timely(where: str, seconds: float) -> float:
 
 
 def late(seconds: float) -> Failed:
-    """The answer of a member that did not answer in time.
+    """Return the answer for a member that did not answer in time.
 
     >>> late(2.0)
     Failed(why='timed out after 2.0 s', lost=False)

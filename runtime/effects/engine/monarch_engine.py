@@ -4,10 +4,10 @@
     with clustered(("10.0.0.1:7000", "10.0.0.2:7000")) as cluster: ...      # these hosts, named by their addresses
 
 `purestep host` runs Monarch's worker loop, to which any number of clusters attach; each ends its members there when it is
-stopped, and a host ends those of a cluster that does not ask for them any more. Both machines must be able to reach any port of
-the other. Calls, time-outs and deaths are those of the engine `processes`. Linux only.
-Whoever can reach Monarch's ports can run code there. With HYPERACTOR_TLS_CERT, HYPERACTOR_TLS_KEY and HYPERACTOR_TLS_CA set on
-all machines, these are those with a certificate of that authority; without them use a network of your own.
+stopped, and a host ends those of a cluster that no longer polls it. Both machines must be able to reach any port of the other.
+Calls, time-outs and deaths are handled as by the engine `processes`. Linux only.
+Everyone who can reach Monarch's ports can run code there. With HYPERACTOR_TLS_CERT, HYPERACTOR_TLS_KEY and HYPERACTOR_TLS_CA
+set on all machines, this is limited to holders of a certificate of that authority; without them use a private network.
 """
 
 import signal
@@ -32,15 +32,15 @@ from .rejoining import REACH, listens
 LOOPBACK = "127.0.0.1"
 SILENCE = 5.0  # seconds after which a host counts as lost
 ANY = ("", "0.0.0.0", "::")
-LOOK = 0.2  # seconds between two looks at a worker loop
+LOOK = 0.2  # seconds between two checks of a worker loop
 
 
 @contextmanager
 def clustered(hosts: tuple[str, ...] = (), *, store: int = 0, silence: float = SILENCE) -> Iterator[Cluster]:
     """Open a cluster on hosts at these addresses, or on this machine; stopped at the end of the block.
 
-    Raises: EngineError for Monarch that is not installed, was not tried or cannot listen, and for a host that is unreachable or
-    has another version; ChoiceError for what is no address.
+    Raises: EngineError for Monarch that is not installed, has an untested version or cannot listen, and for a host that is
+    unreachable or has another version; ChoiceError for a malformed address.
     """
     del store
     engine = _Engine(shared.at(outward(hosts[0]) if hosts else LOOPBACK), silence)
@@ -64,8 +64,8 @@ def clustered(hosts: tuple[str, ...] = (), *, store: int = 0, silence: float = S
 def serve(address: str, *, ready: Callable[[str], None]) -> None:
     """Run Monarch's worker loop until Ctrl-C or SIGTERM; `ready` is called with its address. For the main thread.
 
-    Raises: EngineError for Monarch that is not installed or was not tried, where nobody can listen there, and once Monarch has
-    ended; ChoiceError.
+    Raises: EngineError for Monarch that is not installed or has an untested version, if the address cannot be listened at, and
+    when Monarch ends by itself; ChoiceError.
     """
     ended = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
@@ -83,7 +83,10 @@ def serve(address: str, *, ready: Callable[[str], None]) -> None:
 
 @contextmanager
 def hosted(address: str) -> Iterator[tuple[str, Callable[[], bool]]]:
-    """Run Monarch's worker loop for the block; yields its address, and whether it runs. Raises: as `serve`."""
+    """Run Monarch's worker loop for the block; yield its address, and a function that returns whether it runs.
+
+    Raises: as `serve`.
+    """
     installed()
     ip, port = parted(address)
     if ip in ANY:
@@ -97,14 +100,14 @@ def hosted(address: str) -> Iterator[tuple[str, Callable[[], bool]]]:
 
 
 class _Engine:
-    """A cluster's ledger, and how it comes by hosts."""
+    """State of a cluster, and the functions that add hosts to it."""
 
     def __init__(self, home: Home, silence: float) -> None:
         self.home, self.silence = home, silence
         self.state = State()
 
     def take_in_local(self) -> None:
-        """This machine."""
+        """Add this machine as a host."""
         made = node(LOOPBACK)
         try:
             crew = self.crew(made.at, START)
@@ -127,7 +130,7 @@ class _Engine:
         threading.Thread(target=wait, name="purestep-monarch-node", daemon=True).start()
 
     def add_host(self, address: str, /, *, timeout: float) -> str:
-        """See `AddHost`."""
+        """Add a host: see `AddHost`."""
         timely("add_host", timeout)
         until = time.monotonic() + timeout
         ip, port = parted(address)
@@ -143,11 +146,11 @@ class _Engine:
         return address
 
     def crew(self, at: str, timeout: float) -> Crew:
-        """Attach to the worker loop there."""
+        """Attach to the worker loop at that address."""
         return Crew(self.home, at, self.state.heard, silence=self.silence, timeout=max(0.1, timeout))
 
     def take_in(self, host: str, crew: Crew, place: Place) -> Callable[[str], None]:
-        """Members may be there from now on; returns what is called with why they are lost."""
+        """Add a host, so that members can be started on it; return the function to be called with the reason if it is lost."""
         self.state.take_in(host, place)
 
         def lost(why: str) -> None:

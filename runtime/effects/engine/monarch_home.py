@@ -1,6 +1,6 @@
-"""Monarch in this process: set up once, told of every death, and with a thread that waits for answers.
+"""Monarch in this process: initialised once, with a handler of all failures and a thread that waits for answers.
 
-Monarch's client is one for a process and cannot be had anew: the address at which it listens is that of the first cluster.
+A process has one Monarch client, which cannot be restarted: it listens at the address that the first cluster chose.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from .monarch_version import installed
 from .security import monarch_scheme
 
 SETTINGS = {
-    "HYPERACTOR_MESH_SUPERVISION_POLL_FREQUENCY": "1s",  # ten, unless it is set: so late it is known why a process has ended
-    # a member that computes without letting go of Python's lock does not answer Monarch, and yet is alive: we have others who
-    # see whether processes and hosts are there
+    "HYPERACTOR_MESH_SUPERVISION_POLL_FREQUENCY": "1s",  # default 10 s, the delay until the cause of a death is known
+    # a member that computes while it holds Python's lock does not answer Monarch, and yet is alive: `monarch_keeper`
+    # and `Crew.listen` check whether processes and hosts are alive
     "HYPERACTOR_MESH_GET_ACTOR_STATE_MAX_IDLE": "10m",
     "HYPERACTOR_MESH_GET_PROC_STATE_MAX_IDLE": "10m",
     "HYPERACTOR_MESSAGE_DELIVERY_TIMEOUT": "10m",
-    "HYPERACTOR_MESH_SUPERVISION_WATCHDOG_TIMEOUT": "30m",  # must be more than the polls and both of those
+    "HYPERACTOR_MESH_SUPERVISION_WATCHDOG_TIMEOUT": "30m",  # must be larger than the poll interval and both of those
 }
 BINDINGS = "monarch._rust_bindings.monarch_hyperactor"
 PREFIX = "purestep-"  # of the names of our actors
@@ -37,7 +37,7 @@ Tell = Callable[[str], None]
 
 
 class Home:
-    """Monarch's modules, the class of members, and whom it concerns when an actor of that name has failed."""
+    """Monarch's modules, the class of members, and the callback for the failure of each of our actors, by its name."""
 
     def __init__(self, ip: str) -> None:
         installed()
@@ -58,7 +58,7 @@ class Home:
         threading.Thread(target=self.loop.run_forever, name="purestep-monarch", daemon=True).start()
 
     def listen(self) -> None:
-        """Starts Monarch's client at the address of this machine. Raises: EngineError."""
+        """Start Monarch's client at this machine's address. Raises: EngineError."""
         at = f"{self.scheme}://{joined(self.ip, 0)}"
         try:
             self.actor.enable_transport(at)
@@ -73,14 +73,15 @@ class Home:
         atexit.register(self.leave)
 
     def leave(self) -> None:
-        """Ends Monarch's client; by itself it would do so with a complaint where a host is gone."""
+        """End Monarch's client; its own shutdown would print an error if a host is gone."""
         with suppress(Exception):
             self.actor.shutdown_context(host_timeout=0.3).get(timeout=LEAVE)
 
     def failed(self, failure: Any) -> None:
-        """What Monarch calls when something has failed: were this to raise, as its own does, this process ended.
+        """Handle a failure that Monarch reports. This must not raise: Monarch's own handler does, and ends this process.
 
-        What is none of ours goes to whom it went before, but for Monarch's own: a stray message ends nobody here.
+        Failures of others' actors go to the previous handler, unless it is Monarch's own: a stray message must not end this
+        process.
         """
         name = str(failure.mesh_name).rpartition("-")[0]
         if name.startswith(PREFIX):
@@ -89,7 +90,7 @@ class Home:
             self.others(failure)
 
     def named(self, tell: Tell) -> str:
-        """A name that no actor has had; `tell(report)` is called when the actor fails that bears it."""
+        """Return a new unique actor name; `tell(report)` is called if the actor with it fails."""
         with self.lock:
             self.count += 1
             name = f"{PREFIX}{self.count}"
@@ -97,11 +98,11 @@ class Home:
             return name
 
     def forget(self, name: str) -> None:
-        """Nobody is concerned any more."""
+        """Remove the callback for an actor's failure."""
         self.concerned.pop(name, None)
 
     def wait(self, awaited: Coroutine[Any, Any, None]) -> Future[None]:
-        """Has the thread wait for it; it must not raise."""
+        """Wait for a coroutine in Monarch's thread; it must not raise."""
         return asyncio.run_coroutine_threadsafe(awaited, self.loop)
 
 
@@ -111,7 +112,7 @@ def _nobody(report: str) -> None:
 
 @contextmanager
 def _environment() -> Iterator[None]:
-    """The settings, where nobody has made them, for as long as Monarch reads them."""
+    """Set the environment variables that are not set already, while Monarch reads them."""
     ours = {name: value for name, value in SETTINGS.items() if name not in os.environ}
     os.environ.update(ours)
     try:
@@ -122,14 +123,14 @@ def _environment() -> Iterator[None]:
 
 
 class _Shared:
-    """The home, once there is one."""
+    """The process's only `Home`, once it is made."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.home: Home | None = None
 
     def at(self, ip: str) -> Home:
-        """The home, made to listen at that address if it is new."""
+        """Return the home; a new one listens at that address."""
         with self.lock:
             if self.home is None:
                 self.home = Home(ip)
@@ -140,9 +141,9 @@ shared = _Shared()
 
 
 def reached(ours: str, theirs: str, host: str) -> None:
-    """Whether a host can reach our client at the address `ours`, where this machine is `theirs` to it.
+    """Refuse a host that cannot reach our client at the address `ours`; `theirs` is this machine's address as the host sees it.
 
-    Raises: EngineError where it cannot.
+    Raises: EngineError.
 
     >>> reached("10.0.0.1", "10.0.0.1", "10.0.0.2:7000"), reached("10.0.0.1", "127.0.0.1", "127.0.0.1:7000")
     (None, None)

@@ -1,8 +1,8 @@
 """Actors beside the members of a cluster on one host of Monarch. Sent by value: the host need not import the package for them.
 
-Both live in one process of the host. `Watch` reports the processes that have ended, and ends all of them, with what they have
-started, when nobody has asked for `silence` seconds. `Order` kills, also while `Watch` waits. Monarch itself reports late, or
-not at all, members that leave with code 0 and clients that are gone, and leaves behind what members started.
+Both live in one process of the host. `Watch` reports the processes that have ended, and kills all of them, with what they have
+started, when it has not been polled for `silence` seconds. `Order` kills, also while `Watch` waits. Monarch itself reports
+late, or not at all, members that exit with code 0 and clients that are gone, and does not kill what members started.
 """
 
 import os
@@ -17,13 +17,13 @@ from typing import Any
 
 
 def watch(actor: Any) -> Any:
-    """Return the class of those that watch; `actor` is the module monarch.actor."""
+    """Return the class of the actors that watch processes; `actor` is the module monarch.actor."""
     methods = {"__init__": _begun, "about": actor.endpoint(_about), "gone": actor.endpoint(_gone)}
     return type("Watch", (actor.Actor,), methods)
 
 
 def order(actor: Any) -> Any:
-    """Return the class of those that kill."""
+    """Return the class of the actors that kill processes."""
     methods = {"kill": actor.endpoint(_kill), "leave": actor.endpoint(_leave)}
     return type("Order", (actor.Actor,), methods)
 
@@ -34,7 +34,7 @@ def _begun(self: Any, silence: float) -> None:
 
 
 def _patient(self: Any) -> None:
-    """Ends all once nobody asks any more; members end with this process."""
+    """Kill all members and end this process once nothing has polled it for `silence` seconds."""
     while time.monotonic() - self.asked < self.silence:
         time.sleep(self.silence / 20)
     for pid in [*self.members]:
@@ -48,7 +48,7 @@ def _about(self: Any) -> dict[str, Any]:
 
 
 def _gone(self: Any, pids: list[int], seconds: float) -> list[int]:
-    """Return those of the processes that have ended, as soon as one has; none after so many seconds."""
+    """Return those of the processes that have ended, as soon as one has; an empty list after so many seconds."""
     self.asked = time.monotonic()
     found = []
     for pid in [pid for pid in pids if pid not in self.members]:
@@ -72,13 +72,13 @@ def _kill(self: Any, pid: int) -> None:
 
 
 def _leave(self: Any, pids: list[int]) -> None:
-    """Ends members, and this process soon after it has answered."""
+    """Kill members, and end this process soon after it has answered."""
     for pid in pids:
         _end_group(pid)
     threading.Timer(0.2, os._exit, (0,)).start()
 
 
 def _end_group(pid: int) -> None:
-    """Kills a member, which leads a group of its own, and what it has started."""
+    """Kill a member, which leads a process group of its own, with all that it has started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)

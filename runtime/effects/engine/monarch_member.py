@@ -10,13 +10,13 @@ from typing import Any
 
 
 def member(actor: Any) -> Any:
-    """The class of members; `actor` is the module monarch.actor. All its methods are plain ones, as Monarch wants it."""
+    """Return the class of members; `actor` is the module monarch.actor. No method is `async`, as Monarch requires."""
     methods = {"__init__": _made, "pid": actor.endpoint(_pid), "perform": actor.endpoint(_perform)}
     return type("Member", (actor.Actor,), methods)
 
 
 def _made(self: Any, path: list[str], program: str, keeper: int) -> None:
-    """The stage of `processes_member`, whose text comes along; it ends with the process `keeper`."""
+    """Run the program text of `processes_member` and make its `Stage`; this process ends with the process `keeper`."""
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
     threading.Thread(target=_end_with, args=(os.pidfd_open(keeper),), daemon=True).start()
@@ -27,18 +27,18 @@ def _made(self: Any, path: list[str], program: str, keeper: int) -> None:
 
 
 def _end_with(keeper: int) -> None:
-    """Ends this process, and what it has started, once that one has ended."""
+    """Kill this process, and all that it has started, once the keeper has ended."""
     select.select([keeper], [], [])
     os.killpg(0, signal.SIGKILL)
 
 
 def _pid(self: Any) -> int:
-    """The process, which leads a group of its own."""
+    """Return the process id; the process leads a process group of its own."""
     return os.getpid()
 
 
 def _perform(self: Any, letter: bytes) -> bytes:
-    """Makes a call; gives the message of its answer."""
+    """Make a call; return the message with its answer."""
     head = self.program.HEAD
     answer: bytes = self.stage.perform(*head.unpack_from(letter), letter[head.size :])
     return answer

@@ -1,5 +1,5 @@
-"""The body of a process that keeps Monarch's own worker loop, beside a cluster or as a host: it has the members' processes as
-children. Linux only. When nobody wants it, or Monarch ends, so do it and all processes of its session.
+"""The body of a process that runs Monarch's own worker loop, beside a cluster or as a host: the members' processes are its
+children. Linux only. When it is stopped, or Monarch ends, it ends with all processes of its session.
 """
 
 import importlib
@@ -11,12 +11,12 @@ from typing import Any
 
 from ..child_program import end_session
 
-LOOK = 0.5  # seconds between two looks at Monarch
+LOOK = 0.5  # seconds between two checks of Monarch
 BEGIN = 30.0  # seconds in which Monarch must listen
 
 
 def begun(scheme: str, ip: str, port: int) -> tuple[Any, str]:
-    """Start Monarch's host at that port, any free one for 0; return what ends when it ends, and where it listens."""
+    """Start Monarch's host at that port, any free one for 0; return a future that completes when it ends, and its address."""
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     with socket.create_server((ip, port), family=family) as free:
         port = free.getsockname()[1]
@@ -33,7 +33,7 @@ def begun(scheme: str, ip: str, port: int) -> tuple[Any, str]:
 
 
 def ended(started: Any) -> bool:
-    """Return whether Monarch's host is no more."""
+    """Return whether Monarch's host has ended."""
     try:
         started.get(timeout=0.001)
     except TimeoutError:
@@ -42,7 +42,7 @@ def ended(started: Any) -> bool:
 
 
 def keep(mailbox: Any, scheme: str, ip: str, port: int) -> None:
-    """Start a host of Monarch, send where it listens, and end it with all that it has started when it is not wanted."""
+    """Start a host of Monarch, send its address, and end it with all that it has started when the mailbox stops it."""
     started, at = begun(scheme, ip, port)
     mailbox.note(at)
     with suppress(EOFError):

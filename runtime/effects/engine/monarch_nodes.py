@@ -1,4 +1,4 @@
-"""Monarch's own worker loop on this machine, held by this process and gone with it."""
+"""Monarch's own worker loop on this machine, in a child that ends with this process."""
 
 import os
 import sys
@@ -11,26 +11,26 @@ from .nodes import begun, ended
 from .security import monarch_scheme
 
 START = 60.0  # seconds in which Monarch must listen
-# A client goes on counting its messages where a host is started anew at its address, which would wait for those before.
-# Order does not need the counts: messages of one client come over one connection.
+# A client goes on counting its messages when a host is restarted at its address, which would wait for the earlier ones.
+# The order does not need the counts: messages of one client come over one connection.
 NODE = {"HYPERACTOR_ENABLE_DEST_ACTOR_REORDERING_BUFFER": "false"}
-LEAVE = 5.0  # seconds that a node has to end what is its
+LEAVE = 5.0  # seconds that a node has to end its processes
 
 
 @frozen
 class Node:
-    """A host of Monarch that runs."""
+    """A running host of Monarch."""
 
-    at: str  # where Monarch listens
+    at: str  # address at which Monarch listens
     running: Callable[[], bool]
     wait: Callable[[], object]  # until it has ended
-    end: Callable[[], None]  # it and all that it has started; again, it does nothing
+    end: Callable[[], None]  # ends it with all that it has started; a second call does nothing
 
 
 def node(ip: str, port: int = 0) -> Node:
     """Start Monarch's host at this address of this machine, port 0 for a free one.
 
-    Raises: EngineError with what Monarch says.
+    Raises: EngineError with Monarch's message.
     """
     at, child = begun(
         monarch_node.keep,

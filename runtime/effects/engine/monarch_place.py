@@ -1,8 +1,8 @@
-"""Members on one host of Monarch, each an actor in a process of its own: started, called, heard and ended.
+"""Members on one host of Monarch, each an actor in a process of its own: starting, calls, answers and end.
 
-Each member has a mesh of one process, so that one that is lost spoils no other's. `monarch_keeper`, on the host, reports at
-once that a process has ended; why it has, Monarch reports within its polls, which are waited for. A member is killed to end it:
-Monarch's own way takes seconds where the member is busy, and a call to what it has stopped may hang.
+Each member has a mesh of one process, so that the loss of one affects no other. `monarch_keeper`, on the host, reports at once
+that a process has ended; Monarch reports the cause within its poll interval, which is waited for. A member is ended by killing
+its process: Monarch's own way takes seconds if the member is busy, and a call to a mesh that it has stopped may hang.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from .processes_here import ENDED, SAID, Place, Tell
 from .processes_rules import Seat
 
 PROGRAM = Path(processes_member.__file__).read_text()
-REASON = 1.5  # seconds for Monarch to say why a process has ended
-LONGEST = 200  # letters of that
-FORGET = 1.0  # seconds for Monarch to take note of who has ended
-ASK = 0.2  # seconds that a question for members that have ended waits on the host
-PATIENCE, LEAST = 2.0, 10.0  # the keeper waits for so many silences, and seconds, before it ends its members
+REASON = 1.5  # seconds for Monarch to report why a process has ended
+LONGEST = 200  # characters of that
+FORGET = 1.0  # seconds for Monarch to register the end of members
+ASK = 0.2  # seconds that one poll for ended members waits on the host
+PATIENCE, LEAST = 2.0, 10.0  # the keeper kills its members after so many times `silence`, and at least so many seconds
 LEAVE = 1.0  # seconds for it to end
 TRY = 5.0  # seconds of one try to attach
 
 
 class _Member:
-    """One member, as far as it has come."""
+    """State of one member."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class Crew:
     """The members on one host."""
 
     def __init__(self, home: Home, at: str, tell: Tell, *, silence: float, timeout: float) -> None:
-        """Attach to the host at that address. Raises: EngineError where it cannot be had in time."""
+        """Attach to the host at that address. Raises: EngineError if that does not succeed in time."""
         self.home, self.at, self.tell, self.silence = home, at, tell, silence
         self.lock, self.closed = threading.Lock(), False
         self.members: dict[Seat, _Member] = {}
@@ -61,7 +61,7 @@ class Crew:
             try:
                 about = self.attached(min(TRY, max(0.1, until - time.monotonic())))
             except Exception as error:
-                if time.monotonic() < until:  # the first messages to one that was started anew may go to the one before
+                if time.monotonic() < until:  # the first messages to a restarted host may go to the previous one
                     continue
                 got = (
                     f"not to be had at {at} ({described(error) if str(error) else f'timed out after {timeout:.1f} s'})"
@@ -76,7 +76,7 @@ class Crew:
             raise EngineError(message(where, got=about["version"], wanted=installed(), remedy=remedy))
 
     def attached(self, seconds: float) -> dict[str, Any]:
-        """Attach to the worker loop and start a keeper there; return what it says of its host."""
+        """Attach to the worker loop and start a keeper there; return its description of the host."""
         self.host = self.home.actor.attach_to_workers(ca="trust_all_connections", workers=[self.at])
         self.host.initialized.get(timeout=seconds)
         procs = self.host.spawn_procs(name=self.home.named(_nobody))
@@ -87,11 +87,11 @@ class Crew:
         return found
 
     def watch(self, lost: Callable[[str], None]) -> None:
-        """Ask which members have ended from now on; `lost(why)` is called once the host does not answer."""
+        """Poll for ended members from now on; `lost(why)` is called once the host does not answer."""
         self.wait(self.listen(lost))
 
     async def listen(self, lost: Callable[[str], None]) -> None:
-        """Ask until the host is lost, or not wanted any more."""
+        """Poll until the host is lost, or these members are closed."""
         while not self.closed:
             with self.lock:
                 pids = [*self.seats]
@@ -113,16 +113,16 @@ class Crew:
             return
 
     def order(self, word: str, argument: Any) -> None:
-        """Have the keeper do something; nobody waits for it."""
+        """Send the keeper an order, without waiting for it."""
         with suppress(Exception):
             self.wait(_forgotten(getattr(self.ordering, word).call_one(argument)))
 
     def place(self) -> Place:
-        """Return these members as a cluster sees them."""
+        """Return these members as a `Place`, for a cluster."""
         return Place(self.start, self.send, self.end, self.close)
 
     def start(self, seat: Seat) -> None:
-        """Has a member started."""
+        """Start a member."""
         one = _Member(self.home.named(lambda report: self.died(seat, _why(report))))
         self.members[seat] = one
         try:
@@ -133,7 +133,7 @@ class Crew:
             self.died(seat, f"not begun ({described(error)[:LONGEST]})")
 
     async def begin(self, seat: Seat, one: _Member, future: Any) -> None:
-        """Waits until a member has a process, and has that watched."""
+        """Wait until a member has a process, and watch that."""
         try:
             pid = await future
         except Exception as error:
@@ -146,7 +146,7 @@ class Crew:
             self.order("kill", pid)
 
     def send(self, seat: Seat, letter: bytes) -> None:
-        """Has a call made."""
+        """Send a call to a member."""
         one = self.members.get(seat)
         if one is None:
             return
@@ -158,7 +158,7 @@ class Crew:
             self.wait(self.hear(seat, letter[: processes_member.HEAD.size], future))
 
     async def hear(self, seat: Seat, head: bytes, future: Any) -> None:
-        """Waits for an answer."""
+        """Wait for an answer and pass it on."""
         try:
             said = await future
         except self.home.errors as error:
@@ -170,7 +170,7 @@ class Crew:
             self.tell(SAID, seat, said)
 
     def left(self, pid: int) -> None:
-        """A process is no more."""
+        """Handle the end of a process."""
         with self.lock:
             seat = self.seats.pop(pid, None)
             one = self.members.get(seat) if seat else None
@@ -181,13 +181,13 @@ class Crew:
                 self.doubt(seat, "its process ended")
 
     def doubt(self, seat: Seat, why: str) -> None:
-        """A member is no more, and soon it may be known why."""
+        """Report the end of a member after `REASON` seconds, within which Monarch may report the cause."""
         timer = threading.Timer(REASON, self.died, (seat, why))
         timer.daemon = True
         timer.start()
 
     def died(self, seat: Seat, why: str) -> None:
-        """Tells of a death, once; a process that lives, though Monarch took it for dead, is killed."""
+        """Report the end of a member, once; kill its process if that is still alive although Monarch reported its death."""
         with self.lock:
             one = self.members.pop(seat, None)
         if one is None:
@@ -200,7 +200,7 @@ class Crew:
             self.wait(_forgotten(one.procs.stop()))
 
     def end(self, seat: Seat) -> None:
-        """Has a member killed, with what it has started."""
+        """Kill a member, with all that it has started."""
         with self.lock:
             one = self.members.get(seat)
             if one is None:
@@ -210,12 +210,12 @@ class Crew:
             self.order("kill", one.pid)
 
     def close(self) -> None:
-        """End all that is here of this cluster; the host goes on."""
+        """End all members of this cluster on the host; the host goes on."""
         with self.lock:
             if self.closed:
                 return
             self.closed = True
-        if not self.members:  # else the host is lost, and who is gone answers never
+        if not self.members:  # else the host is lost, and its members never answer
             futures.wait([*self.waits], FORGET)
         with suppress(Exception):
             leave = self.ordering.leave.call_one([one.pid for one in self.members.values() if one.pid])
@@ -226,14 +226,14 @@ class Crew:
             wait.cancel()
 
     def wait(self, awaited: Coroutine[Any, Any, None]) -> None:
-        """Has it waited for as long as the host is there."""
+        """Wait for a coroutine in Monarch's thread; cancelled when these members are closed."""
         wait = self.home.wait(awaited)
         self.waits.add(wait)
         wait.add_done_callback(self.waits.discard)
 
 
 def _nobody(report: str) -> None:
-    """A keeper that fails is noticed by who asks it."""
+    """Ignore the failure of a keeper: the next poll notices it."""
 
 
 async def _awaited(future: Any) -> Any:
@@ -242,13 +242,13 @@ async def _awaited(future: Any) -> Any:
 
 
 async def _forgotten(future: Any) -> None:
-    """Await what nobody needs to know of."""
+    """Await a future and ignore its result and exception."""
     with suppress(Exception):
         await future
 
 
 def _why(report: str) -> str:
-    """What Monarch says of a death, in a few words.
+    """Return Monarch's report of a death, shortened.
 
     >>> _why("The actor a and all its descendants have failed:\\n  the process this actor was running on failed: Killed(sig=9)")
     'its process ended (SIGKILL)'

@@ -1,4 +1,4 @@
-"""Which Monarch there is, and whether the engine has been tried with it."""
+"""Version of Monarch: whether it is installed, and whether the engine was tested with it."""
 
 import re
 import sys
@@ -7,14 +7,14 @@ from importlib import metadata
 from ....core.errors import message
 from .interface import EngineError
 
-TRIED = "0.7"  # minor versions move what is relied on here
+TRIED = "0.7"  # other minor versions change interfaces that are used here
 REMEDY = "pip install 'purestep[monarch]'"
 
 
 def installed() -> str:
-    """The version of Monarch that is installed; it is not imported.
+    """Return the installed version of Monarch, without importing it.
 
-    Raises: EngineError for none, or one that was not tried, and elsewhere than on Linux.
+    Raises: EngineError if there is none or an untested one, and on other systems than Linux.
     """
     if sys.platform != "linux":
         remedy = "use another engine"
@@ -27,7 +27,7 @@ def installed() -> str:
 
 
 def tried(version: str) -> str:
-    """The version, where it is one that was tried.
+    """Return the version if the engine was tested with it.
 
     Raises: EngineError.
 

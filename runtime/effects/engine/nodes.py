@@ -1,4 +1,4 @@
-"""Processes of a library of actors on this machine, kept by a child of ours and gone with it."""
+"""Processes of an actor library on this machine, kept by a child of this process and gone with it."""
 
 import pickle
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def begun(
     pass_fds: tuple[int, ...] = (),
     stderr: int | None = None,
 ) -> tuple[Any, Child]:
-    """Start a child that runs the body; return its first note. Raises: EngineError where it sends none in time."""
+    """Start a child that runs the body; return its first note. Raises: EngineError if it sends none in time."""
     said: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
     frame = pickle.dumps((body, arguments))
     child = run_body(frame, said.put, name=what, environment=environment, pass_fds=pass_fds, stderr=stderr)
@@ -42,7 +42,7 @@ def begun(
 
 
 def ended(child: Child, seconds: float) -> None:
-    """Ask a child to end, and kill what is left of it and its session after so many seconds. Again, it does nothing."""
+    """Ask a child to end, and kill it and its session after so many seconds. A second call does nothing."""
     child.stop()
     child.process.wait(seconds)
     child.process.end()

@@ -1,4 +1,4 @@
-"""The engine that needs nothing: members are processes of this machine.
+"""The engine without further dependencies: members are processes of this machine.
 
 with clustered() as cluster: ...        # one host, named "local"
 """
@@ -42,7 +42,7 @@ def clustered(hosts: tuple[str, ...] = (), *, store: int = 0) -> Iterator[Cluste
 
 
 def serve(address: str, *, ready: Callable[[str], None]) -> None:
-    """Raises: EngineError."""
+    """Refuse: this engine has no other hosts. Raises: EngineError."""
     del ready
     raise _refused(address)
 

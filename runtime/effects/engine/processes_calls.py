@@ -1,4 +1,4 @@
-"""Calls that are out, and the mesh through which they are made."""
+"""Pending calls, and the mesh through which they are made."""
 
 import pickle
 import threading
@@ -13,7 +13,7 @@ from .processes_rules import Seat
 
 
 class Pending:
-    """A call, and what its members have answered so far. `settle` is called by one thread at a time."""
+    """A call, and its members' answers so far. `settle` is called by one thread at a time."""
 
     def __init__(self, number: int, members: tuple[int, ...], letter: bytes, makes: bool) -> None:
         self.members, self.letter = members, processes_member.HEAD.pack(number, makes) + letter
@@ -21,14 +21,14 @@ class Pending:
         self.done = threading.Event()
 
     def settle(self, member: int, answer: Answer) -> bool:
-        """A member's answer; whether it was the last one."""
+        """Store a member's answer; return whether it was the last one."""
         self.answers[member] = answer
         if len(self.answers) == len(self.members):
             self.done.set()
         return self.done.is_set()
 
     def wait(self, deadline: float, look: Callable[[float], None]) -> tuple[Answer, ...]:
-        """All answers; at the deadline `look(now)` has those settled that are late."""
+        """Return all answers; at the deadline `look(now)` must settle the late ones."""
         if not self.done.wait(max(0.0, deadline - time.monotonic())):
             look(max(deadline, time.monotonic()))
             self.done.wait()
@@ -36,19 +36,19 @@ class Pending:
 
 
 class Caller(Protocol):
-    """What a mesh needs of its cluster."""
+    """The functions of a cluster that a mesh needs."""
 
     def asked(self, mesh: int, members: tuple[int, ...], letter: bytes, makes: bool, seconds: float, /) -> Waiting:
-        """Begins a call."""
+        """Start a call."""
         ...
 
     def end(self, seats: tuple[Seat, ...], timeout: float, /) -> None:
-        """Ends members."""
+        """Kill members."""
         ...
 
 
 def mesh_of(caller: Caller, number: int, members: tuple[int, ...], hosts: tuple[str, ...]) -> Mesh:
-    """The mesh of these members, on these hosts."""
+    """Return the mesh of these members, on these hosts."""
 
     def ask(method: str, arguments: tuple[Any, ...] = (), /, *, timeout: float) -> Waiting:
         timely(f"call of {method}", timeout)
@@ -67,7 +67,7 @@ def mesh_of(caller: Caller, number: int, members: tuple[int, ...], hosts: tuple[
 
 
 def packed(where: str, first: Any, arguments: tuple[Any, ...]) -> bytes:
-    """A call's bytes. Raises: EngineError for what cannot be sent, by what it is.
+    """Return a call's bytes. Raises: EngineError for values that cannot be pickled, or are too large.
 
     >>> pickle.loads(packed("call of add", "add", (5,)))
     ('add', (5,))

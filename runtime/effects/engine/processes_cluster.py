@@ -1,6 +1,6 @@
-"""A cluster of members in places: its ledger, its places and the calls that are out, for whatever engine has the places.
+"""A cluster of members: its state, the connections to its hosts (`Place`) and its pending calls, for every engine.
 
-`processes_rules` decides; this performs. The places tell what they hear to `heard`, and whoever looks after a host says `lost`.
+`processes_rules` decides; this performs. Places report messages and deaths to `heard`; an engine reports lost hosts to `lost`.
 """
 
 import struct
@@ -16,26 +16,26 @@ from .processes_calls import Pending, mesh_of, packed
 from .processes_here import SAID, Place, read
 from .processes_rules import Seat
 
-GRACE = 10.0  # seconds in which what is ended must be gone
+GRACE = 10.0  # seconds in which members that are ended must be gone
 
 
 class State:
-    """The ledger, the places, and the calls that are out."""
+    """The ledger (pure state), the places, and the pending calls."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
         self.ledger = rules.Ledger()
         self.places: dict[str, Place] = {}
-        self.there: dict[Seat, str] = {}  # the hosts of processes that may run
+        self.there: dict[Seat, str] = {}  # the hosts of processes that may still run
         self.pending: dict[int, Pending] = {}
         self.failures: SimpleQueue[Failure] = SimpleQueue()
-        self.meshes = self.calls = 0  # how many there were
+        self.meshes = self.calls = 0  # numbers of meshes and calls so far
         self.closed = False
 
-    # --- what happens ---
+    # --- events ---
 
     def tell(self, event: rules.Event, answer: Answer | None = None) -> None:
-        """Feeds an event and does what is to be done; `answer` is that of the event, if it counts."""
+        """Process an event and perform the resulting actions; `answer` is delivered if the event is an answer that counts."""
         with self.changed:
             self.ledger, actions = rules.step(self.ledger, event)
             for action in actions:
@@ -52,12 +52,12 @@ class State:
             self.changed.notify_all()
 
     def settle(self, call: int, seat: Seat, answer: Answer) -> None:
-        """A member's part of a call is done."""
+        """Store a member's answer to a call; forget the call after the last one."""
         if self.pending[call].settle(seat[1], answer):
             del self.pending[call]
 
     def heard(self, word: int, seat: Seat, said: bytes) -> None:
-        """What a place tells of a member."""
+        """Handle a message or the end of a member, as reported by a place."""
         if word == SAID:
             try:
                 call, made, value = read(said)
@@ -71,7 +71,7 @@ class State:
             self.tell(rules.Ended(seat, said.decode(errors="replace")))
 
     def lost(self, host: str, place: list[Place], why: str) -> None:
-        """A host cannot be heard any more, if its place is still this one."""
+        """Handle the loss of a host, if its place is still this one."""
         with self.changed:
             if place and self.places.get(host) is place[0]:
                 del self.places[host]
@@ -81,11 +81,11 @@ class State:
     # --- hosts ---
 
     def hosts(self) -> tuple[str, ...]:
-        """Those that can be used now."""
+        """Return the hosts that can be used now."""
         return self.ledger.hosts
 
     def take_in(self, host: str, place: Place) -> None:
-        """Members may be there from now on. Raises: EngineError where the host is there already, or all is over."""
+        """Add a host, on which members may be started. Raises: EngineError if it is known, or the cluster was stopped."""
         with self.changed:
             try:
                 self.refuse_known("add_host", host)
@@ -96,14 +96,14 @@ class State:
             self.tell(rules.HostAdded(host))
 
     def refuse_known(self, where: str, host: str) -> None:
-        """Raises: EngineError where the host is there, or the cluster was stopped."""
+        """Raise EngineError if the host is there already, or the cluster was stopped."""
         self.refuse_closed(where)
         if host in self.places:
             got, remedy = "taken in already", "name each host once"
             raise EngineError(message(f"host {host}", got=got, wanted="a further one", remedy=remedy))
 
     def refuse_closed(self, where: str) -> None:
-        """Raises: EngineError where the cluster was stopped."""
+        """Raise EngineError if the cluster was stopped."""
         if self.closed:
             raise EngineError(message(f"{where}: the cluster", got="stopped", wanted="open", remedy="open another one"))
 
@@ -119,7 +119,7 @@ class State:
         hosts: tuple[str, ...] = (),
         timeout: float,
     ) -> Mesh:
-        """See `Spawn`."""
+        """Start members: see `Spawn`."""
         until = time.monotonic() + timely("spawn", timeout)
         letter = packed(f"spawn: {actor.__qualname__}", actor, arguments)
         with self.changed:
@@ -141,13 +141,13 @@ class State:
             self.refuse_unbegun(number, where, answers)
         except BaseException:
             for seat, place in zip(seats, places, strict=True):
-                place.end(seat)  # where somebody has stopped it before it was started
+                place.end(seat)  # in case it was started after another thread had stopped it
             self.end(seats, GRACE)
             raise
         return mesh_of(self, number, tuple(range(size)), where)
 
     def refuse_unbegun(self, number: int, where: tuple[str, ...], answers: tuple[Answer, ...]) -> None:
-        """From now on the mesh's deaths are told. Raises: EngineError where a member is not ready."""
+        """Report the mesh's deaths from now on. Raises: EngineError if a member is not ready."""
         with self.changed:
             if not rules.whole(self.ledger, number, len(where)):
                 answers = tuple(one if isinstance(one, Failed) else Failed("gone", True) for one in answers)
@@ -160,7 +160,7 @@ class State:
             self.tell(rules.Begun(number))
 
     def asked(self, mesh: int, members: tuple[int, ...], letter: bytes, makes: bool, seconds: float) -> Waiting:
-        """Begins a call."""
+        """Start a call; return the function that waits for its answers."""
         now = time.monotonic()
         with self.changed:
             self.calls += 1
@@ -169,7 +169,7 @@ class State:
         return lambda: pending.wait(now + seconds, lambda moment: self.tell(rules.Clock(moment)))
 
     def end(self, seats: tuple[Seat, ...], timeout: float) -> None:
-        """Ends members. Raises: EngineError where some are there when time is out."""
+        """Kill members. Raises: EngineError if some still run when time is out."""
         until = time.monotonic() + timely("stop", timeout)
         with self.changed:
             self.tell(rules.Stopped(seats))
@@ -180,14 +180,14 @@ class State:
                     raise EngineError(message("stop: still there", got=got, wanted="nobody", remedy=remedy))
 
     def failure(self, seconds: float) -> Failure | tuple[()]:
-        """The next failure."""
+        """Return the next failure, or () if none comes in that time."""
         try:
             return self.failures.get(timeout=seconds) if seconds > 0 else self.failures.get_nowait()
         except Empty:
             return ()
 
     def stop(self, *, timeout: float) -> None:
-        """See `Stop`."""
+        """Stop the cluster: see `Stop`."""
         timely("stop", timeout)
         with self.changed:
             self.closed = True

@@ -1,7 +1,7 @@
-"""Members as processes of this machine: started, written to, heard and ended. POSIX only.
+"""Members as processes of this machine: starting, messages in both directions and end. POSIX only.
 
-A `Place` is where members can be, this machine or a host that is reached over a network; both tell what they hear in the same
-words. None of its calls waits.
+A `Place` starts and reaches members on this machine or on a host in the network; both kinds report in the same format. Its
+functions never block.
 """
 
 import pickle
@@ -17,22 +17,22 @@ from ..child_program import NOTE
 from .processes_rules import Seat
 
 BODY = pickle.dumps((processes_member.serve, ()))
-SAID, ENDED = 1, 2  # what is told of a member: a message it sent; that it is no more, and why
+SAID, ENDED = 1, 2  # reports on a member: a message that it sent; its end, and why
 Tell = Callable[[int, Seat, bytes], None]  # (SAID or ENDED, seat, the message or why); called in threads of the place
 
 
 @frozen
 class Place:
-    """Where members can be."""
+    """The functions that start, reach and end members on one host."""
 
-    start: Callable[[Seat], None]  # what goes wrong is told as ENDED
-    send: Callable[[Seat, bytes], None]  # to one that is gone it does nothing
-    end: Callable[[Seat], None]  # it and what it has started
-    close: Callable[[], None]  # ends all and lets go of the place
+    start: Callable[[Seat], None]  # an error is reported as ENDED
+    send: Callable[[Seat, bytes], None]  # does nothing for a member that is gone
+    end: Callable[[Seat], None]  # kills it with all that it has started
+    close: Callable[[], None]  # kills all and frees the place
 
 
 def here(tell: Tell) -> Place:
-    """Processes of this machine, each in a session of its own, which find modules by the path for imports of this one.
+    """Return a place for processes of this machine, each in a session of its own and with this process's path for imports.
 
     A member whose parent is killed ends within seconds.
     """
@@ -41,7 +41,7 @@ def here(tell: Tell) -> Place:
 
 
 class _Crew:
-    """The processes that are there."""
+    """The running processes."""
 
     def __init__(self, tell: Tell) -> None:
         self.tell, self.lock = tell, threading.Lock()
@@ -58,7 +58,7 @@ class _Crew:
         self.tell(ENDED, seat, why.encode())
 
     def hear(self, seat: Seat, word: str, *rest: Any) -> None:
-        if word in (NOTE, UNREADABLE):  # what is no answer is garbage to the cluster
+        if word in (NOTE, UNREADABLE):  # the cluster treats b"" as an unreadable answer
             self.tell(SAID, seat, rest[0] if isinstance(rest[0], bytes) else b"")
         elif word == DIED:
             with self.lock:
@@ -84,7 +84,7 @@ class _Crew:
 
 
 def read(message: bytes) -> tuple[int, bool, Any]:
-    """The number of the call, whether it gave a value, and that or why not.
+    """Return the call's number, True if it has a value, and the value or the error.
 
     >>> read(processes_member.answered(3, True, "yes"))
     (3, True, 'yes')

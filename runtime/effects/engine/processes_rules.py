@@ -1,21 +1,21 @@
-"""Who is alive, which calls are out, what is settled and what is told: the pure machine of a cluster.
+"""The state machine of a cluster: living members, pending calls, answers and reported failures. Pure.
 
-`step(ledger, event) -> (ledger, actions)`. Each member that is asked settles its part of a call exactly once: answered, late or
-lost. Each death is told once, and not where we ended the member ourselves or where its mesh had not begun. Time comes in with
-the events.
+`step(ledger, event) -> (ledger, actions)`. Each called member settles its part of a call exactly once: answered, late or lost.
+Each death is reported once, except for members that we ended ourselves and those of a mesh that had not begun. Events carry the
+time.
 """
 
 from attrs import evolve, frozen
 
 from .interface import STOPPED, Failed, Failure, late
 
-GONE = "gone: it was stopped, or had ended before"  # to whom one calls afterwards
+GONE = "gone: it was stopped, or had ended before"  # the answer of a member that is called afterwards
 Seat = tuple[int, int]  # (mesh, member)
 
 
 @frozen
 class Out:
-    """A call that a member has not answered."""
+    """A call that a member has not answered yet."""
 
     call: int
     deadline: float
@@ -24,18 +24,18 @@ class Out:
 
 @frozen
 class Member:
-    """One member that is there."""
+    """State of one living member."""
 
     seat: Seat
     host: str
     begun: bool = False
     out: tuple[Out, ...] = ()
-    due: float = float("inf")  # no deadline of these is before
+    due: float = float("inf")  # lower bound of the deadlines in `out`
 
 
 @frozen
 class Ledger:
-    """The state."""
+    """State of the cluster."""
 
     hosts: tuple[str, ...] = ()  # that can be used
     members: tuple[Member, ...] = ()
@@ -43,14 +43,14 @@ class Ledger:
 
 @frozen
 class HostAdded:
-    """A host can be used."""
+    """Event: a host can be used."""
 
     host: str
 
 
 @frozen
 class HostLost:
-    """A host cannot be reached any more, so nobody on it can."""
+    """Event: a host, and so all members on it, cannot be reached any more."""
 
     host: str
     why: str
@@ -58,7 +58,7 @@ class HostLost:
 
 @frozen
 class Started:
-    """The members of a new mesh are being started on these hosts."""
+    """Event: the members of a new mesh are being started on these hosts."""
 
     mesh: int
     hosts: tuple[str, ...]
@@ -66,14 +66,14 @@ class Started:
 
 @frozen
 class Begun:
-    """All members of a mesh are ready."""
+    """Event: all members of a mesh are ready."""
 
     mesh: int
 
 
 @frozen
 class Asked:
-    """Members of a mesh are called. Numbers of calls are never used again."""
+    """Event: members of a mesh are called. Numbers of calls are never used again."""
 
     call: int
     mesh: int
@@ -84,7 +84,7 @@ class Asked:
 
 @frozen
 class Answered:
-    """A member has answered a call."""
+    """Event: a member has answered a call."""
 
     seat: Seat
     call: int
@@ -92,7 +92,7 @@ class Answered:
 
 @frozen
 class Ended:
-    """A member is no more."""
+    """Event: a member has ended."""
 
     seat: Seat
     why: str
@@ -100,21 +100,21 @@ class Ended:
 
 @frozen
 class Stopped:
-    """Members are to end."""
+    """Event: members are to be ended."""
 
     seats: tuple[Seat, ...]
 
 
 @frozen
 class Clock:
-    """It is now."""
+    """Event: the current time."""
 
     now: float
 
 
 @frozen
 class Send:
-    """The call goes to this member."""
+    """Action: send the call to this member."""
 
     seat: Seat
     host: str
@@ -123,7 +123,7 @@ class Send:
 
 @frozen
 class Deliver:
-    """The member's answer counts."""
+    """Action: deliver the member's answer, which is in time."""
 
     seat: Seat
     call: int
@@ -131,7 +131,7 @@ class Deliver:
 
 @frozen
 class Settle:
-    """There is no answer of this member; this is what is told in its place."""
+    """Action: settle this member's part of a call with a failure, in place of an answer."""
 
     seat: Seat
     call: int
@@ -140,14 +140,14 @@ class Settle:
 
 @frozen
 class Tell:
-    """A failure to be told."""
+    """Action: report a failure."""
 
     failure: Failure
 
 
 @frozen
 class End:
-    """See to it that this member is no more."""
+    """Action: kill this member, if it still runs."""
 
     seat: Seat
     host: str
@@ -159,7 +159,7 @@ Actions = tuple[Action, ...]
 
 
 def step(state: Ledger, event: Event) -> tuple[Ledger, Actions]:
-    """The next state and what is to be done.
+    """Return the next state and the actions to perform.
 
     >>> state, _ = step(step(Ledger(("here",)), Started(0, ("here",)))[0], Begun(0))
     >>> state, sent = step(state, Asked(1, 0, (0,), 2.0, now=10.0))
@@ -241,7 +241,7 @@ def _without(state: Ledger, seats: set[Seat], why: str, *, told: bool) -> tuple[
 
 
 def whole(state: Ledger, mesh: int, size: int) -> bool:
-    """Whether all members of a mesh of that size are there.
+    """Return whether all members of a mesh of that size are alive.
 
     >>> state, _ = step(Ledger(("here",)), Started(0, ("here", "here")))
     >>> whole(state, 0, 2), whole(step(state, Ended((0, 1), "killed"))[0], 0, 2)

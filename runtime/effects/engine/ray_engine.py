@@ -2,11 +2,11 @@
 
     with clustered() as cluster: ...        # RAY_ADDRESS's nodes, named as in Ray; without it this machine, named "local"
 
-With RAY_ADDRESS set as Ray has it ("10.0.0.1:6379", "auto"), that cluster is used as it is: `ray start` begins and extends it,
-and one of its nodes is on this machine. Without it a node is started here for as long as a cluster is open, on the loopback
-address and with a token of its own. Calls, time-outs and deaths are those of `processes_cluster`; Ray places members, starts
-their processes and carries what is said. Ray can be used once in a process: clusters that are open at the same time share it.
-Whoever can speak to Ray can run code on all its nodes: give it a token and TLS, which it has by its own variables.
+With RAY_ADDRESS set in Ray's format ("10.0.0.1:6379", "auto"), that cluster is used as it is: `ray start` starts and extends
+it, and one of its nodes is on this machine. Without it a node is started here for as long as a cluster is open, on the loopback
+address and with a token of its own. Calls, time-outs and deaths are handled by `processes_cluster`; Ray places members, starts
+their processes and carries the messages. A process can use one Ray at a time: clusters that are open at the same time share it.
+Everyone who can connect to Ray can run code on all its nodes: give it a token and TLS, by Ray's own environment variables.
 """
 
 import sys
@@ -31,8 +31,8 @@ def clustered(hosts: tuple[str, ...] = (), *, store: int = 0) -> Iterator[Cluste
     """Open a cluster on the nodes of RAY_ADDRESS, or on this machine; stopped at the end of the block.
 
     A Ray that is started here has an object store for `store` bytes.
-    Raises: EngineError for hosts, for Ray that is not installed, was not tried, cannot be reached or is in use; ChoiceError for
-    what is no address.
+    Raises: EngineError for hosts, and for Ray that is not installed, has an untested version, cannot be reached or is in use;
+    ChoiceError for a malformed address.
     """
     installed()
     for address in hosts:
@@ -54,7 +54,7 @@ def clustered(hosts: tuple[str, ...] = (), *, store: int = 0) -> Iterator[Cluste
 
 
 def serve(address: str, *, ready: Callable[[str], None]) -> None:
-    """Raises: EngineError: a host of Ray is a node that `ray start` begins."""
+    """Refuse: hosts of Ray are nodes that `ray start` starts. Raises: EngineError."""
     del ready
     installed()
     raise _refused(address)
@@ -65,7 +65,7 @@ def _refused(address: str) -> EngineError:
 
 
 class _Engine:
-    """A cluster, and the home that it shares."""
+    """A cluster, and the Ray connection that it shares."""
 
     home: Home
 
@@ -74,7 +74,7 @@ class _Engine:
         self.given: Given | None = None
 
     def take_in(self) -> None:
-        """The nodes of the cluster that is given, or this machine."""
+        """Add the nodes of the existing Ray cluster, or this machine, as hosts."""
         home = self.home
         if home.given:
             self.given = Given(home.ray, self.state)
@@ -84,7 +84,7 @@ class _Engine:
         self.state.take_in(LOCAL, place)
 
     def bury(self, process: int, then: Callable[[], None]) -> None:
-        """Ends a process of a member on this machine, with what it has started, and does `then` once that is so."""
+        """Kill the process of a member on this machine, with all that it has started, and call `then` once it is gone."""
 
         def work() -> None:
             self.home.node.bury(process)
@@ -93,13 +93,13 @@ class _Engine:
         threading.Thread(target=work, name="purestep-ray-bury", daemon=True).start()
 
     def add_host(self, address: str, /, *, timeout: float) -> str:
-        """See `AddHost`."""
+        """Add a host: see `AddHost`."""
         if self.given is not None:
             return self.given.add_host(address, timeout=timeout)
         raise _refused(address)
 
     def stop(self, *, timeout: float) -> None:
-        """See `Stop`."""
+        """Stop the cluster: see `Stop`."""
         try:
             self.state.stop(timeout=timeout)
         finally:
@@ -108,6 +108,6 @@ class _Engine:
             shared.leave(self.home, self.lost)
 
     def lost(self, why: str) -> None:
-        """Ray has shut down, and its members with it."""
+        """Report all hosts as lost, because Ray has shut down and its members with it."""
         for host, place in [*self.state.places.items()]:
             self.state.lost(host, [place], why)

@@ -1,4 +1,4 @@
-"""Folders of Ray's nodes: who runs a node holds its folder, and what a kill has left behind the next node removes."""
+"""Folders of Ray's nodes: the processes of a node lock its folder; the next node removes folders that a kill left behind."""
 
 import os
 import shutil
@@ -7,12 +7,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-PREFIX = "purestep-node-"  # short: paths of sockets have at most 107 letters
-YOUNG = 60.0  # seconds in which a folder that was made is taken hold of
+PREFIX = "purestep-node-"  # short: paths of sockets have at most 107 characters
+YOUNG = 60.0  # seconds after which a new folder must be locked
 
 
 def made() -> tuple[str, int]:
-    """A new folder, and the descriptor by which all processes that have it open hold it; those left by a kill are removed."""
+    """Return a new folder, and the descriptor that locks it while any process has it open; remove those left by a kill."""
     sweep(Path(tempfile.gettempdir()))
     folder = tempfile.mkdtemp(prefix=PREFIX)
     descriptor = os.open(folder, os.O_RDONLY)
@@ -21,10 +21,10 @@ def made() -> tuple[str, int]:
 
 
 def sweep(place: Path, *, young: float = YOUNG) -> int:
-    """Removes folders of nodes that nobody holds and that were not made just now; gives how many."""
+    """Remove folders of nodes that are not locked and not new; return how many."""
     removed = 0
     for path in place.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # it is somebody else's, or held, or gone
+        with suppress(OSError):  # it belongs to another user, or is locked, or gone
             if time.time() - path.stat().st_mtime < young:
                 continue
             descriptor = os.open(path, os.O_RDONLY)
@@ -38,7 +38,7 @@ def sweep(place: Path, *, young: float = YOUNG) -> int:
 
 
 def _hold(descriptor: int) -> None:
-    """Raises: BlockingIOError where somebody holds it."""
-    import fcntl  # POSIX only, so not at the top of a module that everybody imports
+    """Lock the folder. Raises: BlockingIOError if another process holds it."""
+    import fcntl  # POSIX only, so not at the top: all platforms import this module
 
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
-"""The nodes of a cluster of Ray that somebody else looks after, as hosts: those that come are taken in, those that go are lost.
+"""The nodes of an existing cluster of Ray as hosts: nodes that join it are added, nodes that leave it are reported as lost.
 
-Ray sees to it that members which are stopped end. How soon a node that cannot be reached is lost is set where Ray was started.
+Ray kills the members that are stopped. The time until an unreachable node counts as lost is set where Ray was started.
 """
 
 import sys
@@ -17,13 +17,13 @@ from .processes_here import ENDED
 from .processes_rules import Seat
 from .ray_place import on_node
 
-LOOK = 1.0  # seconds between two looks at the nodes
-GONE = b"NodeAffinitySchedulingStrategy"  # in what Ray says of an actor for a node that it has no more
+LOOK = 1.0  # seconds between two checks of the nodes
+GONE = b"NodeAffinitySchedulingStrategy"  # in Ray's error for an actor on a node that is gone
 
 
 def name_of(node: Mapping[str, Any], taken: Container[str]) -> str:
-    """What a node is called as a host: its name in Ray, which is its address where it was given none; with its port where
-    another one is called so.
+    """Return the host name of a node: its name in Ray, which is its address unless one was set; with its port if another node
+    has the same name.
 
     >>> name_of({"NodeName": "10.0.0.1", "NodeManagerPort": 71}, ("gpu",))
     '10.0.0.1'
@@ -35,7 +35,7 @@ def name_of(node: Mapping[str, Any], taken: Container[str]) -> str:
 
 
 class Given:
-    """Looks after the hosts of one of our clusters."""
+    """The hosts of one of our clusters, kept up to date with Ray's nodes."""
 
     def __init__(self, ray: Any, state: State) -> None:
         self.ray, self.state = ray, state
@@ -44,12 +44,12 @@ class Given:
         self.thread = threading.Thread(target=self.watch, name="purestep-ray-nodes", daemon=True)
 
     def begin(self) -> None:
-        """Takes in the nodes that are there, and looks again from time to time."""
+        """Add the current nodes, and check for changes periodically."""
         self.look()
         self.thread.start()
 
     def look(self) -> None:
-        """Compares the nodes with our hosts. Raises: EngineError where our cluster was stopped meanwhile."""
+        """Compare the nodes with our hosts. Raises: EngineError if our cluster was stopped meanwhile."""
         with self.lock:
             self._look()
 
@@ -60,7 +60,7 @@ class Given:
             self.state.lost(name, [self.state.places[name]], "its node of Ray has ended")
         for name, number in [*self.numbers.items()]:
             own = str(there[number]["NodeName"])
-            if own != name and own not in self.numbers:  # it replaces a node that was taken to be alive when it came
+            if own != name and own not in self.numbers:  # it replaces a node that still counted as alive when it joined
                 place = self.state.places[name]
                 del self.numbers[name]
                 self.state.lost(name, [place], f"it is {own} from now on")
@@ -73,20 +73,20 @@ class Given:
             self.numbers[name] = number
 
     def heard(self, word: int, seat: Seat, said: bytes) -> None:
-        """Passes on what a member says; where it cannot be begun because its node is gone, that comes first."""
+        """Pass on a member's report; if it could not start because its node is gone, report the loss of the node first."""
         if word == ENDED and GONE in said:
             with suppress(EngineError):
                 self.look()
         self.state.heard(word, seat, said)
 
     def watch(self) -> None:
-        """Looks until it is over."""
+        """Check the nodes periodically until `stop`."""
         while not self.over.wait(LOOK):
             with suppress(EngineError):
                 self.look()
 
     def add_host(self, address: str, /, *, timeout: float) -> str:
-        """Waits for a node of that name. Raises: EngineError where there is none in time."""
+        """Wait for a node of that name. Raises: EngineError if there is none in time."""
         until = time.monotonic() + timely("add_host", timeout)
         self.state.refuse_closed("add_host")
         while address not in self.state.hosts():
@@ -100,7 +100,7 @@ class Given:
         return address
 
     def stop(self) -> None:
-        """Looks no more."""
+        """Stop checking the nodes."""
         self.over.set()
         if self.thread.is_alive():
             self.thread.join()

@@ -1,4 +1,4 @@
-"""Ray in this process: one at a time, shared by all clusters that are open, and gone with the last of them."""
+"""Ray in this process: one connection at a time, shared by all open clusters, and closed with the last of them."""
 
 import importlib
 import os
@@ -21,28 +21,28 @@ from .ray_nodes import Node, environment, head
 from .ray_version import installed
 from .security import ray_security
 
-LOOK = 0.2  # seconds between two looks at the first node
+LOOK = 0.2  # seconds between two checks of the head node
 VARIABLE = "RAY_ADDRESS"
-REACH = 10.0  # seconds in which a cluster that is given must be reached
-START = 120.0  # seconds in which Ray's processes must be there
+REACH = 10.0  # seconds in which an existing cluster must be reached
+START = 120.0  # seconds in which Ray's processes must run
 
 
 @frozen
 class Home:
-    """Ray, connected."""
+    """A connection to Ray."""
 
     ray: Any  # the module
-    node: Node  # the head, on this machine; where `given`, nothing but what stands for it
-    given: bool  # RAY_ADDRESS names a cluster that somebody else looks after
-    token: str  # without which nobody can speak to this Ray, where it is ours
-    prints: Callable[..., None]  # how Ray prints what it tells of by itself
+    node: Node  # the head node, on this machine; a placeholder if `given`
+    given: bool  # RAY_ADDRESS names a cluster that was started by others
+    token: str  # required by our own Ray for every connection
+    prints: Callable[..., None]  # Ray's own function that prints its reports
 
 
-Lost = Callable[[str], None]  # (why): Ray is no more
+Lost = Callable[[str], None]  # (why): Ray has ended
 
 
 class _Shared:
-    """The home, and who is to be told when it is lost."""
+    """The current connection, and the callbacks for its loss."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -50,12 +50,12 @@ class _Shared:
         self.home: Home | None = None
 
     def take(self, store: int, lost: Lost) -> Home:
-        """Return the home, opened where there is none: the cluster that RAY_ADDRESS names, or a Ray with that object store.
+        """Return the connection, opened if there is none: to the cluster of RAY_ADDRESS, or a new Ray with that object store.
 
         Raises: EngineError.
         """
         with self.lock:
-            given = os.environ.get(VARIABLE, "").removeprefix("local")  # one's own, as Ray has it
+            given = os.environ.get(VARIABLE, "").removeprefix("local")  # in Ray, "local" means a new cluster
             if self.home is not None and self.home.given != bool(given):
                 got, remedy = "in use by another cluster", f"stop that first, or let {VARIABLE} be for both as it is"
                 raise EngineError(message("engine ray: Ray", got=got, wanted="that of this one", remedy=remedy))
@@ -66,7 +66,7 @@ class _Shared:
             return self.home
 
     def leave(self, home: Home, lost: Lost) -> None:
-        """A guest goes; with the last of them the home does. Again, it does nothing."""
+        """Remove one user of the connection; the last one closes it. A second call does nothing."""
         with self.lock:
             if self.home is home and lost in self.guests:
                 self.guests.remove(lost)
@@ -75,7 +75,7 @@ class _Shared:
                     _closed(home)
 
     def watch(self, home: Home) -> None:
-        """Closes the home where its node has ended by itself: Ray ends this process a minute after its first node."""
+        """Close the connection if its node ends by itself: Ray ends this process a minute after its head node."""
         while home.node.running():
             time.sleep(LOOK)
         with self.lock:
@@ -90,7 +90,7 @@ shared = _Shared()
 
 
 def _opened(store: int, given: str) -> Home:
-    """Starts Ray here, where none is given, and connects to it. Raises: EngineError."""
+    """Start Ray here, unless a cluster is given, and connect to it. Raises: EngineError."""
     installed()
     if given:
         ray_security()  # refuses keys and tokens that others can read
@@ -104,7 +104,7 @@ def _opened(store: int, given: str) -> Home:
         node = _visited(given) if given else head(token, store, timeout=START)
         own = {} if given else {"_node_ip_address": node.ip, "_temp_dir": node.folder}
         home = Home(ray, node, bool(given), token, ray._private.worker.print_to_stdstream)
-        ray._private.worker.print_to_stdstream = _silent  # it tells of deaths where commands print their results
+        ray._private.worker.print_to_stdstream = _silent  # it would mix reports of deaths with a command's results
         try:
             with _environment(ray, token), _loopback(ray, given):
                 ray.init(address=node.gcs, configure_logging=False, log_to_driver=False, **own)
@@ -121,9 +121,9 @@ def _opened(store: int, given: str) -> Home:
 
 
 def _visited(address: str) -> Node:
-    """What stands for a node that is not ours: it runs as long as we are connected.
+    """Return a placeholder for a node of others: it counts as running as long as this process is connected.
 
-    Raises: EngineError where nobody listens: Ray would go on trying for minutes. ChoiceError for what is no address.
+    Raises: EngineError if nothing listens there (Ray would go on trying for minutes); ChoiceError for a malformed address.
     """
     if address != "auto":
         try:
@@ -136,7 +136,7 @@ def _visited(address: str) -> Node:
 
 
 def _silent(*_: Any, **__: Any) -> None:
-    """Prints nothing."""
+    """Print nothing."""
 
 
 def _closed(home: Home) -> None:
@@ -149,7 +149,7 @@ def _closed(home: Home) -> None:
 
 @contextmanager
 def _environment(ray: Any, token: str) -> Iterator[None]:
-    """The environment that Ray is to read while it connects."""
+    """Set the environment variables that Ray reads while it connects."""
     kept = {name: os.environ.get(name) for name in environment(token)}
     os.environ.update(environment(token))
     _reads_again(ray)
@@ -165,7 +165,7 @@ def _environment(ray: Any, token: str) -> Iterator[None]:
 
 @contextmanager
 def _loopback(ray: Any, given: str) -> Iterator[None]:
-    """Ray connects to the loopback address where it is ours; by itself it takes one that other machines reach."""
+    """Make Ray connect to the loopback address if it is our own; by default it takes one that other machines can reach."""
     services = ray._private.services
     kept = services.resolve_ip_for_localhost
     if not given:
@@ -177,14 +177,14 @@ def _loopback(ray: Any, given: str) -> Iterator[None]:
 
 
 def _reads_again(ray: Any) -> None:
-    """Ray reads its environment once, where it is imported, and its token once: now it does so again."""
+    """Make Ray read its environment and its token again; by itself it does so once, at its import and first use."""
     ray._raylet.Config.initialize("")
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 @contextmanager
 def _terminated_as_before() -> Iterator[None]:
-    """Ray puts its own handler for SIGTERM in the place of ours."""
+    """Restore this process's handler of SIGTERM, which Ray replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

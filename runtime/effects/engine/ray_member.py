@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Member:
-    """The stage of `processes_member`, whose text comes along, in a process that Ray has started."""
+    """A `Stage` of `processes_member`, whose program text is passed, in a process that Ray has started."""
 
     def __init__(self, path: list[str], program: str) -> None:
         sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
@@ -17,15 +17,15 @@ class Member:
         self.stage = self.program.Stage()
 
     def pid(self) -> int:
-        """The process."""
+        """Return the process id."""
         return os.getpid()
 
     def perform(self, letter: bytes) -> bytes:
-        """Makes a call; gives the message of its answer."""
+        """Make a call; return the message with its answer."""
         head = self.program.HEAD
         answer: bytes = self.stage.perform(*head.unpack_from(letter), letter[head.size :])
         return answer
 
     def watch(self) -> None:
-        """Never comes back: who has asked for it sees that this process ends."""
+        """Block for ever: the caller is notified when this process ends."""
         threading.Event().wait()

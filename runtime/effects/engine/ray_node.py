@@ -1,6 +1,6 @@
-"""The body of a process beside a cluster that keeps a node of Ray: Ray's own processes, until nobody wants them.
+"""The body of a process beside a cluster that keeps a node of Ray, that is, Ray's own processes, until it is stopped.
 
-Ray's command for this starts four more processes, which serve nobody here, and leaves what it has started behind when it is
+Ray's command for this starts four more processes, which are not needed here, and leaves its processes behind when it is
 killed.
 """
 
@@ -9,11 +9,11 @@ import shutil
 from contextlib import suppress
 from typing import Any
 
-LOOK = 0.5  # seconds between two looks at Ray's processes
+LOOK = 0.5  # seconds between two checks of Ray's processes
 
 
 def keep(mailbox: Any, parameters: dict[str, Any], head: bool) -> None:
-    """Start a node with these parameters, send where it is, and end it when it is not wanted or a process of it is gone."""
+    """Start a node with these parameters, send its address, and end it when it is stopped or one of its processes ends."""
     given = importlib.import_module("ray._private.parameter").RayParams(**parameters)
     start = importlib.import_module("ray._private.node").Node
     node = start(given, head=head, shutdown_at_exit=True, spawn_reaper=True)

@@ -1,4 +1,4 @@
-"""A node of Ray on this machine alone, held by a process of ours and gone with it."""
+"""A node of Ray on this machine alone, in a child that ends with this process."""
 
 import os
 import shutil
@@ -18,36 +18,36 @@ LOOPBACK = "127.0.0.1"
 LEAVE = 10.0  # seconds that Ray has to end by itself
 QUICK: Mapping[str, Any] = {
     "prestart_worker_first_driver": False,
-    "process_group_cleanup_enabled": True,  # what a member has started ends with it
+    "process_group_cleanup_enabled": True,  # processes that a member has started end with it
     "enable_metrics_collection": False,
     "health_check_initial_delay_ms": 2000,
     "health_check_period_ms": 500,
     "health_check_timeout_ms": 1500,
-    # a node that cannot be reached is lost after about 20 s, not one that a busy machine or a bad line keeps from answering;
-    # whoever has the host sees it sooner
+    # an unreachable node is lost after about 20 s, but not one that a busy machine or a bad line keeps from answering;
+    # other checks notice a lost host earlier
     "health_check_failure_threshold": 10,
 }
 
 
 @frozen
 class Node:
-    """A node that runs."""
+    """A running node."""
 
-    gcs: str  # where its cluster is
-    number: str  # in the cluster
+    gcs: str  # the address of its cluster
+    number: str  # its id in the cluster
     ip: str  # its address
     folder: str  # of its sockets and logs
     running: Callable[[], bool]
     bury: Callable[
         [int], object
-    ]  # (process): it is gone, with its group, when this comes back; it has been told to end
-    end: Callable[[], None]  # it and all that it has started; again, it does nothing
+    ]  # (process): kills it, which was ordered to end, with its group; returns once they are gone
+    end: Callable[[], None]  # ends it with all that it has started; a second call does nothing
 
 
 def head(token: str, store: int = 0, *, timeout: float) -> Node:
-    """Start the only node of a cluster of this machine alone, which answers those with the token.
+    """Start the only node of a cluster of this machine alone, which requires the token.
 
-    Its object store has `store` bytes beside those that Ray needs. Raises: EngineError with what Ray says.
+    Its object store has `store` bytes besides those that Ray needs. Raises: EngineError with Ray's message.
     """
     own = {"include_dashboard": False, "no_monitor": True, "_system_config": dict(QUICK)}
     return _started(own | {"object_store_memory": STORE + store, "node_ip_address": LOOPBACK}, token, timeout)
@@ -68,7 +68,7 @@ def _started(own: dict[str, Any], token: str, timeout: float) -> Node:
             what="a node of Ray",
             timeout=timeout,
             environment=environment(token),
-            pass_fds=(hold,),  # which alone holds the folder from now on
+            pass_fds=(hold,),  # the child alone holds the folder's lock from now on
             stderr=subprocess.DEVNULL,
         )
     except BaseException:
@@ -93,5 +93,5 @@ def _started(own: dict[str, Any], token: str, timeout: float) -> Node:
 
 
 def environment(token: str) -> dict[str, str]:
-    """What Ray's processes read at their start, and who speaks to them; nothing of ours without a token."""
+    """Return the environment variables for Ray's processes and those that connect to them; none without a token."""
     return {} if not token else {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}

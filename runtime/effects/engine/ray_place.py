@@ -1,9 +1,9 @@
-"""Members on one node of Ray, each an actor of its own: started, called, heard and ended.
+"""Members on one node of Ray, each an actor of its own: starting, calls, answers and end.
 
-Ray is never asked to start one again: who is told of a death decides. A death is seen by a call that never comes back, which
-Ray ends a few hundredths of a second after the process.
-What Ray tells is passed on by a thread of ours. Ray's own must never wait for us: `ray.kill` waits for it, and is called by who
-has locked the ledger.
+Ray never restarts an actor: the cluster that is notified of a death decides. A death is detected by a call that never
+returns, which Ray fails a few hundredths of a second after the process has ended.
+Ray's notifications are passed on by a thread of ours. Ray's own threads must never wait for us: `ray.kill` waits for them, and
+is called while the ledger is locked.
 """
 
 import threading
@@ -23,19 +23,19 @@ BECAUSE, DETAIL, CAUSES = (
     "The actor is dead because ",
     "Worker exit detail: ",
     " Some common causes",
-)  # in what Ray says
-LONGEST = 200  # letters of why a member has ended
+)  # in Ray's messages
+LONGEST = 200  # characters of the reason why a member has ended
 Bury = Callable[[int, Callable[[], None]], None]  # (process, what to do once it is gone); does not wait
 
 
 def on_node(ray: Any, node: str, tell: Tell, *, path: tuple[str, ...], bury: Bury) -> Place:
-    """Actors on the node of that number, which look for modules in `path` first."""
+    """Return the place for actors on the node with that id, which look for modules in `path` first."""
     crew = _Crew(ray, node, tell, [*path], bury)
     return Place(crew.start, crew.send, crew.end, crew.close)
 
 
 class _Crew:
-    """The actors that are there."""
+    """The running actors on one node."""
 
     def __init__(self, ray: Any, node: str, tell: Tell, path: list[str], bury: Bury) -> None:
         self.ray, self.tell, self.path, self.bury = ray, tell, path, bury
@@ -44,21 +44,21 @@ class _Crew:
         self.actor = ray.remote(**OPTIONS)(ray_member.Member).options(scheduling_strategy=strategy)
         self.actors: dict[Seat, Any] = {}
         self.pids: dict[Seat, int] = {}
-        self.told: SimpleQueue[Callable[[], None]] = SimpleQueue()  # what is to be done with what Ray has told
+        self.told: SimpleQueue[Callable[[], None]] = SimpleQueue()  # callbacks for Ray's notifications, in order
         self.closed = False
         threading.Thread(target=self.listen, name="purestep-ray-ear", daemon=True).start()
 
     def listen(self) -> None:
-        """Passes on what Ray tells, in its order, until all is over and nobody is there."""
+        """Run the callbacks in their order, until this is closed and no actor is left."""
         while not self.closed or self.actors:
             self.told.get()()
 
     def then(self, future: Any, work: Callable[[Any], None]) -> None:
-        """Has something done with what comes of a call, once that is known."""
+        """Queue `work(future)` once a call has its result."""
         future.add_done_callback(lambda done: self.told.put(lambda: work(done)))
 
     def start(self, seat: Seat) -> None:
-        if not self.ray.is_initialized():  # it would start another Ray by itself
+        if not self.ray.is_initialized():  # else Ray would start another cluster by itself
             self.tell(ENDED, seat, b"Ray has ended")
             return
         actor = self.actors[seat] = self.actor.remote(self.path, PROGRAM)
@@ -79,7 +79,7 @@ class _Crew:
         error = future.exception()
         if error is None:
             self.tell(SAID, seat, future.result())
-        elif not isinstance(error, self.ray.exceptions.RayActorError):  # one who has died is told of by `watch`
+        elif not isinstance(error, self.ray.exceptions.RayActorError):  # deaths are reported by `watch`
             call, _ = processes_member.HEAD.unpack_from(letter)
             self.tell(SAID, seat, processes_member.answered(call, False, processes_member.described(error)))
 
@@ -105,7 +105,7 @@ class _Crew:
 
 
 def _why(error: BaseException | None) -> str:
-    """What Ray says of a death, in one line.
+    """Return Ray's reason for a death, in one line.
 
     >>> _why(RuntimeError("It died.\\n\\tpid: 3\\nThe actor is dead because it was killed by `ray.kill`."))
     'its process ended (it was killed by `ray.kill`)'

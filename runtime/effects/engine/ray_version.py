@@ -1,4 +1,4 @@
-"""Which Ray there is, and whether the engine has been tried with it."""
+"""Version of Ray: whether it is installed, and whether the engine was tested with it."""
 
 import re
 from importlib import metadata
@@ -9,12 +9,12 @@ from .interface import EngineError
 TRIED = (
     (2, 60),
     (2, 60),
-)  # the first and the last version with which the contract was tried: others move what we rely on
+)  # the first and the last tested version: others change interfaces that are used here
 REMEDY = "pip install 'purestep[ray]'"
 
 
 def installed() -> str:
-    """The version of Ray that is installed, without importing it. Raises: EngineError for none, or one that was not tried."""
+    """Return the installed version of Ray, without importing it. Raises: EngineError if there is none or an untested one."""
     try:
         return tried(metadata.version("ray"))
     except metadata.PackageNotFoundError:
@@ -22,7 +22,7 @@ def installed() -> str:
 
 
 def tried(version: str) -> str:
-    """The version, where it is one that was tried.
+    """Return the version if the engine was tested with it.
 
     Raises: EngineError.
 

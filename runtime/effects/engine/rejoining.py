@@ -1,4 +1,4 @@
-"""Hosts that were lost are taken in again when they are there."""
+"""Reconnection of lost hosts: they are added again once they can be reached."""
 
 import socket
 import threading
@@ -10,18 +10,18 @@ from ....core.errors import ChoiceError
 from .addresses import parted
 from .interface import Cluster
 
-EVERY = 1.0  # seconds between two looks at a host
-REACH = 2.0  # seconds in which a host that is there lets itself be reached
-JOIN = 60.0  # seconds in which a host that listens must be taken in: engines start processes on it
-LEAVE = 5.0  # seconds for an attempt that is under way at the end
+EVERY = 1.0  # seconds between two checks of a host
+REACH = 2.0  # seconds in which a running host must accept a connection
+JOIN = 60.0  # seconds in which a host that listens must be added: engines start processes on it
+LEAVE = 5.0  # seconds for a running attempt at the end of the block
 
 
 @contextmanager
 def rejoining(cluster: Cluster, hosts: Sequence[str], report: Callable[[str], object]) -> Iterator[None]:
-    """For a block, tries to take in again those of `hosts` that the cluster has lost; others than HOST:PORT come by themselves.
+    """Add those of `hosts` again, in the block, that the cluster has lost; hosts other than HOST:PORT rejoin by themselves.
 
-    Each host has a thread, so that one that is slow to answer keeps no other waiting. `report` is told in one line, by these
-    threads, that a host is lost, that it is there again, and once why one that listens cannot be taken in.
+    Each host has a thread, so that a slow one delays no other. `report` is called by these threads with one line when a host is
+    lost, when it is available again, and once with the reason if one that listens cannot be added.
     """
     over = threading.Event()
 
@@ -40,7 +40,7 @@ def rejoining(cluster: Cluster, hosts: Sequence[str], report: Callable[[str], ob
                 continue
             try:
                 cluster.add_host(host, timeout=JOIN)
-            except Exception as error:  # whatever an engine's library raises: whoever watches goes on
+            except Exception as error:  # any error of an engine's library: the watcher goes on
                 why = " ".join(str(error).split()) or type(error).__name__
                 if said != why and not over.is_set():
                     said = why
@@ -61,7 +61,7 @@ def rejoining(cluster: Cluster, hosts: Sequence[str], report: Callable[[str], ob
 
 
 def listens(host: str, seconds: float = REACH) -> bool:
-    """Return whether something takes connections at HOST:PORT, which is closed at once."""
+    """Return whether HOST:PORT accepts a connection, which is closed at once."""
     try:
         socket.create_connection(parted(host), seconds).close()
     except (OSError, UnicodeError, ChoiceError):

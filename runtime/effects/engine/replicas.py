@@ -2,8 +2,8 @@
 
     with opened("processes", hosts=addresses) as cluster, serving(on(cluster), 4) as service: ...
 
-A replica makes the calls of `service.serving`, one at a time; one that hangs or dies is ended, and begun again on a host
-that is there.
+A replica makes the calls of `service.serving`, one at a time; one that hangs or dies is killed, and restarted on an available
+host.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,18 +19,18 @@ KILL = 10.0  # seconds in which a replica must be gone
 
 
 class Replica:
-    """The actor."""
+    """The actor of a replica."""
 
     def perform(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Makes a call."""
+        """Make a call."""
         return function(*arguments)
 
 
 def on(cluster: Cluster, *, hosts: tuple[str, ...] = (), start: float = 60.0) -> Begin:
-    """Replicas on the cluster's hosts, or on these of them; number i on host i modulo the number of those that are there.
+    """Return the function that starts replicas on the cluster's hosts, or on `hosts`; number i on available host i mod n.
 
-    One that has not begun within `start` seconds raises EngineError. Functions are found by their module's name; for one that
-    cannot be sent, and for arguments that cannot, a call raises ToolError.
+    One that has not started within `start` seconds raises EngineError. Functions are imported by their module's name; a call
+    raises ToolError for a function or arguments that cannot be sent.
     """
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Keys and tokens of the engines' libraries: which are set, and that nobody else can read their files."""
+"""Keys and tokens of the engines' libraries: which are set, and whether other users can read their files."""
 
 import os
 import stat
@@ -19,9 +19,9 @@ TRUST = "--trust-network"
 
 
 def monarch_scheme(environment: Mapping[str, str] = os.environ) -> str:
-    """Return how Monarch's addresses begin: "tls" where its certificates are named, else "tcp".
+    """Return the scheme of Monarch's addresses: "tls" if its certificates are set, else "tcp".
 
-    Raises: EngineError where only some are named, one is absent, or others can read the key.
+    Raises: EngineError if only some are set, one is absent, or others can read the key.
 
     >>> monarch_scheme({})
     'tcp'
@@ -33,9 +33,9 @@ def monarch_scheme(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def ray_security(environment: Mapping[str, str] = os.environ) -> tuple[bool, bool]:
-    """Return whether this process gives Ray a token, and whether it speaks TLS to it.
+    """Return whether this process sends Ray a token, and whether it uses TLS.
 
-    Raises: EngineError where a certificate is not named or absent, or others can read the key or the token's file.
+    Raises: EngineError if a certificate is not set or absent, or others can read the key or the token's file.
 
     >>> ray_security({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a token"}), ray_security({"RAY_AUTH_MODE": "disabled"})
     ((True, False), (False, False))
@@ -55,7 +55,7 @@ def ray_security(environment: Mapping[str, str] = os.environ) -> tuple[bool, boo
 
 
 def ray_token(environment: Mapping[str, str] = os.environ) -> bytes:
-    """Return the token that this process gives Ray, empty where it gives none.
+    """Return the token that this process sends to Ray, empty if it sends none.
 
     >>> ray_token({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a token"}), ray_token({"RAY_AUTH_MODE": "disabled"})
     (b'a token', b'')
@@ -68,9 +68,9 @@ def ray_token(environment: Mapping[str, str] = os.environ) -> bytes:
 
 
 def described(engine: str, hosts: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return one line on how this process speaks to an engine's hosts, or "" where these are this machine.
+    """Return one line on how connections to an engine's hosts are secured, or "" if the hosts are this machine.
 
-    Those of Ray are in the cluster that RAY_ADDRESS names. Raises: EngineError, as the functions above.
+    Ray's hosts are in the cluster that RAY_ADDRESS names. Raises: EngineError, as the functions above.
 
     >>> described("ray", "", {"RAY_ADDRESS": "10.0.0.1:6379", "RAY_AUTH_MODE": "disabled"})
     'ray at 10.0.0.1:6379 is spoken to without a token and without TLS: whoever reaches its ports can run code there'
@@ -86,7 +86,7 @@ def described(engine: str, hosts: str, environment: Mapping[str, str] = os.envir
 
 
 def refuse_incomplete(names: tuple[str, ...], environment: Mapping[str, str]) -> None:
-    """Refuse certificates of which one is not named or absent, or whose key others can read. Raises: EngineError."""
+    """Refuse certificates of which one is not set or absent, or whose key others can read. Raises: EngineError."""
     for name in names:
         path = environment.get(name, "")
         if not path or not Path(path).is_file():
@@ -98,7 +98,7 @@ def refuse_incomplete(names: tuple[str, ...], environment: Mapping[str, str]) ->
 
 
 def refuse_readable(path: Path, name: str) -> None:
-    """Refuse a file with a secret that anybody but its owner can read. Raises: EngineError."""
+    """Refuse a file with a secret that users other than its owner can read. Raises: EngineError."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         raise EngineError(
@@ -107,7 +107,7 @@ def refuse_readable(path: Path, name: str) -> None:
 
 
 def refuse_network(what: str, hosts: Iterable[str]) -> None:
-    """Refuse to use what nobody authenticates or encrypts with hosts beyond this machine. Raises: EngineError.
+    """Refuse an unauthenticated, unencrypted transport to hosts other than this machine. Raises: EngineError.
 
     >>> refuse_network("gloo", ["127.0.0.1"])
     >>> refuse_network("gloo", ["127.0.0.1", "10.0.0.2"])

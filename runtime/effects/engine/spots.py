@@ -1,6 +1,6 @@
-"""Which host and device a worker gets: each in its turn, and where one was lost, the spot that is used least.
+"""Assignment of hosts and devices to workers: in turn; a replacement gets the spot of the lost worker, or the least used one.
 
-Workers' numbers grow with each that is replaced, and a host that comes back is the last one: neither says who is where.
+Workers' numbers grow with each replacement, and a host that rejoins is the last in the list: neither identifies a spot.
 """
 
 import threading
@@ -16,14 +16,14 @@ from ....core.errors import ChoiceError, message
 
 @frozen
 class Spot:
-    """Where a worker works."""
+    """Host and device of a worker."""
 
     host: str
     device: str
 
 
 def in_turn(hosts: Sequence[str], devices: Sequence[str]) -> tuple[Spot, ...]:
-    """The spots of the first workers; those of the others are the same again.
+    """Return the spots of the first workers; later workers get them again in the same order.
 
     spot_i = (hosts[i mod n], devices[i mod m]),   i < lcm(n, m)
 
@@ -35,7 +35,7 @@ def in_turn(hosts: Sequence[str], devices: Sequence[str]) -> tuple[Spot, ...]:
 
 
 def free(spots: Iterable[Spot], taken: Iterable[Spot]) -> Spot | tuple[()]:
-    """The first of these spots that is left when each that is taken is crossed off once; () where none is.
+    """Return the first of these spots that remains after each taken spot is removed once; () if none does.
 
     >>> one, other = Spot("a", "cpu"), Spot("b", "cpu")
     >>> free((one, one, other), (one,)) == one, free((one, other), (other, one))
@@ -52,10 +52,10 @@ def free(spots: Iterable[Spot], taken: Iterable[Spot]) -> Spot | tuple[()]:
 def next_spot(
     known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]
 ) -> Spot | tuple[()]:
-    """The spot of the next worker, where others have those that are `taken`; () where no host is there.
+    """Return the spot of the next worker, given those `taken` by the others; () if no host is available.
 
-    It is the first that is free of those that the hosts ever `known` have in turn, so that a worker gets the spot of the one it
-    replaces. Where that one's host is gone, all is shared out among the hosts that are there.
+    It is the first free one of the spots that all hosts ever `known` have in turn, so that a worker gets the spot of the one it
+    replaces. If that host is gone, workers are spread over the available hosts.
 
     >>> devices = ("cuda:0", "cuda:0", "cuda:1", "cuda:1")
     >>> next_spot(("a", "b"), ("b", "a"), devices, in_turn(("a", "b"), devices)[:3])  # the last of four was lost
@@ -70,7 +70,7 @@ def next_spot(
 
 
 class Book:
-    """Who has which spot; for any number of threads. Raises: ChoiceError where no device is named."""
+    """Assignment of spots to workers; thread-safe. Raises: ChoiceError if no device is named."""
 
     def __init__(self, devices: Sequence[str]) -> None:
         if not devices:
@@ -78,11 +78,11 @@ class Book:
                 message("spots: devices", got="()", wanted="at least 1", remedy="name one for each worker")
             )
         self.devices, self.lock = tuple(devices), threading.Lock()
-        self.known: tuple[str, ...] = ()  # hosts, in the order in which they came first
+        self.known: tuple[str, ...] = ()  # hosts, in the order in which they first appeared
         self.held: dict[object, Spot] = {}
 
     def take(self, worker: object, there: Sequence[str]) -> Spot | tuple[()]:
-        """A spot on one of these hosts for that worker, which leaves the one that it has; () where no host is there."""
+        """Free the worker's spot and assign it one on these hosts; return that, or () if no host is available."""
         with self.lock:
             self.known += tuple(host for host in there if host not in self.known)
             self.held.pop(worker, None)
@@ -92,6 +92,6 @@ class Book:
             return spot
 
     def leave(self, worker: object) -> None:
-        """The worker is no more, or is about to end; again, it does nothing."""
+        """Free the spot of a worker that has ended or is about to; a second call does nothing."""
         with self.lock:
             self.held.pop(worker, None)

@@ -1,4 +1,4 @@
-"""How a process that leads is heard by those that follow, and all know each other to live: by the store in which they met."""
+"""Calls from the leading rank to the others, and heartbeats of all ranks, through the store of the process group."""
 
 import threading
 import time
@@ -12,38 +12,39 @@ from ....core.errors import message
 from .world import AGAIN, RankError, Ranks, one_line
 
 BEAT = "beat"
-EVERY, MISSED = 1.0, 60  # seconds between two signs of life, and how many in a row may be missed
-PARTING = 5.0  # seconds in which a look comes to its end
-LEAST, MOST = 5e-4, 1e-2  # seconds between two looks for a word
+EVERY, MISSED = 1.0, 60  # seconds between two heartbeats, and how many in a row may be missed
+PARTING = 5.0  # seconds in which the heartbeat thread must end
+LEAST, MOST = 5e-4, 1e-2  # seconds between two polls for a call
 
 
 @frozen
 class Channel:
-    """Words by their numbers, and signs of life. A word itself is sent by other means."""
+    """Announcements of calls, by number, and heartbeats. The call itself is sent by a collective."""
 
     store: Any  # torch.distributed's
 
     def announce(self, number: int) -> None:
-        """The word of this number comes."""
+        """Announce the call of this number."""
         self.store.set(str(number), b"")
 
     def forget(self, number: int) -> None:
-        """Everybody has heard it."""
+        """Remove an announcement that all ranks have seen."""
         self.store.delete_key(str(number))
 
     def beat(self, rank: int, number: int) -> None:
-        """Shows another sign of life of a rank."""
+        """Store another heartbeat of a rank."""
         self.store.set(f"{BEAT} {rank}", str(number))
 
     def sign(self, rank: int) -> bytes:
-        """The newest sign of a rank's life; nothing where there was none."""
+        """Return a rank's latest heartbeat; b"" if there was none."""
         name = f"{BEAT} {rank}"
         return self.store.get(name) if self.store.check([name]) else b""
 
     def awaited(self, number: int, ranks: Ranks) -> None:
-        """Waits until the word of this number comes, as long as rank 0 lives. Raises: RankError; DistError without a store.
+        """Wait until the call of this number is announced, as long as rank 0 is alive.
 
-        The store is asked again and again: its own way of waiting warns each time that nothing has come.
+        Raises: RankError; DistError without a store. The store is polled, because its own wait logs a warning each time that it
+        runs out.
         """
         first, pause, slept = Watch(self, by=ranks.rank, of=0), LEAST, 0.0
         while not self.store.check([str(number)]):
@@ -56,20 +57,20 @@ class Channel:
 
 @define
 class Patience:
-    """Looks are counted, not seconds, so that a machine that was asleep missed none."""
+    """Count of missed heartbeats: checks are counted, not seconds, so that a machine that was suspended misses none."""
 
     last: bytes = b""
     missed: int = 0
 
     def lost(self, now: bytes) -> bool:
-        """Whether too many looks in a row have found nothing new."""
+        """Return whether too many checks in a row have found no new heartbeat."""
         self.last, self.missed = now, self.missed + 1 if now == self.last else 0
         return self.missed > MISSED
 
 
 @define
 class Watch:
-    """What a rank knows of another's life."""
+    """One rank's check of another's heartbeats."""
 
     channel: Channel
     by: int
@@ -77,7 +78,7 @@ class Watch:
     patience: Patience = field(factory=Patience)
 
     def look(self) -> None:
-        """Looks for a new sign. Raises: RankError where too many looks in a row have found none."""
+        """Check for a new heartbeat. Raises: RankError if too many checks in a row have found none."""
         if self.patience.lost(self.channel.sign(self.of)):
             raise _silent(self.by, f"a sign of rank {self.of}")
 
@@ -89,10 +90,10 @@ def _silent(rank: int, what: str) -> RankError:
 
 @contextmanager
 def alive(channel: Channel, ranks: Ranks, lost: Callable[[RankError], object]) -> Iterator[None]:
-    """Shows signs of life while the block lasts. Whoever shows none is `lost`, which is called once, in a thread.
+    """Send heartbeats during the block. If another rank sends none, `lost` is called once, in a thread.
 
-    Rank 0 looks for all others, and they look for it. So is the store lost, where it is gone or does not answer: whoever asks
-    one whose host has vanished waits without end, so that another thread looks whether there is an answer.
+    Rank 0 checks all others, and they check it. A store that is gone or does not answer counts as a loss too: a request to a
+    store whose host has vanished blocks for ever, so another thread checks that requests come to an end.
     """
     over, own = threading.Event(), ranks.rank
     others = [Watch(channel, by=own, of=of) for of in ((0,) if own else range(1, ranks.size))]

@@ -1,4 +1,4 @@
-"""The environment variables with which a launcher starts this process beside others, which can be read without torch."""
+"""The environment variables with which a launcher starts several processes; they can be read without importing torch."""
 
 import contextlib
 import os
@@ -9,16 +9,16 @@ SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 class RankError(PurestepError, RuntimeError):
-    """Another process is gone, did not answer in time, or does something else."""
+    """Error for a process that is gone, did not answer in time, or does something else than the others."""
 
 
 def several() -> bool:
-    """Return whether a launcher has started more than one process; reads nothing but WORLD_SIZE."""
+    """Return whether a launcher has started more than one process; reads only WORLD_SIZE."""
     return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
 
 
 def on_one_rank(what: str) -> None:
-    """Refuses several ranks for what only one process does; those behind the first leave without a word.
+    """Refuse several ranks for a command that only one process may run; ranks other than 0 exit silently.
 
     Raises: ChoiceError; SystemExit, with 1.
     """
@@ -30,10 +30,10 @@ def on_one_rank(what: str) -> None:
 
 
 def within_machine() -> None:
-    """Refuse ranks on several machines: torch's store and gloo neither authenticate nor encrypt what they exchange.
+    """Refuse ranks on several machines: torch's store and gloo neither authenticate nor encrypt their messages.
 
-    torchrun sets LOCAL_WORLD_SIZE; another launcher's ranks are on one machine where MASTER_ADDR is a loopback address. Ranks
-    behind the first leave without a word. Raises: ChoiceError; SystemExit, with 1.
+    torchrun sets LOCAL_WORLD_SIZE; another launcher's ranks are on one machine if MASTER_ADDR is a loopback address. Ranks
+    other than 0 exit silently. Raises: ChoiceError; SystemExit, with 1.
     """
     rank, size = launched()
     address = os.environ.get("MASTER_ADDR", "")
@@ -49,9 +49,9 @@ def within_machine() -> None:
 
 
 def launched() -> tuple[int, int]:
-    """The number of this process and how many there are, as a launcher has set them; (0, 1) where none did.
+    """Return the rank of this process and the number of ranks, as a launcher has set them; (0, 1) without a launcher.
 
-    Raises: ChoiceError for one that is not set or cannot be.
+    Raises: ChoiceError for a variable that is missing or has an impossible value.
     """
     missing = [name for name in SET if not os.environ.get(name)]
     if len(missing) == len(SET):
@@ -60,12 +60,12 @@ def launched() -> tuple[int, int]:
         remedy = "start it with torchrun, or set all of " + ", ".join(SET)
         raise ChoiceError(message(f"joined: {missing[0]}", got="not set", wanted="set", remedy=remedy))
     size = number("WORLD_SIZE", range(1, 2**31))
-    number("MASTER_PORT", range(0 if size == 1 else 1, 2**16))  # 0 is any, which others would not find
+    number("MASTER_PORT", range(0 if size == 1 else 1, 2**16))  # 0 is any port, which other ranks could not find
     return number("RANK", range(size)), size
 
 
 def number(name: str, among: range, usual: str = "") -> int:
-    """Return the number that a launcher has set in this variable, else `usual`. Raises: ChoiceError unless it is in `among`."""
+    """Return the number in this variable of the launcher, else `usual`. Raises: ChoiceError unless it is in `among`."""
     said = os.environ.get(name) or usual
     with contextlib.suppress(ValueError):
         if int(said) in among:

@@ -1,16 +1,16 @@
-"""One process that leads, and others that do beside it what only all of them can do together.
+"""A driver on rank 0, and functions that all ranks execute together when it calls them.
 
     def learn(state, batch): ...             # computed by all: gradients are added up, shards are gathered
 
     led(ranks, {"learn": learn}, program)    # on every process
 
-    def program(lead):                       # runs on the first alone
+    def program(lead):                       # runs on rank 0 alone
         ...                                  # for as long as it likes
         state = lead.tell("learn", state, batch)
 
-The first runs an ordinary program. What it tells the others they do in the same order, on the same trees: leaves that are
-divided among processes stay where they are, see `runtime.ranks.naming`, and all else is sent. Between two of its words they
-wait as long as it takes, and look whether it lives. Words of several threads take turns.
+Rank 0 runs an ordinary program. The other ranks execute its calls ("words") in the same order, on the same trees: leaves that
+are sharded over processes stay where they are, see `runtime.ranks.naming`, and everything else is sent. Between two calls they
+wait as long as it takes, and check that rank 0 is alive. Calls of several threads are made one after the other.
 """
 
 import threading
@@ -32,39 +32,40 @@ from .channel import Channel, alive
 from .signals import deaf, interruptible
 from .world import AGAIN, RankError, Ranks, gathered, one_line, shared
 
-END = ""  # the last word, with the exit code
-GRACE = 10.0  # seconds in which a word may still end when a rank is lost
-Handlers = Mapping[str, Callable[..., Any]]  # by word; each takes trees and gives one, the same on every process
-Call = tuple[str, Any, tuple[int, ...]]  # a word, trees in which names stand for leaves, numbers nobody needs any more
+END = ""  # the last call, with the exit code
+GRACE = 10.0  # seconds in which a running call may still end when a rank is lost
+Handlers = Mapping[str, Callable[..., Any]]  # by word; each takes trees and returns one, the same on every process
+Call = tuple[str, Any, tuple[int, ...]]  # a word, trees with numbers for sharded leaves, numbers to be freed
 
 
 def divided(leaf: Any) -> bool:
-    """Whether each process has a part of this leaf."""
+    """Return whether this leaf is sharded over the processes."""
     return isinstance(leaf, DTensor)
 
 
 @define(eq=False)
 class Lead:
-    """What the first process tells the others by; any of its threads may."""
+    """The driver on rank 0, through which it calls functions on all ranks; thread-safe."""
 
     ranks: Ranks
     handlers: Handlers
     channel: Channel
     pool: ThreadPoolExecutor
     held: "weakref.WeakValueDictionary[int, Any]" = field(factory=weakref.WeakValueDictionary)  # leaves by number
-    known: set[int] = field(factory=set)  # numbers that the others have
+    known: set[int] = field(factory=set)  # numbers of leaves that the other ranks hold
     following: int = 0  # the number of the next leaf
-    words: int = 0  # said so far
-    over: str = ""  # why nothing more can be said
-    lost: str = ""  # why, where somebody shows no sign of life
-    waiting: "tuple[Future[Any], ...]" = ()  # what `later` is about to tell
+    words: int = 0  # number of calls so far
+    over: str = ""  # the error text, once no more calls are possible
+    lost: str = ""  # the error text, if a rank sends no heartbeats
+    waiting: "tuple[Future[Any], ...]" = ()  # the call that `later` has started
     lock: threading.Lock = field(factory=threading.Lock)
 
     def tell(self, word: str, *given: Any) -> Any:
-        """What the handler of this word gives of trees, done by all processes.
+        """Return the result of the handler of this word on trees, executed by all processes.
 
-        Tensors come to the processes' devices. Raises: ChoiceError for a word without handler; what the handler refused with,
-        where all have refused; RankError where somebody is gone or did otherwise, and from then on always.
+        Tensors are moved to the processes' devices. Raises: ChoiceError for a word without a handler; the handler's own
+        PurestepError, if it raised one on all processes; RankError if a process is gone or had another outcome, and then for
+        every later call.
         """
         handler = choose("tell: word", word, self.handlers) if word != END else _end
         with self.lock:
@@ -83,7 +84,7 @@ class Lead:
 
     @contextmanager
     def _until_all_have_done(self, word: str) -> Iterator[None]:
-        """Nothing can be said any more after the last word, or one that was not done well."""
+        """Allow no more calls after the last one, or after one that failed."""
         got = f"in the middle of {word!r}" if word else "at its end"
         self.over = message("ranks: rank 0", got=got, wanted="no more words", remedy=AGAIN)
         try:
@@ -98,17 +99,17 @@ class Lead:
         if self.ranks.size > 1:
             self.words += 1
             self.channel.announce(self.words)
-            self.channel.forget(self.words - 1)  # whose end was told by all
+            self.channel.forget(self.words - 1)  # all ranks have finished it
         given: Any = shared(self.ranks, call)[1]
         return given
 
     def later(self, word: str, *given: Any) -> None:
-        """Tells it in a thread, as soon as other words are done. One at a time: raises what the one before has raised."""
+        """Call it in a thread, after the running calls. One at a time: raises the exception of the one before."""
         self.settled()
         self.waiting = (self.pool.submit(self.tell, word, *given),)
 
     def settled(self) -> None:
-        """Waits for what was to be told later. Raises what that has raised."""
+        """Wait for the call that `later` has started. Raises its exception."""
         waiting, self.waiting = self.waiting, ()
         for one in waiting:
             one.result()
@@ -122,7 +123,7 @@ def _end(code: int) -> tuple[()]:
 def _performed(
     ranks: Ranks, word: str, handler: Callable[..., Any], given: Any, held: Mapping[int, Any], first: int
 ) -> tuple[Any, PurestepError | None, dict[int, Any]]:
-    """(what the handler gave, what it refused with, leaves that are new), alike on all processes. Raises: RankError."""
+    """Return (the handler's result, its PurestepError, new leaves), equal on all processes. Raises: RankError."""
     result: Any = ()
     fault: PurestepError | None = None
     try:
@@ -141,17 +142,17 @@ def _performed(
 
 
 def led(ranks: Ranks, handlers: Handlers, program: Callable[[Lead], int]) -> int:
-    """Runs `program` on the first process, while others do what it tells them; on all of them gives its exit code.
+    """Run `program` on rank 0, while the other ranks execute its calls; return its exit code on all of them.
 
-    Handlers must do the same on all processes: see `Lead.tell`. An error of the program ends the others with 1, the exit of
-    a SystemExit or Ctrl-C with its code; Ctrl-C itself they leave to the first. One world may be led again and again; all
-    come to that within a minute.
+    Handlers must do the same on all processes: see `Lead.tell`. An error of the program ends the other ranks with 1, a
+    SystemExit or Ctrl-C with its own code; the other ranks ignore Ctrl-C itself. `led` may be called several times with the
+    same ranks; all of them must do so within a minute of each other.
 
-    The death of any ends all: they raise RankError, the first at its next word, or in the main thread, whatever it does,
-    when a minute has gone without a sign of life. A word that is under way then, in any thread, could keep a process in here
-    until the world's time limit: unless it ends within `GRACE` seconds, the process tells the error in one line on standard
-    error and ends with 1, without what `finally` and `atexit` would do, so that a launcher sees it. Raises: what the program
-    raises; RankError.
+    The death of any rank ends all: they raise RankError, rank 0 at its next call, or in the main thread, whatever it does,
+    after a minute without a heartbeat. A call that is running then, in any thread, could block a process until the time limit
+    of the process group: unless it ends within `GRACE` seconds, the process writes the error in one line to standard error and
+    exits with 1, without running `finally` blocks and `atexit` functions, so that a launcher notices. Raises: any exception of
+    the program; RankError.
     """
     channel = _channel(ranks)
     if ranks.rank:
@@ -174,13 +175,13 @@ def led(ranks: Ranks, handlers: Handlers, program: Callable[[Lead], int]) -> int
 
 
 def _channel(ranks: Ranks) -> Channel:
-    """That of this talk alone, since the last word of an earlier one stays in the store. Each rank counts its own talks."""
+    """Return a new channel for each `led`: the store still holds the last call of an earlier one. Each rank counts its own."""
     store = PrefixStore("purestep-led", ranks.store)
     return Channel(PrefixStore(str(store.add(f"talks of {ranks.rank}", 1)), store))
 
 
 def _through(lead: Lead, program: Callable[[Lead], int]) -> int:
-    """The program's exit code, which the others are told, or the code that stands for its error."""
+    """Return the program's exit code, after sending it to the other ranks; for an error, send the code that stands for it."""
     try:
         code = program(lead)
         lead.settled()
@@ -188,13 +189,13 @@ def _through(lead: Lead, program: Callable[[Lead], int]) -> int:
         with suppress(Exception):
             lead.tell(END, _code(cause))
         raise
-    if not (lead.lost or lead.over):  # Ctrl-C in the middle of a word: then the others end without theirs
+    if not (lead.lost or lead.over):  # after Ctrl-C during a call, the other ranks end without an exit code
         lead.tell(END, code)
     return code
 
 
 def _freed(lead: Lead) -> None:
-    """Returns when no word is under way, which comes to its end without the rank that is lost; else this process ends."""
+    """Wait until the running call has failed, because a rank is lost; exit the process if it still runs after `GRACE`."""
     if not lead.lock.acquire(timeout=GRACE):
         end_at_once(lead.lost)
     lead.lock.release()
@@ -220,7 +221,7 @@ def _follow(ranks: Ranks, handlers: Handlers, channel: Channel) -> int:
 
 
 def _heard(ranks: Ranks, handlers: Handlers, held: dict[int, Any], first: int) -> tuple[str, dict[int, Any], int]:
-    """Does what the first process says; gives the word, the leaves that are new, and the exit code of the last word."""
+    """Execute the next call; return its word, the new leaves, and the exit code of the last call."""
     word, given, gone = shared(ranks)
     for number in gone:
         del held[number]

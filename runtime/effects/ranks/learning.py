@@ -6,9 +6,9 @@
         state = algorithm.init(params)
         learned = train(state, shared(ranks, transcripts))
 
-Every process runs this same program on the same whole batch, which costs little beside a model: advantages, counts and
-figures are the batch's own. Only what goes through the model is dealt out, and the state is kept in shards. What comes out is
-what one process makes of the batch, up to the order of sums, however many there are and whichever sequences they get.
+Every process runs this same program on the same whole batch, which costs little compared to a model: advantages, counts and
+metrics are those of the whole batch. Only the model's work is partitioned, and the state is sharded. The result is that of one
+process for the batch, up to the order of sums, whatever the number of processes and the assignment of sequences to them.
 """
 
 from collections.abc import Callable
@@ -43,9 +43,9 @@ OTHERS = "give all ranks one batch and one state, with `shared` say"
 
 @frozen(kw_only=True, eq=False)
 class _Parts:
-    """What the functions of a learner on ranks share."""
+    """The data that the functions of a learner on ranks share."""
 
-    algorithm: LanguageAlgorithm  # of the module's own weights
+    algorithm: LanguageAlgorithm  # computes with the module's own weights
     space: Workspace
     deal: Deal
 
@@ -61,17 +61,16 @@ def ranked_learner(
     precision: torch.dtype | Absent = (),
     reduction: torch.dtype | Absent = (),
 ) -> LanguageAlgorithm:
-    """The algorithm that `make` gives of a model, computed by all processes together on a Hugging Face `module`.
+    """Return the algorithm that `make` returns for a model, computed by all processes together on a Hugging Face `module`.
 
-    Its state is one in shards, see `spread_state`; `init` takes whole parameters, the same on all processes, or shards. The
-    module's own numbers are not looked at, and it is left as it is. `budget` is the most tokens, padding included, that go
-    through the model of one process at once, `packed` the capacity of rows that several sequences are packed into; a `deal`
-    takes the place of both. `precision` is that in which the model computes, where it is not its parameters' own. `reduction`
-    is the dtype in which gradients of parts are added up, see `workspace`: with float64, and `by_parts` as the deal, what comes
-    out does not depend on the number of processes beyond the rounding of norms. Figures are added in float64 always.
-    All functions must be called on all processes alike. They raise RankError where one is gone, StructureError where
-    processes hold different batches; `loss` is refused, since no process has one of its own.
-    Raises: ChoiceError, StructureError.
+    Its state is sharded, see `spread_state`; `init` takes whole parameters, the same on all processes, or shards. The module's
+    own values are not read, and it is not modified. `budget` is the largest number of tokens, padding included, that go through
+    the model of one process at once, `packed` the capacity of rows into which several sequences are packed; a `deal` replaces
+    both. `precision` is the dtype in which the model computes, if it is not its parameters' own. `reduction` is the dtype in
+    which gradients of parts are added up, see `workspace`: with float64, and `by_parts` as the deal, the result does not depend
+    on the number of processes beyond the rounding of norms. Metrics are always added in float64. All functions must be called
+    on all processes alike. They raise RankError if a process is gone, StructureError if processes hold different batches;
+    `loss` is refused, since no process has the loss of the whole batch. Raises: ChoiceError, StructureError.
     """
     policy, model = desk_model(module)
     algorithm = make(model)
@@ -97,7 +96,7 @@ def _refuse_loss(*arguments: Any) -> NoReturn:
 
 
 def _own(parts: _Parts, lengths: Tensor) -> tuple[Part, ...]:
-    """The parts of this process."""
+    """Return the parts of the batch for this process."""
     return parts.deal([int(length) for length in lengths])[parts.space.ranks.rank]
 
 
@@ -140,7 +139,7 @@ def _read(parts: _Parts, state: LanguageState, transcripts: Transcript, layout: 
 def _read_with(
     parts: _Parts, params: LearnerParams, state: LanguageState, transcripts: Transcript, names: tuple[str, ...]
 ) -> dict[str, Tensor]:
-    """What these parameters say of every transcript, on all processes, by field."""
+    """Return these fields of every transcript under these parameters, by name, on all processes."""
     space = parts.space
     load(space, params)
     mine, read = _own(parts, transcripts.length), []

@@ -1,4 +1,4 @@
-"""Signals between the threads and processes of ranks: an error for the main thread, and Ctrl-C for the first rank alone."""
+"""Signals between the threads and processes of ranks: an error for the main thread, and Ctrl-C for rank 0 alone."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ Interrupt = Callable[[RankError], None]
 
 @contextmanager
 def deaf() -> Iterator[None]:
-    """Leaves Ctrl-C, which reaches all processes, to the first: it saves first, and says when all is over."""
+    """Ignore Ctrl-C, which reaches all processes: rank 0 handles it, saves, and then ends the others."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -25,9 +25,9 @@ def deaf() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Gives what raises an error in the main thread, of which this is a block, from another; elsewhere that does nothing.
+    """Yield a function by which other threads raise an error in the main thread, which runs this block; else a no-op.
 
-    By SIGURG: it ends a wait, as Ctrl-C does, and does nothing where nobody handles it.
+    Uses SIGURG: it interrupts a wait, as Ctrl-C does, and is ignored without a handler.
     """
     main = threading.main_thread()
     if threading.current_thread() is not main or signal.getsignal(signal.SIGURG) is not signal.SIG_DFL:
@@ -51,4 +51,4 @@ def interruptible() -> Iterator[Interrupt]:
 
 
 def _nobody(error: RankError) -> None:
-    """There is no main thread to tell, or it hears something else."""
+    """Ignore the error: the block is not in the main thread, or SIGURG has another handler."""

@@ -1,8 +1,8 @@
-"""Trees of tensors kept in shards, one on each process, and made whole again.
+"""Trees of tensors sharded over the processes, and gathered again.
 
-A tensor [N, ...] becomes a DTensor of N / ranks rows, cut as torch's `fully_shard` cuts parameters; numbers [] stay whole
-on every process. What is pure on tensors is so on these too: our optimisers, norms over all leaves included, take them as
-they are.
+A tensor [N, ...] becomes a DTensor of N / ranks rows, split as torch's `fully_shard` splits parameters; numbers [] are
+replicated. Pure functions of tensors work on shards as well: our optimisers, norms over all leaves included, take them
+unchanged.
 """
 
 from typing import TypeVar
@@ -21,22 +21,22 @@ T = TypeVar("T")
 
 
 def spread(ranks: Ranks, tree: T) -> T:
-    """The tree in shards, each process keeping its own; every process must pass the same whole tensors, or shards already.
+    """Return the tree in shards, each process keeping its own; all must pass the same whole tensors, or shards already.
 
-    Nothing is sent for whole tensors. Call it on all processes.
+    For whole tensors there is no communication. Call it on all processes.
     """
     return tree_map(lambda leaf: _shard(ranks, leaf), tree)
 
 
 def whole(tree: T) -> T:
-    """The tree with every tensor whole, on every process: shards are gathered, all else stays. Call it on all processes."""
+    """Return the tree with every shard gathered, on every process; other leaves are unchanged. Call it on all processes."""
     return tree_map(lambda leaf: leaf.full_tensor() if isinstance(leaf, DTensor) else leaf, tree)
 
 
 def spread_state(ranks: Ranks, state: LanguageState) -> LanguageState:
-    """A learner's state with its parameters, their reference and the optimiser's own trees in shards.
+    """Return a learner's state with its parameters, their reference and the optimiser's own trees in shards.
 
-    What `whole` made of a state, read from a checkpoint, goes on so, on however many processes.
+    A state that `whole` gathered, for example from a checkpoint, can be sharded again over any number of processes.
     """
     return replace(
         state,
@@ -60,5 +60,5 @@ def _shard(ranks: Ranks, leaf: Tensor) -> Tensor:
 
 
 def replicated(ranks: Ranks, value: Tensor) -> DTensor:
-    """A tensor that all processes have, as one that can stand beside shards."""
+    """Return a tensor that all processes have as a DTensor, which can be combined with shards."""
     return DTensor.from_local(value, ranks.mesh, [Replicate()], run_check=False)

@@ -2,8 +2,8 @@
 
     optimizer = torch_optimizer(partial(torch.optim.AdamW, lr=1e-3, fused=False))
 
-It works on copies, so nothing that is passed is written to, and on shards as on whole tensors. Hyper-parameters are those of
-the call, no part of the state: a schedule stands behind it, `chain(torch_optimizer(...), scale_by_schedule(...))`.
+It works on copies, so its arguments are never written to, and on shards as on whole tensors. Hyper-parameters are fixed by the
+call and not part of the state: for a schedule append one, `chain(torch_optimizer(...), scale_by_schedule(...))`.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from ....core.tree import leaves
 
 @record
 class TorchState:
-    """What an optimiser of torch remembers."""
+    """State of an optimiser of torch."""
 
     slots: tuple[
         dict[str, Tensor], ...
@@ -28,10 +28,10 @@ class TorchState:
 
 
 def torch_optimizer(make: Callable[[Any], torch.optim.Optimizer]) -> Optimizer:
-    """The optimiser that `make` gives of a list of parameters; updates are what it adds to them.
+    """Return the optimiser that `make` builds for a list of parameters; its updates are what it adds to them.
 
-    An update that is added gives the optimiser's own parameters again, bit for bit unless it more than doubles or halves a
-    number or turns its sign, and then up to its rounding. Parameters below float32 it sees in float32.
+    Adding an update reproduces the optimiser's own parameters, bit for bit unless it more than doubles or halves a number or
+    changes its sign, and then up to rounding of the update. It gets parameters below float32 in float32.
 
     >>> optimizer = torch_optimizer(lambda params: torch.optim.SGD(params, lr=0.5, momentum=0.5))
     >>> params, gradients = {"a": torch.ones(2)}, {"a": torch.tensor([1.0, 0.0])}

@@ -1,8 +1,8 @@
-"""Where the arithmetic of a sharded model is done: a module whose weights are gathered layer by layer as they are used.
+"""Computation with a sharded model: a module whose weights are gathered layer by layer as they are used.
 
-Parameters stay values, trees of shards that a state holds. For each gradient they are copied into the module, torch's
-`fully_shard` gathers them in time and adds up what the processes found, and the gradient is taken out again as a tree of
-shards. So a process holds its share of the parameters twice, beside that of the optimiser, and a layer or two whole.
+Parameters stay values, trees of shards in a state. For each gradient they are copied into the module, torch's `fully_shard`
+gathers them in time and adds up the gradients of the processes, and the gradient is taken out again as a tree of shards. So a
+process holds its share of the parameters twice, besides that of the optimiser, and one or two whole layers.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ Absent = tuple[()]
 
 
 class Desk(nn.Module):
-    """A policy and the head of its critic, in whose forward, and there alone, both have whole weights."""
+    """A policy and its critic's head as one module: inside its forward, and only there, both have whole weights."""
 
     def __init__(self, policy: nn.Module, critic: nn.Module) -> None:
         super().__init__()
@@ -37,24 +37,24 @@ class Desk(nn.Module):
         self.critic = critic
 
     def forward(self, work: Callable[[], T]) -> T:
-        """What `work` gives."""
+        """Return `work()`, with whole weights."""
         return work()
 
 
 @frozen(kw_only=True, eq=False)
 class Workspace:
-    """A sharded module. All processes must do the same things with it, in the same order."""
+    """A sharded module. All processes must use it in the same way, in the same order."""
 
     ranks: Ranks
-    desk: Any  # a Desk that is sharded
+    desk: Any  # a sharded Desk
     critic: bool
-    at_once: bool  # whether gradients are added up over parts on each process, and over processes at the end
+    at_once: bool  # True: gradients are added up over parts on each process, and over processes once at the end
 
 
 def desk_model(module: Any) -> tuple[nn.Module, CausalModel]:
-    """A copy of a `PreTrainedModel` without numbers, and its functions, which look at no parameters but the copy's own.
+    """Return a copy of a `PreTrainedModel` without values, and its functions, which use only the copy's own parameters.
 
-    Only `apply` and `head` are there, for `within` a workspace that was made of the copy.
+    Only `apply` and `head` work, `within` a workspace that was made of the copy.
     Raises: StructureError for a model that is not supported.
     """
     check_supported(module)
@@ -110,11 +110,11 @@ def workspace(
     precision: torch.dtype | Absent = (),
     reduction: torch.dtype | Absent = (),
 ) -> Workspace:
-    """A workspace of what `desk_model` copied, which is used up. `width` is the model's, for the head of a critic.
+    """Return a workspace of a copy by `desk_model`, which it takes over. `width` is the model's, for the head of a critic.
 
-    Each layer is gathered for itself. `precision` is that of gathered weights and so of what is computed with them, bfloat16
-    say; shards keep the dtype of the parameters. With a `reduction` gradients are added up in that dtype, whole on each
-    process until the last part, and only then sent and rounded; without, in float32 and sent after every part.
+    Each layer is gathered on its own. `precision` is the dtype of gathered weights and so of the computation, e.g. bfloat16;
+    shards keep the dtype of the parameters. With a `reduction`, gradients are added up in that dtype, unsharded on each
+    process until the last part, and only then reduced and rounded; without it, in float32 and reduced after every part.
     """
     like = next(policy.parameters())
     head = nn.Module()
@@ -129,7 +129,7 @@ def workspace(
     made: Any = desk
     made._apply(lambda leaf: torch.empty_like(leaf, device=ranks.device) if leaf.is_meta else leaf.to(ranks.device))
     for part in _sharded(desk):
-        # Losses are divided by counts of the whole batch, so that gradients are to be added, not averaged.
+        # Losses are divided by counts of the whole batch, so gradients must be summed over processes, not averaged.
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)
     return Workspace(ranks=ranks, desk=desk, critic=critic, at_once=not isinstance(reduction, tuple))
@@ -142,7 +142,7 @@ def _mixed(precision: torch.dtype | Absent, reduction: torch.dtype | Absent) -> 
 
 
 def _layers(policy: Any) -> list[nn.Module]:
-    """The model's blocks: the entries of its first list that is as long as its configuration says."""
+    """Return the model's blocks: the entries of its first list whose length is the configuration's number of layers."""
     number = policy.config.num_hidden_layers
     lists = [part for part in policy.modules() if isinstance(part, nn.ModuleList) and len(part) == number]
     return list(lists[0]) if lists else []
@@ -153,13 +153,13 @@ def _sharded(desk: nn.Module) -> list[Any]:
 
 
 def within(space: Workspace, work: Callable[[], T]) -> T:
-    """What `work` gives when the module's weights are whole around it; a loss it gives can be differentiated."""
+    """Return `work()`, called while the module's weights are whole; a loss that it returns can be differentiated."""
     result: T = space.desk(work)
     return result
 
 
 def inside(space: Workspace) -> LearnerParams:
-    """The parameters that functions of `desk_model` take within a workspace: only the critic's are looked at."""
+    """Return the parameters for functions of `desk_model` within a workspace: only the critic's are used."""
     if not space.critic:
         return LearnerParams(policy=())
     head = space.desk.critic
@@ -167,9 +167,9 @@ def inside(space: Workspace) -> LearnerParams:
 
 
 def load(space: Workspace, params: LearnerParams) -> None:
-    """Copies parameters, in shards, into the module, and forgets its gradient. Raises: StructureError."""
+    """Copy parameters, in shards, into the module, and discard its gradient. Raises: StructureError."""
     for part in _sharded(space.desk):
-        part.reshard()  # what was gathered is of older weights
+        part.reshard()  # discards gathered older weights
     own = _tree(space, {name: value.detach() for name, value in space.desk.named_parameters()})
     given = spread(space.ranks, params)
     same_structure("load: params", _sorted(given), _sorted(own))
@@ -181,16 +181,16 @@ def load(space: Workspace, params: LearnerParams) -> None:
 
 
 def descend(space: Workspace, loss: Tensor, *, last: bool) -> None:
-    """Adds the gradient of a part's loss to what there is; `last` says that no other part comes before `slopes`."""
+    """Add the gradient of a part's loss to the sum so far; `last` marks the last part before `slopes`."""
     if space.at_once:
         space.desk.set_requires_gradient_sync(last)
     loss.backward()  # type: ignore[no-untyped-call]
 
 
 def slopes(space: Workspace, params: LearnerParams) -> LearnerParams:
-    """The gradient that all processes have found together since `load`, in shards: a tree like the parameters.
+    """Return the gradient that all processes have accumulated since `load`, in shards: a tree like the parameters.
 
-    It is 0 where nothing was differentiated.
+    It is 0 for parameters without a gradient.
     """
     found = {
         name: torch.zeros_like(value.detach()) if value.grad is None else value.grad.detach()

@@ -1,10 +1,10 @@
-"""The processes that train together: how they meet, what they tell each other, and how they end when one is gone.
+"""The process group of a training: its start, its collectives, and its end when a process is gone.
 
     with joined(timeout=60) as ranks:
         ...
 
 Under `torchrun --nproc-per-node 8 program.py`, or any launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the
-block is entered when all are there. A program that nobody launched so is a world of its own, and alone in it.
+block is entered when all processes have joined. A program without a launcher is a group of one process.
 """
 
 import contextlib
@@ -36,38 +36,38 @@ from .launched import launched as launched
 from .launched import number
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
-# What gloo, NCCL and the store in which processes meet say when somebody is gone, in errors of no class of their own.
+# Words of gloo, NCCL and the store in errors for a lost process, which have no class of their own.
 GONE = re.compile(r"gloo|connection|timed? ?out|peer|broken pipe|socket|nccl|clients joined", re.IGNORECASE)
 
 
 AGAIN = "start all of them again from the last checkpoint"
-GRACE = 5.0  # seconds behind its own time limit in which torch's store may still say what is wrong
+GRACE = 5.0  # seconds after its own time limit in which torch's store may still raise a more precise error
 T = TypeVar("T")
 
 
 class SilenceError(RuntimeError):
-    """A store does not answer in time."""
+    """Error for a store that does not answer in time."""
 
 
 @frozen(kw_only=True, eq=False)
 class Ranks:
-    """This process among those that train together."""
+    """This process in its process group."""
 
     rank: int  # its number, from 0 on
-    size: int  # how many there are
-    device: torch.device  # where its tensors lie
-    mesh: DeviceMesh  # all of them in a row, for tensors that are sharded
-    timeout: float  # seconds after which one that does not answer is taken for gone
-    store: Any = ()  # torch.distributed's, in which they have met
+    size: int  # number of processes
+    device: torch.device  # of its tensors
+    mesh: DeviceMesh  # one-dimensional, of all processes, for sharded tensors
+    timeout: float  # seconds after which a process that does not answer counts as gone
+    store: Any = ()  # torch.distributed's, by which the processes have met
 
 
 @contextlib.contextmanager
 def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[Ranks]:
-    """The processes of a launcher's world as a block, which is entered when all are there and leaves the world at its end.
+    """Join the launcher's process group in a block, which is entered when all processes are there; leave the group at its end.
 
-    `device` is "cpu" (gloo), "cuda" (NCCL; each process takes that of its LOCAL_RANK) or "auto": "cuda" where there is one.
-    Inside, whoever waits for another longer than `timeout` seconds gets an error. Raises: ChoiceError; RankError, in one
-    line, where not all come or one is gone later.
+    `device` is "cpu" (gloo), "cuda" (NCCL; each process takes that of its LOCAL_RANK) or "auto": "cuda" if there is one.
+    Inside, a process that waits for another longer than `timeout` seconds gets an error. Raises: ChoiceError; RankError, in
+    one line, if a process does not join or is gone later.
     """
     if not timeout > 0:
         raise ChoiceError(message("joined: timeout", got=timeout, wanted="seconds above 0", remedy="e.g. 600"))
@@ -88,20 +88,20 @@ def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[Ranks]:
             meshes.append(init_device_mesh(kind, (size,)))
             yield Ranks(rank=rank, size=size, device=place, mesh=meshes[0], timeout=timeout, store=store)
     finally:
-        with contextlib.suppress(RuntimeError):  # what has come apart already
+        with contextlib.suppress(RuntimeError):  # the group may be broken already
             dist.destroy_process_group()
-        for mesh in meshes:  # whoever keeps a DTensor keeps its mesh, which would keep gloo's threads
+        for mesh in meshes:  # a DTensor that is still referenced keeps its mesh, which would keep gloo's threads
             getattr(mesh, "_pg_registry", {}).clear()
 
 
 def _met(rank: int, size: int, patience: timedelta) -> Any:
-    """The store of this world, once all are there or, at the latest, when they have lost patience. Raises: RankError."""
+    """Return the group's store, once all processes are there, or after the time-out. Raises: RankError."""
     if not os.environ.get("WORLD_SIZE"):
         return HashStore()
     place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     another = "choose another MASTER_PORT, the same for all ranks"
     try:
-        # In time, since torch waits without end for what takes its connection and never answers.
+        # With a time limit, since torch waits for ever for a server that accepts the connection and never answers.
         meeting = partial(next, rendezvous("env://", rank, size, timeout=patience))
         store, *_ = in_time(meeting, patience.total_seconds() + GRACE)
     except dist.DistNetworkError as cause:
@@ -118,9 +118,9 @@ def _met(rank: int, size: int, patience: timedelta) -> Any:
 
 
 def in_time(work: Callable[[], T], seconds: float) -> T:
-    """Return what `work()` returns. Raises: SilenceError after so many seconds, while the work goes on in its own thread.
+    """Return `work()`. Raises: SilenceError after so many seconds, while the work goes on in its own thread.
 
-    A client of torch's store waits without end for a host that is not reached any more, whatever time it was given.
+    A client of torch's store blocks for ever if its host cannot be reached any more, whatever time-out it was given.
 
     >>> in_time(lambda: 7, 5.0)
     7
@@ -142,7 +142,7 @@ def in_time(work: Callable[[], T], seconds: float) -> T:
 
 @contextlib.contextmanager
 def one_line(rank: int, size: int, when: str) -> Iterator[None]:
-    """Errors of whoever has lost another as one line. Those of a program stay what they are."""
+    """Turn errors for a lost process into a RankError of one line. A program's own errors are unchanged."""
     try:
         yield
     except (PurestepError, AssertionError):
@@ -156,17 +156,17 @@ def one_line(rank: int, size: int, when: str) -> Iterator[None]:
 
 
 def _first_words(error: Exception) -> str:
-    """The first sentence of an error, without the place in somebody's source."""
+    """Return the first sentence of an error, without the source location in front."""
     line = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
     return re.sub(r"^\[[^\]]*\]\s*", "", line).split(". ")[0][:160]
 
 
 def on_ranks(body: Callable[[Ranks], None], *, timeout: float = 600.0, device: str = "auto") -> int:
-    """Runs `body` in the world this process was launched into; the exit code of its program.
+    """Run `body` in the process group that this process was launched into; return the exit code of its program.
 
-    What purestep refuses is told in one line on standard error, and 1 is returned. So is the loss of another process told, and
-    the process ends with 1 at once, without waiting for the rest and without what `atexit` would call. Whatever else goes
-    wrong is raised. Either ends the others so.
+    A PurestepError is written in one line to standard error, and 1 is returned. The loss of another process is written
+    likewise, and the process exits with 1 at once, without waiting for anything and without calling `atexit` functions. Any
+    other error is raised. Each of these ends the other processes in the same way.
     """
     try:
         with joined(timeout=timeout, device=device) as ranks:
@@ -183,15 +183,15 @@ def on_ranks(body: Callable[[Ranks], None], *, timeout: float = 600.0, device: s
 
 
 def let_go() -> None:
-    """Frees what is left of a world that is over, and so ends gloo's threads, before the process takes itself apart.
+    """Free the remains of a process group that is over, and so end gloo's threads, before the process shuts down.
 
-    They let go of their last tensors, for which they need Python: a process that ends meanwhile is aborted.
+    The threads free their last tensors, for which they need Python: a process that shuts down meanwhile is aborted.
     """
     gc.collect()
 
 
 def gathered(ranks: Ranks, value: Tensor) -> list[Tensor]:
-    """A tensor of each process, in their order; all of one shape and dtype."""
+    """Return a tensor of each process, in their order; all of one shape and dtype."""
     if ranks.size == 1:
         return [value]
     own = value.detach().to(ranks.device).contiguous()
@@ -201,7 +201,7 @@ def gathered(ranks: Ranks, value: Tensor) -> list[Tensor]:
 
 
 def summed(ranks: Ranks, value: Tensor) -> Tensor:
-    """The sum of a tensor of each process, the same bits on all of them; where all but one have 0, that one's."""
+    """Return the sum of a tensor of each process, the same bits on all of them; if all but one have 0, that one's."""
     if ranks.size == 1:
         return value
     total = value.detach().to(ranks.device, copy=True)
@@ -210,9 +210,9 @@ def summed(ranks: Ranks, value: Tensor) -> Tensor:
 
 
 def shared(ranks: Ranks, tree: Any = ()) -> Any:
-    """What the first process passes, on all of them; what others pass is not looked at. Tensors come to their devices.
+    """Broadcast rank 0's tree: return it on all processes; other ranks' arguments are ignored. Tensors are on their devices.
 
-    For what one process has sampled or read. It travels pickled, so that only processes of one's own may be in the world.
+    For data that one process has sampled or read. It is sent as a pickle, so all processes of the group must be trusted.
     """
     box = [tree if ranks.rank == 0 else ()]
     if ranks.size > 1:
@@ -221,7 +221,7 @@ def shared(ranks: Ranks, tree: Any = ()) -> Any:
 
 
 def same_on_all(where: str, ranks: Ranks, tree: Any, remedy: str) -> None:
-    """Raises StructureError on every process unless all have the same tensors in a tree, bit by bit."""
+    """Raise StructureError on every process unless all have the same tensors in a tree, bit by bit."""
     numbers = torch.stack(gathered(ranks, fingerprint(tree)))
     other = (numbers != numbers[0]).nonzero()[:, 0].tolist()
     if other:

@@ -1,4 +1,4 @@
-"""Segment-wise decoupled PPO under the names of a published interface: what AReaL's users know, over the pure parts here."""
+"""Segment-wise decoupled PPO under the names of a published interface (AReaL's), on top of the pure functions here."""
 
 from ..experiment_config import BaseExperimentConfig as BaseExperimentConfig
 from ..experiment_config import InferenceEngineConfig as InferenceEngineConfig

@@ -1,4 +1,4 @@
-"""How many rollouts may be begun: the scheduler's counts and its formula, and what modifies the result."""
+"""The number of rollouts that may start: the scheduler's counts and its formula, and modifiers of the result."""
 
 import threading
 from collections import Counter
@@ -8,11 +8,11 @@ from ...scheduling.seats import room
 from ...scheduling.state import Rules, Schedule, begin, changed
 from .interfaces import CapacityModifier, RolloutStat
 
-ENDLESS = 1 << 62  # updates: the trainer is the caller's
+ENDLESS = 1 << 62  # updates: the caller decides when training ends
 
 
 class FilteredSamplesCapacityModifier(CapacityModifier):
-    """Pays back what samples cost that were accepted and then left out: without it each of them takes its place for ever.
+    """Modifier that adds back the capacity of samples that were accepted and then left out, which they would use for ever.
 
     All methods are thread-safe.
 
@@ -28,7 +28,7 @@ class FilteredSamplesCapacityModifier(CapacityModifier):
         self._by_version: Counter[int] = Counter()
 
     def on_samples_filtered(self, count: int, version: int | None = None) -> None:
-        """Records that so many samples were left out, at that version; 0 or less changes nothing."""
+        """Record that so many samples were left out, at that version; 0 or less changes nothing."""
         if count <= 0:
             return
         with self._lock:
@@ -37,10 +37,10 @@ class FilteredSamplesCapacityModifier(CapacityModifier):
                 self._by_version[version] += count
 
     def on_capacity_consumed(self, count: int) -> None:
-        """Takes back that much of what is paid, at most all of it; the tallies by version stay.
+        """Withdraw that much of the added capacity, at most all of it; the counts by version stay.
 
-        For whoever also counts these samples as accepted no longer. `WorkflowExecutor` never does: what it left out stays
-        among the accepted, so it has to stay paid back, also when other samples are trained on.
+        For callers that also stop counting these samples as accepted. `WorkflowExecutor` never does: samples that it left out
+        stay among the accepted, so their capacity has to stay added, even when other samples are trained on.
         """
         if count <= 0:
             return
@@ -48,35 +48,35 @@ class FilteredSamplesCapacityModifier(CapacityModifier):
             self._filtered -= min(count, self._filtered)
 
     def modify_capacity(self, base_capacity: int, current_version: int, stats: RolloutStat) -> int:
-        """base + filtered. The sum may exceed the concurrency, to which the executor clamps it."""
+        """Return base + filtered. The sum may exceed the concurrency, to which the executor clamps it."""
         del current_version, stats
         return base_capacity + self.get_filtered_count()
 
     def get_filtered_count(self) -> int:
-        """How many are paid back now."""
+        """Return the capacity that is currently added."""
         with self._lock:
             return self._filtered
 
     def get_version_stats(self) -> dict[int, int]:
-        """How many were ever left out at each version that was told; version 0 is one."""
+        """Return the number of samples ever left out, for each version that was passed, 0 included."""
         with self._lock:
             return dict(self._by_version)
 
     def reset(self) -> None:
-        """Forgets all, for tests and repairs by hand."""
+        """Reset all counts, for tests and manual repairs."""
         with self._lock:
             self._filtered = 0
             self._by_version = Counter()
 
 
 class StalenessManager:
-    """Counts of rollouts, in a `Schedule` of the scheduler, and how many more may be begun. Thread-safe.
+    """Counts of rollouts, in a `Schedule` of the scheduler, and the number that may still start. Thread-safe.
 
     min(max(1, c) - running, (n + v + 1) max(1, B) - (accepted + running)), then the modifiers in their order
 
     c is `max_concurrent_rollouts`, B `consumer_batch_size`, n `max_staleness`, v the version. The result may be negative,
-    and with a modifier exceed the concurrency: `WorkflowExecutor.get_capacity` is what to go by. No lock is held while a
-    modifier is asked. Raises: ChoiceError for a number below 0.
+    and with a modifier exceed the concurrency: use `WorkflowExecutor.get_capacity`. No lock is held while a modifier is
+    called. Raises: ChoiceError for a number below 0.
 
     >>> manager = StalenessManager(max_concurrent_rollouts=8, consumer_batch_size=4, max_staleness=1)
     >>> manager.on_rollout_submitted()
@@ -95,12 +95,12 @@ class StalenessManager:
                 raise ChoiceError(message(f"StalenessManager: {name}", got=value, wanted="0 or more", remedy=remedy))
         batch, concurrency = max(1, consumer_batch_size), max(1, max_concurrent_rollouts)
         self.rules = Rules(batch=batch, concurrency=concurrency, staleness=max_staleness, updates=ENDLESS)
-        self.schedule = begin(self.rules, prompts=0, workers=1)  # its counts are kept, its groups stay empty
+        self.schedule = begin(self.rules, prompts=0, workers=1)  # only its counts are used, its groups stay empty
         self._lock = threading.Lock()
         self._modifiers: tuple[CapacityModifier, ...] = ()
 
     def register_capacity_modifier(self, modifier: CapacityModifier) -> None:
-        """Adds a modifier behind those there are; one that is there already is not added again."""
+        """Append a modifier; one that is registered already is not added again."""
         if not callable(getattr(modifier, "modify_capacity", None)):
             got, remedy = type(modifier).__name__, "derive from CapacityModifier"
             raise StructureError(message("capacity modifier", got=got, wanted="modify_capacity", remedy=remedy))
@@ -109,13 +109,13 @@ class StalenessManager:
                 self._modifiers = (*self._modifiers, modifier)
 
     def get_capacity(self, current_version: int) -> int:
-        """How many more rollouts may be begun, as far as the manager and its modifiers know.
+        """Return how many more rollouts may start, according to the manager and its modifiers.
 
-        Raises: ChoiceError for a version below 0, StructureError for a modifier that gives no number.
+        Raises: ChoiceError for a version below 0, StructureError for a modifier that does not return an int.
         """
         with self._lock:
             now, modifiers = self.schedule, self._modifiers
-        # Modifiers pay back what was filtered, as published, so the scheduler is not to do it too.
+        # Modifiers add back the filtered samples, as in the published interface, so the scheduler must not do it too.
         found, stats = room(self.rules, changed(now, version=current_version, filtered=0)), _stats(now)
         for modifier in modifiers:
             found = modifier.modify_capacity(found, current_version, stats)
@@ -125,25 +125,25 @@ class StalenessManager:
         return found
 
     def get_stats(self) -> RolloutStat:
-        """The counts, as a value."""
+        """Return the counts, as a value."""
         return _stats(self.schedule)
 
     def on_rollout_submitted(self) -> None:
-        """A rollout is begun."""
+        """Count a rollout that has started."""
         self.count(submitted=1, running=1)
 
     def on_rollout_accepted(self) -> None:
-        """A rollout came to an end, and its sample is queued. Raises: ChoiceError where none is running."""
+        """Count a rollout that has ended with a queued sample. Raises: ChoiceError if none is running."""
         self.count(running=-1, accepted=1, queued=1)
 
     def on_rollout_rejected(self) -> None:
-        """A rollout came to nothing; what it took is free again. Raises: ChoiceError where none is running."""
+        """Count a rollout without a sample; its capacity is free again. Raises: ChoiceError if none is running."""
         self.count(running=-1, rejected=1)
 
     def on_version_recovered(self, version: int) -> None:
-        """A run goes on from weights of this version: what it took to make them counts as accepted.
+        """Resume from weights of this version: the samples that were used to train them count as accepted.
 
-        Without that, (n + version + 1) batches would be begun at once. Raises: ChoiceError once a rollout was begun.
+        Without that, (n + version + 1) batches would start at once. Raises: ChoiceError once a rollout has started.
         """
         with self._lock:
             if version < 0 or self.schedule.submitted:
@@ -153,7 +153,7 @@ class StalenessManager:
             self.schedule = begin(self.rules, prompts=0, workers=1, version=version)
 
     def count(self, **more: int) -> None:
-        """Adds to counts of the schedule, all at once. Raises: ChoiceError where fewer than none would be running."""
+        """Add to counts of the schedule, all at once. Raises: ChoiceError if fewer than 0 would be running."""
         with self._lock:
             new = {name: getattr(self.schedule, name) + number for name, number in more.items()}
             if new.get("running", 0) < 0:

@@ -1,4 +1,4 @@
-"""The queue and the cache of one process, and the two things that are done to a queue as a whole."""
+"""The queue and the cache of one process, and two operations on a whole queue: to list it, and to remove items."""
 
 import threading
 from collections import deque
@@ -12,7 +12,7 @@ from .interfaces import RolloutCache, RolloutQueue, Sample
 
 
 class LocalRolloutCache(RolloutCache):
-    """A list under a lock.
+    """A list of samples under a lock.
 
     >>> cache = LocalRolloutCache()
     >>> for item in (1, 2, 3, 4):
@@ -26,17 +26,17 @@ class LocalRolloutCache(RolloutCache):
         self._items: list[Sample] = []
 
     def add(self, item: Sample) -> None:
-        """Adds an item at the end."""
+        """Append an item."""
         with self._lock:
             self._items.append(item)
 
     def get_all(self) -> list[Sample]:
-        """All items, in a list of the caller's own."""
+        """Return all items, in a new list."""
         with self._lock:
             return list(self._items)
 
     def take_first_n(self, n: int) -> list[Sample]:
-        """Removes and returns the first n items, or as many as there are. Raises: ChoiceError for less than none."""
+        """Remove and return the first n items, or as many as there are. Raises: ChoiceError for n below 0."""
         if n < 0:
             raise ChoiceError(message("take_first_n: n", got=n, wanted="0 or more", remedy="count what is wanted"))
         with self._lock:
@@ -44,19 +44,19 @@ class LocalRolloutCache(RolloutCache):
             return taken
 
     def size(self) -> int:
-        """How many items there are."""
+        """Return the number of items."""
         with self._lock:
             return len(self._items)
 
     def clear(self) -> None:
-        """Removes all items."""
+        """Remove all items."""
         with self._lock:
             self._items = []
 
     def filter_inplace(self, predicate: Callable[[Sample], bool]) -> int:
-        """Keeps the items for which the predicate is true; the number of those removed.
+        """Keep the items for which the predicate is true; return the number of those removed.
 
-        The predicate is asked outside the lock, so it may look into the cache; what is added meanwhile stays.
+        The predicate is called outside the lock, so it may use the cache; items added meanwhile stay.
         """
         unwanted = [item for item in self.get_all() if not predicate(item)]
         with self._lock:
@@ -66,7 +66,7 @@ class LocalRolloutCache(RolloutCache):
 
 
 class LocalRolloutQueue(RolloutQueue):
-    """A bounded queue between threads which one of them can hold for itself. Raises: ChoiceError for no room at all.
+    """A bounded queue between threads which one of them can lock. Raises: ChoiceError for a size below 1.
 
     >>> samples = LocalRolloutQueue(2)
     >>> samples.put("a"), samples.put_nowait("b"), samples.get(), samples.qsize(), samples.empty()
@@ -81,7 +81,7 @@ class LocalRolloutQueue(RolloutQueue):
         self._items: deque[Sample] = deque()
 
     def put(self, item: Sample, timeout: float | None = None) -> None:
-        """Puts an item in, waiting for room. Raises: queue.Full when the seconds are over."""
+        """Put an item in, waiting for room. Raises: queue.Full when the seconds are over."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._items) < self.maxsize, timeout):
                 raise Full
@@ -89,7 +89,7 @@ class LocalRolloutQueue(RolloutQueue):
             self._changed.notify_all()
 
     def get(self, timeout: float | None = None) -> Sample:
-        """Takes the first item, waiting for one. Raises: queue.Empty when the seconds are over."""
+        """Take the first item, waiting for one. Raises: queue.Empty when the seconds are over."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._items) > 0, timeout):
                 raise Empty
@@ -98,31 +98,31 @@ class LocalRolloutQueue(RolloutQueue):
             return item
 
     def put_nowait(self, item: Sample) -> None:
-        """Puts an item in without waiting. Raises: queue.Full."""
+        """Put an item in without waiting. Raises: queue.Full."""
         self.put(item, 0)
 
     def get_nowait(self) -> Sample:
-        """Takes the first item without waiting. Raises: queue.Empty."""
+        """Take the first item without waiting. Raises: queue.Empty."""
         return self.get(0)
 
     def empty(self) -> bool:
-        """Whether there is nothing."""
+        """Return whether the queue is empty."""
         return self.qsize() == 0
 
     def qsize(self) -> int:
-        """How many items there are."""
+        """Return the number of items."""
         with self._changed:
             return len(self._items)
 
     def held(self) -> AbstractContextManager[Any]:
-        """A context in which no other thread puts or takes."""
+        """Return a context in which no other thread puts or takes."""
         return self._changed
 
 
 def everything(queue: RolloutQueue) -> list[Sample]:
-    """The items of a queue, which stay in it: takes all out and puts all back, holding the queue.
+    """Return the items of a queue, which stay in it: takes all out and puts all back, while it holds the queue.
 
-    Raises: RuntimeError where others filled a queue meanwhile that cannot be held.
+    Raises: RuntimeError if other threads filled a queue meanwhile that cannot be held.
 
     >>> samples = LocalRolloutQueue(3)
     >>> samples.put("a"), samples.put("b"), everything(samples), samples.qsize()
@@ -135,9 +135,10 @@ def everything(queue: RolloutQueue) -> list[Sample]:
 
 
 def remove(queue: RolloutQueue, unwanted: Iterable[Sample], on_removed: Callable[[int], None]) -> None:
-    """Takes these very items out of a queue, the others stay in order; says once how many are gone.
+    """Remove these very items from a queue, the others stay in order; `on_removed` is called once with their number.
 
-    Raises: RuntimeError where others filled a queue meanwhile that cannot be held; what found no room then is said too.
+    Raises: RuntimeError if other threads filled a queue meanwhile that cannot be held; items that found no room then count as
+    removed too.
 
     >>> samples, a = LocalRolloutQueue(3), ["a"]
     >>> samples.put(a), samples.put(["a"]), remove(samples, [a], print), samples.qsize()
@@ -158,11 +159,11 @@ def remove(queue: RolloutQueue, unwanted: Iterable[Sample], on_removed: Callable
             _put_back(queue, kept, add)
     finally:
         if gone:
-            on_removed(gone)  # after the queue was let go: who is told may ask for it
+            on_removed(gone)  # after the queue was released, because the callback may use it
 
 
 def _drained(queue: RolloutQueue) -> list[Sample]:
-    """What is in the queue now; what comes in meanwhile is left, or this might never end."""
+    """Take out the items that are in the queue now; later ones are left, or this might never end."""
     items = []
     for _ in range(queue.qsize()):
         try:
@@ -186,6 +187,6 @@ def _put_back(queue: RolloutQueue, items: list[Sample], on_lost: Callable[[int],
 
 
 def _without(items: Iterable[Sample], unwanted: Iterable[Sample]) -> list[Sample]:
-    """Those that are none of the unwanted, which are told by identity: samples may be equal."""
+    """Return the items that are not among the unwanted, by identity: different samples may be equal."""
     out = {id(item) for item in unwanted}
     return [item for item in items if id(item) not in out]

@@ -1,8 +1,8 @@
-"""Rollouts in threads of their own, and batches of what they made: counts that always add up, nothing lost, nothing stuck.
+"""Rollouts in threads of their own, and batches of their samples: consistent counts, no lost samples, no deadlocks.
 
-Every sample is in one place: under way, in the queue, in the cache, with the trainer, or left out. What is left out is told
-once: as rejected where it was never accepted, to the capacity modifier where it was. No lock is held while an engine, a
-workflow, a strategy or a modifier is asked, so these may ask the executor in turn, from whatever thread.
+Every sample is in one place: in progress, in the queue, in the cache, with the trainer, or left out. A sample that is left out
+is reported once: as rejected if it was never accepted, to the capacity modifier if it was. No lock is held while an engine, a
+workflow, a strategy or a modifier is called, so these may call the executor in turn, from any thread.
 """
 
 import threading
@@ -26,17 +26,17 @@ from .recomputer import ProximalRecomputer
 from .samples import is_sample, marked, unlocked
 from .strategies import StalenessControlStrategy
 
-LOOK = 0.1  # seconds after which a wait looks whether the engine's version rose by itself
+LOOK = 0.1  # seconds after which a wait checks whether the engine's version has changed
 Job = Callable[[], None]
 
 
 class RolloutError(PurestepError, RuntimeError):
-    """Rollouts cannot go on; what stopped them is the cause."""
+    """Error for rollouts that cannot go on; its cause is the original exception."""
 
 
 @frozen
 class Task:
-    """A rollout to begin."""
+    """A rollout to start."""
 
     data: Any
     workflow: Workflow
@@ -45,7 +45,7 @@ class Task:
     def made(self, engine: InferenceEngine) -> Sample:
         """Return the sample of the workflow, `unlocked`, or None if it is not wanted.
 
-        Raises: StructureError for what is no sample, and as the workflow does.
+        Raises: StructureError for a result that is no sample, and as the workflow does.
 
         >>> Task({"input_ids": [1]}, lambda engine, data: data, lambda sample: True).made(())
         {'input_ids': [1]}
@@ -60,15 +60,15 @@ class Task:
 
 
 def in_thread(job: Job) -> None:
-    """Run a job in a thread that no process waits for."""
+    """Run a job in a daemon thread, which the process does not wait for at its end."""
     threading.Thread(target=job, name="purestep-rollout", daemon=True).start()
 
 
 class WorkflowExecutor:
-    """Begins rollouts as far as the capacity allows, keeps what they made, and hands out batches. Thread-safe.
+    """Executor that starts rollouts as far as the capacity allows, stores their samples and returns batches. Thread-safe.
 
-    `queue_size` is the room of the queue, so that no more is under way than it can take; `start` runs a job, in a thread
-    unless told otherwise. A run that goes on from later weights tells the manager so first (`on_version_recovered`).
+    `queue_size` is the room of the queue, so that no more rollouts run than it can take; `start` runs a job, by default in a
+    thread. A run that resumes from later weights must first pass their version to the manager (`on_version_recovered`).
     """
 
     def __init__(
@@ -90,20 +90,20 @@ class WorkflowExecutor:
         self.strategy, self.recomputer, self.modifier = strategy, recomputer, modifier
         self.queue, self.cache, self.queue_size = output_queue, result_cache, queue_size
         self.logger, self.start = logger, start
-        self._changed = threading.Condition()  # guards all that follows
-        self._purged = -1  # the version of the last purge; 0 is one
-        self._taking = threading.RLock()  # for whoever moves samples on; those who put them in never want it
+        self._changed = threading.Condition()  # guards all fields below
+        self._purged = -1  # the version of the last purge; 0 is a version
+        self._taking = threading.RLock()  # for threads that take samples out; those that put them in never acquire it
         self._tasks: deque[Task] = deque()
-        self._parked: list[Sample] = []  # came while the weights were being changed
+        self._parked: list[Sample] = []  # arrived while the weights were being changed
         self._paused = self._updating = self._closed = False
-        self._failures = 0  # rollouts in a row that raised
+        self._failures = 0  # consecutive rollouts that raised
         self._error: BaseException | None = None
 
     def submit(self, data: Any, workflow: Workflow, should_accept: Callable[[Sample], bool] | None = None) -> None:
-        """Lets `workflow(engine, data)` be run when there is capacity for it.
+        """Queue `workflow(engine, data)`, to be run when there is capacity for it.
 
-        It gives a sample, or None for nothing worth keeping; `should_accept` may refuse a sample. If it raises, the rollout
-        is rejected and the logger warned. Raises: RolloutError after `close`, and for what `wait` would raise.
+        It returns a sample, or None for no sample; `should_accept` may refuse a sample. If it raises, the rollout is rejected
+        and a warning is logged. Raises: RolloutError after `close`, and for the errors that `wait` would raise.
         """
         with self._changed:
             self._raise_error()
@@ -113,12 +113,12 @@ class WorkflowExecutor:
             self._raise_error()
 
     def wait(self, count: int, timeout: float | None = None, *, key: Key | None = None) -> list[Sample]:
-        """The next `count` samples in the order in which they came, those too old left out; shuffled if a key is given.
+        """Return the next `count` samples in order of arrival, without those that are too old; shuffled if a key is given.
 
         Their proximal log-probs are those of `algorithms.staleness.proximal_version` at the engine's version.
-        Raises: ChoiceError for less than one, or more than could ever be there: (staleness + 1) batches; TimeoutError when
-        the seconds are over, and all samples stay; RolloutError when it is closed, when as many rollouts in a row raised as
-        may be under way, and for errors of strategies, modifiers and engines.
+        Raises: ChoiceError for less than 1, or more than there can ever be: (staleness + 1) batches; TimeoutError when the
+        seconds are over, and all samples stay; RolloutError when it is closed, when as many consecutive rollouts raised as may
+        run at once, and for errors of strategies, modifiers and engines.
         """
         most = (self.manager.rules.staleness + 1) * self.manager.rules.batch
         if not 1 <= count <= most:
@@ -144,10 +144,10 @@ class WorkflowExecutor:
 
     @contextmanager
     def updating(self, under_way: Iterable[Sample] = ()) -> Iterator[None]:
-        """The context to change the weights in: proximal log-probs are recomputed first, what is too old is left out after.
+        """Change the weights in this context: proximal log-probs are recomputed before, and too old samples left out after.
 
-        What comes in meanwhile is recomputed too, as long as the weights are the old ones, and waits until they are the new
-        ones; nothing is begun and nobody takes. `under_way` are samples that the engine has and goes on with.
+        Samples that arrive meanwhile are recomputed too, as long as the weights are the old ones, and are held back until they
+        are the new ones; no rollout starts and no batch is taken. `under_way` are samples that the engine goes on generating.
         """
         with self._taking:
             with self._changed:
@@ -165,13 +165,13 @@ class WorkflowExecutor:
                 self._dispatch()
 
     def get_capacity(self) -> int:
-        """How many rollouts may be begun now: what the manager says, no more than concurrency and queue have room for."""
+        """Return how many rollouts may start now: the manager's number, limited by concurrency and room in the queue."""
         rules, now = self.manager.rules, self.manager.schedule
         most = min(rules.concurrency, self.queue_size - now.queued)
         return min(self.manager.get_capacity(self.engine.get_version()), most - now.running)
 
     def account(self) -> Account:
-        """Where every sample is, at one moment."""
+        """Return the number of samples in each place, at one moment."""
         now = self.manager.schedule
         return Account(
             submitted=now.submitted,
@@ -185,27 +185,27 @@ class WorkflowExecutor:
         )
 
     def pause(self) -> None:
-        """Begins nothing more until `resume`; what is under way goes on."""
+        """Start no more rollouts until `resume`; running ones go on."""
         with self._changed:
             self._paused = True
 
     def resume(self) -> None:
-        """Begins rollouts again."""
+        """Start rollouts again."""
         with self._changed:
             self._paused = False
         self._dispatch()
 
     def close(self) -> None:
-        """Forgets what was not begun and lets everybody who waits go; what is under way ends as it does."""
+        """Drop the tasks that have not started and wake all waiting threads; running rollouts go on to their end."""
         with self._changed:
             self._closed = True
             self._tasks.clear()
             self._changed.notify_all()
 
-    # --- beginning ---
+    # --- starting rollouts ---
 
     def _dispatch(self) -> None:
-        """Begins what may be begun. Where the counts changed while the capacity was asked for, it is asked for again."""
+        """Start as many tasks as the capacity allows. If the counts change while it is computed, it is computed again."""
         try:
             while True:
                 with self._changed:
@@ -249,7 +249,7 @@ class WorkflowExecutor:
         self._dispatch()
 
     def _admit(self, sample: Sample) -> None:
-        """Accepts or rejects what a rollout made."""
+        """Accept or reject the sample of a rollout."""
         try:
             early = self.strategy.should_filter_before_enqueue()
             stale = early and self.strategy.is_sample_too_stale(sample, self.engine.get_version(), self.config)
@@ -269,7 +269,7 @@ class WorkflowExecutor:
             self.logger.warning("a sample is rejected: somebody else filled the output queue")
 
     def _put(self, sample: Sample) -> bool:
-        """Accepts a sample; false where the queue has no room. To be called with the lock."""
+        """Accept a sample; return False if the queue has no room. The caller must hold the lock."""
         try:
             self.queue.put_nowait(sample)
         except Full:
@@ -279,7 +279,7 @@ class WorkflowExecutor:
         return True
 
     def _reject(self, error: BaseException | None = None) -> None:
-        """Counts a rollout that came to nothing; many in a row that raise are more than bad luck."""
+        """Count a rollout without a sample; too many consecutive ones that raised stop the rollouts."""
         with self._changed:
             self.manager.on_rollout_rejected()
             self._failures = self._failures + 1 if error else 0
@@ -297,7 +297,7 @@ class WorkflowExecutor:
     # --- from the queue to a batch ---
 
     def _take(self, count: int, seconds: float) -> list[Sample]:
-        """A batch if there is one; none as long as another thread takes or changes the weights."""
+        """Return a batch if there is one; an empty list while another thread takes samples or changes the weights."""
         if not self._taking.acquire(timeout=min(seconds, LOOK)):
             return []
         try:
@@ -306,13 +306,13 @@ class WorkflowExecutor:
             self.manager.count(cached=-len(batch), consumed=len(batch))
             if self.recomputer is None:
                 return batch
-            self.recomputer.recompute_samples(batch)  # of the version before; no later call will see them
+            self.recomputer.recompute_samples(batch)  # those of the version before; no later call will see them
             return [marked(sample) for sample in batch]
         finally:
             self._taking.release()
 
     def _leave_out(self, version: int, *, fetch: bool = False) -> None:
-        """Leaves out what is too old, in queue and cache; with `fetch` the rest of the queue moves to the cache in between."""
+        """Remove samples that are too old from queue and cache; with `fetch`, move the rest of the queue to the cache."""
         told = partial(self._filtered, version, "queued")
         self._purged = self.strategy.purge_stale_samples_from_queue(
             self.queue, version, self._purged, self.config, told
@@ -322,12 +322,12 @@ class WorkflowExecutor:
                 self.cache.add(self.queue.get_nowait())
             except Empty:
                 break
-            with self._changed:  # whoever put it in has counted it by then
+            with self._changed:  # the thread that put it in has counted it by then
                 self.manager.count(queued=-1, cached=1)
         self._filtered(version, "cached", self.strategy.filter_stale_from_cache(self.cache, version, self.config))
 
     def _filtered(self, version: int, place: str, count: int) -> None:
-        """Counts samples that were accepted and are left out, and tells the modifier, once."""
+        """Count samples that were accepted and are left out, and report them to the modifier, once."""
         if count > 0:
             with self._changed:
                 self.manager.count(**{place: -count, "filtered": count})
@@ -335,7 +335,7 @@ class WorkflowExecutor:
                 self.modifier.on_samples_filtered(count, version)
 
     def _recompute(self, under_way: Iterable[Sample]) -> None:
-        """Sets proximal log-probs of all that is here, and of what comes in meanwhile."""
+        """Set proximal log-probs of all samples here, and of those that arrive meanwhile."""
         if self.recomputer is None:
             return
         self.recomputer.recompute_all(self.queue, self.cache)
@@ -349,13 +349,13 @@ class WorkflowExecutor:
             self.recomputer.recompute_samples(fresh)
             known += len(fresh)
 
-    # --- what threads tell each other ---
+    # --- communication between threads ---
 
     def _has_news(self, seen: Schedule) -> bool:
         return self.manager.schedule is not seen or self._closed or self._error is not None
 
     def _raise_error(self) -> None:
-        """What stopped the rollouts is raised once, wherever it happened."""
+        """Raise the error that stopped the rollouts, once, whichever thread it happened in."""
         if self._closed:
             raise RolloutError(message("executor", got="closed", wanted="open", remedy="make another one"))
         if self._error is not None:
@@ -368,5 +368,5 @@ def _stopped(error: BaseException) -> RolloutError:
 
 
 def _left(end: float | None) -> float:
-    """Seconds that remain; more than anybody waits for at once, where there is no end."""
+    """Return the seconds that remain; 1e9 if there is no end."""
     return 1e9 if end is None else max(0.0, end - time.monotonic())

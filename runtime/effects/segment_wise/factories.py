@@ -1,4 +1,4 @@
-"""From a configuration to its parts: where the switch is off there is no recomputer, no modifier, and nothing too old."""
+"""The components for a configuration: with the switch off there is no recomputer, no modifier, and no sample is too old."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,35 +11,35 @@ from .interfaces import InferenceEngine
 from .recomputer import ProximalRecomputer
 from .strategies import SegmentWisePPOStrategy, StalenessControlStrategy, StandardPPOStrategy
 
-QUEUED_EACH = 16  # places in the queue for each rollout that may be under way
+QUEUED_EACH = 16  # slots of the queue for each rollout that may run
 
 
 def create_staleness_manager(config: InferenceEngineConfig) -> StalenessManager:
-    """A manager with the bounds of the configuration, for one process that has all of the concurrency."""
+    """Return a manager with the bounds of the configuration, for one process that has all of the concurrency."""
     return StalenessManager(_concurrency(config), config.consumer_batch_size, config.max_head_offpolicyness)
 
 
 def create_staleness_strategy(config: InferenceEngineConfig) -> StalenessControlStrategy:
-    """`SegmentWisePPOStrategy` if the switch is on, else `StandardPPOStrategy`."""
+    """Return `SegmentWisePPOStrategy` if the switch is on, else `StandardPPOStrategy`."""
     return SegmentWisePPOStrategy(config) if config.enable_segment_wise_ppo else StandardPPOStrategy(config)
 
 
 def create_proximal_recomputer(
     inference_engine: InferenceEngine, logger: Any, config: InferenceEngineConfig
 ) -> ProximalRecomputer | None:
-    """A recomputer if the switch is on, else None."""
+    """Return a recomputer if the switch is on, else None."""
     return ProximalRecomputer(inference_engine, logger) if config.enable_segment_wise_ppo else None
 
 
 def create_filtered_capacity_modifier(config: InferenceEngineConfig) -> FilteredSamplesCapacityModifier | None:
-    """A modifier if the switch is on, else None."""
+    """Return a modifier if the switch is on, else None."""
     return FilteredSamplesCapacityModifier() if config.enable_segment_wise_ppo else None
 
 
 def register_capacity_modifiers(
     staleness_manager: StalenessManager, filtered_capacity_modifier: FilteredSamplesCapacityModifier | None
 ) -> None:
-    """Tells the manager of the modifier; of None nothing."""
+    """Register the modifier with the manager, unless it is None."""
     if filtered_capacity_modifier is not None:
         staleness_manager.register_capacity_modifier(filtered_capacity_modifier)
 
@@ -52,9 +52,9 @@ def create_workflow_executor(
     *,
     start: Callable[[Job], object] = in_thread,
 ) -> WorkflowExecutor:
-    """An executor with all its parts; its modifier is registered with the manager. `start` runs a job, see there.
+    """Return an executor with all its components; its modifier is registered with the manager. `start` runs a job.
 
-    The queue has room for `queue_size` samples, or for 16 of each rollout that may be under way.
+    The queue has room for `queue_size` samples, or for 16 of each rollout that may run.
     """
     modifier = create_filtered_capacity_modifier(config)
     register_capacity_modifiers(staleness_manager, modifier)

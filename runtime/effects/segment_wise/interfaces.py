@@ -1,6 +1,6 @@
-"""What the parts of the layer ask of each other: base classes to derive from, and what an engine has to answer.
+"""The interfaces between the components: base classes to derive from, and the methods that an engine must have.
 
-A sample is a TensorDict, or a plain dict of lists for tests; which keys mean what stands in `samples`.
+A sample is a TensorDict, or a plain dict of lists for tests; for the meaning of its keys see `samples`.
 """
 
 from abc import ABC, abstractmethod
@@ -11,22 +11,22 @@ from typing import Any, Protocol
 from attrs import frozen
 
 Sample = Any  # a TensorDict, or a dict
-Workflow = Callable[[Any, Any], Any]  # (engine, data) -> a sample, or None for nothing worth keeping
+Workflow = Callable[[Any, Any], Any]  # (engine, data) -> a sample, or None for no sample
 
 
 @frozen
 class RolloutStat:
-    """How many samples were begun, and what became of them: submitted = running + accepted + rejected."""
+    """Numbers of rollouts, in total and by state: submitted = running + accepted + rejected."""
 
     submitted: int = 0
-    accepted: int = 0  # came to an end and were kept, those that were left out later included
+    accepted: int = 0  # ended with a sample that was kept, including those that were left out later
     running: int = 0
-    rejected: int = 0  # came to nothing, were not wanted, or were too old when they came
+    rejected: int = 0  # had no sample, or one that was refused or too old
 
 
 @frozen
 class Account:
-    """Where every sample is; both sums hold at any time, whatever the threads do.
+    """Number of samples in each place; both sums hold at any time, whatever the threads do.
 
     submitted = running + accepted + rejected        accepted = consumed + filtered + queued + cached
     """
@@ -35,30 +35,30 @@ class Account:
     running: int = 0
     accepted: int = 0
     rejected: int = 0
-    consumed: int = 0  # handed to the trainer
-    filtered: int = 0  # accepted, and left out after all because they had become too old
+    consumed: int = 0  # passed to the trainer
+    filtered: int = 0  # accepted, and later left out because they had become too old
     queued: int = 0  # wait in the output queue
     cached: int = 0  # wait in the result cache
 
 
 class InferenceEngine(Protocol):
-    """What samples: a server, a model in this process, a simulation. Its calls come from several threads."""
+    """A sampler: a server, a model in this process, a simulation. It is called by several threads."""
 
     def get_version(self) -> int:
-        """The version of its weights, 0 at the beginning."""
+        """Return the version of its weights, 0 at the beginning."""
         ...
 
     def recompute_output_logprobs_sync(self, *, input_ids: list[int], start_index: int) -> list[float]:
-        """The log-prob of each token from `start_index` on, given those before it, under the weights it has now."""
+        """Return the log-prob of each token from `start_index` on, given those before it, under its current weights."""
         ...
 
 
 class CapacityModifier(ABC):
-    """Changes how many samples may be begun. It may ask the manager and the executor whatever it likes."""
+    """Modifier of the number of samples that may be started. It may call the manager and the executor."""
 
     @abstractmethod
     def modify_capacity(self, base_capacity: int, current_version: int, stats: RolloutStat) -> int:
-        """The capacity, given what the manager and the modifiers before this one make it, and the numbers they saw."""
+        """Return the capacity, given that of the manager and the modifiers before this one, and the counts behind it."""
 
 
 class RolloutCache(ABC):
@@ -66,27 +66,27 @@ class RolloutCache(ABC):
 
     @abstractmethod
     def add(self, item: Sample) -> None:
-        """Adds an item at the end."""
+        """Append an item."""
 
     @abstractmethod
     def get_all(self) -> list[Sample]:
-        """All items, in a list of the caller's own; the items themselves are no copies."""
+        """Return all items, in a new list; the items themselves are not copied."""
 
     @abstractmethod
     def take_first_n(self, n: int) -> list[Sample]:
-        """Removes and returns the first n items, or as many as there are."""
+        """Remove and return the first n items, or as many as there are."""
 
     @abstractmethod
     def size(self) -> int:
-        """How many items there are."""
+        """Return the number of items."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Removes all items."""
+        """Remove all items."""
 
     @abstractmethod
     def filter_inplace(self, predicate: Callable[[Sample], bool]) -> int:
-        """Keeps the items for which the predicate is true, in order; the number of those removed."""
+        """Keep the items for which the predicate is true, in order; return the number of those removed."""
 
 
 class RolloutQueue(ABC):
@@ -94,28 +94,28 @@ class RolloutQueue(ABC):
 
     @abstractmethod
     def put(self, item: Sample, timeout: float | None = None) -> None:
-        """Puts an item in, waiting for room. Raises: queue.Full when the seconds are over."""
+        """Put an item in, waiting for room. Raises: queue.Full when the seconds are over."""
 
     @abstractmethod
     def get(self, timeout: float | None = None) -> Sample:
-        """Takes the first item, waiting for one. Raises: queue.Empty when the seconds are over."""
+        """Take the first item, waiting for one. Raises: queue.Empty when the seconds are over."""
 
     @abstractmethod
     def put_nowait(self, item: Sample) -> None:
-        """Puts an item in without waiting. Raises: queue.Full."""
+        """Put an item in without waiting. Raises: queue.Full."""
 
     @abstractmethod
     def get_nowait(self) -> Sample:
-        """Takes the first item without waiting. Raises: queue.Empty."""
+        """Take the first item without waiting. Raises: queue.Empty."""
 
     @abstractmethod
     def empty(self) -> bool:
-        """Whether there is nothing."""
+        """Return whether the queue is empty."""
 
     @abstractmethod
     def qsize(self) -> int:
-        """About how many items there are."""
+        """Return the approximate number of items."""
 
     def held(self) -> AbstractContextManager[Any]:
-        """A context in which no other thread puts or takes; one that holds nobody off unless a queue can do better."""
+        """Return a context in which no other thread puts or takes; by default it locks nothing."""
         return nullcontext()

@@ -1,4 +1,4 @@
-"""The loss that the switch chooses: decoupled by proximal log-probs, or PPO's against what the sampler said."""
+"""The loss that the switch selects: decoupled by proximal log-probs, or PPO's with the sampler's log-probs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,13 +14,13 @@ ActorLoss = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def create_actor_loss(config: PPOActorConfig) -> ActorLoss:
-    """The loss of each token, to be minimised; tokens are aligned as in a transcript, all [*, L], mask bool.
+    """Return the loss of each token, to be minimised; tokens are aligned as in a transcript, all [*, L], mask bool.
 
     on:     w L(log_prob, proximal),   w = exp(proximal - behaviour), 0 where it is outside floor and cap
     off:    L(log_prob, behaviour)
 
-    L is `token_clip`, or `dual_clip` where `c_clip` is set. Where all versions agree the two are the same number. What w
-    leaves out still counts in the denominator of a mean. Raises: what those raise.
+    L is `token_clip`, or `dual_clip` if `c_clip` is set. If all versions agree the two are the same number. Tokens with
+    w = 0 still count in the denominator of a mean. Raises: as those functions.
     Source: Fu et al. 2025, arXiv:2505.24298, section 5.
 
     >>> import torch

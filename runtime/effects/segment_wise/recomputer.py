@@ -1,7 +1,7 @@
-"""Proximal log-probs, moved on segment by segment: right before each update, those of the tokens one version old.
+"""Recomputation of proximal log-probs, segment by segment: right before each update, for the tokens that are one version old.
 
 With w the version of a token, its proximal log-prob is the one under the weights w + 1, or w as long as there are none newer
-(`algorithms.staleness.proximal_version`). Older tokens have theirs, the newest keep what they were sampled with.
+(`algorithms.staleness.proximal_version`). Older tokens keep theirs, the newest keep those they were sampled with.
 """
 
 import threading
@@ -20,10 +20,10 @@ from .samples import MARK, PROXIMAL, column, finite_numbers, lists, made, patche
 
 
 class ProximalRecomputer:
-    """Sets proximal log-probs under the weights an engine has now, in the samples themselves.
+    """Recomputer of proximal log-probs under an engine's current weights, in the samples themselves.
 
-    A sample that lacks something, or for which the engine fails or answers nonsense, is left as it was and named in a
-    warning; its age then decides about it. Thread-safe: one thread recomputes at a time.
+    A sample that lacks a field, or for which the engine fails or returns invalid values, is left unchanged and a warning is
+    logged; it is then kept or left out by its age. Thread-safe: one thread recomputes at a time.
     """
 
     def __init__(self, inference_engine: InferenceEngine, logger: Any) -> None:
@@ -32,10 +32,10 @@ class ProximalRecomputer:
         self._lock = threading.RLock()
 
     def recompute_all(self, output_queue: RolloutQueue, result_cache: RolloutCache) -> None:
-        """All samples in cache and queue, those that come in meanwhile too. To be called right before the weights change.
+        """Recompute all samples in cache and queue, also those that arrive meanwhile. Call it right before the weights change.
 
-        The cache comes first. What comes in between this call and the change is missed: `WorkflowExecutor.updating` waits
-        with it, and sees to it as well.
+        The cache comes first. Samples that arrive between this call and the change are missed: `WorkflowExecutor.updating`
+        holds them back, and recomputes them as well.
         """
         with self._lock:
             seen = dict[int, Sample]()  # keeps each sample, so that no other one can have its identity
@@ -44,7 +44,7 @@ class ProximalRecomputer:
                 seen.update((id(item), item) for item in fresh)
 
     def recompute_samples(self, samples: Iterable[Sample]) -> None:
-        """Those samples, wherever they are: an engine's own, say, that it goes on with after the weights have changed."""
+        """Recompute these samples, wherever they are: e.g. an engine's own, which it continues with the new weights."""
         with self._lock:
             for sample in samples:
                 try:
@@ -58,10 +58,9 @@ class ProximalRecomputer:
                     self._warn(error)
 
     def recompute_for_sample(self, trajectory: dict[str, Any], prompt_len: int) -> None:
-        """One sample of plain lists whose newest token is of the version before the engine's; any other is left alone.
+        """Recompute one sample of plain lists whose newest token is of the version before the engine's; others are unchanged.
 
-        Asks for the log-probs from `prompt_len` on, and puts a new list in the place of the old one. Its older tokens keep
-        what they have.
+        Requests the log-probs from `prompt_len` on, and replaces the old list by a new one. Older tokens keep their values.
         """
         with self._lock:
             try:
@@ -72,7 +71,7 @@ class ProximalRecomputer:
                 self._warn(error)
 
     def recompute_batch(self, batch: list[dict[str, Any]], prompt_len: int) -> None:
-        """`recompute_for_sample`, one after the other."""
+        """Apply `recompute_for_sample` to each sample in turn."""
         for trajectory in batch:
             self.recompute_for_sample(trajectory, prompt_len)
 
@@ -102,13 +101,13 @@ class ProximalRecomputer:
             raise StructureError(message(f"sample: {PROXIMAL}", got=got, wanted=wanted, remedy="one for each token"))
         there = sample.get("attention_mask", torch.ones_like(ids)).reshape(-1, ids.shape[-1]).bool()
         rows = zip(*(one.reshape(-1, ids.shape[-1]) for one in (ids, found.mask, due, old)), there, strict=True)
-        # All rows, then the sample at once: whoever reads it sees the old column or the new one.
+        # All rows first, then one assignment: concurrent readers see the old column or the new one.
         new = torch.stack([self._row(*row) for row in rows]).reshape(old.shape)
         sample.set(PROXIMAL, new)
         sample.set(MARK, torch.full(sample.batch_size, current, device=ids.device))
 
     def _row(self, ids: Tensor, mask: Tensor, due: Tensor, old: Tensor, there: Tensor) -> Tensor:
-        """The proximal log-probs of one sequence: [L] each."""
+        """Return the proximal log-probs of one sequence: [L] each."""
         if not due.any():
             return old
         places = there.nonzero()[:, 0]

@@ -1,14 +1,14 @@
-"""What a sample says of its tokens. A TensorDict has columns over all tokens of its sequences, prompts included:
+"""The fields of a sample. A TensorDict has columns over all tokens of its sequences, prompts included:
 
     input_ids             int [*, L]
     loss_mask             bool or number [*, L]   which tokens were sampled
     versions              int [*, L]              of the weights that sampled each; below 0 for none
-    proximal_logprobs_t   float [*, L]            the log-probs when they were sampled, at first
-    attention_mask        bool or number [*, L]   which are there at all; without it, all are
+    proximal_logprobs_t   float [*, L]            initially the log-probs when they were sampled
+    attention_mask        bool or number [*, L]   0 for padding; without it, there is none
     _recompute_version    int [*]                 the version that last recomputed proximal log-probs; below 0 or missing: none
 
-A dict has lists, those about the N tokens that were sampled as long as these are: input_ids (prompt and all), output_version,
-proximal_logprobs_t, and _recompute_version, a number.
+A dict has lists: input_ids (prompt and all); output_version and proximal_logprobs_t, one entry for each of the N sampled
+tokens; and _recompute_version, a number.
 """
 
 import math
@@ -30,15 +30,15 @@ PROXIMAL = "proximal_logprobs_t"
 
 @frozen
 class Made:
-    """Which weights made a sample: all its tokens in one row."""
+    """The versions of the weights that made a sample: all its tokens in one row."""
 
     version: Tensor  # int [N]
-    mask: Tensor  # bool [N]  which of them were sampled
+    mask: Tensor  # bool [N]  True for tokens that were sampled
     recomputed: Tensor  # int []  the version that recomputed proximal log-probs, or ABSENT
 
 
 def is_sample(value: Any) -> bool:
-    """Whether this can be a sample at all.
+    """Return whether this has the type of a sample.
 
     >>> is_sample({"input_ids": [1]}), is_sample([1])
     (True, False)
@@ -47,7 +47,7 @@ def is_sample(value: Any) -> bool:
 
 
 def made(sample: Sample) -> Made:
-    """The versions of a sample's tokens. Raises: StructureError where they are missing or cannot be versions.
+    """Return the versions of a sample's tokens. Raises: StructureError if they are missing or cannot be versions.
 
     >>> made({"output_version": [4, 5]}).version
     tensor([4, 5])
@@ -64,7 +64,7 @@ def made(sample: Sample) -> Made:
 
 
 def column(sample: TensorDictBase, name: str) -> Tensor:
-    """A tensor of the sample. Raises: StructureError where there is none.
+    """Return a tensor of the sample. Raises: StructureError if there is none.
 
     >>> from tensordict import TensorDict
     >>> column(TensorDict({"versions": torch.tensor([0])}), "versions")
@@ -78,7 +78,7 @@ def column(sample: TensorDictBase, name: str) -> Tensor:
 
 
 def marked(sample: Sample) -> Sample:
-    """The sample; a TensorDict says also that none recomputed it, so that those of a batch can be put together.
+    """Return the sample; a TensorDict without a recompute version gets ABSENT, so that the samples of a batch can be stacked.
 
     >>> from tensordict import TensorDict
     >>> marked(TensorDict({"versions": torch.tensor([[0, 0]])}, batch_size=[1]))[MARK]
@@ -90,9 +90,9 @@ def marked(sample: Sample) -> Sample:
 
 
 def unlocked(sample: Sample) -> Sample:
-    """The sample; in the place of a TensorDict another one of the same tensors, in which keys can be set.
+    """Return the sample; for a TensorDict, another one of the same tensors, in which keys can be set.
 
-    One in shared memory, or mapped from a file, is locked, and so is whatever a workflow locked itself.
+    A TensorDict in shared memory, or mapped from a file, is locked, and so is one that a workflow locked itself.
 
     >>> from tensordict import TensorDict
     >>> locked = TensorDict({"versions": torch.tensor([[0]])}, batch_size=[1]).lock_()
@@ -103,7 +103,7 @@ def unlocked(sample: Sample) -> Sample:
 
 
 def finite_numbers(values: Any, count: int) -> list[float]:
-    """The values as numbers. Raises: StructureError unless there are that many, all finite.
+    """Return the values as numbers. Raises: StructureError unless there are that many, all finite.
 
     >>> finite_numbers((0.5, -1), 2)
     [0.5, -1]
@@ -120,7 +120,7 @@ def finite_numbers(values: Any, count: int) -> list[float]:
 
 
 def patched(old: Sequence[float], new: Sequence[float], version: Sequence[int], current: int) -> list[float]:
-    """The proximal log-probs with those replaced whose token is of the version before the current one.
+    """Return the proximal log-probs, replaced for tokens of the version before the current one.
 
     >>> patched([0.9, 0.8, 0.7], [0.1, 0.2, 0.3], [0, 1, 2], 2)
     [0.9, 0.2, 0.7]
@@ -138,12 +138,12 @@ def _list(sample: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _mark(mark: Any) -> Tensor:
-    """Any number is a version, 0 among them."""
+    """Return the recompute version, ABSENT for None; every number is a version, 0 included."""
     return torch.as_tensor(ABSENT if mark is None else mark, dtype=torch.int64).max()
 
 
 def lists(sample: Mapping[str, Any]) -> tuple[list[int], list[int], list[float]]:
-    """Of a dict: its ids, its versions, its proximal log-probs. Raises: StructureError where they cannot be that.
+    """Return the ids, versions and proximal log-probs of a dict. Raises: StructureError if they are not valid.
 
     >>> lists({"input_ids": [7, 8], "output_version": [0], "proximal_logprobs_t": [-0.5]})
     ([7, 8], [0], [-0.5])

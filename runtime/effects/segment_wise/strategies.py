@@ -1,4 +1,4 @@
-"""Which samples are too old: the strategies of standard PPO and of segment-wise decoupled PPO, over `algorithms.staleness`."""
+"""Strategies of staleness, for standard PPO and for segment-wise decoupled PPO, based on `algorithms.staleness`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from .samples import made
 
 
 def _unheard(count: int) -> None:
-    """For callers who do not want to know."""
+    """Ignore the number of dropped samples."""
 
 
 class StalenessControlStrategy(ABC):
-    """Decides which samples are too old and takes them out of queue and cache. Holds nothing but its configuration."""
+    """Base class of strategies, which remove samples that are too old from queue and cache. Stateless but for `config`."""
 
     def __init__(self, config: InferenceEngineConfig | None = None) -> None:
         self.config = InferenceEngineConfig() if config is None else config
 
     @abstractmethod
     def is_sample_too_stale(self, td: Sample, current_ver: int, config: InferenceEngineConfig | None = None) -> bool:
-        """Whether a sample is too old for an update of the weights of this version."""
+        """Return whether a sample is too old for an update of the weights of this version."""
 
     def should_filter_before_enqueue(self) -> bool:
-        """Whether samples are looked at when their rollout ends; those too old are rejected then, and count nowhere else."""
+        """Return whether samples are checked when their rollout ends: those too old are then counted as rejected alone."""
         return False
 
     def purge_stale_samples_from_queue(
@@ -37,10 +37,11 @@ class StalenessControlStrategy(ABC):
         config: InferenceEngineConfig | None = None,
         on_dropped: Callable[[int], None] = _unheard,
     ) -> int:
-        """Takes what is too old out of the queue if the version rose since the last time; the others stay in order.
+        """Remove samples that are too old from the queue if the version rose since the last time; the others stay in order.
 
-        Returns the version of the last purge, to be passed the next time; -1 at first, since 0 is a version. How many were
-        dropped is told once to `on_dropped`, if any were. Raises: RuntimeError where others filled the queue meanwhile.
+        Returns the version of the last purge, to be passed the next time; -1 at first, since 0 is a version. `on_dropped` is
+        called once with the number of dropped samples, if any. Raises: RuntimeError if other threads filled the queue
+        meanwhile.
         """
         if current_ver <= last_purged_ver:
             return last_purged_ver
@@ -52,21 +53,21 @@ class StalenessControlStrategy(ABC):
     def filter_stale_from_cache(
         self, result_cache: RolloutCache, current_ver: int, config: InferenceEngineConfig | None = None
     ) -> int:
-        """Takes what is too old out of the cache; how many that were."""
+        """Remove samples that are too old from the cache; return how many."""
         return result_cache.filter_inplace(lambda item: not self.is_sample_too_stale(item, current_ver, config))
 
 
 class StandardPPOStrategy(StalenessControlStrategy):
-    """Standard PPO: what is begun is bounded by the capacity, and nothing is too old afterwards."""
+    """Standard PPO: the capacity bounds the rollouts that start, and no sample is too old afterwards."""
 
     def is_sample_too_stale(self, td: Sample, current_ver: int, config: InferenceEngineConfig | None = None) -> bool:
-        """Never."""
+        """Return False."""
         del td, current_ver, config
         return False
 
 
 class SegmentWisePPOStrategy(StalenessControlStrategy):
-    """Segment-wise decoupled PPO: samples of the version before are kept, older ones are not.
+    """Segment-wise decoupled PPO: samples of the version before are kept, older ones are left out.
 
     >>> strategy = SegmentWisePPOStrategy()
     >>> [strategy.is_sample_too_stale({"output_version": [made]}, 5) for made in (5, 4, 3)]
@@ -74,13 +75,13 @@ class SegmentWisePPOStrategy(StalenessControlStrategy):
     """
 
     def should_filter_before_enqueue(self) -> bool:
-        """Yes: a queue full of what nobody may learn from helps nobody."""
+        """Return True: samples that cannot be trained on would only fill the queue."""
         return True
 
     def is_sample_too_stale(self, td: Sample, current_ver: int, config: InferenceEngineConfig | None = None) -> bool:
-        """`algorithms.staleness.segment_wise`, with `max_head_offpolicyness` as the bound of recomputed samples.
+        """Return `algorithms.staleness.segment_wise`, with `max_head_offpolicyness` as the bound of recomputed samples.
 
-        A sample that does not say which versions made it is kept, as is one without a token that was sampled.
+        A sample without the versions that made it is kept, as is one without a sampled token.
         """
         try:
             found = made(td)

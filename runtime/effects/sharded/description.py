@@ -1,7 +1,7 @@
-"""What a checkpoint of several ranks says of itself: a manifest that can be checked before any tensor is read.
+"""The manifest of a checkpoint of several ranks, which can be checked before any tensor is read.
 
-A full checkpoint has the manifest of `effects.manifest` and is one that a single process writes and reads as well. Others
-add in which place each leaf lies, and size and hash of every file.
+A full checkpoint has the manifest of `effects.manifest`, so a single process can write and read it as well. The other forms add
+the place of each leaf, and size and hash of every file.
 """
 
 import hashlib
@@ -42,17 +42,17 @@ CHUNK = 1 << 24
 
 @frozen
 class Description:
-    """All that stands in manifest.json."""
+    """The content of manifest.json."""
 
     manifest: Manifest
     form: str  # full, sharded or hugging_face
     places: Mapping[str, str]  # of each leaf: state, shards or model
-    files: tuple[File, ...]  # all but the manifest; in a full checkpoint its sha256 says the same
-    at: str = ""  # what the names of the model's leaves begin with, before a dot
+    files: tuple[File, ...]  # all but the manifest; in a full checkpoint the manifest's sha256 stands for its only one
+    at: str = ""  # the prefix of the names of the model's leaves, before a dot
 
 
 def text_of(description: Description) -> bytes:
-    """The description as the bytes of its file. Raises: StructureError, ChoiceError for metadata without JSON form."""
+    """Return the description as the bytes of its file. Raises: StructureError, ChoiceError for metadata without JSON form."""
     inner = written(description.manifest)
     if description.form == FULL:
         return inner
@@ -68,7 +68,7 @@ def text_of(description: Description) -> bytes:
 
 
 def described(path: Path) -> Description:
-    """The description of the checkpoint in folder `path`; reads no tensor.
+    """Return the description of the checkpoint in folder `path`, without reading a tensor.
 
     Raises: CheckpointError for another schema, DamagedError for a manifest that is absent, torn or changed.
     """
@@ -116,7 +116,7 @@ def _is_below(name: Any) -> bool:
 
 
 def file_of(folder: Path, name: str) -> File:
-    """A file's size and hash, read a piece at a time. Raises: OSError, also for what is no regular file."""
+    """Return a file's size and hash, reading it in chunks. Raises: OSError, also unless it is a regular file."""
     digest, size = hashlib.sha256(), 0
     with opened(folder / name, follow=False) as file:
         while piece := file.read(CHUNK):
@@ -126,7 +126,7 @@ def file_of(folder: Path, name: str) -> File:
 
 
 def fault_of(folder: Path, wanted: File) -> str:
-    """What is wrong with a file; "" when it is as it was. An absent one is named without reading anything."""
+    """Return the error text for a damaged file; "" for an intact one. An absent file is reported without reading anything."""
     path = folder / wanted.name
     try:
         inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
@@ -145,7 +145,7 @@ def fault_of(folder: Path, wanted: File) -> str:
 
 
 def odd_one(folder: Path) -> str:
-    """Return the error text for the first entry below a folder that is neither file nor folder (a link, a FIFO); "" else."""
+    """Return the error text for the first entry below a folder that is neither file nor folder (a link, a FIFO); else ""."""
     for path in sorted(folder.rglob("*")):
         mode = path.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
@@ -154,13 +154,13 @@ def odd_one(folder: Path) -> str:
 
 
 def names_below(folder: Path) -> list[str]:
-    """All files in a folder and the folders in it, but the manifest."""
+    """Return the names of all files in a folder and its subfolders, except the manifest."""
     found = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     return [name for name in found if name != MANIFEST]
 
 
 def ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tuple[int, Path]]:
-    """(sequence, folder) of every checkpoint with a good manifest, newest first; `refuse` gets what is wrong with others."""
+    """Return (sequence, folder) of each checkpoint with a good manifest, newest first; `refuse` gets other errors."""
     found = []
     for folder in steps(root):
         try:
@@ -171,7 +171,7 @@ def ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tuple
 
 
 def facts_of(size: int, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's facts, and how many ranks there are: sums over ranks are not associative, so that bits depend on it.
+    """Return the user's facts and the number of ranks: sums over ranks are not associative, so results depend on it.
 
     >>> facts_of(4, {"lowering": "eager"})
     {'ranks': 4, 'lowering': 'eager'}

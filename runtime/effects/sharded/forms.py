@@ -1,4 +1,4 @@
-"""In which files the tensors of a checkpoint lie: as ranks hold them, whole in one file, or as Hugging Face's libraries do."""
+"""The file layouts of a checkpoint: sharded as ranks hold it, full in one file, or as Hugging Face's libraries store it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,25 +12,25 @@ from ..library import library
 from ..manifest import Leaf
 from . import placing
 
-LARGEST = 5_000_000_000  # bytes of a file, as Hugging Face's own libraries cut them
+LARGEST = 5_000_000_000  # bytes of a file, the limit of Hugging Face's own libraries
 
 
-Leaves = Mapping[str, Leaf]  # the model's, by the names that its library has for them
+Leaves = Mapping[str, Leaf]  # the model's, by their names in its library
 
 
 def _nothing(*given: Any) -> None:
-    """What the other forms check and add."""
+    """Check or add nothing, for the other forms."""
 
 
 @frozen
 class Form:
-    """One of `SHARDED`, `FULL` and what `hugging_face` gives."""
+    """`SHARDED`, `FULL` or a result of `hugging_face`."""
 
     name: str
-    at: str = ""  # what the names of the model's leaves begin with, before a dot
+    at: str = ""  # the prefix of the names of the model's leaves, before a dot
     largest: int = LARGEST  # bytes of one of the model's files
-    check: Callable[[Leaves], None] = _nothing  # raises where these are no parameters of the model
-    furnish: Callable[[Path, Leaves], None] = _nothing  # writes what else a folder needs to be opened
+    check: Callable[[Leaves], None] = _nothing  # raises if these are not the parameters of the model
+    furnish: Callable[[Path, Leaves], None] = _nothing  # writes the other files that a folder needs to be opened
 
 
 SHARDED = Form(placing.SHARDED)
@@ -40,19 +40,19 @@ FULL = Form(placing.FULL)
 def hugging_face(
     config: Any, tokenizer: Any = (), *, generation: Any = (), at: str = "params", largest: int = LARGEST
 ) -> Form:
-    """Checkpoints whose folder `model` is one that `AutoModelForCausalLM.from_pretrained` opens.
+    """Return the form of checkpoints whose folder `model` can be opened by `AutoModelForCausalLM.from_pretrained`.
 
-    `config` is the library's, and `tokenizer` and `generation` (on how to generate) go beside the weights. The model's
-    parameters are the leaves below `at`, under the names that the library has for them; all else, the optimiser's state
-    too, lies by shards beside that folder.
+    `config` is transformers', and `tokenizer` and `generation` (a generation configuration) are saved with the weights. The
+    model's parameters are the leaves below `at`, under their names in transformers; everything else, the optimiser's state
+    too, is sharded next to that folder.
 
-    Raises: ModuleNotFoundError; and, as soon as a checkpoint is asked for, StructureError for parameters of another model,
-    or of a kind that this form would lose.
+    Raises: ModuleNotFoundError; and, when a checkpoint is saved, StructureError for parameters of another model, or of a
+    dtype or shape that this form would lose.
     """
     text = config.to_dict()
     with torch.device(
         "meta"
-    ):  # here, and not beside training: the library changes settings of the process for a moment
+    ):  # here and not during training, because transformers changes process-wide settings for a moment
         module = library().AutoModelForCausalLM.from_config(type(config).from_dict(text))
     needed = {name: tuple(value.shape) for name, value in module.named_parameters()}
     known = {name: tuple(value.shape) for name, value in module.state_dict().items()}
@@ -75,9 +75,9 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def check_parameters(leaves: Leaves, needed: Shapes, known: Shapes) -> None:
-    """Raises StructureError, naming the first difference, unless the leaves are a model's parameters, which are `needed`.
+    """Raise StructureError, naming the first difference, unless the leaves are a model's parameters, which are `needed`.
 
-    What else the model knows by name, such as a tied weight's second name, may be there, in the right shape.
+    Other names that are `known` to the model, such as a tied weight's second name, are allowed, in the right shape.
 
     >>> check_parameters({"w": Leaf("w", (3,), "float32")}, {"w": (2,)}, {})
     Traceback (most recent call last):
@@ -91,7 +91,7 @@ def check_parameters(leaves: Leaves, needed: Shapes, known: Shapes) -> None:
         if got != wanted:
             raise StructureError(message(f"save: {name}", got=got, wanted=wanted, remedy=remedy))
     for name, leaf in leaves.items():
-        # Merging the ranks' files, the writer leaves tensors without dimensions empty, and knows floating point alone.
+        # When it merges the ranks' files, the writer loses tensors without dimensions, and other dtypes than floats.
         if not leaf.shape or not getattr(torch, leaf.dtype).is_floating_point:
             kind, other = "floating point with a dimension or more", "save sharded or full checkpoints"
             raise StructureError(message(f"save: {name}", got=str(leaf), wanted=kind, remedy=other))

@@ -1,4 +1,4 @@
-"""The processes that save and load together, as one of them sees it: what one of them cannot do, none of them has done."""
+"""The ranks that save and load together, as seen by one of them: an operation that fails on one fails on all."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -15,30 +15,30 @@ from ..files import lock
 from .placing import first_fault
 
 T = TypeVar("T")
-PLACE = r"^\[\S+\] "  # where in torch an error was raised
+PLACE = r"^\[\S+\] "  # the location in torch's source where an error was raised
 
 
 @frozen
 class Group:
-    """Ranks 0 to size - 1. Rank 0 makes folders and manifests; each rank writes what it holds."""
+    """Ranks 0 to size - 1. Rank 0 makes folders and manifests; each rank writes its own shards."""
 
     rank: int
     size: int
-    handle: Any = ()  # torch.distributed's own, for objects and tensors on the CPU; () for a process alone
+    handle: Any = ()  # torch.distributed's own, for objects and tensors on the CPU; () for a single process
 
 
 ALONE = Group(rank=0, size=1)
 
 
 class LostError(CheckpointError):
-    """Another rank cannot be reached."""
+    """Error for a rank that cannot be reached."""
 
 
 def joined(*, seconds: float = 600.0) -> Group:
-    """The group of all ranks of torch.distributed, with a channel of its own; `ALONE` where that was never started.
+    """Return the group of all ranks of torch.distributed, with its own communicator; `ALONE` if that was never initialised.
 
-    Every rank calls it, once. The channel is gloo's whatever training uses, so that a thread can save while training goes
-    on. A rank that says nothing for `seconds` is taken for lost.
+    Every rank calls it, once. The communicator is gloo's whatever training uses, so that a thread can save during training.
+    A rank that does not answer for `seconds` counts as lost.
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return ALONE
@@ -47,7 +47,7 @@ def joined(*, seconds: float = 600.0) -> Group:
 
 
 def gathered(group: Group, value: T) -> list[T]:
-    """The values of all ranks, in their order, on each. They are pickled. Raises: CheckpointError when a rank is lost."""
+    """Return the values of all ranks, in order, on each. They are pickled. Raises: CheckpointError when a rank is lost."""
     if group.size == 1:
         return [value]
     values: list[Any] = [()] * group.size
@@ -59,7 +59,7 @@ def gathered(group: Group, value: T) -> list[T]:
 
 
 def lost(cause: RuntimeError) -> LostError:
-    """What to raise where the others cannot be reached.
+    """Return the error for ranks that cannot be reached.
 
     >>> str(lost(RuntimeError("[/a/b.cc:5] Connection closed by peer")))
     'a rank is lost (Connection closed by peer), wanted all of them; start them again from the newest checkpoint'
@@ -69,9 +69,9 @@ def lost(cause: RuntimeError) -> LostError:
 
 
 def all_or_none(group: Group, work: Callable[[], T]) -> T:
-    """What `work()` gave here, once it has ended well on every rank.
+    """Return `work()` of this rank, after it has succeeded on every rank.
 
-    Raises: what it raised here, or CheckpointError with what it raised elsewhere: on every rank, or on none.
+    Raises: its exception on this rank, or CheckpointError with that of another rank: on every rank, or on none.
 
     >>> all_or_none(ALONE, lambda: 7)
     7
@@ -88,7 +88,7 @@ def all_or_none(group: Group, work: Callable[[], T]) -> T:
 
 
 def together(group: Group, work: Callable[[], T]) -> list[T]:
-    """What `work()` gave on each rank, on every rank. Raises as `all_or_none` does.
+    """Return `work()` of each rank, on every rank. Raises: as `all_or_none`.
 
     >>> together(ALONE, lambda: 7)
     [7]
@@ -97,7 +97,7 @@ def together(group: Group, work: Callable[[], T]) -> list[T]:
 
 
 def by_first(group: Group, work: Callable[[], T]) -> T:
-    """What `work()` gave on rank 0, the only one that does it, on every rank. Raises as `together` does.
+    """Return `work()` of rank 0, which alone runs it, on every rank. Raises: as `together`.
 
     >>> by_first(ALONE, lambda: "done")
     'done'
@@ -108,7 +108,7 @@ def by_first(group: Group, work: Callable[[], T]) -> T:
 
 @contextmanager
 def locked(run: Path, group: Group) -> Iterator[None]:
-    """Holds the run's folder, made if absent, until the block or the processes end, however they end.
+    """Lock the run's folder, made if absent, until the block or the processes end, however they end.
 
     Raises, on every rank: CheckpointError, with the holder's process id, when another run holds it.
     """

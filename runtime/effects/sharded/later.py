@@ -1,8 +1,8 @@
-"""Checkpoints written by a thread while training goes on: copies first, one at a time, and no fault is lost.
+"""Asynchronous saves: checkpoints are copied first, and written by a thread during training, one at a time; no error is lost.
 
 with saving(run, group=group) as saver:
     for ...:
-        saver.save(step, tree, machine=state)     # back as soon as copies are made
+        saver.save(step, tree, machine=state)     # returns as soon as copies are made
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from .saving import staged, write
 
 @frozen
 class How:
-    """What all checkpoints of a run have in common."""
+    """Settings of all checkpoints of a run."""
 
     run: Path
     form: Form
@@ -35,13 +35,13 @@ class How:
 
 @define
 class Saver:
-    """Saves beside training. Every rank has one, and they are asked for the same steps in the same order."""
+    """Asynchronous saver of checkpoints. Every rank has one, and saves the same steps in the same order."""
 
     how: How
     thread: ThreadPoolExecutor
     desk: Desk = field(factory=Desk)
-    writing: "tuple[Future[Path], ...]" = ()  # the one under way
-    cause: BaseException | None = None  # of the last fault
+    writing: "tuple[Future[Path], ...]" = ()  # the running save
+    cause: BaseException | None = None  # of the last failure
 
     def save(
         self,
@@ -52,10 +52,10 @@ class Saver:
         facts: Mapping[str, Any] = {},
         metadata: Mapping[str, Any] = {},
     ) -> None:
-        """Copies step `number`'s tree to the CPU and writes it from there, after the one before is whole.
+        """Copy the tree of step `number` to the CPU and write it from there, after the save before it is finished.
 
-        Raises: CheckpointError where the one before could not be written, and then this one is not; and what `save` of
-        saving.py raises before anything is written.
+        Raises: CheckpointError if the save before failed, and then this one is not started; and the errors of `save` of
+        saving.py that are raised before anything is written.
         """
         self._settled(Ask(number))
         how = self.how
@@ -69,22 +69,22 @@ class Saver:
         self.writing = (self.thread.submit(write, how.run, given, keep=how.keep, group=how.group, files=how.files),)
 
     def ended(self, seconds: float) -> bool:
-        """Whether nothing is being written any more, after so many seconds at most."""
+        """Return whether no save is running, waiting at most so many seconds."""
         return not wait(self.writing, seconds).not_done
 
     def close(self) -> None:
-        """Waits until everything asked for is on the disk. Raises: CheckpointError where it could not be written."""
+        """Wait until all saves are on the disk. Raises: CheckpointError if one failed."""
         self._settled(Leave())
 
     def _settled(self, event: Event) -> None:
-        """Returns when it is this one's turn."""
+        """Wait until it is this event's turn; raise the error of a failed save."""
         self.desk, answers = step(self.desk, event)
         while any(isinstance(answer, Wait) for answer in answers):
             self.desk, answers = step(self.desk, self._end())
         self._heeded(answers)
 
     def _end(self) -> Ended:
-        """Waits for the thread."""
+        """Wait for the thread; return its outcome."""
         (future,), self.writing = self.writing, ()
         self.cause = future.exception()
         return Ended(_said(self.cause) if self.cause else "")
@@ -104,10 +104,10 @@ def _said(cause: BaseException) -> str:
 def saving(
     run: Path, *, form: Form = SHARDED, keep: int = 3, group: Group = ALONE, files: Files = DISK
 ) -> Iterator[Saver]:
-    """A `Saver` for a run, whose last checkpoint is whole when the block ends.
+    """Yield a `Saver` for a run, whose last checkpoint is finished when the block ends.
 
-    Raises, at the end: CheckpointError where it could not be written; a block that ended in an error keeps its own, and the
-    other is printed, unless it says that a rank is lost, whose loss ends the block as well.
+    Raises, at the end: CheckpointError if it could not be written; if the block ended in an error, that one is raised, and the
+    CheckpointError is printed, unless it reports a lost rank, whose loss ends the block as well.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="checkpoint") as thread:
         saver = Saver(How(run, form, keep, group, files), thread)

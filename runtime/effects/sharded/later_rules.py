@@ -1,9 +1,9 @@
-"""Saves beside training as a pure machine: one at a time, in order, and a fault is told once to whoever comes next.
+"""Asynchronous saves as a pure state machine: one at a time, in order; a failure is reported once, to the next caller.
 
-Ask(step) -> Begin(step)       nothing is being written
-          -> Wait()            something is: whoever asked waits for its end
-          -> Tell(fault)       an earlier one failed; this one is not begun
-Ended(fault)                   what was being written is whole, or failed; then whoever waits is answered
+Ask(step) -> Begin(step)       no save is running
+          -> Wait()            one is running: the caller waits for its end
+          -> Tell(fault)       an earlier one failed; this one is not started
+Ended(fault)                   the running save has succeeded, or failed; then waiting callers are answered
 Leave() -> Wait(), Tell(fault) or Gone()
 """
 
@@ -12,45 +12,45 @@ from attrs import evolve, frozen
 
 @frozen
 class Ask:
-    """Somebody wants this step saved."""
+    """Event: a caller wants this step saved."""
 
     step: int
 
 
 @frozen
 class Ended:
-    """What was being written ended; `fault` is "" where it is whole."""
+    """Event: the running save has ended; `fault` is "" if it succeeded."""
 
     fault: str = ""
 
 
 @frozen
 class Leave:
-    """Nothing more will be asked for."""
+    """Event: no more saves will be requested."""
 
 
 @frozen
 class Begin:
-    """Write this step."""
+    """Answer: write this step."""
 
     step: int
 
 
 @frozen
 class Wait:
-    """Until what is being written has ended."""
+    """Answer: wait until the running save has ended."""
 
 
 @frozen
 class Tell:
-    """Raise this."""
+    """Answer: raise this error."""
 
     fault: str
 
 
 @frozen
 class Gone:
-    """All that was asked for is whole, or was told."""
+    """Answer: all saves have succeeded, or their failure was reported."""
 
 
 Event = Ask | Ended | Leave
@@ -59,15 +59,15 @@ Answer = Begin | Wait | Tell | Gone
 
 @frozen
 class Desk:
-    """What is being written, who waits, and what nobody was told yet."""
+    """The running save, waiting callers, and a failure that was not reported yet."""
 
     writing: tuple[int, ...] = ()  # the step, or nothing
-    waiting: tuple[Ask | Leave, ...] = ()  # whoever asked in the meantime, in their order
-    fault: str = ""  # of the last one written
+    waiting: tuple[Ask | Leave, ...] = ()  # requests made meanwhile, in their order
+    fault: str = ""  # of the last save
 
 
 def step(desk: Desk, event: Event) -> tuple[Desk, tuple[Answer, ...]]:
-    """The next state, and what to do.
+    """Return the next state and the answers.
 
     >>> desk, answers = step(Desk(), Ask(7))
     >>> answers

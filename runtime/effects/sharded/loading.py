@@ -1,4 +1,4 @@
-"""Reading checkpoints on any number of ranks, whatever number wrote them."""
+"""Loading of checkpoints on any number of ranks, whatever number wrote them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -30,10 +30,10 @@ def latest(
     report: Callable[[str], None] = to_stderr,
     without: Collection[Path] = (),
 ) -> Path | None:
-    """The folder of the newest good checkpoint of a run, of any form, but those in `without`; None when none was ever
-    finished. Every rank calls it.
+    """Return the folder of a run's newest good checkpoint, of any form, except those in `without`; None if none was finished.
+    Every rank calls it.
 
-    Ranks share the work of looking for damage. A damaged one is named in a line that rank 0 gives to `report`, and the one
+    Ranks share the work of looking for damage. A damaged one is named in a line that rank 0 passes to `report`, and the one
     before it is tried.
     Raises: CheckpointError when there are some and none is good, or when one has an unknown schema: it may be the newest.
     """
@@ -57,7 +57,7 @@ def latest(
 
 
 def _listed(root: Path) -> tuple[list[str], list[str]]:
-    """The names of those with a good manifest, newest first, and what is wrong with others."""
+    """Return the names of the folders with a good manifest, newest first, and the error texts of the others."""
     faults: list[str] = []
 
     def refuse(fault: CheckpointError) -> None:
@@ -69,7 +69,7 @@ def _listed(root: Path) -> tuple[list[str], list[str]]:
 
 
 def _damage(path: Path, group: Group) -> str:
-    """What is wrong with the first file that is not as it was; "" when all are."""
+    """Return the error text for the first damaged file; "" if all are intact."""
 
     def look() -> str:
         found = (fault_of(path, file) for file in mine(described(path).files, group.rank, group.size))
@@ -79,8 +79,8 @@ def _damage(path: Path, group: Group) -> str:
 
 
 def load(path: Path, like: T, *, classes: Iterable[type] = (), group: Group = ALONE) -> Checkpoint[T]:
-    """The checkpoint in folder `path`, as a tree like `like`: its structure, shapes and dtypes, and for each leaf its device
-    or, for a DTensor, its mesh and how it is divided. Every rank calls it.
+    """Return the checkpoint in folder `path`, as a tree like `like`: its structure, shapes and dtypes, and for each leaf its
+    device or, for a DTensor, its mesh and placements. Every rank calls it.
 
     `classes` are those of the machine's state. Raises: DamagedError, which names a file; CheckpointError for another schema
     or architecture, naming the first leaf that differs.
@@ -118,14 +118,14 @@ def load(path: Path, like: T, *, classes: Iterable[type] = (), group: Group = AL
 
 
 def _fitting(path: Path, wanted: Mapping[str, Tensor]) -> Description:
-    """The description, where it is one of such leaves."""
+    """Return the checkpoint's description, if its leaves are those wanted. Raises: CheckpointError."""
     description = described(path)
     same_leaves(f"load: {path.name}", description.manifest.leaves, describe_leaves(wanted))
     return description
 
 
 def _from_state(path: Path, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One leaf after the other, so that no more than one is there whole."""
+    """Return the leaves in the state file, read one after the other, so that at most one is in memory as a whole."""
     try:
         with safe_open(path, framework="pt") as file:
             return {name: divided(file.get_tensor(name), leaf) for name, leaf in wanted.items()}
@@ -134,9 +134,9 @@ def _from_state(path: Path, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def divided(stored: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor as `like` is: on its device or, for a DTensor, this rank's part of it."""
+    """Return a whole tensor in the layout of `like`: on its device or, for a DTensor, this rank's shard."""
     if not isinstance(like, DTensor):
-        return restored(stored, like).clone()  # what was read may show the file itself
+        return restored(stored, like).clone()  # the tensor that was read may be a map of the file itself
     whole = stored.view(like.dtype).reshape(like.shape).to(like.device)
     part = distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)
-    return part.clone()  # a part may be a view, which would keep the whole
+    return part.clone()  # a shard may be a view, which would keep the whole in memory

@@ -10,21 +10,21 @@ from torch.optim import Optimizer
 
 OPTIONS = StateDictOptions(
     flatten_optimizer_state_dict=True
-)  # a name for each number, instead of parameters by position
+)  # a name for each number, instead of the parameters' positions
 
 
 @frozen
 class ModuleState:
-    """What `save` takes: `tree` as it is, `settings` in its machine."""
+    """Arguments for `save`: `tree` is its tree, `settings` belong in its machine."""
 
     tree: dict[
         str, dict[str, Tensor]
-    ]  # "params": the module's parameters and buffers; "optimizer": moments and the like
-    settings: dict[str, Any]  # of the optimisers: learning rates and whatever else is no tensor
+    ]  # "params": the module's parameters and buffers; "optimizer": tensors of its state, such as moments
+    settings: dict[str, Any]  # of the optimisers: learning rates and everything else that is not a tensor
 
 
 def state_of(module: nn.Module, optimizers: Optimizer | Iterable[Optimizer]) -> ModuleState:
-    """The state of a module, sharded or not, and of its optimisers. An optimiser that never stepped gets the state it needs.
+    """Return the state of a module, sharded or not, and of its optimisers; one that never stepped gets its initial state.
 
     The names are those of the parameters, so that they are the same at every world size.
 
@@ -45,7 +45,7 @@ def state_of(module: nn.Module, optimizers: Optimizer | Iterable[Optimizer]) -> 
 
 
 def restore(module: nn.Module, optimizers: Optimizer | Iterable[Optimizer], state: ModuleState) -> None:
-    """Writes a state, as `state_of` gives it, into a module of the same architecture and into its optimisers."""
+    """Load a state, as returned by `state_of`, into a module of the same architecture and into its optimisers."""
     numbers: Any = {**state.tree["optimizer"], **state.settings}
     params: Any = state.tree["params"]
     set_state_dict(module, _several(optimizers), model_state_dict=params, optim_state_dict=numbers, options=OPTIONS)

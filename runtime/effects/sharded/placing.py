@@ -1,4 +1,4 @@
-"""Where each part of a checkpoint lies: decided from names, shapes and whether ranks hold parts of a tensor, not from data."""
+"""The place of each leaf in a checkpoint: decided by names, shapes and whether a tensor is sharded, not by data."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -13,10 +13,10 @@ FORMATS = (SHARDED, FULL, HUGGING_FACE)
 
 
 def placed(names: Iterable[str], divided: Iterable[str], form: str, at: str = "") -> dict[str, str]:
-    """Which place each leaf has: `divided` are those of which each rank holds a part, `at` is where the model's lie.
+    """Return the place of each leaf: `divided` are the sharded ones, `at` is the prefix of the model's.
 
-    A full checkpoint holds everything in one file. Else what is divided goes by shards, and what every rank has lies in the
-    file once. In Hugging Face's form the leaves below `at` are the model's.
+    A full checkpoint holds everything in one file. Otherwise sharded leaves are stored by shards, and leaves that every rank
+    has are stored once, in the file. In Hugging Face's form the leaves below `at` are the model's.
 
     >>> placed(["params.w", "moment.w", "step"], ["params.w", "moment.w"], "hugging_face", at="params")
     {'params.w': 'model', 'moment.w': 'shards', 'step': 'state'}
@@ -34,9 +34,9 @@ def placed(names: Iterable[str], divided: Iterable[str], form: str, at: str = ""
 
 
 def numbered(sizes: Mapping[str, int], largest: int) -> dict[str, int]:
-    """The number of the file that each tensor goes into, 1 and up: in order, as many as fit into `largest` bytes each.
+    """Return the number of the file for each tensor, 1 and up: in order, as many as fit into `largest` bytes each.
 
-    A tensor that is larger has a file alone.
+    A tensor that is larger has a file of its own.
 
     >>> numbered({"a": 3, "b": 2, "c": 9, "d": 1}, largest=5)
     {'a': 1, 'b': 1, 'c': 2, 'd': 3}
@@ -53,7 +53,7 @@ def numbered(sizes: Mapping[str, int], largest: int) -> dict[str, int]:
 
 @frozen
 class File:
-    """A file of a checkpoint, as it was when it was finished."""
+    """Name, size and hash of a file of a checkpoint, when it was finished."""
 
     name: str  # below the checkpoint's folder, with /
     size: int  # bytes
@@ -61,7 +61,7 @@ class File:
 
 
 def mine(files: Iterable[File], rank: int, size: int) -> tuple[File, ...]:
-    """Those that this rank reads again to look for damage; each file is some rank's, and large ones are spread.
+    """Return the files that this rank checks for damage; each file is checked by one rank, and large ones are spread.
 
     >>> [file.name for file in mine([File("a", 5, ""), File("b", 9, ""), File("c", 1, "")], 0, 2)]
     ['b', 'c']
@@ -71,7 +71,7 @@ def mine(files: Iterable[File], rank: int, size: int) -> tuple[File, ...]:
 
 
 def folders(names: Iterable[str]) -> tuple[str, ...]:
-    """The folders that files lie in, innermost first, without the checkpoint's own.
+    """Return the folders of the files, innermost first, without the checkpoint's own.
 
     >>> folders(["manifest.json", "model/a.json", "model/b/c"])
     ('model/b', 'model')
@@ -81,7 +81,7 @@ def folders(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def one_tree(trees: Iterable[Mapping[str, str]]) -> None:
-    """Raises CheckpointError, naming the first leaf, unless all ranks say the same of each leaf.
+    """Raise CheckpointError, naming the first leaf, unless all ranks have the same description of each leaf.
 
     >>> one_tree([{"step": "[] int64 6b"}, {"step": "[] int64 7c"}])
     Traceback (most recent call last):
@@ -98,7 +98,7 @@ gather what ranks have of their own into one tensor that all of them hold
 
 
 def first_fault(said: Sequence[str]) -> str:
-    """What the first rank with a fault says, with the rank's number and how many others have one; "" without any.
+    """Return the first error text, with its rank and the number of other ranks with one; "" if there is none.
 
     >>> first_fault(["", "the disk is full", "the disk is full"])
     'rank 1: the disk is full (and 1 more)'

@@ -1,12 +1,12 @@
 """Checkpoints that several ranks write together, and that any number of ranks can read.
 
-    RUN/checkpoints/step_000123/manifest.json       what is there: see description.py
-    RUN/checkpoints/step_000123/state.safetensors   every tensor that all ranks hold alike; in a full one, all there are
-    RUN/checkpoints/step_000123/shards/             what is divided among ranks, by torch.distributed.checkpoint
+    RUN/checkpoints/step_000123/manifest.json       the description of the rest: see description.py
+    RUN/checkpoints/step_000123/state.safetensors   every tensor that is equal on all ranks; in a full one, all tensors
+    RUN/checkpoints/step_000123/shards/             tensors that are sharded over ranks, by torch.distributed.checkpoint
     RUN/checkpoints/step_000123/model/              in Hugging Face's form: the model, for `from_pretrained`
     RUN/checkpoints/latest                          the name of the newest
 
-A leaf that is a DTensor is divided as it says; a plain tensor must be the same on all ranks, and this is checked.
+A DTensor is stored as it is sharded; a plain tensor must be the same on all ranks, and this is checked.
 """
 
 import hashlib
@@ -37,26 +37,26 @@ from .forms import SHARDED, Form
 from .group import ALONE, Group, all_or_none, by_first, gathered, together
 from .placing import MODEL, SHARDS, STATE, File, folders, numbered, one_tree, placed
 
-PIECES = "sharded"  # where the writer of Hugging Face's form lets ranks write before it merges their files
+PIECES = "sharded"  # the writer of Hugging Face's form has ranks write here before it merges their files
 
 
 @frozen
 class Staged:
-    """A checkpoint that can be written while training goes on."""
+    """A checkpoint that is ready to be written during training."""
 
     step: int
     form: Form
     leaves: tuple[Leaf, ...]
     places: Mapping[str, str]
     whole: Mapping[str, Tensor]  # for the one file, on rank 0 alone; copies on the CPU
-    parts: Mapping[str, Tensor]  # for the folders; of each its own part
+    parts: Mapping[str, Tensor]  # for the folders; each rank has its own shard
     machine: Json
     facts: Mapping[str, Any]
     metadata: Mapping[str, Any]
 
     @property
     def size(self) -> int:
-        """Bytes of all tensors."""
+        """Return the bytes of all tensors."""
         return sum(_bytes(leaf) for leaf in self.leaves)
 
 
@@ -73,12 +73,12 @@ def save(
     group: Group = ALONE,
     files: Files = DISK,
 ) -> Path:
-    """Writes a checkpoint of `tree` (tensors) and of `machine` (a JSON value); gives its folder. Every rank calls it.
+    """Write a checkpoint of `tree` (tensors) and of `machine` (a JSON value); return its folder. Every rank calls it.
 
-    What they mean is as in `effects.checkpoint.save`. `group` is what `joined()` gave, once, to each rank.
+    The arguments are as in `effects.checkpoint.save`. `group` is the result of `joined()`, called once on each rank.
 
-    Raises, on every rank: CheckpointError when it cannot be written, the older ones being untouched, when a leaf is no dense
-    tensor, or when a plain tensor differs between ranks; StructureError for a machine or metadata without JSON form.
+    Raises, on every rank: CheckpointError when it cannot be written (older checkpoints are then untouched), when a leaf is no
+    dense tensor, or when a plain tensor differs between ranks; StructureError for a machine or metadata without JSON form.
     """
     given = staged(step, tree, form=form, machine=machine, facts=facts, metadata=metadata, group=group, copies=False)
     return write(run, given, keep=keep, group=group, files=files)
@@ -95,14 +95,14 @@ def staged(
     group: Group = ALONE,
     copies: bool = True,
 ) -> Staged:
-    """What `write` takes: with `copies`, nothing that happens to the tree's tensors afterwards shows in it."""
+    """Return the argument for `write`: with `copies`, it is independent of later changes to the tree's tensors."""
     tensors, places, plain = all_or_none(group, lambda: _sorted_out(step, tree, form, group))
     leaves = describe_leaves(tensors)
     if group.size > 1:
         sums = {name: _digest(leaf) for name, leaf in plain.items()}
         one_tree(gathered(group, {leaf.name: f"{leaf} {sums.get(leaf.name, 'divided')}" for leaf in leaves}))
     whole = {}
-    for name, leaf in tensors.items():  # in one order on all ranks: gathering is a conversation
+    for name, leaf in tensors.items():  # in the same order on all ranks, because gathering is a collective
         if places[name] == STATE:
             copy = storable(leaf.full_tensor()) if isinstance(leaf, DTensor) else plain[name]
             whole.update({name: copy} if group.rank == 0 else {})
@@ -123,7 +123,7 @@ def staged(
 def _sorted_out(
     step: int, tree: Any, form: Form, group: Group
 ) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Tensor]]:
-    """(all leaves, the place of each, copies of those that are not divided and are written whole or compared)"""
+    """Return (all leaves, the place of each, copies of the unsharded ones that are written whole or compared)."""
     if step < 0:
         raise ChoiceError(message("save: step", got=step, wanted="0 or more", remedy="count steps from 0"))
     tensors = named("save", tree)
@@ -141,7 +141,7 @@ def _digest(leaf: Tensor) -> str:
 
 
 def _copied(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """On the CPU, whatever device the mesh of a DTensor is of."""
+    """Return copies on the CPU, whatever the device of a DTensor's mesh."""
     stager = DefaultStager(StagingOptions(False, False, False, False))
     copies: Any = stager.stage(dict(parts))
     stager.close()
@@ -149,7 +149,7 @@ def _copied(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def write(run: Path, given: Staged, *, keep: int = 3, group: Group = ALONE, files: Files = DISK) -> Path:
-    """Writes what was staged, and removes all but the `keep` newest. Every rank calls it. Raises as `save` does."""
+    """Write a staged checkpoint, and remove all but the `keep` newest. Every rank calls it. Raises: as `save`."""
     if keep < 1:
         raise ChoiceError(message("save: keep", got=keep, wanted="1 or more", remedy="keep at least the newest"))
     root = run / "checkpoints"
@@ -171,9 +171,9 @@ def write(run: Path, given: Staged, *, keep: int = 3, group: Group = ALONE, file
 
 
 def _begun(root: Path, step: int, files: Files) -> tuple[str, str, int]:
-    """The folder beside, what it will be called, and which checkpoint of the run it is.
+    """Return the temporary folder, its final name, and the checkpoint's sequence number in the run.
 
-    No two saves write to the same folder: a rank that was given up for lost may be writing still, and knows nothing of it.
+    No two saves write to the same folder: a rank that was given up as lost may still be writing to its own.
     """
     name = free_name(root, step)
     beside = begin(root, f"{name}.{secrets.token_hex(4)}", files)
@@ -181,13 +181,13 @@ def _begun(root: Path, step: int, files: Files) -> tuple[str, str, int]:
 
 
 def _ignore(fault: CheckpointError) -> None:
-    """A save goes on beside checkpoints it cannot read."""
+    """Ignore a checkpoint that cannot be read: a save does not depend on older ones."""
 
 
 def _write_parts(partial: Path, given: Staged, group: Group, files: Files) -> None:
     shards = {name: leaf for name, leaf in given.parts.items() if given.places[name] == SHARDS}
     if shards:
-        writer = FileSystemWriter(partial / SHARDS, sync_files=False)  # our own streams do
+        writer = FileSystemWriter(partial / SHARDS, sync_files=False)  # our own streams sync
         streams.write(group, shards, writer, files)
     model = {name: leaf for name, leaf in given.parts.items() if given.places[name] == MODEL}
     if model:
@@ -210,7 +210,7 @@ def _bytes(leaf: Leaf) -> int:
 
 
 def _furnish(folder: Path, form: Form, leaves: Mapping[str, Leaf], files: Files) -> None:
-    """Removes the ranks' pieces, which are merged, and adds what the folder still needs; none of it went through `files`."""
+    """Remove the ranks' pieces after the merge, add the other files of the folder, and sync them: no `Files` wrote them."""
     files.remove(folder / PIECES)
     form.furnish(folder, leaves)
     for path in sorted(folder.rglob("*")):
@@ -219,7 +219,7 @@ def _furnish(folder: Path, form: Form, leaves: Mapping[str, Leaf], files: Files)
 
 
 def _write_state(partial: Path, whole: Mapping[str, Tensor], files: Files) -> list[str]:
-    """The one file; gives the names of all files there are, whose folders are made to last."""
+    """Write the one file; sync all subfolders, and return the names of all files."""
     data = safetensors.torch.save(dict(whole))
     for start in range(0, len(data), CHUNK):
         files.append(partial / TENSORS, data[start : start + CHUNK])

@@ -1,7 +1,7 @@
-"""Reading shards that torch.distributed.checkpoint wrote, without running what a file says.
+"""Reading of shards that torch.distributed.checkpoint wrote, without running code from a file.
 
-Its own reader unpickles `.metadata` as it comes, and values that are no tensors too. This one makes nothing but descriptions
-of tensors from that file, and refuses entries of another kind and files outside of the folder.
+Its own reader unpickles `.metadata` without restrictions, and also values that are not tensors. This one builds only
+descriptions of tensors from that file, and refuses entries of another kind and files outside of the folder.
 """
 
 import io
@@ -39,7 +39,7 @@ DTYPES = {name: one for name, one in vars(torch).items() if isinstance(one, torc
 
 
 class _Descriptions(pickle.Unpickler):
-    """An unpickler that makes descriptions of tensors and nothing else."""
+    """An unpickler that builds descriptions of tensors and nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in MADE:
@@ -53,14 +53,14 @@ class ShardReader(FileSystemReader):
     """The reader of torch.distributed.checkpoint for a folder of tensors alone. Raises: DamagedError."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> metadata.Metadata:
-        """Return what the folder's `.metadata` says."""
+        """Return the content of the folder's `.metadata`."""
         where = Path(self.path) / NAME
         try:
             data = read_bounded(where, MOST_JSON, follow=False)
             found = self._checked(where, _Descriptions(io.BytesIO(data)).load())
         except DamagedError:
             raise
-        except Exception as cause:  # damaged bytes lead an unpickler anywhere
+        except Exception as cause:  # damaged bytes can raise anything in an unpickler
             said = next(iter(str(cause).splitlines()), "")[:80]
             raise DamagedError(
                 damaged(where, f"unreadable ({type(cause).__name__}: {said})", "shards of tensors")

@@ -1,4 +1,4 @@
-"""What a folder of weights holds, under the names it has there: looked up, and read when it is asked for."""
+"""The content of a folder of weights, under the names in its files: looked up at once, read on request."""
 
 import zipfile
 from collections.abc import Callable, Iterator
@@ -19,21 +19,21 @@ from .weight_rules import INDEX, OLD_INDEX, PICKLED, chosen, files_of
 
 @frozen
 class Stored:
-    """A tensor that was not read yet."""
+    """A tensor that has not been read yet."""
 
     shape: tuple[int, ...]
     read: Callable[[], Tensor]
-    part: Any  # what gives the tensor, or a part of it, for an index: a safetensors slice, or a tensor
+    part: Any  # indexing it gives the tensor or a part of it: a safetensors slice, or a tensor
 
 
 @contextmanager
 def stored(path: str | Path) -> Iterator[tuple[Path, dict[str, Stored]]]:
-    """The file that says where the weights are, and all of them by name; they can be read until the block ends.
+    """Yield the file that lists the weights, and all of them by name; they can be read until the block ends.
 
-    `path` is a folder, or such a file; of a folder the first of `weight_rules.ORDER` counts, then its one `.pt`. Pickles are
+    `path` is a folder, or such a file; in a folder the first of `weight_rules.ORDER` is used, then its one `.pt`. Pickles are
     read as tensors alone: they cannot run anything.
 
-    Raises: CheckpointError for a folder without weights, an absent file of several, and what is no file of weights.
+    Raises: CheckpointError for a folder without weights, an absent file of several, and a file that holds no weights.
     """
     place = Path(path)
     folder, name = (place.parent, place.name) if place.is_file() else (place, "")
@@ -44,7 +44,7 @@ def stored(path: str | Path) -> Iterator[tuple[Path, dict[str, Stored]]]:
 
 
 def _shelf(opened: ExitStack, folder: Path, source: str, there: list[str]) -> dict[str, Stored]:
-    """All that a source holds."""
+    """Return all tensors of a source, by name."""
     if source not in (INDEX, OLD_INDEX):
         return _of_file(opened, folder / source)
     index = _index(folder / source)
@@ -76,7 +76,7 @@ def _of_file(opened: ExitStack, path: Path) -> dict[str, Stored]:
 def _of_safetensors(opened: ExitStack, path: Path) -> dict[str, Stored]:
     try:
         with opened_file(path):
-            pass  # which would wait for a FIFO
+            pass  # refuses a FIFO, on which safe_open would block
         file: Any = opened.enter_context(safe_open(path, framework="pt"))
     except (OSError, SafetensorError) as cause:
         raise CheckpointError(_unreadable(path, cause, "a whole safetensors file")) from cause
@@ -89,12 +89,12 @@ def _of_safetensors(opened: ExitStack, path: Path) -> dict[str, Stored]:
 
 
 def _of_pickle(path: Path) -> dict[str, Stored]:
-    """Of a dict of tensors, or of one that has such a dict under "model" or "state_dict" beside other things."""
+    """Return the tensors of a dict, or of a dict under its key "model" or "state_dict", which may have other keys."""
     try:
         with opened_file(path):
             pass
         value: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except Exception as cause:  # damaged bytes lead it anywhere: KeyError, struct.error, BadZipFile, ...
+    except Exception as cause:  # damaged bytes can raise anything: KeyError, struct.error, BadZipFile, ...
         raise CheckpointError(_unreadable(path, cause, "a pickle of tensors alone")) from cause
     for key in ("model", "state_dict"):
         if isinstance(value, dict) and isinstance(value.get(key), dict):

@@ -1,6 +1,6 @@
-"""torch.distributed.checkpoint with our file operations under it, so that what a crash leaves can be tested for its files too.
+"""torch.distributed.checkpoint on top of our file operations, so that crashes during its writes can be tested too.
 
-Its writers take a file system and write to streams of it; ours appends by `Files` and syncs each file when it is whole.
+Its writers take a file system and write to its streams; ours appends by `Files` and syncs each file when it is complete.
 """
 
 import warnings
@@ -25,7 +25,7 @@ CHUNK = 1 << 24
 
 @define
 class Stream:
-    """A file that is written from its beginning to its end."""
+    """A file that is written from beginning to end."""
 
     path: Path
     files: Files
@@ -33,7 +33,7 @@ class Stream:
     appended: int = 0
 
     def write(self, data: Any) -> int:
-        """Bytes, or whatever shows its memory."""
+        """Write bytes, or any object with a buffer; return their number."""
         piece = memoryview(data).cast("B")
         for start in range(0, len(piece), CHUNK):
             self.waiting += piece[start : start + CHUNK]
@@ -42,62 +42,62 @@ class Stream:
         return len(piece)
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         return self.appended + len(self.waiting)
 
     def flush(self) -> None:
-        """Appends what was written."""
+        """Append the buffered bytes to the file."""
         if self.waiting:
             self.files.append(self.path, bytes(self.waiting))
             self.appended += len(self.waiting)
             self.waiting = bytearray()
 
     def close(self) -> None:
-        """Whoever closes it may do so before the file is synced."""
+        """Flush: a writer may close the stream before the file is synced."""
         self.flush()
 
 
 @frozen
 class FilesBelow:
-    """The file system that a writer of torch.distributed.checkpoint asks for; it is only ever asked to write."""
+    """The file system for a writer of torch.distributed.checkpoint, which uses it for writing only."""
 
     files: Files
 
     @contextmanager
     def create_stream(self, path: str | Path, mode: str) -> Iterator[Stream]:
-        """A stream that is synced at the end of the block."""
+        """Yield a stream that is synced at the end of the block."""
         stream = Stream(Path(path), self.files)
         yield stream
         stream.flush()
         self.files.sync(stream.path)
 
     def concat_path(self, path: str | Path, suffix: str) -> Path:
-        """A path below another."""
+        """Return a path below another."""
         return Path(path) / suffix
 
     def init_path(self, path: str | Path) -> Path:
-        """A path."""
+        """Return the path as a `Path`."""
         return Path(path)
 
     def rename(self, path: str | Path, new_path: str | Path) -> None:
-        """Moves a file."""
+        """Rename a file."""
         self.files.rename(Path(path), Path(new_path))
 
     def mkdir(self, path: str | Path) -> None:
-        """Makes a folder with its parents."""
+        """Make a folder with its parents."""
         self.files.make_folder(Path(path))
 
     def exists(self, path: str | Path) -> bool:
-        """Whether there is such a file."""
+        """Return whether the path exists."""
         return Path(path).exists()
 
     def rm_file(self, path: str | Path) -> None:
-        """Removes a file."""
+        """Remove a file."""
         self.files.remove(Path(path))
 
 
 def write(group: Group, tensors: Mapping[str, Tensor], writer: FileSystemWriter, files: Files) -> None:
-    """Every rank writes what it holds of the tensors. Raises: CheckpointError, OSError where one rank could not."""
+    """Write each rank's shards of the tensors. Raises: CheckpointError, OSError if one rank failed."""
     writer.fs = FilesBelow(files)  # type: ignore[assignment]
     with _of_one_fault(group):
         state_dict_saver.save(
@@ -106,7 +106,7 @@ def write(group: Group, tensors: Mapping[str, Tensor], writer: FileSystemWriter,
 
 
 def read(group: Group, into: Mapping[str, Tensor], reader: FileSystemReader) -> None:
-    """Fills tensors, each rank's part of them. Raises: CheckpointError."""
+    """Fill tensors, each rank its shards of them. Raises: CheckpointError."""
     with _of_one_fault(group):
         state_dict_loader.load(dict(into), storage_reader=reader, process_group=_handle(group), no_dist=group.size == 1)
 
@@ -117,10 +117,10 @@ def _handle(group: Group) -> Any:
 
 @contextmanager
 def _of_one_fault(group: Group) -> Iterator[None]:
-    """One line for what may have gone wrong on several ranks; alone, the very exception."""
+    """Turn the failures of several ranks into an error of one line; raise this rank's own OSError unchanged."""
     try:
         with warnings.catch_warnings():
-            if group.size == 1:  # it warns that there are no others, which is as it should be
+            if group.size == 1:  # it warns that there are no other ranks, which is intended
                 warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
             yield
     except CheckpointException as fault:

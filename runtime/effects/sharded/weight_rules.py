@@ -1,4 +1,4 @@
-"""Which files of a folder hold a model's weights, and whether they are the weights that are wanted; reads nothing itself."""
+"""The files of a folder that hold a model's weights, and checks of these weights; reads nothing itself."""
 
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePosixPath
@@ -7,15 +7,15 @@ from ....core.errors import CheckpointError, message
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 OLD_WHOLE, OLD_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
-ORDER = (WHOLE, INDEX, OLD_WHOLE, OLD_INDEX)  # behind them: the one file that ends in .pt
+ORDER = (WHOLE, INDEX, OLD_WHOLE, OLD_INDEX)  # after them: the one file that ends in .pt
 PICKLED = (".bin", ".pt")
-FOLLOWS = ".inv_freq"  # the end of the name of what older libraries stored though it follows from the configuration
+FOLLOWS = ".inv_freq"  # suffix of buffers that older libraries stored though they follow from the configuration
 
 
 def chosen(names: Collection[str], where: str) -> str:
-    """The file that says where weights are: the first of `ORDER` that is there, then a file that ends in .pt.
+    """Return the file that lists the weights: the first of `ORDER` that is there, then a file that ends in .pt.
 
-    Raises: CheckpointError where there is none, or more than one .pt.
+    Raises: CheckpointError if there is none, or more than one .pt.
 
     >>> chosen(["pytorch_model.bin", "model.safetensors.index.json", "config.json"], "folder")
     'model.safetensors.index.json'
@@ -33,7 +33,7 @@ def chosen(names: Collection[str], where: str) -> str:
 
 
 def could_hold(names: Iterable[str]) -> bool:
-    """Whether `chosen` knows one of them.
+    """Return whether one of the names is one that `chosen` may choose.
 
     >>> could_hold(["config.json", "last.pt"]), could_hold(["config.json", "model.gguf"])
     (True, False)
@@ -42,7 +42,7 @@ def could_hold(names: Iterable[str]) -> bool:
 
 
 def files_of(weight_map: object, there: Collection[str], where: str) -> dict[str, tuple[str, ...]]:
-    """The names in each file that an index speaks of, in the index's order.
+    """Return the names of the tensors in each file of an index, in the index's order.
 
     Raises: CheckpointError for an index without a map of names to files beside it, or, naming them, for absent files.
 
@@ -68,7 +68,7 @@ def _is_plain(file: object) -> bool:
 
 
 def some(names: Iterable[str], most: int = 3) -> str:
-    """The first few names, and how many more there are.
+    """Return the first few names, and the number of the others.
 
     >>> some(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
@@ -82,9 +82,9 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def check_weights(got: Shapes, wanted: Shapes, twins: Collection[str], where: str) -> None:
-    """Raises CheckpointError, naming the first, for weights that are absent, of another shape or of another model.
+    """Raise CheckpointError, naming the first, for weights that are absent, of another shape or of another model.
 
-    `twins` are names in `got` whose tensor is bit for bit one that is wanted: a tied weight that was written twice.
+    `twins` are names in `got` whose tensor is bit for bit one that is wanted: a tied weight that was stored twice.
 
     >>> check_weights({"a": (2,), "b": (3,)}, {"a": (2,)}, (), "folder")
     Traceback (most recent call last):

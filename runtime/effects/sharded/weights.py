@@ -1,4 +1,4 @@
-"""Weights from a folder, however they were stored there, as the tensors of a model: on one rank, or each rank its part."""
+"""Weights from a folder, in any stored format, as the tensors of a model: on one rank, or sharded over ranks."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,11 +15,11 @@ from .weight_rules import check_weights
 def read_weights(
     path: str | Path, like: Mapping[str, Tensor], *, report: Callable[[str], None] = to_stderr
 ) -> dict[str, Tensor]:
-    """The weights in a folder, under the names and with shapes and dtypes of `like`; a DTensor gets this rank's part.
+    """Return the weights in a folder, under the names and with shapes and dtypes of `like`; a DTensor gets this rank's shard.
 
-    Read are, in this order, `model.safetensors`, the files its index names, `pytorch_model.bin`, the files its index names,
-    and a `.pt`; `path` may name one of these files as well. Which it was is said in a line to `report`. Pickles are read
-    as tensors alone: they cannot run anything.
+    The first of these is read: `model.safetensors`, the files of its index, `pytorch_model.bin`, the files of its index, a
+    `.pt`; `path` may also name one of these files. A line to `report` names the file. Pickles are read as tensors alone: they
+    cannot run anything.
 
     Raises: CheckpointError for a folder without weights, an absent file of several, and for weights that are absent, of
     another shape, or not the model's; each is named.
@@ -38,7 +38,7 @@ def _fitted(stored: Tensor, like: Tensor) -> Tensor:
 
 
 def _twins(shelf: Mapping[str, Stored], wanted: Mapping[str, tuple[int, ...]]) -> set[str]:
-    """Names of what is not wanted and yet the same, bit for bit, as something that is."""
+    """Return the names of tensors that are not wanted but equal, bit for bit, to one that is."""
 
     def same(name: str, other: str) -> bool:
         a, b = shelf[name].read(), shelf[other].read()

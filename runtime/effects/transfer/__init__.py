@@ -1,4 +1,4 @@
-"""Weights between processes and machines, by whichever way its hosts have: see `interface`."""
+"""Transfer of weights between processes and machines, by any transport that their hosts have: see `interface`."""
 
 from .choice import Choice as Choice
 from .choice import Host as Host

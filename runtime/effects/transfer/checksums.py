@@ -1,4 +1,4 @@
-"""Checksums of a publication that is cut into chunks, and the digest that names it."""
+"""Checksums of a publication in chunks, and the digest that identifies it."""
 
 import hashlib
 import importlib
@@ -32,7 +32,7 @@ def _blake2b(data: Any) -> int:
 CHECKS: dict[str, Callable[[str], Sum]] = {
     "crc32": lambda where: zlib.crc32,
     "xxh3": _xxh3,  # faster, needs xxhash on both sides
-    "blake2b": lambda where: _blake2b,  # slower, and holds against those who forge
+    "blake2b": lambda where: _blake2b,  # slower, and secure against forgery
 }
 
 
@@ -59,7 +59,7 @@ def agreed(chosen: str, has: Sequence[str]) -> str:
 
 
 def summing(checks: str, where: str = "weights") -> Sum:
-    """Return the checksum of a chunk by its name. Raises: ChoiceError, WeightsError where its library is missing.
+    """Return the checksum of a chunk by its name. Raises: ChoiceError, WeightsError if its library is missing.
 
     >>> summing("crc32")(b"123") == zlib.crc32(b"123")
     True
@@ -77,10 +77,10 @@ def sums(data: memoryview, chunk: int, checks: Sum) -> tuple[int, ...]:
 
 
 def digest(version: int, layout: str, chunk: int, checks: str, table: Sequence[int]) -> bytes:
-    """Return the name of a publication [16 bytes]: BLAKE2b of its version, architecture, cut and checksums.
+    """Return the digest of a publication [16 bytes]: BLAKE2b of its version, architecture, chunk size and checksums.
 
-    Equal bytes of one version have it in common whoever publishes them. It stands for every byte as surely as the checksum
-    of a chunk stands for the chunk.
+    Equal bytes of one version have the same digest, whoever publishes them. It identifies every byte as reliably as the
+    checksum of a chunk identifies the chunk.
 
     >>> digest(1, "[]", 8, "crc32", (5, 6)) == digest(1, "[]", 8, "crc32", (6, 5))
     False

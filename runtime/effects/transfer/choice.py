@@ -1,7 +1,7 @@
-"""The choice of a transport for weights, a pure function of what the hosts have, and the line that reports it.
+"""The choice of a transport for weights, a pure function of the hosts' properties, and the line that reports it.
 
 All on one machine: shared memory. Else that of the engine: Ray's object store, or Monarch's RDMABuffer, which falls back to TCP
-where a host has no device for RDMA.
+if a host has no device for RDMA.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ BETWEEN = {"ray": "ray", "monarch": "monarch"}  # engine: its transport between 
 
 @frozen(kw_only=True)
 class Host:
-    """What one host has."""
+    """The properties of one host."""
 
     name: str
-    memory: str  # names the shared memory that its processes see: equal ones are one
-    verbs: bool = False  # there is a device for RDMA
+    memory: str  # identifies its shared memory: hosts with equal values share it
+    verbs: bool = False  # it has a device for RDMA
 
 
 @frozen
 class Choice:
-    """A transport, and why."""
+    """A transport, and the reason for it."""
 
     way: str
     why: str
@@ -35,7 +35,7 @@ class Choice:
 
 
 def choice(hosts: Sequence[Host], *, engine: str, asked: str = "") -> Choice:
-    """Return the transport for these hosts, whose processes are those of `engine`, or the one that is asked for.
+    """Return the transport for these hosts, whose processes are those of `engine`, or the requested one.
 
     Raises: ChoiceError for no hosts, a transport that they cannot use, or several hosts without an engine for them.
 

@@ -1,4 +1,4 @@
-"""The means of this machine for moving weights, and the transport for several machines, which is reported in one line."""
+"""This machine's properties for the transfer of weights, and the choice of a transport, reported in one line."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ DEVICES = Path("/sys/class/infiniband")
 
 
 def this_host(*, boot: Path = BOOT, devices: Path = DEVICES) -> Host:
-    """What this process sees here. It is small, and goes to whoever chooses.
+    """Return this machine's properties. The value is small, and is sent to the process that chooses.
 
     >>> this_host().memory == this_host().memory
     True
@@ -25,7 +25,7 @@ def this_host(*, boot: Path = BOOT, devices: Path = DEVICES) -> Host:
 
 
 def _memory(boot: Path) -> str:
-    """The boot of the machine and its device for shared memory: containers of one machine have different ones."""
+    """Return an id of the boot and the device of shared memory: containers of one machine have different devices."""
     folder = shared_folder()
     with suppress(OSError):
         return f"{boot.read_text().strip()}/{os.stat(folder).st_dev}"
@@ -33,7 +33,7 @@ def _memory(boot: Path) -> str:
 
 
 def chosen(hosts: Sequence[Host], *, engine: str, asked: str = "", report: Callable[[str], object] = print) -> Choice:
-    """Return the `choice` for these hosts, which is passed to `report` in one line. Raises: ChoiceError.
+    """Return the `choice` for these hosts, and pass it to `report` in one line. Raises: ChoiceError.
 
     >>> chosen([this_host(), this_host()], engine="processes").way
     weights go by shared: all processes see the same memory

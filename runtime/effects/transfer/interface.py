@@ -1,12 +1,12 @@
-"""One interface for every way by which weights go from who learns to who plays: an outlet publishes, inlets fetch.
+"""One interface for all transports of weights from the trainer to samplers: an outlet publishes, inlets fetch.
 
-    with outlet("shared", params) as weights:       # where params are learned; or "ray", "monarch"
+    with outlet("shared", params) as weights:       # in the trainer; or "ray", "monarch"
         weights.publish(0, params)
-        ...                                         # weights.address goes to the others, in whatever way
-    with inlet(address, params) as reader:          # where they are used
+        ...                                         # weights.address is sent to the others, by any means
+    with inlet(address, params) as reader:          # in the process that uses the weights
         found = reader.fetch(version)               # () or (version, params), all of one publication
 
-An address is short and goes through a call, a file or a command line; weights never do.
+An address is short and is sent through a call, a file or a command line; weights never are.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,36 +22,36 @@ from ..weights_layout import WeightsError
 
 @frozen
 class Outlet:
-    """Where weights are published."""
+    """Publisher of weights."""
 
     way: str  # "shared", "ray" or "monarch"
-    address: str  # what an inlet is opened by
+    address: str  # for opening an inlet
     publish: Callable[[int, Any], None]  # (version, params); versions go up, from 0 or more
 
 
 @frozen
 class Inlet:
-    """Where they are fetched.
+    """Receiver of weights.
 
-    `fetch(newer_than=-1, into=(), seconds=60.0)` gives (version, params), all of one publication, or () where none is newer.
+    `fetch(newer_than=-1, into=(), seconds=60.0)` returns (version, params), all of one publication, or () if none is newer.
     Params are new tensors ("ray": on the CPU read-only views of its store) unless `into` is a tree to write them to, which
-    nobody else uses; where an error is raised that tree holds no weights.
-    Raises: WeightsError where the weights cannot be had within `seconds`, or never.
+    nothing else may use; if an error is raised that tree holds no valid weights.
+    Raises: WeightsError if the weights are not available within `seconds`, or never will be.
     """
 
     way: str
     fetch: Callable[..., tuple[Any, ...]]
-    closed: Callable[[], bool]  # nothing more will be published
+    closed: Callable[[], bool]  # True if nothing more will be published
 
 
 def refuse_closed(closed: bool) -> None:
-    """Raises: WeightsError, where the outlet has ended."""
+    """Raise WeightsError if the outlet is closed."""
     if closed:
         remedy = "publish inside its with block, and keep the context manager, not only what it gave"
         raise WeightsError(message("publish: the outlet", got="closed", wanted="open", remedy=remedy))
 
 
-WAYS: Mapping[str, tuple[str, str]] = {  # the outlet and the inlet, each behind its module
+WAYS: Mapping[str, tuple[str, str]] = {  # the outlet and the inlet, each as module:function
     "shared": ("shared:shared_outlet", "shared:shared_inlet"),
     "ray": ("ray:ray_outlet", "ray:ray_inlet"),
     "monarch": ("monarch:monarch_outlet", "monarch:monarch_inlet"),
@@ -59,7 +59,7 @@ WAYS: Mapping[str, tuple[str, str]] = {  # the outlet and the inlet, each behind
 
 
 def outlet(way: str, params: Any, **options: Any) -> AbstractContextManager[Outlet]:
-    """The outlet of a way, for weights like `params`; the options are those of the way. Raises: ChoiceError, WeightsError.
+    """Return the outlet of a transport, for weights like `params`; it gets the options. Raises: ChoiceError, WeightsError.
 
     >>> import torch
     >>> with outlet("shared", {"w": torch.zeros(1)}) as weights, inlet(weights.address, {"w": torch.zeros(1)}) as reader:
@@ -72,9 +72,9 @@ def outlet(way: str, params: Any, **options: Any) -> AbstractContextManager[Outl
 
 
 def inlet(address: str, like: Any, **options: Any) -> AbstractContextManager[Inlet]:
-    """The inlet for an address; `like` is a tree of the architecture, on the devices to fetch to.
+    """Return the inlet for an address; `like` is a tree of the architecture, on the devices to fetch to.
 
-    Raises: ChoiceError for an address of no way, WeightsError for another architecture or where nobody publishes.
+    Raises: ChoiceError for an address of no transport, WeightsError for another architecture or without a publisher.
     """
     place = choose("inlet: way of the address", address.partition("://")[0], WAYS)[1]
     made: AbstractContextManager[Inlet] = _named(place)(address, like, **options)
@@ -82,6 +82,6 @@ def inlet(address: str, like: Any, **options: Any) -> AbstractContextManager[Inl
 
 
 def _named(place: str) -> Any:
-    """What is called so; its module is imported now, since some ways need libraries that not everybody has."""
+    """Return the function of that name; its module is imported now, since some transports need optional libraries."""
     module, name = place.split(":")
     return getattr(import_module(f".{module}", __package__), name)

@@ -1,10 +1,10 @@
-"""Weights by Monarch's RDMABuffer: an actor hands out the handles, and readers read the bytes past the publisher.
+"""Weights by Monarch's RDMABuffer: an actor sends the handles, and readers read the bytes without the publisher's help.
 
 Both ends live in processes of Monarch, or in its client; a thread of an actor's process reads in the context of that actor,
-`contextvars.copy_context()`. Where no device for RDMA is there, Monarch falls back to TCP and warns once. A read asks nobody,
-so that the publisher may write again to what is being read: each chunk is compared with its checksum after the read, and a
-read that was overtaken is made again. Buffers hold memory of both processes until they are dropped by hand, which the end of
-an outlet does. Monarch's own keys and networks apply; there is no other key.
+`contextvars.copy_context()`. Without a device for RDMA, Monarch falls back to TCP and warns once. Reads are not synchronised,
+so the publisher may overwrite the bytes that are being read: each chunk is compared with its checksum after the read, and a
+read that was overwritten is repeated. Buffers occupy memory of both processes until they are dropped explicitly, which the end
+of an outlet does. Monarch's own keys and networks apply; there is no other key.
 """
 
 import importlib
@@ -30,14 +30,14 @@ from .monarch_address import actor_of, address_of
 from .trees import handed, room_of, same
 
 CHUNK_BYTES = 1 << 23
-ASK_SECONDS = 10.0  # for the actor to say whether it is there
-_DESKS: dict[str, "_Desk"] = {}  # the publishers of this process, for their actors, which live in it too
+ASK_SECONDS = 10.0  # for the actor to answer that it is there
+_DESKS: dict[str, "_Desk"] = {}  # the publishers of this process, for their actors, which run in it too
 _numbers = itertools.count()
 
 
 @mutable(eq=False)
 class _Slot:
-    """Memory for one publication, and the handles by which it is read from elsewhere."""
+    """Memory for one publication, and the handles by which other processes read it."""
 
     room: Tensor
     handles: tuple[Any, ...]
@@ -48,7 +48,7 @@ class _Slot:
 
 @frozen
 class _Offer:
-    """What the actor says: a version, and how its bytes are read and checked."""
+    """The actor's answer: a version, and how to read and check its bytes."""
 
     version: int
     layout: str
@@ -68,7 +68,7 @@ class _Desk:
         self.slots, self.newest = [_slot(own, chunk, buffer) for _ in range(slots)], -1
 
     def put(self, version: int, tensors: list[Tensor]) -> None:
-        """Copies the leaves into the slot that was written longest ago."""
+        """Copy the leaves into the slot that was written longest ago."""
         with self.writing:
             refuse_closed(self.closed)
             last = self.slots[self.newest].version if self.newest >= 0 else -1
@@ -88,7 +88,7 @@ class _Desk:
                 slot.version, self.newest = version, place
 
     def offer(self, newer_than: int, has: tuple[str, ...]) -> _Offer | tuple[()]:
-        """The newest publication, if it is newer."""
+        """Return the newest publication, or () if it is not newer."""
         checks = agreed(self.checks, has)
         while True:
             with self.lock:
@@ -99,13 +99,13 @@ class _Desk:
             if table is None:
                 table = sums(slot.room.numpy().data, self.chunk, summing(checks))
             with self.lock:
-                if slot.number == number:  # else it was written again while its table was made
+                if slot.number == number:  # else it was overwritten while its checksums were computed
                     slot.tables[checks] = table
                     name = digest(version, self.letters, self.chunk, checks, table)
                     return _Offer(version, self.letters, self.chunk, checks, table, name, slot.handles)
 
     def close(self) -> None:
-        """Drops the buffers."""
+        """Drop the buffers."""
         with self.lock:
             self.closed, slots, self.slots = True, self.slots, []
         for handle in itertools.chain.from_iterable(slot.handles for slot in slots):
@@ -117,7 +117,7 @@ def _slot(own: Layout, chunk: int, buffer: Any) -> _Slot:
     room = torch.zeros(own.size, dtype=torch.uint8)
     try:
         return _Slot(room, tuple(buffer(room[start : start + chunk]) for start in range(0, own.size, chunk)))
-    except Exception as error:  # whatever Monarch makes of a device
+    except Exception as error:  # any error of Monarch for a device
         got, remedy = f"not to be had ({described(error)})", "take another way"
         raise WeightsError(
             message("monarch: a buffer", got=got, wanted="memory that others read", remedy=remedy)
@@ -137,7 +137,7 @@ def _made(actor: Any, name: str) -> None:
 
 
 def _desk_of(actor: Any) -> _Desk:
-    """Found through the module: Monarch brings copies of functions, and their globals, to an actor."""
+    """Return the actor's desk, by importing this module: Monarch sends copies of functions, and their globals, to an actor."""
     found: _Desk = importlib.import_module(__name__)._DESKS[actor.name]
     return found
 
@@ -149,11 +149,11 @@ def _module(name: str) -> Any:
 
 @contextmanager
 def monarch_outlet(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES, checks: str = "") -> Iterator[Outlet]:
-    """The outlet for weights like `params`, whose address names an actor in this process, for processes that Monarch knows.
+    """Yield the outlet for weights like `params`, whose address names an actor in this process, for other processes of Monarch.
 
     A reader is overtaken when `slots` - 1 publications end while it reads, and reads again. Weights on a GPU are copied to
-    the memory of the machine. Raises: EngineError where Monarch is missing or of a version that was not tried, WeightsError
-    where it has no buffers, ChoiceError.
+    host memory. Raises: EngineError if Monarch is missing or has an untested version, WeightsError if it has no buffers,
+    ChoiceError.
     """
     for name, value, least in (("slots", slots, 2), ("chunk", chunk, 1)):
         if value < least:
@@ -179,10 +179,10 @@ def monarch_outlet(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES, che
 
 @contextmanager
 def monarch_inlet(address: str, like: Any) -> Iterator[Inlet]:
-    """The inlet for the actor that an outlet named; `like` is a tree of the architecture, on the devices to fetch to.
+    """Yield the inlet for the actor of an outlet; `like` is a tree of the architecture, on the devices to fetch to.
 
-    Raises: EngineError where Monarch is missing; ChoiceError for what is no address; WeightsError, at a fetch, for another
-    architecture, or where the actor or its process does not answer.
+    Raises: EngineError if Monarch is missing; ChoiceError for a malformed address; WeightsError, at a fetch, for another
+    architecture, or if the actor or its process does not answer.
     """
     action = _module("monarch.rdma").RDMAAction
     reader = _Reader(actor_of(address), like, action)
@@ -204,7 +204,7 @@ class _Reader:
             return True
 
     def fetch(self, newer_than: int = -1, into: Any = (), seconds: float = 60.0) -> tuple[Any, ...]:
-        """See `Inlet`."""
+        """Return (version, params) or (): see `Inlet`."""
         given = self.same("fetch: into", into) if leaves(into) else []
         until = time.monotonic() + seconds
         with self.lock:
@@ -229,7 +229,7 @@ class _Reader:
         return self.desk.offer.call_one(newer_than, has).get(timeout=max(0.1, until - time.monotonic()))
 
     def _read(self, offer: _Offer, room: Tensor, until: float) -> bool:
-        """Whether what was read is the publication that was offered, all of it."""
+        """Read the bytes of an offer; return whether they are the publication that was offered, completely."""
         left = max(1.0, until - time.monotonic())
         action = self.action()
         for number, handle in enumerate(offer.handles):
@@ -240,7 +240,7 @@ class _Reader:
         return digest(offer.version, offer.layout, offer.chunk, offer.checks, table) == offer.digest
 
     def _told(self, act: Any) -> Any:
-        """What Monarch gives, its errors in one line."""
+        """Return `act()`, with Monarch's errors turned into a WeightsError of one line."""
         try:
             return act()
         except (WeightsError, TypeError):

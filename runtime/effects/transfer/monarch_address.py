@@ -1,4 +1,4 @@
-"""Actors of Monarch as text: monarch:// and the pickle of a handle, so that one of a stranger must not be opened."""
+"""Addresses of Monarch's actors: monarch:// and the pickle of a handle, so an untrusted one must not be opened."""
 
 import base64
 import importlib
@@ -10,17 +10,17 @@ SCHEME = "monarch://"
 
 
 def address_of(handle: Any, timeout: float) -> str:
-    """The text by which an actor is found, once it is there, which takes at most `timeout` seconds."""
+    """Return the address of an actor, once it is running, which may take `timeout` seconds."""
     handle.initialized.get(timeout=timeout)
     letter: bytes = importlib.import_module("cloudpickle").dumps(handle)
     return SCHEME + base64.urlsafe_b64encode(letter).decode()
 
 
 def actor_of(address: str) -> Any:
-    """The handle of the actor in an address. Raises: ChoiceError for what is none."""
+    """Return the handle of the actor in an address. Raises: ChoiceError for a malformed one."""
     try:
         return importlib.import_module("cloudpickle").loads(base64.urlsafe_b64decode(address.removeprefix(SCHEME)))
-    except Exception as error:  # whatever comes of what is no pickle
+    except Exception as error:  # unpickling anything else can raise anything
         wanted, remedy = f"{SCHEME} and an actor", "take the address that the publisher names, all of it"
         got = f"{address[:40]!r} ({type(error).__name__})"
         raise ChoiceError(message("inlet: address", got=got, wanted=wanted, remedy=remedy)) from error

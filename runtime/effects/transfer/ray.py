@@ -2,9 +2,9 @@
 
 Both ends live in processes of one job of Ray: its driver and its actors. An actor beside the publisher lists references to the
 newest versions. A host pulls a version once, whatever the number of its readers, and these map it read-only: a tensor of a
-fetched tree on the CPU must not be written to. Authentication and encryption are Ray's. Ray does not look at the bytes that it
+fetched tree on the CPU must not be written to. Authentication and encryption are Ray's. Ray does not verify the bytes that it
 pulls from another host: a reader there compares them with their digest, made beside the publisher with Ray's token as its key,
-and has what is not right pulled again. Who reads the wire without TLS reads the token on it too, and can forge both.
+and has altered bytes pulled again. Without TLS, an attacker who reads the traffic also reads the token, and can forge both.
 """
 
 import hmac
@@ -31,16 +31,16 @@ from .trees import handed, same
 
 SCHEME = "ray://"
 KEEP = 3  # versions that stay in the store for readers
-ROOM = KEEP + 2  # times the weights that a store must hold: KEEP, one being put, one that a slow reader still maps
+ROOM = KEEP + 2  # a store's size in weights: KEEP, one being put, one that a slow reader still maps
 SECONDS = 60.0  # for the store to take a version, and for the board to answer
 LEAVE = 5.0  # seconds for the board to end
-AGAIN = 0.2  # seconds between two tries to reach a board that is being started again, or to fetch what was altered
+AGAIN = 0.2  # seconds between two attempts to reach a board that is restarting, or to fetch altered bytes again
 ENCRYPT = "see who alters what goes between the hosts, and have Ray encrypt it: RAY_USE_TLS=1 on all nodes"
 T = TypeVar("T")
 
 
 def store_for(size: int) -> int:
-    """Return the bytes of a store through which weights of `size` bytes go.
+    """Return the required bytes of a store for the transfer of weights of `size` bytes.
 
     >>> store_for(100)
     500
@@ -71,8 +71,8 @@ for weights of 100; ray start --object-store-memory=500, and as much shared memo
 def ray_outlet(params: Any) -> Iterator[Outlet]:
     """Publish weights like `params`, for processes of this job of Ray, to which this process is connected.
 
-    Raises: EngineError where Ray is missing or of another version, WeightsError where this process is not connected to it or
-    a store is too small, StructureError.
+    Raises: EngineError if Ray is missing or has another version, WeightsError if this process is not connected to it or a
+    store is too small, StructureError.
     """
     own, tensors = layout(params), same(params)
     publisher = _Publisher(_connected("publish"), own)
@@ -85,16 +85,16 @@ def ray_outlet(params: Any) -> Iterator[Outlet]:
 
 @contextmanager
 def ray_inlet(address: str, like: Any) -> Iterator[Inlet]:
-    """Fetch what the outlet of that address publishes; `like` is a tree of the architecture, on the devices to fetch to.
+    """Yield an inlet for the outlet of that address; `like` is a tree of the architecture, on the devices to fetch to.
 
-    Raises: EngineError where Ray is missing; WeightsError where this process is none of Ray's, or nobody publishes.
+    Raises: EngineError if Ray is missing; WeightsError if this process is not one of Ray's, or there is no publisher.
     """
     reader = _Reader(_connected("fetch"), address.removeprefix(SCHEME), like)
     yield Inlet("ray", reader.fetch, reader.closed)
 
 
 def _connected(where: str) -> Any:
-    """Return the module of Ray. Raises: EngineError, WeightsError where this process is not connected to it."""
+    """Return the module of Ray. Raises: EngineError, WeightsError if this process is not connected to it."""
     installed()
     ray: Any = importlib.import_module("ray")
     if not ray.is_initialized():
@@ -151,12 +151,12 @@ class _Publisher:
             self.list()
 
     def list(self) -> None:
-        """Have the board list what is held."""
+        """Make the board list the versions in the store."""
         hold = self.board.hold.remote
         answered(self.ray, "publish", lambda: hold(self.version, self.letters, self.held, self.key), SECONDS)
 
     def watch(self) -> None:
-        """List again what is held where the board was started anew, and is empty."""
+        """List the versions again if the board was restarted, and is empty."""
         while not self.over.wait(1.0):
             with suppress(Exception), self.lock:
                 empty = not self.ray.get(self.board.offer.remote(-1), timeout=SECONDS)
@@ -164,7 +164,7 @@ class _Publisher:
                     self.list()
 
     def close(self) -> None:
-        """End the board, and let go of the versions."""
+        """End the board, and release the versions."""
         self.over.set()
         with self.lock:
             self.held = []
@@ -181,7 +181,7 @@ class _Reader:
         self.ray, self.like, self.own, self.same = ray, like, layout(like), same(like)
         self.lock, self.key = threading.Lock(), ray_token()
         self.board = told("fetch", lambda: ray.get_actor(name))
-        self.near = name.endswith(f"@{ray.get_runtime_context().get_node_id()}")  # the store is that of the publisher
+        self.near = name.endswith(f"@{ray.get_runtime_context().get_node_id()}")  # same store as the publisher's
 
     def closed(self) -> bool:
         """Return whether the publisher has ended or does not answer."""
@@ -191,7 +191,7 @@ class _Reader:
             return True
 
     def fetch(self, newer_than: int = -1, into: Any = (), seconds: float = 60.0) -> tuple[Any, ...]:
-        """See `Inlet`; without `into` the tensors on the CPU are views of the store, which nobody may write to."""
+        """Return (version, params) or (), see `Inlet`; without `into`, tensors on the CPU are read-only views of the store."""
         given = self.same("fetch: into", into) if leaves(into) else []
         until = time.monotonic() + seconds
         with self.lock:
@@ -209,9 +209,9 @@ class _Reader:
                     return (found[0], handed(self.own, mapped(found[1]), self.like, given)) if found else ()
 
     def read(self, newer_than: int, until: float) -> tuple[Any, ...]:
-        """Return what is published, as an array, or () where nothing is newer. Raises: WeightsError.
+        """Return the latest version with its bytes as an array, or () if none is newer. Raises: WeightsError.
 
-        Bytes from another host are compared with their digest, which the board makes while they are on their way.
+        Bytes from another host are compared with their digest, which the board computes while they are transferred.
         """
         board, left = self.board, max(0.1, until - time.monotonic())
         offer = answered(self.ray, "fetch", lambda: board.offer.remote(newer_than, self.refused), left)
@@ -223,7 +223,7 @@ class _Reader:
         room = self.given(reference, until)
         if not self.near:
             digest = self.given(signature, until)
-            if not digest:  # there is a newer version by now
+            if not digest:  # a newer version was published meanwhile
                 return self.read(newer_than, until)
             refuse_forged(self.key, version, letters, room, digest)
         same_architecture("fetch: ray", letters, self.own)
@@ -235,11 +235,11 @@ class _Reader:
 
 
 class ForgedError(WeightsError):
-    """Weights that came from another host are not those that were published."""
+    """Error for weights from another host that are not those that were published."""
 
 
 def refuse_forged(key: bytes, version: int, letters: str, room: Any, digest: bytes) -> None:
-    """Refuse bytes whose digest is another. Raises: ForgedError.
+    """Refuse bytes with another digest. Raises: ForgedError.
 
     >>> right = ray_board.digest(b"", 3, "[]", b"12")
     >>> refuse_forged(b"", 3, "[]", b"12", right)
@@ -255,7 +255,7 @@ wanted f10624204d85660a; see who alters what goes between the hosts, and have Ra
 
 
 def altered(ray: Any, error: WeightsError) -> bool:
-    """Return whether an error is of bytes that were altered on their way: refused by us, or no pickle any more."""
+    """Return whether an error is due to bytes altered in transit: refused here, or impossible to unpickle."""
     cause, errors = error.__cause__, ray.exceptions
     if cause is None:
         return isinstance(error, ForgedError)
@@ -263,7 +263,7 @@ def altered(ray: Any, error: WeightsError) -> bool:
 
 
 def mapped(room: Any) -> Tensor:
-    """Return a read-only array of bytes as a tensor that shares its memory; torch would warn that it can be written to.
+    """Return a read-only array of bytes as a tensor that shares its memory, without torch's warning that it is writable.
 
     >>> bytes_ = np.arange(3, dtype=np.uint8)
     >>> bytes_.setflags(write=False)
@@ -283,7 +283,7 @@ class _Shared:
 
 
 def answered(ray: Any, where: str, ask: Callable[[], Any], seconds: float) -> Any:
-    """Return the board's answer to a call; one that is being started again is waited for. Raises: WeightsError."""
+    """Return the board's answer to a call, waiting for a board that is restarting. Raises: WeightsError."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -295,7 +295,7 @@ def answered(ray: Any, where: str, ask: Callable[[], Any], seconds: float) -> An
 
 
 def told(where: str, act: Callable[[], T]) -> T:
-    """Return what Ray gives. Raises: WeightsError, in one line, where it raises.
+    """Return `act()`. Raises: WeightsError, in one line, for an error of Ray.
 
     >>> told("fetch", lambda: 1)
     1

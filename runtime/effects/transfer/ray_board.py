@@ -38,7 +38,7 @@ class Board:
         self.newest, self.layout, self.held, self.key, self.digest = version, layout, held, key, b""
 
     def end(self) -> None:
-        """Offer nothing more, since the publisher ends."""
+        """Offer nothing more, because the publisher ends."""
         self.over, self.held = True, []
 
     def closed(self) -> bool:
@@ -46,9 +46,9 @@ class Board:
         return self.over
 
     def offer(self, newer_than: int, refused: str = "") -> tuple[Any, ...]:
-        """Return (version, layout, [reference]) of the newest publication, or () where none is newer.
+        """Return (version, layout, [reference]) of the newest publication, or () if none is newer.
 
-        A host keeps the bytes that it has pulled: where a reader has refused that reference, they are put under a new one.
+        A host keeps the bytes that it has pulled: if a reader has refused that reference, they are put under a new one.
         """
         if self.newest <= newer_than or not self.held:
             return ()

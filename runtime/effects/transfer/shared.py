@@ -1,4 +1,4 @@
-"""The way of one machine: `weights`, a ring of slots in shared memory, behind the interface of all ways."""
+"""The transport of one machine: `weights`, a ring of slots in shared memory, behind the interface of all transports."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +15,13 @@ SCHEME = "shared://"
 def shared_outlet(
     params: Any, *, path: Path | None = None, slots: int = 3, guard: str | None = None
 ) -> Iterator[Outlet]:
-    """See `weights.publishing`."""
+    """Publish weights: see `weights.publishing`."""
     with publishing(params, path=path, slots=slots, guard=guard) as publisher:
         yield Outlet("shared", f"{SCHEME}{publisher.path}", publisher.publish)
 
 
 @contextmanager
 def shared_inlet(address: str, like: Any) -> Iterator[Inlet]:
-    """See `weights.reading`."""
+    """Read weights: see `weights.reading`."""
     reader = reading(Path(address.removeprefix(SCHEME)), like)
     yield Inlet("shared", reader.fetch, reader.closed)

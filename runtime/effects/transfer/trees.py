@@ -1,4 +1,4 @@
-"""Trees of weights at both ends of a transfer: is it the architecture, and is it packed already?"""
+"""Trees of weights at both ends of a transfer: checks of the architecture, packing and unpacking."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +11,9 @@ from ..weights_layout import Layout, layout, same_architecture, text, views
 
 
 def same(like: Any) -> Callable[[str, Any], list[Tensor]]:
-    """Gives the leaves of a tree of the architecture of `like`, at the price of a look at each leaf.
+    """Return a function that returns the leaves of a tree with the architecture of `like`; it only checks each leaf's form.
 
-    Raises: WeightsError for another architecture, StructureError for what is no tree of dense tensors.
+    Raises: WeightsError for another architecture, StructureError unless it is a tree of dense tensors.
 
     >>> same({"w": torch.zeros(2)})("publish", {"w": torch.ones(2)})
     [tensor([1., 1.])]
@@ -37,7 +37,7 @@ architecture that is published
 
 
 def room_of(own: Layout, tensors: Sequence[Tensor]) -> Tensor | None:
-    """The run of bytes in which these leaves lie packed as `own` says, as trees that were fetched do; None if they do not.
+    """Return the bytes in which these leaves lie packed as in `own`, like those of fetched trees; None if they do not.
 
     >>> own = layout({"a": torch.zeros(2), "b": torch.zeros(1)})
     >>> room = torch.zeros(own.size, dtype=torch.uint8)
@@ -58,9 +58,9 @@ def room_of(own: Layout, tensors: Sequence[Tensor]) -> Tensor | None:
 
 
 def handed(own: Layout, room: Tensor, like: Any, into: Sequence[Tensor]) -> Any:
-    """The tree whose bytes lie in `room`: in views of it where `like` is on the CPU, else in copies on its devices.
+    """Return the tree whose bytes are in `room`: as views of it if `like` is on the CPU, else as copies on its devices.
 
-    Where there are leaves `into` which to write, their bytes are written there, and the tree is of these.
+    If there are leaves `into` which to write, the bytes are copied there, and the tree consists of these.
 
     >>> own = layout({"a": torch.zeros(1)})
     >>> handed(own, torch.zeros(64, dtype=torch.uint8), {"a": torch.ones(1)}, ())
