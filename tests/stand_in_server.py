@@ -1,5 +1,6 @@
 """A server of this process, in place of one that is reached over HTTP: it knows nothing but the folder it was pointed to."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from purestep.runtime.effects.vllm import lay_out
 from purestep.runtime.language import serving
 
 
-def stood_in(patch: pytest.MonkeyPatch, run: Path, *, capacity: int, max_new_tokens: int) -> list[tuple[str, int]]:
-    """Samples for that run from now on. Gives a list, to which it adds (where, version) as it is told of weights."""
+def stood_in(
+    patch: pytest.MonkeyPatch, run: Path, *, capacity: int, max_new_tokens: int, seconds: float = 0.0
+) -> list[tuple[str, int]]:
+    """Sample for that run from now on. Return a list that gains (where, version) with each publication of `seconds`."""
     published = list[tuple[str, int]]()
 
     def answer(where: Any, rules: Any, codec: Any, begun: Any, *, version: int, **choices: Any) -> Any:
@@ -25,6 +28,7 @@ def stood_in(patch: pytest.MonkeyPatch, run: Path, *, capacity: int, max_new_tok
 
     def take(where: Any, root: Path, save: Any, *, version: int, **told: Any) -> float:
         lay_out(root, save, version=version)
+        time.sleep(seconds)
         published.append((where.url, version))
         return 0.0
 

@@ -44,7 +44,7 @@ from purestep.runtime import cli
 from purestep.runtime.effects.curves_picture import banded, curves_picture, student
 from purestep.runtime.effects.metrics import read
 from purestep.runtime.effects.stream import read as read_stream
-from purestep.runtime.language import prompting, report, serving, session
+from purestep.runtime.language import prompting, report, session
 from purestep.runtime.language.config import CHANGES
 from purestep.runtime.language.parts import check_room, parts_of
 from purestep.runtime.language.prompting import asked, fits, in_process
@@ -756,14 +756,8 @@ def test_what_does_not_go_together_is_a_line(words: list[str], said: str, tmp_pa
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_server_answers_prompts_and_next_steps(workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, where = tmp_path / "run", "http://127.0.0.1:9/v1"
-    published = stood_in(monkeypatch, run, capacity=128, max_new_tokens=20)
-    take = serving.publish
-
-    def slow(*given: Any, **named: Any) -> float:
-        time.sleep(0.2)  # so that the other workers come meanwhile
-        return take(*given, **named)
-
-    monkeypatch.setattr(serving, "publish", slow)
+    # 0.2 s to publish, so that the other workers come meanwhile
+    published = stood_in(monkeypatch, run, capacity=128, max_new_tokens=20, seconds=0.2)
     own = tiny(server=where, algorithm="reinforce", rollout_workers=workers)
     session.start(run, own, overwrite=False, notice=silent)
     assert published == [(where, 0), (where, 1)]
