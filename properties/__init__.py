@@ -1,16 +1,17 @@
-"""Laws, strategies and mutants for reinforcement learning written as pure steps: for users' code as for our own.
+"""Laws, strategies and mutants for reinforcement learning written as pure step functions, for users' code and for ours.
 
     from purestep.properties import check, env_laws, verify
     test_my_world = check(env_laws, my_world())        # pytest: test_my_world[inputs_stay], ...
     print(verify(env_laws, my_world()))                # the same without pytest
 
-A law is an equation over drawn inputs; it says what it must have seen to mean anything, and which mistake it is there to
-catch. A suite is a set of laws: `suite + (law,)`, `suite - {"name"}`.
+A law is an equation over drawn inputs; it lists the events that must occur for a pass to count, and a mistake (a mutant) that
+it must catch. A suite is a set of laws: `suite + (law,)`, `suite - {"name"}`.
 
-Here are the names that most need; the others are imported from their modules, such as `purestep.properties.suites.credit`:
-`framework` is what runs laws, `strategies` what they draw, `suites` the laws of one kind of thing each, with their mutants.
+This package exports the names that most users need; the others are imported from their modules, such as
+`purestep.properties.suites.credit`: `framework` runs laws, `strategies` draws their inputs, and each module of `suites` has
+the laws of one kind of object, with their mutants.
 
-A name is imported when it is first used: neither the command line's help nor pytest's option needs torch or hypothesis.
+A name is imported when it is first used, so that the command line's help and pytest's option need no torch or hypothesis.
 """
 
 from typing import TYPE_CHECKING
@@ -146,4 +147,4 @@ else:
     }
     __all__ = [name for names in _MODULES.values() for name in names]
     __getattr__, __dir__ = _lazy(__name__, _MODULES, globals())
-    _sys.modules[__name__].__class__ = _Package  # no module hides one of these names
+    _sys.modules[__name__].__class__ = _Package  # so that a submodule does not replace one of these names

@@ -1,1 +1,1 @@
-"""The framework of laws: what a law is, how it is run, checked and reported, and the matrix of laws and mutants."""
+"""The framework of laws: their definition, running, checking and reporting, and the matrix of laws and mutants."""

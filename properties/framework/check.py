@@ -1,4 +1,4 @@
-"""The two ways in: `check` makes a pytest test of a suite and a subject, `verify` gives a report without pytest."""
+"""Two entry points: `check` makes a pytest test of a suite and a subject, `verify` returns a report without pytest."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,10 +13,10 @@ Examples = Mapping[str, Sequence[Any]] | None
 
 
 def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples = None) -> Callable[..., None]:
-    """A pytest test with one case for each law: `test_mine = check(env_laws, my_env)`.
+    """Return a pytest test with one case for each law: `test_mine = check(env_laws, my_env)`.
 
-    `skip` maps a law's name to the reason for leaving it out, `examples` a law's name to inputs to try first. The profile is
-    read when the test runs. Raises: ChoiceError for a name the suite does not have, or an empty reason.
+    `skip` maps a law's name to the reason for skipping it, `examples` a law's name to inputs to try first. The profile is
+    read when the test runs. Raises: ChoiceError for a name that the suite does not have, or an empty reason.
     """
     import pytest
 
@@ -31,7 +31,7 @@ def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples =
         if result.outcome == SKIPPED:
             pytest.skip(result.detail)
         if not result.holds:
-            # A law's own verdict says all there is to say; what the subject raised has a traceback worth seeing.
+            # Broken, raised by the law itself, needs no cause; an exception of the subject keeps its traceback.
             raise failure(result) from (None if isinstance(result.error, Broken) else result.error)
 
     test.__doc__ = f"{suite.name}, {name_of(subject)}"
@@ -42,7 +42,7 @@ def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples =
 def verify(
     suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples = None, profile: Profile | None = None
 ) -> Report:
-    """The report of a suite on a subject; needs no pytest and raises for no broken law.
+    """Return the report of a suite on a subject, without pytest; a broken law is reported, not raised.
 
     >>> from purestep.properties import step_laws, dyadic, verify
     >>> from hypothesis.strategies import tuples

@@ -1,4 +1,4 @@
-"""Which convention an advantage estimator keeps to: foreign code is named, not only refused."""
+"""Classification of an advantage estimator by its convention on truncation, for code that fails the default laws."""
 
 from ..strategies.streams import CONVENTIONS
 from ..suites.estimator import Estimator, estimator_laws
@@ -8,7 +8,7 @@ from .run import run
 
 
 def classify(estimator: Estimator, *, profile: Profile | None = None) -> str:
-    """The convention whose laws an estimator obeys, or "none of these".
+    """Return the convention whose laws an estimator obeys, or "none of these".
 
     >>> from ...algorithms.advantages import gae
     >>> classify(gae)

@@ -1,4 +1,4 @@
-"""`purestep verify package.module:object`: laws for whatever stands under that name."""
+"""`purestep verify package.module:object`: check the object of that name against the laws of its kind."""
 
 import argparse
 import importlib
@@ -13,8 +13,8 @@ from ...core.errors import PurestepError, StructureError, choose, described, mes
 if TYPE_CHECKING:
     from .law import Suite
 
-# The modules below are imported when a suite is asked for: a line of help needs none of them.
-SUITES: Mapping[str, tuple[str, str]] = {  # a module, and in it the suite or the function that makes it
+# The modules below are imported when a suite is requested; the help text needs none of them.
+SUITES: Mapping[str, tuple[str, str]] = {  # a module, and the name of a suite in it or of a function that returns one
     "env": ("..suites.env", "env_laws"),
     "estimator": ("..suites.estimator", "estimator_laws"),
     "lambda_return": ("..suites.returns", "lambda_return_laws"),
@@ -30,7 +30,7 @@ SUITES: Mapping[str, tuple[str, str]] = {  # a module, and in it the suite or th
     "checkpoint": ("..suites.checkpoint", "checkpoint_laws"),
     "machine": ("..suites.machine", "machine_laws"),
 }
-KINDS: Mapping[str, tuple[str, str]] = {  # suites about objects of one class: its module and name
+KINDS: Mapping[str, tuple[str, str]] = {  # for suites about objects of one class: the class's module and name
     "env": ("...core.env", "Env"),
     "checkpoint": ("..suites.checkpoint", "Store"),
     "machine": ("..suites.machine", "Play"),
@@ -40,7 +40,7 @@ CALL = "add --call to check the object that it returns"
 
 
 def load(target: str) -> Any:
-    """The object at "package.module:name". Raises: StructureError."""
+    """Return the object at "package.module:name". Raises: StructureError."""
     module_name, _, name = target.partition(":")
     if not name:
         remedy = "write package.module:object"
@@ -63,8 +63,8 @@ def load(target: str) -> Any:
 def subject_of(value: Any, suite: str = "", *, call: bool = False) -> tuple[Any, "Suite"]:
     """Return the object to check and the laws for it; with `call`, the object is the result of `value()`.
 
-    Without `call` nothing is called. Raises: StructureError when the kind of the object does not say which laws, or is not
-    the kind that they are about; ChoiceError for an unknown suite.
+    Without `call`, nothing is called. Raises: StructureError if no suite is named and none fits the object's class, or if the
+    object is not of the class that the suite needs; ChoiceError for an unknown suite.
 
     >>> from purestep.core.envs.cartpole import cartpole
     >>> subject_of(cartpole, call=True)[1].name
@@ -132,7 +132,7 @@ def _kind(value: Any) -> str:
 
 
 def skips(words: Sequence[str]) -> dict[str, str]:
-    """`law=reason` pairs as a mapping. Raises: StructureError without a reason."""
+    """Return `law=reason` pairs as a dict. Raises: StructureError for a pair without a reason."""
     pairs = [word.partition("=") for word in words]
     for name, _, reason in pairs:
         if not reason:
@@ -142,7 +142,7 @@ def skips(words: Sequence[str]) -> dict[str, str]:
 
 
 def verify_command(arguments: Sequence[str]) -> int:
-    """Prints the report of an object's laws; 0 when all hold, 1 and a line on stderr when one does not, 2 when it cannot."""
+    """Print the report of an object's laws; return 0 if all hold, 1 (and a line on stderr) if one fails, 2 on an error."""
     parser = argparse.ArgumentParser(
         prog="purestep verify", description="Checks an object against the laws of its kind."
     )

@@ -1,4 +1,4 @@
-"""Equality that can say where it fails, and values printed so that they can be pasted back."""
+"""Equality that reports where it fails, and values printed as Python source that can be pasted back."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from .law import Broken
 
 @frozen
 class Tolerance:
-    """How far two floats may differ: |got - wanted| <= absolute + relative |wanted|. Other dtypes never may."""
+    """Allowed difference of two floats: |got - wanted| <= absolute + relative |wanted|. Other dtypes must be equal."""
 
     name: str
     relative: float = 0.0
@@ -30,7 +30,7 @@ CURVATURE = Tolerance("curvature", 1e-3, 1e-5)  # finite differences in float64
 
 
 def bits(tensor: Tensor) -> Tensor:
-    """The tensor as integers, so that NaN equals itself and -0.0 is not 0.0.
+    """Return the tensor as integers, so that NaN equals itself and -0.0 differs from 0.0.
 
     >>> bits(torch.tensor([1.0, -0.0]))
     tensor([ 1065353216, -2147483648], dtype=torch.int32)
@@ -45,7 +45,7 @@ def bits(tensor: Tensor) -> Tensor:
 
 
 def unequal(got: Tensor, wanted: Tensor, tolerance: Tolerance = EXACT) -> Tensor:
-    """Where two tensors of one shape and dtype differ: bool [*]. Zeros of either sign are one number."""
+    """Return where two tensors of one shape and dtype differ: bool [*]. 0.0 equals -0.0, and NaN equals NaN."""
     if not got.is_floating_point():
         return got != wanted
     same = (got == wanted) | (got.isnan() & wanted.isnan())
@@ -55,7 +55,7 @@ def unequal(got: Tensor, wanted: Tensor, tolerance: Tolerance = EXACT) -> Tensor
 
 
 def same(claim: str, got: Any, wanted: Any, tolerance: Tolerance = EXACT) -> None:
-    """Raises Broken at the first leaf in which two trees differ: structure, shape, dtype, then values.
+    """Raise Broken at the first leaf in which two trees differ: structure, shape, dtype, then values.
 
     >>> same("the sum", torch.tensor([1, 2]), torch.tensor([1, 3]))
     Traceback (most recent call last):
@@ -70,7 +70,7 @@ def same(claim: str, got: Any, wanted: Any, tolerance: Tolerance = EXACT) -> Non
 
 
 def _plainly_same(got: Any, wanted: Any) -> bool:
-    """Whether both are the same number or text, or the same row of them: no trees need be made of what laws ask most."""
+    """Return whether both are equal ints, strings or bools, or lists or tuples of them: a fast path for the common case."""
     kind = type(got)
     if kind is not type(wanted):
         return False
@@ -101,7 +101,7 @@ def _same_leaf(where: str, got: Any, wanted: Any, tolerance: Tolerance) -> None:
 
 
 def require(condition: Any, claim: str) -> None:
-    """Raises Broken unless the condition (a bool, or a bool tensor in all its entries) holds."""
+    """Raise Broken unless the condition (a bool, or all entries of a bool tensor) holds."""
     if not (bool(condition.all()) if isinstance(condition, Tensor) else condition):
         raise Broken(claim)
 
@@ -115,7 +115,7 @@ def _numbers(value: Tensor) -> str:
 
 
 def render(value: Any) -> str:
-    """Python source of a value, tensors and records included.
+    """Return Python source of a value, tensors and records included.
 
     >>> render({"a": torch.tensor([0.5])})
     "{'a': torch.tensor([0.5])}"

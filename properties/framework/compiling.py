@@ -1,4 +1,4 @@
-"""Compiling a subject for a law: full graph, one code object each, and a count of compilations."""
+"""Compilation of a subject for a law: full graph, a separate code object, and a count of compilations."""
 
 import types
 from collections.abc import Callable, Sequence
@@ -14,10 +14,10 @@ Function = Callable[..., Any]
 
 
 class Compiled:
-    """A compiled function that refuses to be compiled more than once for a shape.
+    """A compiled function that raises Broken if it is compiled more than once for a shape.
 
-    The compiler allows one code object eight compilations, so that every instance wraps the function in a new one. What
-    went wrong once is raised again without another try: a counterexample is then shrunk in no time.
+    The compiler recompiles one code object at most eight times, so every instance wraps the function in a new one. The first
+    error is stored, and later calls raise it without compiling again, so that shrinking a counterexample is fast.
     """
 
     def __init__(self, function: Function, backend: str) -> None:
@@ -52,7 +52,7 @@ class Compiled:
 
 
 def own_code(function: Function) -> Function:
-    """The function behind a code object that nobody else compiles."""
+    """Return a wrapper of the function with a code object of its own, so that it shares no compilations."""
 
     def call(*arguments: Any) -> Any:
         return function(*arguments)
@@ -61,5 +61,5 @@ def own_code(function: Function) -> Function:
 
 
 def compile_each(function: Function, backends: Sequence[str]) -> list[Compiled]:
-    """The function once for each backend."""
+    """Return a `Compiled` of the function for each backend."""
     return [Compiled(function, backend) for backend in backends]

@@ -1,4 +1,4 @@
-"""Files whose world may end: after so many operations, in the middle of one, with what was not synced gone."""
+"""Simulated crashes of file operations: after a number of operations, in the middle of one, with unsynced data lost."""
 
 from pathlib import Path
 
@@ -6,14 +6,14 @@ from ...runtime.effects.files import DISK, Files
 
 
 class Crash(OSError):
-    """The machine stopped here."""
+    """The simulated machine stopped at this file operation."""
 
 
 class CrashingFiles:
-    """`files` performs operations on the disk until `operations` of them are done (a negative number: for ever).
+    """File operations that raise Crash: `files` performs `operations` of them on the disk (negative: no limit).
 
-    `torn`: half of an append that the crash falls into is there. `forgets`: at `power_fails`, bytes appended since a
-    file's last sync are gone.
+    `torn`: half of the data is written if the crash falls on an append. `forgets`: `power_fails` removes the bytes that were
+    appended since a file's last sync.
     """
 
     def __init__(self, operations: int, *, torn: bool = False, forgets: bool = False) -> None:
@@ -47,7 +47,7 @@ class CrashingFiles:
         DISK.append(path, data)
 
     def _sync(self, path: Path) -> None:
-        self._spend()  # the disk need not sync: what a power failure takes is simulated
+        self._spend()  # no real sync is needed: the data loss of a power failure is simulated
         self.unsynced.pop(path, None)
 
     def _rename(self, source: Path, target: Path) -> None:
@@ -68,7 +68,7 @@ class CrashingFiles:
         DISK.remove_empty(path)
 
     def power_fails(self) -> None:
-        """Takes back what was appended and never synced, if the disk forgets."""
+        """Truncate each file to its last synced size if `forgets` is set."""
         for path, kept in self.unsynced.items():
             if self.forgets and path.exists():
                 with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""Families: each suite beside a subject that obeys it and the edits of that subject which the suite is there to catch."""
+"""Families: each suite with a subject that obeys it and the edits of that subject that the suite must catch."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -107,12 +107,12 @@ LIMIT = 4  # steps of an episode in the families of wrappers
 
 @frozen
 class Family:
-    """A suite, a right subject, and edits beyond those the laws name themselves."""
+    """A suite, a correct subject, and mutants beyond those that the laws name themselves."""
 
     suite: Suite
     subject: Subject
     more: tuple[Mutant, ...] = ()
-    night: bool = False  # too slow for the matrix of every day
+    night: bool = False  # too slow for the daily matrix
 
     @property
     def mutants(self) -> tuple[Mutant, ...]:
@@ -122,12 +122,12 @@ class Family:
 
 
 def edits(table: Mapping[str, Callable[[Subject], Subject]]) -> tuple[Mutant, ...]:
-    """Edits of the subject as mutants."""
+    """Return edits of the subject as mutants."""
     return tuple(Mutant(edit, make) for edit, make in table.items())
 
 
 def constant(table: dict[str, Any]) -> tuple[Mutant, ...]:
-    """Edits that are functions of their own, whatever the subject."""
+    """Return mutants that replace the subject, whatever it is, by another function."""
     return tuple(Mutant(edit, _instead(wrong)) for edit, wrong in table.items())
 
 
@@ -136,12 +136,12 @@ def _instead(wrong: Any) -> Callable[[Subject], Subject]:
 
 
 def own_crediting() -> Crediting:
-    """Our own."""
+    """Return this library's credit functions."""
     return Crediting(credit.per_step, credit.episode, credit.monte_carlo, credit.group, credit.token_credit)
 
 
 def own_reading() -> Reading:
-    """Our own parsers."""
+    """Return this library's parsers."""
     return Reading(
         parsers.find_calls,
         parsers.strict_answer,
@@ -154,12 +154,12 @@ def own_reading() -> Reading:
 
 
 def own_world_laws() -> Suite:
-    """The laws of worlds of text, for the ledger."""
+    """Return the laws of text environments, for the ledger environment."""
     return text_env_laws(ledger_parser(), *MOVES.values(), classes=(Ledger,), tools=("sum", ""))
 
 
 def own_descending() -> Descending:
-    """Our own AdamW, its gradients clipped and its rate changed on the way."""
+    """Return this library's AdamW with gradient clipping and a learning-rate schedule."""
 
     def make(rate: float) -> optim.Optimizer:
         schedule = optim.scale_by_schedule(optim.linear(1.0, 0.5, 10))
@@ -169,7 +169,7 @@ def own_descending() -> Descending:
 
 
 def own_prepared() -> TextTask:
-    """Our own task whose episodes are prepared: lists of a few numbers, in two cycles."""
+    """Return this library's task with prepared episodes: the reasoning cache on short lists, with two reasoning steps."""
     few = reasoning_lists.Lists(kind="maximum", shortest=2, longest=4, high=3)
     cache = reasoning_cache.reasoning_cache(
         reasoning_tasks.list_rollout, reasoning_rollouts.summarization_rollout, num_reasoning_steps=2
@@ -212,7 +212,7 @@ def _objectives() -> list[Family]:
 
 
 def _tokens() -> list[Family]:
-    """One subject for each way a suite can be asked for that changes its laws."""
+    """Return the families of token functions: one subject for each choice of a suite's arguments that changes its laws."""
     truncated = partial(truncated_weights, low=0.5, high=2.0)
     geometric = partial(masked_weights, low=0.5, high=2.0, level="geometric")
     reductions = {
@@ -250,7 +250,7 @@ def _prober(model: ActorCritic) -> Algorithm:
 
 
 def _learners() -> list[Family]:
-    """The learner of tokens is one of groups with everything that needs a reading."""
+    """Return the families of learners; the token learner is GRPO with all options that need forward passes (`Reading`)."""
     observation, action = Box(-1.0, 1.0, (3,)), Discrete(2)
     module = torch.nn.Linear(3, 2)
     torch.nn.init.constant_(module.weight, 0.5)
@@ -287,6 +287,6 @@ def _effects() -> list[Family]:
 
 
 def families() -> tuple[Family, ...]:
-    """Every suite of this package with a subject and its mutants."""
+    """Return every suite of this package with a subject and its mutants."""
     agents = _steps_and_folds() + _worlds() + _objectives() + _tokens() + _learners()
     return tuple(agents + _texts() + _effects())

@@ -1,4 +1,4 @@
-"""What a law is: an equation over drawn inputs, what it must have seen, and an edit it is there to catch."""
+"""Laws: an equation over drawn inputs, the events that must occur, and an edit of the subject that it must catch."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,37 +19,37 @@ class Broken(PurestepError, AssertionError):
 
 
 class Vacuous(PurestepError, AssertionError):
-    """A law held, but what it speaks about never came."""
+    """A law held, but an event that it needs never occurred."""
 
 
 class NotHere(PurestepError, RuntimeError):
-    """Raised by a law's `prepare` where this machine cannot run the law; it is then skipped for the reason given."""
+    """This machine cannot run the law. Raised by a law's `prepare`; the law is then skipped with the message as reason."""
 
 
 @frozen
 class Seen:
-    """The tally of one run: which events came, and how often. `seen(name, happened)` counts."""
+    """Counts of the events in one run of a law. `seen(name, happened)` counts one."""
 
     events: dict[str, int] = Factory(dict)
     measured: dict[str, float] = Factory(dict)
 
     def __call__(self, name: str, happened: Any = True) -> None:
-        """Counts the event if it happened; a bool tensor counts by whether any entry is true."""
+        """Count the event if it happened: a bool, or a bool tensor of one entry."""
         self.events[name] = self.events.get(name, 0) + int(bool(happened))
 
     def measure(self, name: str, value: float) -> None:
-        """Notes a number that the night profile drives upwards while it searches."""
+        """Record the largest value of a number that the night profile maximizes in its search."""
         self.measured[name] = max(value, self.measured.get(name, value))
 
     def add(self, other: "Seen") -> None:
-        """Adds another tally's events to this one."""
+        """Add the counts of another run to these."""
         for name, count in other.events.items():
             self.events[name] = self.events.get(name, 0) + count
 
 
 @frozen
 class Mutant:
-    """A plausible edit of a correct subject: `edit` in words, `make(subject)` the edited subject."""
+    """A plausible edit of a correct subject: `edit` describes it, `make(subject)` returns the edited subject."""
 
     edit: str
     make: Callable[[Subject], Subject]
@@ -69,10 +69,10 @@ def _is_word(law: Any, attribute: Any, value: str) -> None:
 class Law:
     """One law.
 
-    `inputs(subject)` draws, `check(prepared, inputs, seen)` raises `Broken` or whatever the subject raises. `prepare` runs
-    once, before the first draw (it compiles, say). `needs` are the events without which holding means nothing. `mutant` is
-    what the law is for: an edit that it must catch. `least` is the first profile in which the law runs, and `most` caps the
-    inputs it tries, where each is dear.
+    `inputs(subject)` is the strategy of its inputs, `check(prepared, inputs, seen)` raises `Broken` or an exception of the
+    subject. `prepare` runs once, before the first draw (to compile, for example). `needs` are the events that must occur for
+    a pass to count. `mutant` is an edit of the subject that the law must catch. `least` is the first profile in which the law
+    runs, and `most` limits the number of inputs where each is expensive.
     """
 
     name: str = field(validator=_is_word)
@@ -89,7 +89,7 @@ class Law:
 
 @frozen
 class Suite:
-    """Laws under one name. `suite + (law,)` adds, `suite - {"name"}` removes, `suite["name"]` finds."""
+    """Laws under one name. `suite + (law,)` adds, `suite - {"name"}` removes, `suite["name"]` returns a law."""
 
     name: str
     laws: tuple[Law, ...]
@@ -119,7 +119,7 @@ class Suite:
 
 
 def always(strategy: SearchStrategy[Inputs]) -> Callable[[Subject], SearchStrategy[Inputs]]:
-    """The `inputs` of a law that draws the same whatever the subject is."""
+    """Return the `inputs` of a law whose strategy does not depend on the subject."""
     return lambda subject: strategy
 
 
@@ -129,10 +129,10 @@ def lifted(
     arguments: Callable[[Subject, Inputs], Inputs],
     **changes: Any,
 ) -> Law:
-    """A law about functions as a law about something that holds one.
+    """Return a law about functions as a law about objects that contain one.
 
-    `to_function(subject)` is what the law judges; `arguments(subject, drawn)` makes what it is called with of what the
-    law's own `inputs` draw. `changes` replace the rest (claim, mutant, ...).
+    `to_function(subject)` returns the function that the law checks; `arguments(subject, drawn)` makes the inputs of its
+    `check` from those that the law's own `inputs` draw. `changes` replace other fields (claim, mutant, ...).
     """
 
     def prepare(subject: Subject) -> Subject:
@@ -146,7 +146,7 @@ def lifted(
 
 
 def reasons(suite: Suite, skip: Mapping[str, str] | None) -> dict[str, str]:
-    """The skips of a suite. Raises: ChoiceError for an unknown law or an empty reason."""
+    """Return the skips of a suite as a dict. Raises: ChoiceError for an unknown law or an empty reason."""
     for name, reason in (skip or {}).items():
         law = suite[name]
         if not reason.strip():

@@ -1,4 +1,4 @@
-"""Which law catches which mistake: every mutant against every law of its suite.
+"""Matrix of laws and mistakes: every mutant checked against every law of its suite.
 
 python -m purestep.properties.framework.matrix [--jobs 2] [--night] [--suite estimator_laws] [--out results.json]
 python -m purestep.properties.framework.matrix --families tests.laws.families:families    # of laws that are not shipped
@@ -31,12 +31,12 @@ ORIGINAL = "(the original)"
 FAMILIES = f"{Family.__module__}:families"  # of this package
 Place = tuple[
     str, int, int, str
-]  # who has the families, numbers of family and mutant (-1: the original), and a profile
+]  # source of the families, index of the family, index of the mutant (-1: the original), profile
 
 
 @frozen
 class Row:
-    """One subject against the laws of its suite: the outcome for each law."""
+    """Outcome of one subject for each law of its suite."""
 
     edit: str
     owners: tuple[str, ...]  # the laws whose own mutant it is
@@ -44,20 +44,20 @@ class Row:
 
     @property
     def killers(self) -> tuple[str, ...]:
-        """The laws it breaks."""
+        """The laws that the subject breaks."""
         return tuple(law for law, outcome in self.outcomes.items() if outcome == BROKEN)
 
 
 @frozen
 class Table:
-    """One suite's part of the matrix; the first row is the right subject."""
+    """One suite's part of the matrix; the first row is the correct subject."""
 
     suite: str
     rows: tuple[Row, ...]
     seconds: float
 
     def markdown(self) -> str:
-        """The table as markdown: mistakes down, laws across, a law's own mutant in capitals and bold."""
+        """Return the table as markdown: a row for each mistake, a column for each law, a law's own mutant in bold."""
         laws = list(self.rows[0].outcomes)
         head = [f"### {self.suite}", "", f"| edit | {' | '.join(laws)} |", f"|---|{'---|' * len(laws)}"]
         return "\n".join([*head, *(self._row(row, laws) for row in self.rows)])
@@ -69,10 +69,10 @@ class Table:
 
 
 def row(family: Family, mutant: Mutant | None, profile: Profile) -> Row:
-    """One mutant, or the original, against all laws of the family's suite."""
+    """Return the outcomes of one mutant, or of the original, for all laws of the family's suite."""
     outcomes = {}
     for law in family.suite:
-        # A subject of its own for each law: what a mutant remembers of one must not show in the next.
+        # A new subject for each law, so that state kept by a mutant does not carry over to the next law.
         subject = mutant.make(family.subject) if mutant else family.subject
         outcomes[law.name] = run(law, subject, profile=profile, shrink=False).outcome
     owners = tuple(law.name for law in family.suite if mutant and law.mutant.edit == mutant.edit)
@@ -80,19 +80,19 @@ def row(family: Family, mutant: Mutant | None, profile: Profile) -> Row:
 
 
 def laws_here(family: Family, profile: Profile) -> Family:
-    """The family with the laws that the profile and this machine can run."""
+    """Return the family with only the laws that the profile and this machine can run."""
     away = {law.name for law in family.suite if absent(law, family.subject, profile)}
     return evolve(family, suite=family.suite - away)
 
 
 def families_of(source: str) -> tuple[Family, ...]:
-    """The families that a function `package.module:function` returns. Raises: StructureError."""
+    """Return the families that the function `package.module:function` returns. Raises: StructureError."""
     found: tuple[Family, ...] = load(source)()
     return found
 
 
 def _task(place: Place) -> tuple[Row, float]:
-    """One row, by names and numbers, so that another process can make it."""
+    """Return one row and its seconds; names and indices identify it, so that another process can compute it."""
     source, number, edit, name = place
     start, profile = time.perf_counter(), named_profile(name)
     family = laws_here(families_of(source)[number], profile)
@@ -103,7 +103,7 @@ def _task(place: Place) -> tuple[Row, float]:
 def matrix(
     suites: Container[str] = (), *, night: bool = False, jobs: int = 1, source: str = FAMILIES
 ) -> Iterator[Table]:
-    """The matrix of the suites named, or of all; families that need the night only if asked for. `jobs` are processes.
+    """Yield the table of each suite named, or of all; slow families only if named or with `night`. `jobs` are processes.
 
     `source` is the function that returns the families, as `package.module:function`.
     """
@@ -132,7 +132,7 @@ def _workers(jobs: int) -> Iterator[Callable[..., Iterable[tuple[Row, float]]]]:
 
 
 def faults(tables: Iterable[Table]) -> list[str]:
-    """What is wrong with a matrix: an original broken, a mutant nobody kills, a law that spares its own, one all kill."""
+    """Return a matrix's faults: a broken original, a mutant that no law kills, one that its own law spares, one all kill."""
     found = []
     for part in tables:
         for entry in part.rows:
@@ -152,7 +152,7 @@ def faults(tables: Iterable[Table]) -> list[str]:
 
 
 def figures(tables: Sequence[Table]) -> dict[str, Any]:
-    """The matrix as JSON values."""
+    """Return the matrix as JSON values."""
     mutants = [entry for part in tables for entry in part.rows if entry.edit != ORIGINAL]
     return {
         "suites": len({part.suite for part in tables}),
@@ -171,7 +171,7 @@ def figures(tables: Sequence[Table]) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The checkout's commit, "unknown" outside of one; "+" behind it means uncommitted changes."""
+    """Return the checkout's commit, "unknown" outside of one; a "+" at the end means uncommitted changes."""
     folder = Path(__file__).parent
 
     def ask(*words: str) -> str:
@@ -185,7 +185,7 @@ def commit() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the matrix as markdown; 1 if something is wrong with it."""
+    """Print the matrix as markdown; return 1 if it has faults."""
     parser = argparse.ArgumentParser(prog="python -m purestep.properties.framework.matrix", description=main.__doc__)
     parser.add_argument("--families", default=FAMILIES, help="module:function")
     parser.add_argument("--suite", action="append", help="only this suite; may be given more than once")

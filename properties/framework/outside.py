@@ -1,4 +1,4 @@
-"""What lies outside a step and must not move: the global random generators."""
+"""Global state outside a step that must not change: the global random generators."""
 
 import random
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import torch
 
 
 def generators() -> dict[str, Any]:
-    """The states of the global random generators, as values to compare."""
+    """Return the states of the global random generators, as values to compare."""
     name, words, *rest = np.random.get_state()
     return {
         "torch": torch.get_rng_state().numpy().tobytes(),
@@ -21,7 +21,7 @@ def generators() -> dict[str, Any]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Other global generators than usual; the caller's are back afterwards."""
+    """Seed the global random generators inside a `with` block, and restore their states afterwards."""
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     torch.manual_seed(seed)
     np.random.seed(seed)

@@ -11,13 +11,13 @@ from .profiles import ORDER, VARIABLE
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --laws."""
+    """Add the option --laws."""
     group = parser.getgroup("purestep")
     group.addoption("--laws", choices=ORDER, default=None, help=f"how hard laws look (default: ${VARIABLE} or quick)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hands the choice to this process and to the workers it starts, until the session ends."""
+    """Set the profile for this process and the workers that it starts, until the session ends."""
     chosen, before = config.getoption("--laws"), os.environ.get(VARIABLE)
     if chosen:
         os.environ[VARIABLE] = chosen

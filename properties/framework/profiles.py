@@ -1,4 +1,4 @@
-"""How hard the laws look: quick at every change, ci at every merge, night when nobody waits."""
+"""Profiles set how many inputs laws try: quick for every change, ci for every merge, night for unattended runs."""
 
 import os
 from collections.abc import Iterator
@@ -11,24 +11,24 @@ from attrs import frozen
 from ...core.errors import choose
 
 if TYPE_CHECKING:
-    from hypothesis import settings  # not at the top: pytest's option and a line of help need the profiles' names alone
+    from hypothesis import settings  # only for type checks: pytest's option and the help need just the profiles' names
 
 VARIABLE = "PURESTEP_LAWS"
 
 
 @frozen
 class Profile:
-    """How many inputs a law draws, how it is compiled, and whether the draws differ from run to run.
+    """Number of inputs that a law draws, compilers, and whether each run draws the same inputs.
 
-    `backends` are the compilers of the law compiled_is_eager: "eager" finds graph breaks, "aot_eager" what functionalises
-    wrongly, "inductor" what the code generator changes.
+    `backends` are the compilers of the law compiled_is_eager: "eager" finds graph breaks, "aot_eager" errors of
+    functionalization, "inductor" errors of code generation.
     """
 
     name: str
     examples: int
     backends: tuple[str, ...]
-    fixed: bool  # the same draws each time, and nothing remembered
-    seed: int = 0  # of fixed draws; each law has draws of its own
+    fixed: bool  # the same draws each time, and no example database
+    seed: int = 0  # of fixed draws; combined with the law's name
 
 
 PROFILES = {
@@ -40,7 +40,7 @@ ORDER = tuple(PROFILES)
 
 
 def named_profile(name: str) -> Profile:
-    """The profile of that name. Raises: ChoiceError.
+    """Return the profile of that name. Raises: ChoiceError.
 
     >>> named_profile("quick").examples
     20
@@ -52,13 +52,13 @@ _chosen: ContextVar[Profile | None] = ContextVar("purestep_laws", default=None)
 
 
 def current() -> Profile:
-    """The profile of the run that is going on; else the one the variable PURESTEP_LAWS names (`--laws` sets it); else quick."""
+    """Return the profile set by `using`, else the one named by the variable PURESTEP_LAWS (`--laws` sets it), else quick."""
     return _chosen.get() or named_profile(os.environ.get(VARIABLE, "quick"))
 
 
 @contextmanager
 def using(profile: Profile) -> Iterator[None]:
-    """Makes `profile` the current one."""
+    """Make `profile` the current one inside a `with` block."""
     token = _chosen.set(profile)
     try:
         yield
@@ -67,7 +67,7 @@ def using(profile: Profile) -> Iterator[None]:
 
 
 def includes(profile: Profile, least: str) -> bool:
-    """Whether a law whose first profile is `least` runs in this one.
+    """Return whether a law whose first profile is `least` runs in this one.
 
     >>> includes(named_profile("quick"), "night"), includes(named_profile("night"), "ci")
     (False, True)
@@ -77,9 +77,9 @@ def includes(profile: Profile, least: str) -> bool:
 
 
 def hypothesis_settings(profile: Profile, *, shrink: bool = True, most: int = 2000) -> "settings":
-    """The profile, with `most` inputs at most, in hypothesis' terms.
+    """Return the profile as hypothesis settings, with at most `most` inputs.
 
-    No deadline, since a first call compiles, and no health check that times a machine.
+    There is no deadline, since a first call compiles, and there are no health checks, since some measure time.
     """
     from hypothesis import HealthCheck, Phase, settings
 

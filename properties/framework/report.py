@@ -1,4 +1,4 @@
-"""What came of a suite: one result for each law, printed for people."""
+"""Reports of a suite: one result for each law, formatted as text."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ PASSED, BROKEN, VACUOUS, SKIPPED = "passed", "broken", "vacuous", "skipped"
 
 @frozen
 class Result:
-    """What came of one law and one subject.
+    """Result of one law on one subject.
 
-    `inputs` is the shrunk counterexample as source, `detail` what differed (or why the law was skipped), `seen` the events
-    counted and `examples` the inputs tried.
+    `inputs` is the shrunk counterexample as source, `detail` the difference (or the reason of a skip), `seen` the counts of
+    events and `examples` the number of inputs tried.
     """
 
     law: Law
@@ -29,11 +29,11 @@ class Result:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong: passed, or skipped for a reason."""
+        """Return whether the law passed or was skipped for a reason."""
         return self.outcome in (PASSED, SKIPPED)
 
     def line(self) -> str:
-        """The result in one line."""
+        """Return the result in one line."""
         tail = {
             PASSED: self._events(),
             BROKEN: self.detail + (f"; for {self.inputs}" if self.inputs else ""),
@@ -43,7 +43,7 @@ class Result:
         return f"{self.outcome:8}{self.law.name}" + (f": {tail}" if tail else "")
 
     def text(self) -> str:
-        """The result as a paragraph: the claim, what differed, the input to paste, what was seen, where it comes from."""
+        """Return the result as a paragraph: the claim, the difference, the input to paste, the events seen, the source."""
         heads = {
             BROKEN: f"{self.subject} breaks the law {self.law.name}",
             VACUOUS: f"{self.law.name} says nothing about {self.subject}",
@@ -66,7 +66,7 @@ class Result:
 
 @frozen
 class Report:
-    """What came of a suite. True when every law holds."""
+    """Results of a suite on a subject. True if every law holds."""
 
     suite: str
     subject: str
@@ -80,7 +80,7 @@ class Report:
 
     @property
     def failures(self) -> tuple[Result, ...]:
-        """The laws that were broken or said nothing."""
+        """The results of the laws that were broken or vacuous."""
         return tuple(result for result in self.results if not result.holds)
 
     def __str__(self) -> str:
@@ -92,5 +92,5 @@ class Report:
 
 
 def name_of(subject: Any) -> str:
-    """What to call a subject: its own name, or its type's."""
+    """Return the name of a subject: its `__name__`, or that of its type."""
     return getattr(subject, "__name__", None) or type(subject).__name__

@@ -1,4 +1,4 @@
-"""Runs one law on one subject through hypothesis and says what came of it."""
+"""Run one law on one subject through hypothesis and return the result."""
 
 import copy
 import time
@@ -17,12 +17,12 @@ from .profiles import Profile, current, hypothesis_settings, includes, using
 from .report import BROKEN, PASSED, SKIPPED, VACUOUS, Result, name_of
 from .settled import settled
 
-ENGINE = (UnsatisfiedAssumption, StopTest)  # how hypothesis itself leaves a test
+ENGINE = (UnsatisfiedAssumption, StopTest)  # raised by hypothesis itself to leave a test
 
 
 @mutable
 class _Trial:
-    """What one run of a law collects: hypothesis replays the smallest failing input last, so the last one is it."""
+    """Data collected in one run of a law. Hypothesis replays the smallest failing input last, so the last failure stays."""
 
     seen: Seen = field(factory=Seen)
     examples: int = 0
@@ -31,10 +31,10 @@ class _Trial:
 
 
 def absent(law: Law, subject: Any, profile: Profile) -> str:
-    """Why the law cannot run in this profile or on this machine; "" if it can."""
+    """Return the reason why the law cannot run in this profile or on this machine; "" if it can."""
     if not includes(profile, law.least):
         return f"runs in the profile {law.least}"
-    with using(profile), suppress(Exception):  # any other fault is the subject's own: the run will say so
+    with using(profile), suppress(Exception):  # any other error is the subject's: `run` reports it
         try:
             law.prepare(subject)
         except NotHere as missing:
@@ -45,9 +45,9 @@ def absent(law: Law, subject: Any, profile: Profile) -> str:
 def run(
     law: Law, subject: Any, *, profile: Profile | None = None, examples: Sequence[Any] = (), shrink: bool = True
 ) -> Result:
-    """The result of one law: passed, broken, vacuous, or skipped where it does not belong to the profile.
+    """Return the result of one law: passed, broken, vacuous, or skipped if the profile or this machine cannot run it.
 
-    `examples` are inputs to try first, as a failure printed them.
+    `examples` are inputs to try first, such as those that a failure printed.
     """
     profile, name = profile or current(), name_of(subject)
     if not includes(profile, law.least):
@@ -71,14 +71,14 @@ def _search(
         trial.examples += trial.failure is None
         seen = Seen()
         try:
-            law.check(prepared, copy.deepcopy(inputs), seen)  # what is printed must be what went in
+            law.check(prepared, copy.deepcopy(inputs), seen)  # a copy, so that the inputs are printed unchanged
         except ENGINE:
             raise
         except Exception as error:
             trial.failure, trial.inputs = error, inputs
             raise
         finally:
-            if trial.failure is None:  # what shrinking tries afterwards is no evidence
+            if trial.failure is None:  # events of inputs tried in shrinking do not count
                 trial.seen.add(seen)
         if not profile.fixed:
             for name, value in seen.measured.items():
@@ -102,7 +102,7 @@ def _search(
 
 
 def _own_key(test: Any, key: str) -> None:
-    """One drawer of the database for each law and subject; hypothesis would file all under this module's one function."""
+    """Set a database key for each law and subject; by default, all would share the key of this module's function."""
     test._hypothesis_internal_database_key = key.encode()
 
 
@@ -119,7 +119,7 @@ def _result(law: Law, subject: str, trial: _Trial, seconds: float) -> Result:
 
 
 def _says(error: BaseException) -> str:
-    """The error in one line; a foreign one with its kind, and with its second sentence where the first says little."""
+    """Return the error in one line; an error other than Broken with its type and its first two lines."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     if isinstance(error, Broken):
         return lines[0]
@@ -127,5 +127,5 @@ def _says(error: BaseException) -> str:
 
 
 def failure(result: Result) -> AssertionError:
-    """The exception a test raises for a result that does not hold."""
+    """Return the exception that a test raises for a result that does not hold."""
     return Vacuous(result.text()) if result.outcome == VACUOUS else Broken(result.text())

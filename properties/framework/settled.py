@@ -1,7 +1,7 @@
-"""Draws that depend on a law and its profile alone, and not on what else is imported.
+"""Draws that depend only on a law and its profile, not on the modules that are imported.
 
-Hypothesis also tries numbers and texts that stand in the sources of imported modules of one's own. Which those are depends on
-what was imported before in the same process: a law would draw other inputs in a run of all tests than alone.
+Hypothesis also tries numbers and texts from the source code of imported local modules. These modules depend on what was
+imported before in the same process: a law would draw other inputs in a run of all tests than alone.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ NAMES = ("Constants", "CONSTANTS_CACHE", "_get_local_constants")  # private: ano
 
 @contextmanager
 def settled() -> Iterator[None]:
-    """Within it Hypothesis takes no constants from modules. A version that does so in another way is left as it is.
+    """Keep Hypothesis from using constants of modules, inside a `with` block and in all threads of the process.
 
-    It holds for all threads of the process.
+    A version of Hypothesis without these private names is left as it is.
 
     >>> with settled():
     ...     len(providers._get_local_constants())
@@ -30,7 +30,7 @@ def settled() -> Iterator[None]:
         return
     none = module.Constants()
     module._get_local_constants = lambda: none
-    module.CONSTANTS_CACHE = type(module.CONSTANTS_CACHE)(1024)  # the other one remembers constants of modules
+    module.CONSTANTS_CACHE = type(module.CONSTANTS_CACHE)(1024)  # the old cache contains constants of modules
     try:
         yield
     finally:
