@@ -1,1 +1,1 @@
-"""Strategies for what laws draw: tensors, records, streams, walks, processes, transcripts and models."""
+"""Strategies for the inputs of laws: tensors, records, streams, walks, processes, transcripts and models."""

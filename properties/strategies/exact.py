@@ -1,4 +1,4 @@
-"""Laws against exact answers (E11, E12): expectations over every history of a small process, no sampling anywhere."""
+"""Helpers of laws against exact answers (E11, E12): expectations over every history of a small process, without sampling."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ LAMBDAS = (0.0, 0.5, 1.0)
 
 @attrs.frozen
 class Problem:
-    """A process, who acts in it (and whom to judge, if that is another), and what the estimator is told."""
+    """A process, the behaviour policy, the policy to evaluate (if it differs), and the estimator's other inputs."""
 
     mdp: TabularMDP
     behaviour: Tensor
@@ -63,18 +63,18 @@ def ending_problems(draw: DrawFn) -> Problem:
 
 
 def columns(all_: Histories, value: Tensor) -> tuple[Tensor, ...]:
-    """What an estimator takes, [H, N] each, with the values of a table."""
+    """Return the columns that an estimator takes, [H, N] each, with values from the table `value` [S]."""
     return all_.reward, value[all_.state], value[all_.next_state], all_.terminated, all_.truncated
 
 
 def each(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """The function of one stream [H], on all streams [H, N]."""
+    """Apply a function of one stream [H] to all streams [H, N]."""
     result: Tensor = torch.vmap(function, in_dims=1, out_dims=1)(*tensors)
     return result
 
 
 def expectations(all_: Histories, quantity: Tensor, shape: tuple[int, ...], *by: Tensor) -> tuple[Tensor, Tensor]:
-    """E[quantity | first state, ...] as a table, and which of its entries can happen."""
+    """Return E[quantity | first state, ...] as a table, and a mask of its entries that have a positive probability."""
     index = torch.zeros_like(by[0])
     for part, size in zip(by, shape, strict=True):
         index = index * size + part

@@ -1,4 +1,4 @@
-"""Texts, moves and a small world of text for the laws of language."""
+"""Texts, moves and a small text environment for the laws of language."""
 
 from typing import Any
 
@@ -47,14 +47,14 @@ FRAGMENTS = (
 
 
 def texts(*more: str) -> SearchStrategy[str]:
-    """Any text whatever, most of them made of what parsers look for, whole or in pieces, and of these pieces."""
+    """Texts made mostly of fragments that parsers look for, whole or broken, and of `more`; any text is possible."""
     pieces = st.sampled_from((*FRAGMENTS, *more)) | st.text(max_size=3)
     return st.lists(pieces, max_size=6).map("".join)
 
 
 @frozen
 class Ledger:
-    """The numbers that the ledger world has noted."""
+    """The numbers that the ledger environment has recorded."""
 
     numbers: tuple[int, ...]
 
@@ -69,7 +69,7 @@ MOVES = {
     "quiet": "[ANSWER] 3",
     "babble": "hm",
 }
-PAID, CALLED, PENALTY = 0.25, 0.125, 0.5  # by the parser: for an answer, for a call, for neither
+PAID, CALLED, PENALTY = 0.25, 0.125, 0.5  # rewards by the parser: for an answer, for a call, for neither
 
 
 def _ledger_reset(start: int, key: Key) -> tuple[Ledger, str]:
@@ -93,14 +93,14 @@ def _peek(start: int, ledger: Ledger, argument: str) -> str:
 
 @frozen
 class Options:
-    """How turns are taken."""
+    """Options of a protocol: the limits on steps and tool calls, and the handling of incomplete completions."""
 
     max_steps: int
     tool_budget: int
     incomplete: str
 
     def protocol(self) -> Protocol[int, Ledger]:
-        """The protocol of the ledger world with these options."""
+        """Return the protocol of the ledger environment with these options."""
         return protocol(
             ledger(),
             ledger_parser(),
@@ -112,37 +112,37 @@ class Options:
         )
 
 
-Move = tuple[str, str]  # what is done (a key of MOVES), and why the model call ended
+Move = tuple[str, str]  # the model's output (a key of MOVES), and the finish reason of the model call
 Script = tuple[Options, list[Move]]
 
 
 def ledger() -> TextEnv[int, Ledger]:
-    """The ledger world: ADD notes a number, an answer ends the episode, PEEK tells the sum."""
+    """Return the ledger environment: ADD records a number, an answer of 0, 1 or 2 ends the episode, PEEK returns the sum."""
     return TextEnv(1, _ledger_reset, _ledger_step, {PEEK: _peek})
 
 
 def ledger_parser() -> Parser:
-    """What completions mean in the ledger world."""
+    """Return the parser of completions for the ledger environment."""
     return either(answer(reward=PAID), tool_call([ADD, PEEK], reward=CALLED, penalty=PENALTY))
 
 
 def options() -> SearchStrategy[Options]:
-    """Few steps and tools, so that scripts reach both limits."""
+    """Options with few steps and tool calls, so that scripts reach both limits."""
     return st.builds(Options, st.integers(1, 4), st.integers(0, 2), st.sampled_from(("reject", "accept")))
 
 
 def moves() -> SearchStrategy[Move]:
-    """One move; endings of the world are rarer than what goes on."""
+    """One move; moves that end the episode are rarer than others."""
     going = ("add", "add", "peek", "peek", "quiet", "babble")
     finish = ("stop", "stop", "stop", "length", "tool_call", "abort")
     return st.tuples(st.sampled_from((*going, *going, "end", "cut", "both")), st.sampled_from(finish))
 
 
 def scripts() -> SearchStrategy[Script]:
-    """Options, and what a model does in some episode."""
+    """Options, and the moves of a model in one episode."""
     return st.tuples(options(), st.lists(moves(), min_size=1, max_size=8))
 
 
 def step_key(number: int) -> Key:
-    """The key for what a world draws after that many completions."""
+    """Return the key for the draws of an environment after that many completions."""
     return keys.key(number)

@@ -1,4 +1,4 @@
-"""Conversations to learn from, drawn as whole transcripts, and what a model that is written down plainly says of them."""
+"""Conversations to learn from, drawn as whole transcripts, and their log-probs under a plainly written model."""
 
 import attrs
 import torch
@@ -21,7 +21,7 @@ MODEL = tiny_causal(vocabulary=VOCABULARY)
 
 @attrs.frozen
 class Talks:
-    """Transcripts [N], numbers in float64, and what tests do with them."""
+    """Transcripts [N] with numbers in float64, and the settings of the laws that use them."""
 
     transcripts: Transcript
     seed: int  # of the model's parameters
@@ -31,7 +31,7 @@ class Talks:
 
 @st.composite
 def talks(draw: DrawFn, sizes: tuple[int, ...] = (2, 4)) -> Talks:
-    """So many conversations of two groups: up to four calls each, at temperatures of their own; a few are empty."""
+    """Conversations of two groups, as many as one of `sizes`: up to four calls each, with own temperatures; a few are empty."""
     rows = draw(st.sampled_from(sizes))
     shape, place = (rows, LENGTH), torch.arange(LENGTH)
     length = draw(integers((rows,), 2, LENGTH + 1)) * (~draw(flags((rows,)))).long()
@@ -61,28 +61,28 @@ def talks(draw: DrawFn, sizes: tuple[int, ...] = (2, 4)) -> Talks:
 
 
 def params_of(talk: Talks, model: CausalModel = MODEL) -> Params:
-    """The policy's parameters."""
+    """Return the policy's parameters."""
     return model.init(keys.key(talk.seed))
 
 
 def heat_of(transcripts: Transcript) -> Tensor:
-    """The temperature of each token: [N, L]."""
+    """Return the temperature of each token: [N, L]."""
     return per_token(transcripts, transcripts.temperature, 1.0)
 
 
 def logits_of(params: Params, token: Tensor) -> Tensor:
-    """Of each sequence alone, in a row of its own: int [N, L] -> [N, L, V]."""
+    """Return the logits of each sequence, computed in a batch of one: int [N, L] -> [N, L, V]."""
     rows = [MODEL.head(params, MODEL.apply(params, row[None], (), ())) for row in token]
     return torch.cat(rows)
 
 
 def log_probs_of(params: Params, transcripts: Transcript) -> Tensor:
-    """What the policy says of each token: [N, L]."""
+    """Return the policy's log-prob of each token: [N, L]."""
     return token_log_probs(logits_of(params, transcripts.token), transcripts.token, temperature=heat_of(transcripts))
 
 
 def on_policy(talk: Talks) -> Talks:
-    """The same as if the policy itself had sampled."""
+    """Return the same with the policy's own log-probs, as if it had sampled the tokens."""
     own = log_probs_of(params_of(talk), talk.transcripts).detach()
     said = torch.where(talk.transcripts.is_action, own, 0.0)
     changed = replace(talk.transcripts, behaviour_log_prob=said, proximal_log_prob=said.clone())

@@ -1,6 +1,6 @@
-"""Small Markov decision processes with exact answers: values, occupancy, policy gradient, and every history there is.
+"""Small Markov decision processes with exact answers: values, occupancy, policy gradient, and every possible history.
 
-All in float64; the record is `core.envs.tabular.TabularMDP`, so that a drawn process is a world to step through as well.
+All in float64; the record is `core.envs.tabular.TabularMDP`, so that a drawn process can also run as an environment.
 """
 
 import math
@@ -15,21 +15,21 @@ from ...core.envs.tabular import TabularMDP
 from ...core.errors import ShapeError, message
 from .values import dyadic, probabilities
 
-ENUMERABLE = 20_736  # histories; beyond it exactness is not worth its time
+ENUMERABLE = 20_736  # histories; more would take too long
 
 
 def continuing(mdp: TabularMDP) -> Tensor:
-    """P(next, and the episode goes on | state, action): [S, A, S]."""
+    """Return P(next state, and the episode goes on | state, action): [S, A, S]."""
     return mdp.transition * (1 - mdp.termination)
 
 
 def expected_reward(mdp: TabularMDP) -> Tensor:
-    """E[r | state, action]: [S, A]."""
+    """Return E[r | state, action]: [S, A]."""
     return (mdp.transition * mdp.reward).sum(-1)
 
 
 def values(mdp: TabularMDP, policy: Tensor, gamma: float) -> Tensor:
-    """V of a policy [S, A]: the solution of V = r_pi + gamma P_pi V: [S].
+    """Return V of a policy [S, A], the solution of V = r_pi + gamma P_pi V: [S].
 
     >>> loop = TabularMDP(transition=torch.ones(1, 1, 1), reward=torch.ones(1, 1, 1), termination=torch.zeros(1),
     ...                   initial=torch.ones(1))
@@ -44,12 +44,12 @@ def values(mdp: TabularMDP, policy: Tensor, gamma: float) -> Tensor:
 
 
 def action_values(mdp: TabularMDP, policy: Tensor, gamma: float) -> Tensor:
-    """Q(state, action) of a policy: [S, A]."""
+    """Return Q(state, action) of a policy: [S, A]."""
     return expected_reward(mdp) + gamma * continuing(mdp) @ values(mdp, policy, gamma)
 
 
 def occupancy(mdp: TabularMDP, policy: Tensor, gamma: float) -> Tensor:
-    """sum_t gamma^t P(state_t = s and the episode lasts): the transposed system: [S]."""
+    """Return sum_t gamma^t P(state_t = s and the episode goes on), the solution of the transposed system: [S]."""
     kernel = torch.einsum("sa,sat->st", policy, continuing(mdp))
     eye = torch.eye(len(mdp.initial), dtype=mdp.initial.dtype)
     solution: Tensor = torch.linalg.solve((eye - gamma * kernel).T, mdp.initial)
@@ -57,19 +57,19 @@ def occupancy(mdp: TabularMDP, policy: Tensor, gamma: float) -> Tensor:
 
 
 def objective(mdp: TabularMDP, policy: Tensor, gamma: float) -> Tensor:
-    """J = E[V(first state)]: []."""
+    """Return J = E[V(first state)]: []."""
     return mdp.initial @ values(mdp, policy, gamma)
 
 
 def policy_gradient(mdp: TabularMDP, logits: Tensor, gamma: float) -> Tensor:
-    """dJ/dlogits of softmax(logits), through the linear solve: [S, A]."""
+    """Return dJ/dlogits of softmax(logits), through the linear solve: [S, A]."""
     gradient: Tensor = torch.func.grad(lambda x: objective(mdp, x.softmax(-1), gamma))(logits)
     return gradient
 
 
 @attrs.frozen
 class Histories:
-    """Every way N in which H steps can go, and how likely each is. After an ending the stream goes on in state 0."""
+    """All N possible histories of H steps and their probabilities. After an ending the stream goes on in state 0."""
 
     probability: Tensor  # [N]
     state: Tensor  # [H, N]
@@ -81,15 +81,15 @@ class Histories:
 
     @property
     def first_episode(self) -> Tensor:
-        """Which rows belong to the episode that row 0 belongs to: bool [H, N]."""
+        """Mask of the rows of the first episode, which starts at row 0: bool [H, N]."""
         over = (self.terminated | self.truncated).to(torch.int64)
         return over.cumsum(0) - over == 0
 
 
 def histories(mdp: TabularMDP, policy: Tensor, horizon: int, *, truncated_at: int = -1) -> Histories:
-    """All histories of `horizon` steps from the initial distribution under a policy; impossible ones are left out.
+    """Return all possible histories of `horizon` steps from the initial distribution under a policy.
 
-    Each is truncated at step `truncated_at`, if that is not negative. Raises: ShapeError when there are too many.
+    Each is truncated at step `truncated_at`, if that is not negative. Raises: ShapeError if there are too many.
     """
     state = mdp.initial.nonzero()[:, 0]
     probability = mdp.initial[state]
@@ -153,12 +153,12 @@ def policies(mdp: TabularMDP, *, zeros: bool = False) -> SearchStrategy[Tensor]:
 
 
 def logits_of(policy: Tensor) -> Tensor:
-    """Logits of a policy without zeros."""
+    """Return the logits of a policy without zeros."""
     return policy.log()
 
 
 def chain(length: int, gamma: float) -> tuple[TabularMDP, Tensor]:
-    """A walk of `length` steps to a reward of 1, and its values gamma^(length - 1 - s) in closed form.
+    """Return a chain of `length` steps to a reward of 1, and its values gamma^(length - 1 - s) in closed form.
 
     >>> chain(2, 0.5)[1]
     tensor([0.5000, 1.0000, 0.0000], dtype=torch.float64)

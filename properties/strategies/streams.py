@@ -1,4 +1,4 @@
-"""Streams of steps: what estimators take. Drawn as a list of steps, so that a counterexample shrinks to one or two."""
+"""Streams of steps, the inputs of estimators; drawn as a list of steps, so that a counterexample shrinks to one or two."""
 
 import itertools
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ CONVENTIONS = ("bootstrap", "terminate", "drop")
 
 @record
 class Stream:
-    """One stream of steps and what an estimator reads of it; T rows."""
+    """One stream of T steps, with the columns that an estimator takes."""
 
     rewards: Tensor = tensor("T", "float")
     values: Tensor = tensor("T", "float")
@@ -31,13 +31,13 @@ class Stream:
 
     @property
     def columns(self) -> tuple[Tensor, ...]:
-        """The five, in the order in which estimators take them."""
+        """The five columns, in the order in which estimators take them."""
         return self.rewards, self.values, self.next_values, self.terminated, self.truncated
 
 
 @attrs.frozen
 class Discounted:
-    """A stream and the numbers an estimator is told: gamma and lambda."""
+    """A stream, and the estimator's arguments gamma and lambda."""
 
     stream: Stream
     gamma: float
@@ -48,7 +48,7 @@ class Discounted:
 class _Step:
     reward: int
     value: int
-    beyond: int  # the value of what followed, where the episode ends
+    beyond: int  # the value of the next observation, where the episode ends
     ending: str
 
 
@@ -58,7 +58,7 @@ def _step() -> SearchStrategy[_Step]:
 
 
 def _lists(element: SearchStrategy[Any], longest: int) -> SearchStrategy[list[Any]]:
-    """Lists of one element or more, most of them long: a few must do to see every ending."""
+    """Lists of at least one element, most of them long, so that a few draws contain every kind of ending."""
     lengths = (1, max(1, longest - 2), max(1, longest - 1))
     return st.one_of([st.lists(element, min_size=least, max_size=longest) for least in lengths])
 
@@ -106,25 +106,25 @@ def discounted(
 
 
 def over(stream: Stream) -> Tensor:
-    """Where an episode ends: bool [T]."""
+    """Return a mask of the steps at which an episode ends: bool [T]."""
     return ended(stream.terminated, stream.truncated)
 
 
 def episodes(stream: Stream) -> list[Stream]:
-    """The stream, cut behind each ending."""
+    """Return the episodes of the stream: it is cut after each ending."""
     cuts = [t + 1 for t in range(len(stream.rewards)) if bool(over(stream)[t])]
     edges = sorted({0, len(stream.rewards), *cuts})
     return [take(stream, slice(a, b)) for a, b in itertools.pairwise(edges)]
 
 
 def last_of_episode(stream: Stream, t: int) -> int:
-    """The row in which the episode of row t ends; the last row if it does not."""
+    """Return the row in which the episode of row t ends; the last row if it does not."""
     rows = [k for k in range(t, len(stream.rewards)) if bool(over(stream)[k])]
     return rows[0] if rows else len(stream.rewards) - 1
 
 
 def bootstraps(convention: str, terminated: Tensor, truncated: Tensor) -> Tensor:
-    """Where the value of what followed counts, under a convention on truncation: bool [T].
+    """Return a mask of the steps whose next value counts, under a convention on truncation: bool [T].
 
     "bootstrap": everywhere but at a termination. "terminate": a truncation counts as a termination. "drop": as
     "bootstrap", but see `kept`. Raises: ChoiceError.
@@ -134,14 +134,14 @@ def bootstraps(convention: str, terminated: Tensor, truncated: Tensor) -> Tensor
 
 
 def kept(convention: str, terminated: Tensor, truncated: Tensor) -> Tensor:
-    """Where a step has an advantage at all: "drop" gives the truncated ones, unless terminated too, advantage 0."""
+    """Return a mask of the steps that get an advantage; "drop" gives truncated steps, unless also terminated, advantage 0."""
     everywhere = torch.ones_like(terminated)
     dropped = terminated | ~truncated
     return choose("convention", convention, {"bootstrap": everywhere, "terminate": everywhere, "drop": dropped})
 
 
 def events(stream: Stream, seen: Any) -> None:
-    """Counts the endings that laws need to have seen."""
+    """Count the endings that laws need."""
     inside, alone = over(stream)[:-1], stream.truncated & ~stream.terminated
     seen("a termination", stream.terminated.any())
     seen("a truncation", alone.any())
@@ -150,6 +150,6 @@ def events(stream: Stream, seen: Any) -> None:
 
 
 def with_rows(stream: Stream, rows: Tensor, other: Stream, *fields: str) -> Stream:
-    """The stream with the rows marked (bool [T]) taken from `other`, in the fields named or in all."""
+    """Return the stream with the rows of a mask (bool [T]) taken from `other`, in the fields named or in all."""
     names = fields or ("rewards", "values", "next_values", "terminated", "truncated")
     return replace(stream, **{name: torch.where(rows, getattr(other, name), getattr(stream, name)) for name in names})

@@ -1,6 +1,6 @@
-"""A causal model of integers: what it reads, weighs and draws has the same bits in any batch, cache and lowering.
+"""A causal model with integer arithmetic: it returns the same bits in any batch, cache and lowering.
 
-Laws about where and when tokens are sampled, and not about what a model prefers, need one that cannot round.
+Laws about where and when tokens are sampled, and not about their probabilities, need a model without rounding errors.
 """
 
 import torch
@@ -11,15 +11,15 @@ from ...core.causal import Cache, CausalModel
 from ...core.keys import Key
 
 MODULUS = 251
-WEIGHTS = 16  # a token weighs 1 .. WEIGHTS
+WEIGHTS = 16  # a token's weight is in 1 .. WEIGHTS
 GRAIN = 1 << 24  # uniform numbers are multiples of its inverse
 
 
 def table_causal(vocabulary: int = 6, *, window: int = 1 << 10) -> CausalModel:
-    """A model of which every token moves all that follow, by where it stands; no two params agree.
+    """Return a model in which every token changes all later outputs, depending on its position; no two params agree.
 
-    Its params are int64 [2]. A token a at place s is worth m(s) (a + 1), the hidden state at t is what the tokens up to t
-    are worth together, and the logits are the weights of the tokens that follow.
+    Its params are int64 [2]. A token a at position s has the worth m(s) (a + 1), the hidden state at t is the sum of the
+    worths of the tokens up to t, and the logits are the weights of the candidates for the next token.
     """
 
     def worth(params: Tensor, tokens: Tensor, place: Tensor) -> Tensor:
@@ -61,12 +61,12 @@ def table_causal(vocabulary: int = 6, *, window: int = 1 << 10) -> CausalModel:
 
 
 def init(key: Key) -> Tensor:
-    """The params of a key."""
+    """Return the params for a key."""
     return keys.randint(key, (2,), 0, MODULUS)
 
 
 def weighed(uniform: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The token whose slice of all weights holds the number; for its log-prob, its weight less the largest possible."""
+    """Return the token sampled with a uniform number, in proportion to the weights; and, as its log-prob, weight - WEIGHTS."""
     weights = logits.to(torch.int64)
     beyond = weights.cumsum(-1) * GRAIN > ((uniform * GRAIN).to(torch.int64) * weights.sum(-1))[..., None]
     token = beyond.to(torch.int64).argmax(-1)

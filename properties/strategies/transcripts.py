@@ -1,4 +1,4 @@
-"""Programs of operations on transcripts, drawn for several rows at once, and how to run them, together or row by row."""
+"""Programs of operations on transcripts, drawn for several rows at once, and functions that run them, batched or by row."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -39,14 +39,14 @@ OUTSIDE = (
     TURN,
     OVER,
     FORK,
-)  # what mostly happens while no call is under way
+)  # the usual operations outside a model call
 INSIDE = (SAMPLED, EACH, SAMPLED, EACH, SAMPLED, END, END, END, CONTEXT, CONTEXT, OVER, FORK)
 APPENDS = (CONTEXT, SAMPLED, EACH)
 
 
 @frozen
 class Entry:
-    """What one row is given in one operation, which reads what it needs of it."""
+    """Arguments of all operations for one row; an operation reads those that it needs."""
 
     tokens: tuple[int, ...]
     log_probs: tuple[float, ...]
@@ -74,13 +74,13 @@ class Operation:
     entries: tuple[Entry, ...]
 
     def given(self, name: str, row: int | None = None) -> Tensor:
-        """What all rows are given under that name, or one of them."""
+        """Return the argument of that name, for all rows or for one."""
         dtype = {"log_probs": torch.float32, "tokens": torch.int64, "versions": torch.int64}.get(name)
         values = [getattr(entry, name) for entry in self.entries]
         return torch.tensor(values if row is None else values[row], dtype=dtype)
 
     def part(self, start: int, stop: int) -> "Operation":
-        """An append of some of the tokens."""
+        """Return the append of only the tokens from `start` to `stop`."""
 
         def cut(entry: Entry) -> Entry:
             count = max(0, min(entry.count, stop) - start)
@@ -92,7 +92,7 @@ class Operation:
 
 @frozen
 class Program:
-    """Operations on ROWS transcripts, from the empty ones on."""
+    """Operations on ROWS transcripts, which start empty."""
 
     capacity: int
     calls: int
@@ -100,7 +100,7 @@ class Program:
 
 
 def programs() -> SearchStrategy[Program]:
-    """Mostly well-behaved ones; room runs out in some, and a call is begun twice or never in a few."""
+    """Programs, most of them valid; some exceed the capacity, and in a few a call is begun twice or never."""
     return st.binary(min_size=BYTES, max_size=BYTES).map(_program)
 
 
@@ -146,7 +146,7 @@ def _entry(pick: Callable[[Sequence[Any]], Any], size: int, number: int) -> Entr
 
 
 def function_of(subject: Any, operation: Operation, row: int | None = None) -> tuple[Callable[..., Transcript], Given]:
-    """What an operation calls, and the arguments after the transcript: of all rows, or of one alone."""
+    """Return the function of an operation, and its arguments after the transcript, for all rows or for one."""
     functions: dict[str, tuple[Callable[..., Transcript], tuple[str, ...]]] = {
         CONTEXT: (subject.append_context, ("tokens", "count", "source")),
         BEGIN: (subject.begin_call, ("temperature", "top_p")),
@@ -162,13 +162,13 @@ def function_of(subject: Any, operation: Operation, row: int | None = None) -> t
 
 
 def perform(subject: Any, operation: Operation, transcript: Transcript, row: int | None = None) -> Transcript:
-    """The transcripts [ROWS] after an operation; with a `row`, that row's alone []."""
+    """Return the transcripts [ROWS] after an operation; with `row`, only that row's []."""
     function, given = function_of(subject, operation, row)
     return function(transcript, *given)
 
 
 def states(subject: Any, program: Program, row: int | None = None) -> list[Transcript]:
-    """The transcripts before the first operation and after each."""
+    """Return the transcripts before the first operation and after each."""
     ids = torch.arange(ROWS) if row is None else torch.tensor(row)
     found = [subject.empty(program.capacity, program.calls, id=ids)]
     for operation in program.operations:
@@ -177,7 +177,7 @@ def states(subject: Any, program: Program, row: int | None = None) -> list[Trans
 
 
 def steps(subject: Any, program: Program) -> Iterator[tuple[Operation, Transcript, Transcript]]:
-    """Each operation with the transcripts before and after it."""
+    """Yield each operation with the transcripts before and after it."""
     found = states(subject, program)
     yield from zip(program.operations, found, found[1:], strict=False)
 
@@ -187,7 +187,7 @@ Change = Callable[..., Transcript]
 
 @frozen
 class Transcripts:
-    """All that is done to transcripts, and read off them."""
+    """All functions that change or read transcripts."""
 
     empty: Change
     append_context: Change
@@ -204,7 +204,7 @@ class Transcripts:
 
 
 def own_transcripts() -> Transcripts:
-    """Our own."""
+    """Return this library's functions on transcripts."""
     return Transcripts(
         empty=transcript.empty,
         append_context=transcript.append_context,

@@ -1,7 +1,7 @@
 """Strategies: keys, dyadic tensors, masks, log-prob pairs and whole records.
 
 Tensors come from one `binary` draw, which is fast and shrinks towards zeros. Values are multiples of 1/4, so that sums and
-products are exact and laws may ask for equal bits. Sizes come from a few buckets: a subject then compiles a few times only.
+products are exact and laws can require equal bits. Sizes come from a few buckets, so that a subject compiles only a few times.
 """
 
 import math
@@ -20,13 +20,13 @@ from ...core.errors import ShapeError, StructureError, message
 
 R = TypeVar("R")
 
-LENGTHS = (1, 2, 5)  # of time
-BATCHES = (1, 3)  # of streams
+LENGTHS = (1, 2, 5)  # of the time axis
+BATCHES = (1, 3)  # numbers of streams
 POISON = (math.nan, math.inf, -math.inf, 1e30)
 
 
 def seeds(limit: int = 1 << 16) -> SearchStrategy[int]:
-    """Small numbers to make keys of; they print and shrink better than keys do."""
+    """Small integers to make keys from; they print and shrink better than keys."""
     return st.integers(0, limit - 1)
 
 
@@ -67,14 +67,14 @@ def dyadic(
 
 
 def raw(shape: Sequence[int] = (), dtype: torch.dtype = torch.float32) -> SearchStrategy[Tensor]:
-    """Any bits a number of this dtype can have: NaN, infinity, -0 and subnormal numbers among them. Not for bool."""
+    """Tensors of any bits that this dtype can have, including NaN, infinity, -0 and subnormal numbers. Not for bool."""
     return _binary(shape, dtype.itemsize).map(lambda data: _integers(data, dtype, shape))
 
 
 def smooth(shape: Sequence[int] = (), *, limit: float = 2.0) -> SearchStrategy[Tensor]:
     """Float64 numbers in (-limit, limit) that miss every multiple of limit/32768 by at least half of that.
 
-    Kinks (a zero, a clip bound, a tie) stand on such multiples; finite differences must not straddle one.
+    Kinks (a zero, a clip bound, a tie) lie on such multiples; finite differences must not straddle one.
     """
 
     def make(data: bytes) -> Tensor:
@@ -94,7 +94,7 @@ def integers(shape: Sequence[int], low: int, high: int) -> SearchStrategy[Tensor
 
 
 def masks(batch: int, length: int, *, side: str = "right", least: int = 0) -> SearchStrategy[Tensor]:
-    """Bool [batch, length], one run of true in each row: lengths first, padding on the `side` given."""
+    """Bool [batch, length], one run of true of a drawn length in each row, with padding on the `side` given."""
 
     def make(lengths: list[int]) -> Tensor:
         place = torch.arange(length)
@@ -106,7 +106,7 @@ def masks(batch: int, length: int, *, side: str = "right", least: int = 0) -> Se
 
 @st.composite
 def log_prob_pairs(draw: DrawFn, shape: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
-    """(log_prob, behaviour_log_prob), dyadic and at most 0: the same one time in four, else up to 2 apart."""
+    """(log_prob, behaviour_log_prob), dyadic and at most 0: equal one time in four, else up to 2 apart."""
     log_prob = -draw(dyadic(shape, limit=2)).abs()
     if draw(st.integers(0, 3)) == 3:
         return log_prob, log_prob.clone()
@@ -159,9 +159,9 @@ KINDS: dict[str, Callable[[tuple[int, ...]], SearchStrategy[Tensor]]] = {
 def from_record(cls: type[R], **given: Any) -> SearchStrategy[R]:
     """Records of a class, read from its fields: `from_record(Transition, T=5, B=3, action=integers((5, 3), 0, 2))`.
 
-    T and B, where given, are the leading axes `*`; other numbers are the sizes the fields name; strategies and values
+    T and B, if given, are the leading axes `*`; other numbers are the sizes that the fields name; strategies and values
     replace a field. A field that declares nothing (a tree) is drawn as a dyadic tensor over the leading axes.
-    Raises: StructureError for a name that is neither a size nor a field, ShapeError for a size nobody gave.
+    Raises: StructureError for a name that is neither a size nor a field, ShapeError for a size that is not given.
     """
     if not hasattr(cls, "__record_fields__"):
         raise StructureError(message("from_record: cls", got=cls, wanted="a record class", remedy="use @record"))
@@ -192,5 +192,5 @@ def _shape(where: str, words: list[str], lead: tuple[int, ...], sizes: dict[str,
 
 
 def register(cls: type[R], **given: Any) -> None:
-    """Lets hypothesis draw the record wherever a type names it: `st.builds`, `@given(x=...)`, the ghostwriter."""
+    """Register the record for hypothesis, which then draws it by type: `st.builds`, `@given(x=...)`, the ghostwriter."""
     st.register_type_strategy(cls, from_record(cls, **given))

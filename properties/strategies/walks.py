@@ -1,4 +1,4 @@
-"""Walks: how the laws of environments reach their states. A walk is a few small numbers, so it prints and shrinks well."""
+"""Walks, by which the laws of environments reach states. A walk is a few small numbers, so it prints and shrinks well."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,13 +17,13 @@ from ...core.spaces import Box, Discrete, Space
 from ...core.steps import TimeStep
 from .values import seeds
 
-ACTIONS = 256  # how many actions a number can name
+ACTIONS = 256  # number of actions that an integer can select
 AnyEnv = Env[Any, Any]
 
 
 @frozen
 class Walk:
-    """A reset with `seed`, then one step for each number in `actions`; a reset again where an episode ends."""
+    """A reset with `seed`, then one step for each number in `actions`, with another reset where an episode ends."""
 
     seed: int
     actions: tuple[int, ...]
@@ -31,7 +31,7 @@ class Walk:
 
 @frozen
 class Visit:
-    """One step of a walk: what went in, what came out."""
+    """One step of a walk: its inputs and outputs."""
 
     state: Any
     action: Tensor
@@ -41,9 +41,9 @@ class Visit:
 
 
 def walks(longest: int = 12, least: int = 0) -> SearchStrategy[Walk]:
-    """Up to 3 mixed actions, then one repeated: long repetitions are how most episodes come to an end.
+    """Walks of up to 3 mixed actions, then one action repeated: most episodes end by long repetitions.
 
-    Many walks have `least` repetitions, some the `longest`; the rest lies between.
+    Many walks have `least` repetitions, some have `longest`; the others lie between.
     """
     numbers = st.integers(0, ACTIONS - 1)
     counts = [*(least,) * (longest // 2), *range(least, longest + 1), *(longest,) * (1 + longest // 4)]
@@ -57,7 +57,7 @@ def walks(longest: int = 12, least: int = 0) -> SearchStrategy[Walk]:
 
 
 def action_of(space: Space, number: int) -> Tensor:
-    """The action a number below ACTIONS stands for; 0 and ACTIONS - 1 are the bounds of a box. Raises: StructureError.
+    """Return the action for a number below ACTIONS; 0 and ACTIONS - 1 are the bounds of a box. Raises: StructureError.
 
     >>> action_of(Box(-1.0, 1.0, (2,)), 255)
     tensor([1., 1.])
@@ -76,12 +76,12 @@ def action_of(space: Space, number: int) -> Tensor:
 
 
 def key_of(walk: Walk, t: int) -> Key:
-    """The key of step t; t = -1 is the first reset."""
+    """Return the key of step t; t = -1 is the first reset."""
     return keys.key(walk.seed * 64 + t + 1)
 
 
 def steps_from(env: AnyEnv, state: Any, walk: Walk) -> Iterator[Visit]:
-    """The steps of a walk that begins in `state`."""
+    """Yield the steps of a walk that begins in `state`."""
     for t, number in enumerate(walk.actions):
         action, key = action_of(env.action_space, number), key_of(walk, t)
         after, timestep = env.step(env.params, state, action, key)
@@ -94,12 +94,12 @@ def _next(env: AnyEnv, walk: Walk, after: Any, timestep: TimeStep) -> Any:
 
 
 def visits(env: AnyEnv, walk: Walk) -> Iterator[Visit]:
-    """The steps of a walk."""
+    """Return the steps of a walk."""
     return steps_from(env, env.reset(env.params, key_of(walk, -1))[0], walk)
 
 
 def unbroken(env: AnyEnv, walk: Walk) -> Iterator[Visit]:
-    """The steps of a walk in an env that begins its next episode by itself."""
+    """Yield the steps of a walk in an env that begins its next episode by itself."""
     state, _ = env.reset(env.params, key_of(walk, -1))
     for t, number in enumerate(walk.actions):
         action, key = action_of(env.action_space, number), key_of(walk, t)
@@ -109,12 +109,12 @@ def unbroken(env: AnyEnv, walk: Walk) -> Iterator[Visit]:
 
 
 def is_over(timestep: TimeStep) -> bool:
-    """Whether the timestep is an episode's last."""
+    """Return whether the timestep is the last of its episode."""
     return bool(timestep.terminated | timestep.truncated)
 
 
 def end_of(env: AnyEnv, walk: Walk) -> Any:
-    """The state a walk leads to."""
+    """Return the state that a walk leads to."""
     state, _ = env.reset(env.params, key_of(walk, -1))
     for visit in steps_from(env, state, walk):
         state = _next(env, walk, visit.after, visit.timestep)
@@ -122,6 +122,6 @@ def end_of(env: AnyEnv, walk: Walk) -> Any:
 
 
 def trajectory(env: AnyEnv, walk: Walk) -> list[tuple[Any, TimeStep]]:
-    """States and timesteps of a walk, the first reset in front."""
+    """Return the states and timesteps of a walk, starting with the first reset."""
     first = env.reset(env.params, key_of(walk, -1))
     return [first, *((visit.after, visit.timestep) for visit in steps_from(env, first[0], walk))]

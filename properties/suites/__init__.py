@@ -1,1 +1,1 @@
-"""Suites of laws for what a user can bring, one module for each kind."""
+"""Suites of laws for objects that users can supply, one module for each kind."""

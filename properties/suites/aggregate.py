@@ -1,4 +1,4 @@
-"""Laws of reductions from losses of tokens to one number (L5, L6, L7, L10): the subject is a `Reduction`."""
+"""Laws of reductions from token losses to one number (L5, L6, L7, L10): the subject is a `Reduction`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,19 +15,19 @@ from ..strategies.values import POISON, dyadic, masks
 from .loss import PADDING
 
 # --- mutants ---
-# Reductions as people get them wrong: each an edit of one that is right.
+# Common mistakes in reductions: each edits a correct one.
 
 
 @attrs.frozen
 class Reduction:
-    """What the laws of reductions judge."""
+    """The subject of the laws of reductions."""
 
     reduce: Callable[..., Tensor]  # (loss [N, L], mask [N, L], *, denominator) -> [], or without a denominator
-    denominator: Callable[[Tensor], Tensor | float]  # of a mask [N, L]: what it divides by unless told otherwise
+    denominator: Callable[[Tensor], Tensor | float]  # of a mask [N, L]: the default divisor
 
 
 def multiplies_by_mask(subject: Reduction) -> Reduction:
-    """0 times NaN is NaN."""
+    """Multiply by the mask: 0 times NaN is NaN."""
 
     def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
         return subject.reduce(loss, mask, **denominator) + (loss * ~mask).sum() * 0.0
@@ -36,7 +36,7 @@ def multiplies_by_mask(subject: Reduction) -> Reduction:
 
 
 def mean_over_all(subject: Reduction) -> Reduction:
-    """Shrinks the loss as the padding grows."""
+    """Take the mean over all columns: the loss shrinks as the padding grows."""
 
     def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
         return subject.reduce(loss, mask, **denominator) * (mask.sum() / mask.numel())
@@ -45,7 +45,7 @@ def mean_over_all(subject: Reduction) -> Reduction:
 
 
 def divides_by_nothing(subject: Reduction) -> Reduction:
-    """0 / 0 where no token counts."""
+    """Divide by the count of tokens without a guard: 0 / 0 if no token counts."""
 
     def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
         count = mask.sum()
@@ -55,7 +55,7 @@ def divides_by_nothing(subject: Reduction) -> Reduction:
 
 
 def fresh_zero(subject: Reduction) -> Reduction:
-    """A zero of its own, without a graph: the backward pass of this one process then waits for nobody, or fails."""
+    """Return a zero without a graph if no token counts: backward then fails in this process while the others wait for it."""
 
     def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
         return subject.reduce(loss, mask, **denominator) if mask.any() else torch.zeros(())
@@ -64,7 +64,7 @@ def fresh_zero(subject: Reduction) -> Reduction:
 
 
 def own_denominator(subject: Reduction) -> Reduction:
-    """Every micro-batch divides by its own number."""
+    """Divide each micro-batch by its own denominator."""
 
     def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
         return subject.reduce(loss, mask)
@@ -73,7 +73,7 @@ def own_denominator(subject: Reduction) -> Reduction:
 
 
 def first_row(subject: Reduction) -> Reduction:
-    """Takes the first sequence's length for everybody's."""
+    """Use the first sequence's length for all sequences."""
 
     def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
         return subject.reduce(loss, mask, **denominator) * (1.0 + mask[0].sum())
@@ -82,7 +82,7 @@ def first_row(subject: Reduction) -> Reduction:
 
 
 def long_weigh_more(subject: Reduction) -> Reduction:
-    """Weighs each sequence by its length once more."""
+    """Weight each sequence by its length once more."""
 
     def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
         return subject.reduce(loss * mask.sum(-1, keepdim=True), mask, **denominator)
@@ -91,7 +91,7 @@ def long_weigh_more(subject: Reduction) -> Reduction:
 
 
 def squares(subject: Reduction) -> Reduction:
-    """Is no sum any more."""
+    """Square the losses, with their signs: the result is no longer linear in them."""
 
     def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
         return subject.reduce(loss * loss.abs(), mask, **denominator)
@@ -110,7 +110,7 @@ Weights = Callable[[Tensor], Tensor]  # lengths [N] -> the weight of each token 
 
 @attrs.frozen
 class Losses:
-    """Losses of tokens, which of them count, what stands elsewhere, and where to cut the batch in two."""
+    """Token losses, the mask of tokens that count, the value at all other places, and the row at which to split the batch."""
 
     loss: Tensor
     mask: Tensor
@@ -147,7 +147,7 @@ WEIGHTS: Mapping[str, Weights] = {
 
 
 def aggregate_laws(weights: Weights) -> Suite:
-    """The laws of a reduction that gives each token of a sequence the weight `weights(lengths)` says; `WEIGHTS` has ours."""
+    """Return the laws of a reduction that weights each sequence's tokens by `weights(lengths)`, such as one of `WEIGHTS`."""
     laws = (_padding(), _longer(), _nothing(), _live(), _parts(), _rows(), _declared(weights), _equal(weights))
     return Suite("aggregate_laws", laws)
 
@@ -165,7 +165,7 @@ def _law(
 
 
 def _both(subject: Reduction, loss: Tensor, mask: Tensor, **denominator: Any) -> tuple[Tensor, Tensor]:
-    """The value and its gradient."""
+    """Return the value and its gradient."""
     leaf = loss.detach().clone().requires_grad_()
     value = subject.reduce(leaf, mask, **denominator)
     if not value.requires_grad:

@@ -1,4 +1,4 @@
-"""Laws of a distribution over finitely many actions (L9); the subject makes one of logits [*, A]."""
+"""Laws of a distribution over finitely many actions (L9); the subject makes one from logits [*, A]."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from ..strategies.values import dyadic, seeds
 from .policy import Wrapped
 
 # --- mutants ---
-# Distributions as people get them wrong.
+# Common mistakes in distributions.
 
 
 Make = Callable[[Tensor], Distribution]
@@ -41,7 +41,7 @@ first_mode = _changed(mode=lambda pair: lambda: torch.zeros(pair[1].shape[:-1], 
 
 
 def reversed_inverse(make: Make) -> Make:
-    """Cumulates the probabilities from the wrong end."""
+    """Cumulate the probabilities from the wrong end."""
 
     def made(logits: Tensor) -> Any:
         inner, turned = make(logits), make(logits.flip(-1))
@@ -54,7 +54,7 @@ def reversed_inverse(make: Make) -> Make:
 
 
 def categorical_laws() -> Suite:
-    """The laws of a distribution over finitely many actions; the subject makes one of logits [*, A]."""
+    """Return the laws of a distribution over finitely many actions; the subject makes one from logits [*, A]."""
     return Suite("categorical_laws", (_normalised(), _entropy(), _mode(), _inverse()))
 
 
@@ -106,7 +106,7 @@ def _mode() -> Law:
 
 def _inverse() -> Law:
     def check(make: Make, drawn: tuple[Tensor, int], seen: Seen) -> None:
-        """Two keys in a thousand tell little; the grid of uniform numbers tells all."""
+        """Check all cells of a grid of uniform numbers; a few random keys would test little."""
         logits, cells = drawn[0], 512
         grid = (torch.arange(cells, dtype=torch.float32) + 0.5) / cells
         wide = make(logits.expand(cells, -1))

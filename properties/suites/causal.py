@@ -1,4 +1,4 @@
-"""Laws of causal language models: both ways through the weights agree, and nobody sees what it may not (P2)."""
+"""Laws of causal language models: the full and the cached pass agree, and no token attends to masked or later ones (P2)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,14 +17,14 @@ from ..framework.law import Law, Mutant, Seen, Suite
 from ..strategies.values import integers
 
 # --- mutants ---
-# How people get causal models and their caches wrong: edits of a `CausalModel`.
+# Common mistakes in causal models and their caches: edits of a `CausalModel`.
 
 
 Edit = Callable[[CausalModel], CausalModel]
 
 
 def lock_step(model: CausalModel) -> CausalModel:
-    """Takes the first row's position for everybody's."""
+    """Use the first row's position for all rows."""
 
     def extend(params: Any, cache: Any, tokens: Tensor, position: Tensor) -> Any:
         return model.extend(params, cache, tokens, position[:1].expand_as(position))
@@ -33,7 +33,7 @@ def lock_step(model: CausalModel) -> CausalModel:
 
 
 def sees_ahead(model: CausalModel) -> CausalModel:
-    """Lets each token see the next one too."""
+    """Let each token attend to the next one too."""
 
     def apply(params: Any, tokens: Tensor, position: Any, mask: Any) -> Tensor:
         place = torch.arange(tokens.shape[1])
@@ -44,17 +44,17 @@ def sees_ahead(model: CausalModel) -> CausalModel:
 
 
 def ignores_mask(model: CausalModel) -> CausalModel:
-    """Sees everything before, whatever the mask says."""
+    """Attend to all earlier tokens and ignore the mask."""
     return evolve(model, apply=lambda params, tokens, position, mask: model.apply(params, tokens, position, ()))
 
 
 def ignores_position(model: CausalModel) -> CausalModel:
-    """Counts places from the row's beginning, whatever the positions say."""
+    """Count positions from the start of the row and ignore the positions given."""
     return evolve(model, apply=lambda params, tokens, position, mask: model.apply(params, tokens, (), mask))
 
 
 def sees_behind(model: CausalModel) -> CausalModel:
-    """Adds what stands in the cache behind a row's position."""
+    """Add the cache entries after a row's last token to the hidden states."""
 
     def extend(params: Any, cache: Any, tokens: Tensor, position: Tensor) -> Any:
         hidden, after = model.extend(params, cache, tokens, position)
@@ -66,7 +66,7 @@ def sees_behind(model: CausalModel) -> CausalModel:
 
 
 def shares_rows(model: CausalModel) -> CausalModel:
-    """Normalises over the batch."""
+    """Subtract the mean over the batch from the hidden states."""
 
     def apply(params: Any, tokens: Tensor, position: Any, mask: Any) -> Tensor:
         hidden = model.apply(params, tokens, position, mask)
@@ -76,7 +76,7 @@ def shares_rows(model: CausalModel) -> CausalModel:
 
 
 def writes_cache(model: CausalModel) -> CausalModel:
-    """Writes into the cache it was given."""
+    """Write into the cache that was passed in."""
 
     def extend(params: Any, cache: Any, tokens: Tensor, position: Tensor) -> Any:
         hidden, after = model.extend(params, cache, tokens, position)
@@ -87,7 +87,7 @@ def writes_cache(model: CausalModel) -> CausalModel:
 
 
 def any_key(model: CausalModel) -> CausalModel:
-    """Begins with the same weights whatever the key is."""
+    """Initialize the same weights for every key."""
     return evolve(model, init=lambda key: model.init(torch.zeros_like(key)))
 
 
@@ -103,7 +103,7 @@ Check = Callable[[CausalModel, "Text", Seen], None]
 
 @frozen
 class Text:
-    """Rows of tokens [B, L], a seed for weights, and numbers to cut the rows by."""
+    """Rows of tokens [B, L], a seed for weights, and numbers that set where the rows are cut."""
 
     tokens: Tensor
     seed: int
@@ -112,13 +112,13 @@ class Text:
 
 @st.composite
 def texts(draw: DrawFn, vocabulary: int) -> Text:
-    """One shape, so that what is compiled for it is compiled once."""
+    """Texts of one shape, so that a model is compiled only once."""
     tokens = draw(integers((3, 7), 0, min(vocabulary, 256)))
     return Text(tokens, draw(st.integers(0, 99)), tuple(draw(st.lists(st.integers(0, 3), min_size=9, max_size=9))))
 
 
 def causal_laws(tolerance: Tolerance = EXACT) -> Suite:
-    """The laws of a `CausalModel`. `tolerance` is for numbers that another way, batch or mask may round differently."""
+    """Return the laws of a `CausalModel`. `tolerance` is for values that another pass, batch or mask may round differently."""
     parts = (_two_ways, _causal, _documents, _behind, _rows, _stays, _init)
     return Suite("causal_laws", tuple(part(tolerance) for part in parts))
 

@@ -1,4 +1,4 @@
-"""Laws of checkpoints (C1 to C3): nothing is lost, a crash at any moment leaves the old or the new, no other shape is taken."""
+"""Laws of checkpoints (C1 to C3): no data is lost, a crash leaves the old or the new one, another schema is refused."""
 
 import itertools
 import tempfile
@@ -24,11 +24,11 @@ from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
 from ..strategies.values import flags, integers, raw
 
 # --- mutants ---
-# Stores as people get them wrong, each an edit around a right one.
+# Common mistakes in checkpoint stores: each wraps a correct one.
 
 
 def through_float16(store: Any) -> Any:
-    """Knows one half-precision format only."""
+    """Store bfloat16 as float16, and -0.0 as 0.0."""
 
     def save(run: Path, step: int, tree: Any, files: Files) -> Any:
         narrowed = tree_map(lambda x: x.half().to(x.dtype) if x.dtype == torch.bfloat16 else x, tree)
@@ -42,7 +42,7 @@ def _not_negative_zero(x: torch.Tensor) -> torch.Tensor:
 
 
 def loses_strides(store: Any) -> Any:
-    """Writes a view's memory in the order in which it lies."""
+    """Write a view's memory in storage order."""
 
     def save(run: Path, step: int, tree: Any, files: Files) -> Any:
         return store.save(run, step, tree_map(_as_it_lies, tree), files)
@@ -55,7 +55,7 @@ def _as_it_lies(x: torch.Tensor) -> torch.Tensor:
 
 
 def largest_step(store: Any) -> Any:
-    """Sorts folders by the number in their name."""
+    """Take the checkpoint with the largest step as the newest: a save of an earlier step has no effect."""
 
     def save(run: Path, step: int, tree: Any, files: Files) -> Any:
         kept = run / "kept.txt"
@@ -70,7 +70,7 @@ def largest_step(store: Any) -> Any:
 
 
 def removes_first(store: Any) -> Any:
-    """Makes room before it needs it."""
+    """Remove the old checkpoints before the new one is written."""
 
     def save(run: Path, step: int, tree: Any, files: Files) -> Any:
         for folder in sorted((run / "checkpoints").glob("step_*")):
@@ -81,7 +81,7 @@ def removes_first(store: Any) -> Any:
 
 
 def never_syncs(store: Any) -> Any:
-    """Trusts the disk: renames what may not be there yet."""
+    """Rename files without a sync, when their data may not be on the disk yet."""
 
     def save(run: Path, step: int, tree: Any, files: Files) -> Any:
         return store.save(run, step, tree, attrs.evolve(files, sync=lambda path: None))
@@ -90,7 +90,7 @@ def never_syncs(store: Any) -> Any:
 
 
 def makes_fit(store: Any) -> Any:
-    """Loads what has the name, as whatever is wanted."""
+    """Return `like` for a checkpoint of another schema, instead of refusing it."""
 
     def newest(run: Path, like: Any) -> Any:
         folder = checkpoint.latest(run, report=lambda fault: None)
@@ -120,7 +120,7 @@ LAYOUTS = ("plain", "transposed", "strided", "empty", "scalar", "expanded")
 
 @frozen
 class Store:
-    """How trees go to disk and come back: `save(run, step, tree, files)`, `newest(run, like)` (None when there is none)."""
+    """Functions that save and load trees: `save(run, step, tree, files)`, `newest(run, like)` (None if there is none)."""
 
     save: Callable[[Path, int, Any, Files], Any]
     newest: Callable[[Path, Any], Any]
@@ -132,7 +132,7 @@ def _newest(run: Path, like: Any) -> Any:
 
 
 def own_store() -> Store:
-    """The store of `runtime.effects.checkpoint`, which keeps one checkpoint."""
+    """Return the store of `runtime.effects.checkpoint`, which keeps one checkpoint."""
     return Store(
         save=lambda run, step, tree, files: checkpoint.save(run, step, tree, keep=1, files=files), newest=_newest
     )
@@ -143,7 +143,7 @@ class Part:
     """A record inside the saved tree."""
 
     weight: Tensor
-    shared: Tensor  # the very storage of weight
+    shared: Tensor  # shares its storage with `weight`
 
 
 @st.composite
@@ -174,7 +174,7 @@ def trees(draw: DrawFn) -> dict[str, Any]:
 
 
 def checkpoint_laws() -> Suite:
-    """The laws of a Store."""
+    """Return the laws of a Store."""
     return Suite("checkpoint_laws", (_nothing_lost(), _newest_wins(), _crash_safe(), _other_shape_refused()))
 
 
@@ -254,11 +254,11 @@ def _newest_wins() -> Law:
 
 @attrs.frozen
 class CrashAt:
-    """Two checkpoints are good; the third is cut short after `operations` file operations."""
+    """One checkpoint is complete; the save of the second is interrupted after `operations` file operations."""
 
     operations: int
-    torn: bool  # half of the write that was going on is there
-    forgets: bool  # what was not synced is gone
+    torn: bool  # half of the interrupted append is written
+    forgets: bool  # unsynced data is lost
 
 
 def _crash_safe() -> Law:

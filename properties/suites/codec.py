@@ -1,4 +1,4 @@
-"""Laws of a codec: what becomes of events as token ids, whatever stands before them. The subject is a `Codec`."""
+"""Laws of a codec, which encodes events as token ids, after a closed or an open completion. The subject is a `Codec`."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from ..framework.law import Law, Mutant, Seen, Suite, always
 
 
 def codec_laws() -> Suite:
-    """The laws of a codec."""
+    """Return the laws of a codec."""
     return Suite("codec_laws", (_events(), _closing(), _asked()))
 
 
@@ -77,7 +77,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Any, *needs: str) -> Law:
 
 
 def _closes_twice(codec: Codec) -> Codec:
-    """Closes what stands although it was closed."""
+    """Close the completion before the events although it was closed."""
 
     def encode(events: Sequence[Event], standing: Standing) -> tuple[Ids, ...]:
         return codec.encode(events, OPEN if standing == CLOSED else standing)
@@ -86,7 +86,7 @@ def _closes_twice(codec: Codec) -> Codec:
 
 
 def _drops_tools(codec: Codec) -> Codec:
-    """Leaves out what tools say."""
+    """Leave out the text of tool results."""
 
     def encode(events: Sequence[Event], standing: Standing) -> tuple[Ids, ...]:
         silent = [evolve(event, text="") if isinstance(event, ToolResult) else event for event in events]
@@ -96,7 +96,7 @@ def _drops_tools(codec: Codec) -> Codec:
 
 
 def _asks_nothing(codec: Codec) -> Codec:
-    """Does not ask the model to speak."""
+    """Leave out the tokens after the last event that start the model's output."""
 
     def encode(events: Sequence[Event], standing: Standing) -> tuple[Ids, ...]:
         return codec.encode((*events, User("?")), standing)[:-1]

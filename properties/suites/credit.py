@@ -1,4 +1,4 @@
-"""Laws of credit: every sampled token gets exactly one, and it is what lists of rewards say."""
+"""Laws of credit: every sampled token gets exactly one credit, equal to the one computed from lists of rewards."""
 
 from collections.abc import Callable
 
@@ -18,12 +18,12 @@ from ..strategies.transcripts import EACH, FORK, ROWS, SAMPLED, Program, own_tra
 from ..strategies.values import POISON, dyadic, integers
 
 # --- mutants ---
-# Credit as people get it wrong: each an edit of credit that is right.
+# Common mistakes in credit: each edits correct functions.
 
 
 @attrs.frozen
 class Crediting:
-    """What the laws of credit judge; rewards are [N, C], calls made [N], groups [N]."""
+    """The subject of the laws of credit; rewards are [N, C], numbers of calls made [N], groups [N]."""
 
     per_step: Callable[[Tensor, Tensor], Tensor]
     episode: Callable[[Tensor, Tensor], Tensor]
@@ -37,7 +37,7 @@ def _tokens(subject: Crediting, change: Callable[[Transcript, Tensor], Tensor]) 
 
 
 def pays_context(subject: Crediting) -> Crediting:
-    """Gives what follows a call, tools' answers too, the credit of that call."""
+    """Give the tokens after a call, tool results included, the credit of that call."""
 
     def token_credit(transcript: Transcript, credit: Tensor) -> Tensor:
         call = transcript.call.cummax(-1).values
@@ -49,7 +49,7 @@ def pays_context(subject: Crediting) -> Crediting:
 
 
 def pays_twice(subject: Crediting) -> Crediting:
-    """Gives what a fork inherited its credit once more."""
+    """Give the tokens that a fork inherited their credit once more."""
 
     def token_credit(transcript: Transcript, credit: Tensor) -> Tensor:
         found = credit.gather(-1, transcript.call.clamp_min(0))
@@ -59,7 +59,7 @@ def pays_twice(subject: Crediting) -> Crediting:
 
 
 def last_call_only(subject: Crediting) -> Crediting:
-    """Lets only the last call's tokens learn, the others being out of sight."""
+    """Give credit to the last call's tokens only."""
 
     def token_credit(transcript: Transcript, credit: Tensor) -> Tensor:
         right = subject.token_credit(transcript, credit)
@@ -69,7 +69,7 @@ def last_call_only(subject: Crediting) -> Crediting:
 
 
 def what_came_before(subject: Crediting) -> Crediting:
-    """Sums the rewards up to a call, not from it on."""
+    """Sum the rewards up to a call, not from it on."""
 
     def monte_carlo(reward: Tensor, calls: Tensor, *, gamma: float) -> Tensor:
         earned = subject.per_step(reward, calls)
@@ -83,7 +83,7 @@ def what_came_before(subject: Crediting) -> Crediting:
 
 
 def mean_return(subject: Crediting) -> Crediting:
-    """Gives each call its part of the return, not the whole."""
+    """Give each call an equal share of the return, not the whole."""
 
     def episode(reward: Tensor, calls: Tensor) -> Tensor:
         return subject.episode(reward, calls) / calls.clamp_min(1)[:, None]
@@ -92,7 +92,7 @@ def mean_return(subject: Crediting) -> Crediting:
 
 
 def counts_blanks(subject: Crediting) -> Crediting:
-    """Multiplies what was never called by 0, which NaN survives."""
+    """Multiply the rewards of calls that were not made by 0, which keeps NaN."""
 
     def per_step(reward: Tensor, calls: Tensor) -> Tensor:
         return reward * (torch.arange(reward.shape[-1]) < calls[:, None])
@@ -101,7 +101,7 @@ def counts_blanks(subject: Crediting) -> Crediting:
 
 
 def compares_calls(subject: Crediting) -> Crediting:
-    """Compares the first calls of a group with each other, the second ones, and so on."""
+    """Compare the first calls of a group with each other, then the second ones, and so on."""
 
     def group(reward: Tensor, calls: Tensor, group: Tensor, *, estimator: Callable[..., Tensor]) -> Tensor:
         columns = [estimator(column, group) for column in subject.per_step(reward, calls).unbind(-1)]
@@ -111,7 +111,7 @@ def compares_calls(subject: Crediting) -> Crediting:
 
 
 def weighs_calls(subject: Crediting) -> Crediting:
-    """Weighs an episode in its group by the number of its calls."""
+    """Weight an episode in its group by the number of its calls."""
 
     def group(reward: Tensor, calls: Tensor, group: Tensor, *, estimator: Callable[..., Tensor]) -> Tensor:
         return subject.group(reward * calls[:, None], calls, group, estimator=estimator)
@@ -134,7 +134,7 @@ SOURCE = "design: a reward belongs to the call that earned it, a credit to all i
 
 @attrs.frozen
 class Earned:
-    """What the calls of some episodes earned, and what stands beyond the calls made."""
+    """Rewards of the calls of some episodes, and the value to put beyond the calls made."""
 
     reward: Tensor
     calls: Tensor
@@ -150,7 +150,7 @@ def _earned(draw: DrawFn) -> Earned:
 
 
 def credit_laws() -> Suite:
-    """The laws of `Crediting(per_step, episode, monte_carlo, group, token_credit)`."""
+    """Return the laws of `Crediting(per_step, episode, monte_carlo, group, token_credit)`."""
     tokens = (_one_each(), _own_call())
     return Suite("credit_laws", (*tokens, _whole(), _to_come(), _relation(), _compared(), _unmade()))
 

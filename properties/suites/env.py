@@ -1,4 +1,4 @@
-"""Laws of environments (N1, N2, N5 of the catalogue, and the laws of every step on reset and step)."""
+"""Laws of environments (N1, N2, N5 of the catalogue, and the laws of every step, applied to reset and step)."""
 
 import io
 import logging
@@ -26,24 +26,24 @@ from ..strategies.walks import AnyEnv, Walk, action_of, end_of, is_over, key_of,
 from .step import step_laws
 
 # --- mutants ---
-# Plausible edits of an environment, as functions Env -> Env; they fit any world whose state has a float leaf.
+# Common mistakes in environments, as functions Env -> Env; they apply to any env whose state has a float leaf.
 
 
 Result = tuple[Any, TimeStep]
 
 
 def stepping(env: AnyEnv, change: Callable[[Any, Any, Tensor, Key], Result]) -> AnyEnv:
-    """The env with another step and no hoisted halves of the old one."""
+    """Return the env with another step, and without the hoisted halves of the old one."""
     return attrs.evolve(env, step=change, hoisted=None)
 
 
 def floats(tree: Any) -> list[Tensor]:
-    """The floating-point leaves."""
+    """Return the floating-point leaves."""
     return [leaf for leaf in leaves(tree) if leaf.is_floating_point()]
 
 
 def counts_beside(env: AnyEnv) -> AnyEnv:
-    """Truncates by a count kept in Python."""
+    """Truncate by a count that is kept in Python."""
     calls: list[int] = []
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
@@ -55,7 +55,7 @@ def counts_beside(env: AnyEnv) -> AnyEnv:
 
 
 def global_noise(env: AnyEnv) -> AnyEnv:
-    """Adds sensor noise from torch's own generator."""
+    """Add noise to the reward from torch's global generator."""
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         state, timestep = env.step(params, state, action, key)
@@ -65,7 +65,7 @@ def global_noise(env: AnyEnv) -> AnyEnv:
 
 
 def moves_in_place(env: AnyEnv) -> AnyEnv:
-    """Writes the new state into the old one."""
+    """Write the new state into the old one."""
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         after, timestep = env.step(params, state, action, key)
@@ -77,7 +77,7 @@ def moves_in_place(env: AnyEnv) -> AnyEnv:
 
 
 def shares_params(env: AnyEnv) -> AnyEnv:
-    """Begins at a place that is a view of the params."""
+    """Return from a reset a reward that is a view of the params, if their first float leaf is a scalar."""
 
     def reset(params: Any, key: Key) -> Result:
         state, timestep = env.reset(params, key)
@@ -88,7 +88,7 @@ def shares_params(env: AnyEnv) -> AnyEnv:
 
 
 def asks_python(env: AnyEnv) -> AnyEnv:
-    """Lets Python look at the action."""
+    """Branch in Python on the value of the action."""
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         state, timestep = env.step(params, state, action, key)
@@ -100,7 +100,7 @@ def asks_python(env: AnyEnv) -> AnyEnv:
 
 
 def logs(env: AnyEnv) -> AnyEnv:
-    """Tells the log what it does."""
+    """Write to a logger in each step."""
     logger = logging.getLogger(__name__)
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
@@ -111,7 +111,7 @@ def logs(env: AnyEnv) -> AnyEnv:
 
 
 def widens(env: AnyEnv) -> AnyEnv:
-    """Leaves the state in double precision."""
+    """Leave the state in double precision."""
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         state, timestep = env.step(params, state, action, key)
@@ -121,7 +121,7 @@ def widens(env: AnyEnv) -> AnyEnv:
 
 
 def on_the_cpu(env: AnyEnv) -> AnyEnv:
-    """Makes its tensors where tensors are made by default."""
+    """Make a tensor on the default device."""
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         state, timestep = env.step(params, state, action, key)
@@ -131,13 +131,13 @@ def on_the_cpu(env: AnyEnv) -> AnyEnv:
 
 
 def narrow_space(env: AnyEnv) -> AnyEnv:
-    """Declares a range that only the middle of an episode keeps to."""
+    """Declare a narrower range than the observations have."""
     shape = env.observation_space.shape if isinstance(env.observation_space, Box) else ()
     return attrs.evolve(env, observation_space=Box(-0.04, 0.04, shape))
 
 
 def root_of_negative(env: AnyEnv) -> AnyEnv:
-    """Pays the root of a number that may be negative."""
+    """Return as reward the square root of a number that may be negative."""
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         after, timestep = env.step(params, state, action, key)
@@ -147,7 +147,7 @@ def root_of_negative(env: AnyEnv) -> AnyEnv:
 
 
 def counted_reward(env: AnyEnv) -> AnyEnv:
-    """Counts its reward."""
+    """Return the reward as an integer."""
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         state, timestep = env.step(params, state, action, key)
@@ -157,7 +157,7 @@ def counted_reward(env: AnyEnv) -> AnyEnv:
 
 
 def paid_reset(env: AnyEnv) -> AnyEnv:
-    """Pays at a reset."""
+    """Return a reward of 1 from a reset."""
 
     def reset(params: Any, key: Key) -> Result:
         state, timestep = env.reset(params, key)
@@ -167,7 +167,7 @@ def paid_reset(env: AnyEnv) -> AnyEnv:
 
 
 def remembers_the_last_step(env: AnyEnv) -> AnyEnv:
-    """Begins where the last step led."""
+    """Start an episode in the state that the last step returned."""
     last: list[Any] = []
 
     def reset(params: Any, key: Key) -> Result:
@@ -183,7 +183,7 @@ def remembers_the_last_step(env: AnyEnv) -> AnyEnv:
 
 
 def fresh_observation(env: AnyEnv) -> AnyEnv:
-    """Forgets the mask in front of the reset's observation."""
+    """Return the observation of a reset at every step, not only where an episode ends."""
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         _, fresh = env.reset(params, key)
@@ -194,7 +194,7 @@ def fresh_observation(env: AnyEnv) -> AnyEnv:
 
 
 def hoisted_forgets(env: AnyEnv) -> AnyEnv:
-    """The half inside the loop always plays action 0."""
+    """Play action 0 always in the half inside the loop."""
     parts = halves(env)
 
     def step(params: Any, state: Any, action: Tensor, noise: Any) -> Result:
@@ -204,7 +204,7 @@ def hoisted_forgets(env: AnyEnv) -> AnyEnv:
 
 
 def tires(env: AnyEnv) -> AnyEnv:
-    """Skips a step now and then."""
+    """Skip every tenth step."""
     calls: list[int] = []
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
@@ -216,7 +216,7 @@ def tires(env: AnyEnv) -> AnyEnv:
 
 
 def hides_age(env: AnyEnv) -> AnyEnv:
-    """Keeps a number where no copy finds it."""
+    """Keep a number as an attribute of a tensor, which a copy loses."""
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         age = getattr(leaves(state)[0], "age", 0)
@@ -246,11 +246,11 @@ STEP_MUTANTS = {
 def env_suite(
     *, longest: int = 12, tolerance: Tolerance = ROUNDING, round_trip: Callable[[Any], Any] | None = None
 ) -> Suite:
-    """The laws of one environment, of a single world.
+    """Return the laws of one environment, not batched.
 
     Its states are reached by walks of up to `longest` steps. `tolerance` is for a batch against its singles and compiled
-    against eager; pass EXACT where the world computes in integers or dyadic numbers. `round_trip` saves a state and loads
-    it; torch.save is used if there is none.
+    against eager; pass EXACT if the environment computes in integers or dyadic numbers. `round_trip` saves a state and loads
+    it; the default uses torch.save and torch.load.
     """
     several = walks(longest)
     steps = (
@@ -263,7 +263,7 @@ def env_suite(
 
 
 def _both_functions(env: AnyEnv) -> Callable[..., Any]:
-    """Step and reset as one function of (params, state, action, key), so that each law judges both."""
+    """Return step and reset as one function of (params, state, action, key), so that each law checks both."""
 
     def step_and_reset(params: Any, state: Any, action: Tensor, key: keys.Key) -> tuple[Any, ...]:
         return *env.step(params, state, action, key), *env.reset(params, key)
@@ -402,7 +402,7 @@ def _saved(walk: SearchStrategy[Walk], round_trip: Callable[[Any], Any]) -> Law:
 
 
 def through_bytes(tree: Any) -> Any:
-    """The tree after its leaves went through torch.save and torch.load."""
+    """Return the tree after its leaves went through torch.save and torch.load."""
     leaves, structure = pytree.tree_flatten(tree)
     file = io.BytesIO()
     torch.save([leaf.detach().clone() for leaf in leaves], file)

@@ -1,7 +1,7 @@
 """Laws of advantage estimators (E1 to E8, E11, E12).
 
 The subject: f(rewards, values, next_values, terminated, truncated, *, gamma, lambda_) -> advantages, all [T]. On drawn
-values (multiples of 1/4, gamma and lambda 0, 1/2 or 1) every law but the last two asks for equal bits.
+values (multiples of 1/4, gamma and lambda 0, 1/2 or 1) every law but the last two requires equal bits.
 """
 
 from collections.abc import Callable
@@ -35,14 +35,14 @@ from ..strategies.values import LENGTHS, dyadic, flags, from_record
 from .step import step_laws
 
 # --- mutants ---
-# Generalized advantages as people get them wrong, each the reference below with one edit; and two other conventions.
+# Common mistakes in generalized advantages, each the reference below with one edit; and two other conventions.
 
 
 Estimator = Callable[..., Tensor]
 
 
 def backward_sum(slopes: Tensor, terms: Tensor) -> Tensor:
-    """x_t = terms_t + slopes_t x_{t+1}, as a loop."""
+    """Return x_t = terms_t + slopes_t x_{t+1}, computed in a loop."""
     total, out = terms[0] * 0, []
     for t in reversed(range(len(terms))):
         total = terms[t] + slopes[t] * total
@@ -62,7 +62,7 @@ def _edited(
         gamma * lambda_ * inside
     ),
 ) -> Estimator:
-    """An estimator from its temporal differences (r, v, v', lasting, inside, gamma) and its trace."""
+    """Return an estimator made from its temporal differences (r, v, v', lasting, inside, gamma) and its trace."""
 
     def gae(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
         rewards, values, next_values, lasting, inside = _parts(*columns)
@@ -104,7 +104,7 @@ trace_without_lambda = _edited(_td, lambda gamma, lambda_, lasting, inside: gamm
 
 
 def one_lambda_missing(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """r + gamma V'_t - v with V' the lambda-return of the next row, which has one lambda less than gae."""
+    """Return r + gamma V'_t - v with V' the lambda-return of the next row, which has one lambda less than gae."""
     rewards, values, next_values, lasting, inside = _parts(*columns)
     targets = values + backward_sum(gamma * lambda_ * inside, _td(rewards, values, next_values, lasting, inside, gamma))
     following = torch.where(_shift(inside) * inside > 0, _following(targets, next_values), next_values)
@@ -112,7 +112,7 @@ def one_lambda_missing(*columns: Tensor, gamma: float, lambda_: float) -> Tensor
 
 
 def cuts_before_bad(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """Stops the trace before a step that turned out badly, as Watkins does before an exploring one: a biased choice."""
+    """Stop the trace before a step with a negative TD error: biased, unlike Watkins' stop before an exploring step."""
     rewards, values, next_values, lasting, inside = _parts(*columns)
     errors = _td(rewards, values, next_values, lasting, inside, gamma)
     good = torch.cat([(errors[1:] >= 0).to(errors.dtype), torch.ones_like(errors[-1:])])
@@ -120,28 +120,28 @@ def cuts_before_bad(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
 
 
 def normalised(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """Centres the advantages before it hands them out."""
+    """Centre the advantages before returning them."""
     advantages = reference(*columns, gamma=gamma, lambda_=lambda_)
     return advantages - advantages.mean()
 
 
 def clamped(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """Clamps what looks too large."""
+    """Clamp the advantages to [-10, 10]."""
     return reference(*columns, gamma=gamma, lambda_=lambda_).clamp(-10.0, 10.0)
 
 
 def time_reversed(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """Forgets to turn the result of a backward loop round."""
+    """Return the result of the backward loop in reversed order."""
     return reference(*columns, gamma=gamma, lambda_=lambda_).flip(0)
 
 
 def late_baseline(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """Is off by one in what it subtracts: G_t - V of the state that action t led to."""
+    """Subtract the value of the next row as baseline: G_t - V of the state that action t led to."""
     return reference(*columns, gamma=gamma, lambda_=lambda_) + columns[1] - columns[2]
 
 
 def drops_truncated(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """A convention, not a mistake: a truncated step gets no advantage."""
+    """Give a truncated step no advantage: a convention, not a mistake."""
     rewards, values, next_values, lasting, inside = _parts(*columns)
     kept = (columns[3] | ~columns[4]).to(values.dtype)
     errors = kept * _td(rewards, values, next_values, lasting, inside, gamma)
@@ -160,7 +160,7 @@ MUTANTS: dict[str, Estimator] = {
 
 
 # --- definition ---
-# Laws that say what an advantage is (E1, E2, E3, E7), under a convention on truncation.
+# Laws that define an advantage (E1, E2, E3, E7), under a convention on truncation.
 
 
 PAPER = "Schulman et al. 2016, arXiv:1506.02438"
@@ -168,12 +168,12 @@ ENDS = ("a termination", "a truncation")
 
 
 def judge(estimator: Estimator, drawn: Discounted, stream: Stream | None = None) -> Tensor:
-    """What the estimator gives for a stream, under the drawn gamma and lambda."""
+    """Return the estimator's advantages for a stream, with the drawn gamma and lambda."""
     return estimator(*(stream or drawn.stream).columns, gamma=drawn.gamma, lambda_=drawn.lambda_)
 
 
 def td_errors(convention: str, stream: Stream, gamma: float) -> Tensor:
-    """delta_t = r_t + gamma b_t v'_t - v_t, b the convention's bootstrap mask; 0 where it drops the step: [T]."""
+    """Return delta_t = r_t + gamma b_t v'_t - v_t, b the convention's bootstrap mask; 0 where it drops the step: [T]."""
     beyond = gamma * bootstraps(convention, stream.terminated, stream.truncated) * stream.next_values
     return (stream.rewards + beyond - stream.values) * kept(convention, stream.terminated, stream.truncated)
 
@@ -187,7 +187,7 @@ def law_of(
     *needs: str,
     source: str = PAPER,
 ) -> Law:
-    """A law whose mutant is a whole function of its own."""
+    """Return a law whose mutant replaces the subject by another function."""
     edited = mutant[1]
     return Law(
         name=name,
@@ -201,7 +201,7 @@ def law_of(
 
 
 def recursion(convention: str) -> Law:
-    """E1."""
+    """Return law E1, the recursion of advantages."""
 
     def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
         stream, advantage, wanted = drawn.stream, torch.zeros(()), []
@@ -224,7 +224,7 @@ def recursion(convention: str) -> Law:
 
 
 def td_error(convention: str) -> Law:
-    """E2."""
+    """Return law E2, the temporal difference at lambda 0."""
 
     def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
         events(drawn.stream, seen)
@@ -243,7 +243,7 @@ def td_error(convention: str) -> Law:
 
 
 def monte_carlo(convention: str) -> Law:
-    """E3, written without recursion."""
+    """Return law E3, the Monte Carlo return at lambda 1, computed without recursion."""
 
     def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
         stream = drawn.stream
@@ -253,7 +253,7 @@ def monte_carlo(convention: str) -> Law:
         wanted = []
         for t in range(len(stream.rewards)):
             last = last_of_episode(stream, t)
-            # A dropped step ends the sum before it: what it would have led to is worth the value it had.
+            # A dropped step ends the sum before it: its own value stands for the return from there on.
             rows = range(t, last + 1 if bool(keeps[last]) else last)
             total = sum((drawn.gamma ** (k - t) * stream.rewards[k] for k in rows), torch.zeros(()))
             if bool(keeps[last]):
@@ -274,7 +274,7 @@ def monte_carlo(convention: str) -> Law:
 
 
 def value_beyond(convention: str) -> Law:
-    """E7."""
+    """Return law E7, the effect of the value beyond an ending."""
 
     def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
         stream = drawn.stream
@@ -300,14 +300,14 @@ def value_beyond(convention: str) -> Law:
 
 
 # --- symmetries ---
-# Laws of an advantage estimator that need not know its formula (E4, E5, E6, E8).
+# Laws of an advantage estimator that do not use its formula (E4, E5, E6, E8).
 
 
 Twins = tuple[Discounted, Stream]
 
 
 def cut(convention: str) -> Law:
-    """E4."""
+    """Return law E4, the cut at endings."""
 
     """E4."""
 
@@ -335,7 +335,7 @@ def _disturbed(draw: DrawFn) -> tuple[Discounted, int, Stream]:
 
 
 def causal(convention: str) -> Law:
-    """E5."""
+    """Return law E5, causality."""
 
     def check(estimator: Estimator, inputs: tuple[Discounted, int, Stream], seen: Seen) -> None:
         drawn, t, other = inputs
@@ -367,7 +367,7 @@ def _twins(draw: DrawFn) -> Twins:
 
 
 def linear(convention: str) -> Law:
-    """E6."""
+    """Return law E6, linearity."""
 
     def check(estimator: Estimator, inputs: tuple[Twins, float], seen: Seen) -> None:
         (drawn, two), factor = inputs
@@ -389,7 +389,7 @@ def linear(convention: str) -> Law:
 
 
 def shaping(convention: str) -> Law:
-    """E8."""
+    """Return law E8, invariance to reward shaping."""
 
     def check(estimator: Estimator, inputs: Twins, seen: Seen) -> None:
         drawn, potential = inputs
@@ -416,11 +416,11 @@ def shaping(convention: str) -> Law:
 
 
 # --- exact ---
-# Laws of advantage estimators against exact answers (E11, E12): no sampling anywhere.
+# Laws of advantage estimators against exact answers (E11, E12), without sampling.
 
 
 def expected_advantage() -> Law:
-    """E11 for advantages."""
+    """Return law E11 for advantages: the expected advantage is Q - V."""
 
     def check(estimator: Callable[..., Tensor], problem: Problem, seen: Seen) -> None:
         mdp, policy, gamma = problem.mdp, problem.behaviour, problem.gamma
@@ -444,7 +444,7 @@ def expected_advantage() -> Law:
 
 
 def gradient_is_exact() -> Law:
-    """E12."""
+    """Return law E12: the expected policy gradient is exact."""
 
     def check(estimator: Callable[..., Tensor], problem: Problem, seen: Seen) -> None:
         mdp, policy, gamma = problem.mdp, problem.policy, problem.gamma
@@ -479,9 +479,9 @@ def gradient_is_exact() -> Law:
 
 
 def estimator_laws(convention: str = "bootstrap") -> Suite:
-    """The laws of an advantage estimator under a convention on truncation: "bootstrap", "terminate" or "drop".
+    """Return the laws of an advantage estimator under a convention on truncation: "bootstrap", "terminate" or "drop".
 
-    "bootstrap" counts the value beyond a truncation, "terminate" takes it for 0, "drop" gives truncated steps advantage 0.
+    "bootstrap" counts the value beyond a truncation, "terminate" counts it as 0, "drop" gives truncated steps advantage 0.
     Only the first is unbiased, so only its suite has the two laws against exact answers.
     Raises: ChoiceError.
     """
@@ -492,7 +492,7 @@ def estimator_laws(convention: str = "bootstrap") -> Suite:
 
 
 def estimator_step_laws(columns: int = 1) -> Suite:
-    """The laws of every step, for an estimator of `columns` streams side by side; shapes from the usual buckets."""
+    """Return the laws of every step, for an estimator of `columns` streams side by side, of the lengths in `LENGTHS`."""
 
     def arguments(length: int) -> SearchStrategy[tuple[Tensor, ...]]:
         shape = (length,) if columns == 1 else (length, columns)

@@ -1,4 +1,4 @@
-"""Laws of gradients (S7): for a function of float64 tensors whose points `inputs` draws away from kinks."""
+"""Laws of gradients (S7) of a function of float64 tensors, at points that `inputs` draws away from kinks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,14 +12,14 @@ from ..framework.compare import CURVATURE, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 
 # --- mutants ---
-# Functions whose values are right and whose gradients are not.
+# Functions with right values and wrong gradients.
 
 
 Function = Callable[..., Tensor]
 
 
 def scaled_by_detached(function: Function) -> Function:
-    """Gives twice the function with half of it detached: the value is kept, the gradient is not."""
+    """Detach half of the function: the value is kept, the gradient is halved."""
 
     def mutant(*arguments: Tensor) -> Tensor:
         value = function(*arguments)
@@ -29,7 +29,7 @@ def scaled_by_detached(function: Function) -> Function:
 
 
 def leaks_into(function: Function, constant: tuple[int, ...]) -> Function:
-    """Adds what is 0 but has a slope."""
+    """Add a term that is 0 but has a gradient in the constant arguments."""
 
     def mutant(*arguments: Tensor) -> Tensor:
         leak = torch.stack([(arguments[place] - arguments[place].detach()).sum() for place in constant]).sum()
@@ -45,7 +45,7 @@ SOURCE = "properties: autograd's gradient is the slope, and what is declared con
 
 
 def gradient_laws(inputs: SearchStrategy[tuple[Tensor, ...]], *, constant: Sequence[int] = ()) -> Suite:
-    """The laws of a function f(*tensors) -> tensor; `constant` are the places of arguments that get no gradient."""
+    """Return the laws of a function f(*tensors) -> tensor; `constant` are the indices of arguments that get no gradient."""
     laws = [_slope(inputs, constant)]
     if constant:
         laws.append(_constant(inputs, constant))
@@ -103,7 +103,7 @@ def _constant(inputs: SearchStrategy[tuple[Tensor, ...]], constant: Sequence[int
 
 
 def slopes_of(function: Any) -> Function:
-    """The function of tensors in a function that gives a record or tuple: the sum of its floating-point leaves."""
+    """Return the sum of the floating-point leaves of what a function returns, as a function of tensors."""
 
     def total(*arguments: Tensor) -> Tensor:
         parts = [leaf.sum() for leaf in leaves(function(*arguments)) if leaf.is_floating_point()]

@@ -14,7 +14,7 @@ from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import dyadic, integers
 
 # --- mutants ---
-# Group advantages as people get them wrong: each has the signature (reward [N], group [N], *, groups) -> [N].
+# Common mistakes in group advantages: each has the signature (reward [N], group [N], *, groups) -> [N].
 
 
 Estimator = Callable[..., Tensor]
@@ -25,19 +25,19 @@ def _member(group: Tensor, groups: int) -> Tensor:
 
 
 def batch_mean(estimator: Estimator) -> Estimator:
-    """Compares answers to different questions."""
+    """Put all rows in one group, so that answers to different questions are compared."""
     return lambda reward, group, *, groups: estimator(reward, torch.where(group < 0, group, 0), groups=groups)
 
 
 def uncentred(estimator: Estimator) -> Estimator:
-    """Leaves a tenth of the reward in."""
+    """Leave a tenth of the reward in."""
     return lambda reward, group, *, groups: (
         estimator(reward, group, groups=groups) + torch.where(group < 0, 0.0, 0.1 * reward)
     )
 
 
 def divides_by_range(estimator: Estimator) -> Estimator:
-    """Scales every batch to the size of 1, whatever its rewards were."""
+    """Scale the advantages of every batch to a largest absolute value of 1."""
 
     def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
         advantage = estimator(reward, group, groups=groups)
@@ -47,7 +47,7 @@ def divides_by_range(estimator: Estimator) -> Estimator:
 
 
 def reward_units(estimator: Estimator) -> Estimator:
-    """Multiplies the deviation back in."""
+    """Multiply by the standard deviation of the rewards."""
 
     def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
         return estimator(reward, group, groups=groups) * reward.std(correction=0)
@@ -56,7 +56,7 @@ def reward_units(estimator: Estimator) -> Estimator:
 
 
 def unguarded(estimator: Estimator) -> Estimator:
-    """0 / 0 where all answers are equally good."""
+    """Divide by the spread without a guard: 0 / 0 if all rewards of a group are equal."""
 
     def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
         member = _member(group, groups)
@@ -69,7 +69,7 @@ def unguarded(estimator: Estimator) -> Estimator:
 
 
 def unbiased_of_one(estimator: Estimator) -> Estimator:
-    """n - 1 of a single answer is 0."""
+    """Divide by n - 1, which is 0 in a group of one."""
 
     def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
         others = (_member(group, groups) * (_member(group, groups).sum(-1) - 1)[:, None]).sum(0)
@@ -79,17 +79,17 @@ def unbiased_of_one(estimator: Estimator) -> Estimator:
 
 
 def blocks(estimator: Estimator) -> Estimator:
-    """Takes neighbours for a group: the rows came sorted when it was written."""
+    """Take neighbouring rows as a group: right only if the rows are sorted by group."""
     return lambda reward, group, *, groups: estimator(reward, group.sort().values, groups=groups)
 
 
 def first_is_padding(estimator: Estimator) -> Estimator:
-    """Takes the id 0 for no group."""
+    """Treat the id 0 as no group."""
     return lambda reward, group, *, groups: estimator(reward, torch.where(group == 0, -1, group), groups=groups)
 
 
 def matrix_product(estimator: Estimator) -> Estimator:
-    """Sums groups by a product with a matrix of zeros and ones, and 0 times NaN is NaN."""
+    """Sum groups by a product with a matrix of zeros and ones: 0 times NaN is NaN."""
 
     def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
         leak = (_member(group, groups) @ reward).sum() * 0.0
@@ -99,12 +99,12 @@ def matrix_product(estimator: Estimator) -> Estimator:
 
 
 def counts_the_ungrouped(estimator: Estimator) -> Estimator:
-    """Lets a row of no group (-1, the last in Python) into the last group."""
+    """Count a row of no group (-1, the last index in Python) to the last group."""
     return lambda reward, group, *, groups: estimator(reward, group % groups, groups=groups)
 
 
 def other_centre(estimator: Estimator) -> Estimator:
-    """Mixes up the two means: n / (n - 1) too much, or as much too little."""
+    """Mix up the mean of all and that of the others: wrong by a factor of n / (n - 1)."""
 
     def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
         size = (_member(group, groups) * _member(group, groups).sum(-1)[:, None]).sum(0)
@@ -115,7 +115,7 @@ def other_centre(estimator: Estimator) -> Estimator:
 
 
 def forgets_late_rows(estimator: Estimator) -> Estimator:
-    """Reads no more rows than twice the number of groups."""
+    """Read at most twice as many rows as there are groups."""
 
     def wrong(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
         late = torch.arange(len(group)) >= 2 * groups
@@ -130,13 +130,13 @@ MUTANTS: dict[str, Callable[[Estimator], Estimator]] = {"reads too few rows": fo
 # --- laws ---
 
 
-DAMPED = Tolerance("damped", 5e-3, 1e-4)  # an eps of up to 1e-4 beside the least standard deviation that is drawn
+DAMPED = Tolerance("damped", 5e-3, 1e-4)  # an eps of up to 1e-4 beside the smallest standard deviation drawn
 SOURCE = "Shao et al. 2024, arXiv:2402.03300; Ahmadian et al. 2024, arXiv:2402.14740"
 
 
 @attrs.frozen
 class Groups:
-    """Rewards of rows, the group of each (-1: none), a number no id reaches."""
+    """Rewards of rows, the group id of each (-1: none), and the number of groups, which all ids are below."""
 
     reward: Tensor
     group: Tensor
@@ -145,7 +145,7 @@ class Groups:
 
 @st.composite
 def grouped(draw: DrawFn, rewards: SearchStrategy[Tensor] | None = None) -> Groups:
-    """Up to 7 rows of up to 3 groups, some empty, some of one row; dyadic rewards."""
+    """Up to 7 rows in up to 3 groups, some empty, some of one row; dyadic rewards."""
     groups = draw(st.sampled_from((1, 2, 3)))
     rows = draw(st.sampled_from((1, 4, 7)))
     reward = draw(dyadic((rows,)) if rewards is None else rewards)
@@ -153,9 +153,9 @@ def grouped(draw: DrawFn, rewards: SearchStrategy[Tensor] | None = None) -> Grou
 
 
 def group_laws(*, centre: str = "mean", scaled: bool = True, singleton: str = "zero") -> Suite:
-    """The laws of an estimator; the arguments say what it promises, in the words of `group_advantages`.
+    """Return the laws of an estimator; the arguments describe it, in the terms of `group_advantages`.
 
-    `scaled`: whether it divides by the standard deviation of each group.
+    `scaled`: it divides by the standard deviation of each group.
     """
     laws = (
         _sums_to_zero(),
@@ -240,7 +240,7 @@ def _scale(scaled: bool) -> Law:
 
 @st.composite
 def _level(draw: DrawFn) -> Groups:
-    """Groups whose rewards are all the same, by numbers that are no dyadic ones."""
+    """Groups in which all rewards are equal, with values that are not dyadic."""
     drawn = draw(grouped())
     levels = torch.tensor(draw(st.lists(st.integers(-20, 20), min_size=4, max_size=4))) / 10
     return attrs.evolve(drawn, reward=levels[drawn.group])

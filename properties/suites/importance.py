@@ -1,4 +1,4 @@
-"""Laws of importance weights between trainer and sampler: f(log_prob, sampler_log_prob, mask), [N, L] each, gives [N, L]."""
+"""Laws of importance weights between trainer and sampler: f(log_prob, sampler_log_prob, mask) -> [N, L], of [N, L] each."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from ..strategies.values import POISON, log_prob_pairs, masks
 from .loss import PADDING
 
 # --- mutants ---
-# Importance weights as people get them wrong: each an edit of f(log_prob, sampler_log_prob, mask) -> [N, L].
+# Common mistakes in importance weights: each edits a function f(log_prob, sampler_log_prob, mask) -> [N, L].
 
 
 Weighting = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -23,33 +23,33 @@ Edit = Callable[[Weighting], Weighting]
 
 
 def probability(weighting: Weighting) -> Weighting:
-    """Forgets the sampler."""
+    """Ignore the sampler's log-probs."""
     return lambda log_prob, sampler, mask: weighting(log_prob, torch.zeros_like(sampler), mask)
 
 
 def live(weighting: Weighting) -> Weighting:
-    """Learns to be weighed less."""
+    """Give the weights a gradient."""
     return lambda log_prob, sampler, mask: (
         weighting(log_prob, sampler, mask) + torch.where(mask, log_prob - log_prob.detach(), 0.0)
     )
 
 
 def believes_the_sampler(weighting: Weighting) -> Weighting:
-    """Takes -inf and NaN for log-probs."""
+    """Return NaN for a log-ratio that is not finite."""
     return lambda log_prob, sampler, mask: torch.where(
         mask & ~torch.isfinite(log_prob - sampler), torch.nan, weighting(log_prob, sampler, mask)
     )
 
 
 def multiplies_by_mask(weighting: Weighting) -> Weighting:
-    """0 times infinity is NaN."""
+    """Multiply by the mask: 0 times infinity is NaN."""
     return lambda log_prob, sampler, mask: (
         weighting(log_prob, sampler, mask) + torch.exp(log_prob - sampler) * ~mask * 0.0
     )
 
 
 def unbounded(weighting: Weighting) -> Weighting:
-    """Lets every weight through."""
+    """Let large weights exceed the bounds."""
 
     def wrong(log_prob: Tensor, sampler: Tensor, mask: Tensor) -> Tensor:
         kept = weighting(log_prob, sampler, mask)
@@ -59,12 +59,12 @@ def unbounded(weighting: Weighting) -> Weighting:
 
 
 def turned_round(weighting: Weighting) -> Weighting:
-    """Divides the sampler's probability by the trainer's."""
+    """Divide the sampler's probability by the trainer's."""
     return lambda log_prob, sampler, mask: weighting(sampler, log_prob, mask)
 
 
 def whole_batch(weighting: Weighting) -> Weighting:
-    """Takes the batch for one sequence."""
+    """Treat the batch as one sequence."""
 
     def wrong(log_prob: Tensor, sampler: Tensor, mask: Tensor) -> Tensor:
         flat = [x.reshape(1, -1) for x in (log_prob, sampler, mask)]
@@ -84,7 +84,7 @@ SOURCE = "Yao et al. 2025, truncated importance sampling; Ling Team 2025, arXiv:
 
 @attrs.frozen
 class Sampled:
-    """Log-probs of tokens by the trainer and by the sampler, which of them count, what stands elsewhere."""
+    """Log-probs of tokens by trainer and sampler, the mask of tokens that count, and the value at all other places."""
 
     log_prob: Tensor
     sampler_log_prob: Tensor
@@ -94,17 +94,17 @@ class Sampled:
 
 @st.composite
 def sampled(draw: DrawFn) -> Sampled:
-    """Sequences of different lengths, ratios from exp(-2) to exp(2)."""
+    """Sequences of different lengths, with ratios from exp(-2) to exp(2)."""
     rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 2, 4)))
     log_prob, sampler = draw(log_prob_pairs((rows, length)))
     return Sampled(log_prob, sampler, draw(masks(rows, length)), draw(st.sampled_from(POISON)))
 
 
 def importance_laws(*, high: float, low: float = 0.0, level: str = "token", outside: str = "clamp") -> Suite:
-    """The laws of weights; the arguments say what they promise.
+    """Return the laws of importance weights; the arguments describe them.
 
-    `level` is "token", "sequence" (a product) or "geometric" (its mean); what is not in [low, high], which holds 1, is
-    brought there for `outside` "clamp" and becomes 0 for "zero".
+    `level` is "token", "sequence" (the product of the ratios) or "geometric" (their geometric mean). A weight outside
+    [low, high], which contains 1, is clamped for `outside` "clamp" and becomes 0 for "zero".
     """
     bounds = (low, high)
     laws = (_on_policy(), _constant(), _unknown(level), _padding(), _bounds(bounds, outside))

@@ -1,4 +1,4 @@
-"""Laws of estimators of a Kullback-Leibler divergence (L9): f(log_prob, reference_log_prob) -> [*], one number a sample."""
+"""Laws of estimators of a Kullback-Leibler divergence (L9): f(log_prob, reference_log_prob) -> [*], one number per sample."""
 
 from collections.abc import Callable
 
@@ -12,35 +12,35 @@ from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import dyadic, probabilities
 
 # --- mutants ---
-# Divergence estimators as people get them wrong.
+# Common mistakes in divergence estimators.
 
 
 Estimator = Callable[[Tensor, Tensor], Tensor]
 
 
 def without_one(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
-    """exp(d) - d, which is 1 at equality."""
+    """Return exp(d) - d, which is 1 at equality."""
     distance = reference_log_prob - log_prob
     return torch.exp(distance) - distance
 
 
 def difference(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
-    """log p - log q."""
+    """Return log p - log q."""
     return log_prob - reference_log_prob
 
 
 def swapped(estimator: Estimator) -> Estimator:
-    """Estimates the divergence in the other direction, from the wrong samples."""
+    """Estimate the divergence in the other direction, from the wrong samples."""
     return lambda log_prob, reference_log_prob: estimator(reference_log_prob, log_prob)
 
 
 def averaged(estimator: Estimator) -> Estimator:
-    """Reduces too early."""
+    """Give every sample the mean over the batch."""
     return lambda log_prob, reference: estimator(log_prob, reference).mean().expand_as(log_prob)
 
 
 def drops_far(estimator: Estimator) -> Estimator:
-    """Takes a large difference for an error of the sampler."""
+    """Return 0 for samples whose log-probs differ by more than 2."""
 
     def mutant(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
         distance = (log_prob - reference_log_prob).abs()
@@ -50,7 +50,7 @@ def drops_far(estimator: Estimator) -> Estimator:
 
 
 def wrong_sign(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
-    """k3 with the difference turned round: exp(-d) - 1 + d."""
+    """Return k3 with the sign of the difference reversed: exp(-d) - 1 + d."""
     distance = log_prob - reference_log_prob
     return torch.expm1(distance) - distance
 
@@ -67,7 +67,7 @@ SOURCE = "Schulman 2020, Approximating KL divergence"
 
 @st.composite
 def distribution_pairs(draw: DrawFn, largest: int = 4) -> Pair:
-    """Two distributions over up to `largest` outcomes, without zeros, the same one time in four."""
+    """Two distributions over up to `largest` outcomes, without zeros, equal at least one time in four."""
     size = draw(st.integers(2, largest))
     first = draw(probabilities((size,), zeros=False))
     return (
@@ -76,7 +76,7 @@ def distribution_pairs(draw: DrawFn, largest: int = 4) -> Pair:
 
 
 def kl_laws(*, unbiased: bool = True, never_negative: bool = True) -> Suite:
-    """The laws of an estimator of KL(p || q) from samples of p. k1 is unbiased, k2 never negative, k3 both."""
+    """Return the laws of an estimator of KL(p || q) from samples of p. k1 is unbiased, k2 never negative, k3 both."""
     laws = [_zero_at_equality(), _own_sample()]
     laws += [_expectation()] if unbiased else [_grows()]
     laws += [_not_negative()] if never_negative else []

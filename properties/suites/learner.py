@@ -1,4 +1,4 @@
-"""Laws of learners from transcripts (L1 to L10 of whole algorithms). The subject: `factory(model, optimizer)` makes one."""
+"""Laws of learners from transcripts (L1 to L10 of whole algorithms). The subject: `factory(model, optimizer)` returns one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ from .aggregate import Weights
 from .loss import PADDING
 
 # --- mutants ---
-# Learners as people get them wrong: each an edit of one that is right, `factory(model, optimizer) -> LanguageAlgorithm`.
+# Common mistakes in learners: each edits a correct one, `factory(model, optimizer) -> LanguageAlgorithm`.
 
 
 Factory = Callable[[CausalModel, Optimizer], LanguageAlgorithm]
@@ -43,7 +43,7 @@ def _gradient(change: Callable[[LanguageAlgorithm, Gradient], Gradient]) -> Call
 
 
 def _batch(change: Callable[[TokenBatch], TokenBatch]) -> Callable[[Factory], Factory]:
-    """An edit of what `prepare` makes."""
+    """Return an edit of the batch that `prepare` returns."""
 
     def edit(one: LanguageAlgorithm) -> LanguageAlgorithm:
         def prepare(*given: Any) -> Any:
@@ -174,14 +174,14 @@ MUTANTS: dict[str, Callable[[Factory], Factory]] = {"learns from what tools and 
 
 
 # --- steps ---
-# What laws of learners do with one: begin, prepare a batch, take its gradient. And how such a law is written.
+# The steps that laws of learners take: begin, prepare a batch, compute its gradient. And the constructor of such a law.
 
 
 CONTRACT = "algorithms.language: an update is its steps, in whatever parts"
 
 
 def begun(factory: Factory, talk: Talks, rate: float = 0.1) -> tuple[LanguageAlgorithm, LanguageState]:
-    """A learner at its beginning, its critic's head moved off 0."""
+    """Return a new learner and its state, with the critic's head moved away from 0."""
     algorithm = factory(MODEL, sgd(rate))
     state = algorithm.init(params_of(talk))
     moved = tree_map(lambda leaf: leaf + 0.3, state.params.critic)
@@ -191,14 +191,14 @@ def begun(factory: Factory, talk: Talks, rate: float = 0.1) -> tuple[LanguageAlg
 def prepared(
     algorithm: LanguageAlgorithm, state: LanguageState, transcripts: Transcript
 ) -> tuple[TokenBatch, LanguageState]:
-    """What it learns from, and the state with what it has seen."""
+    """Return the batch that the learner trains on, and the state that `prepare` returns."""
     reading = algorithm.read(state, transcripts) if algorithm.reads else Reading()
     batch, state, _ = algorithm.prepare(state, transcripts, reading)
     return batch, state
 
 
 def slopes(factory: Factory, talk: Talks) -> tuple[Any, Any]:
-    """The gradient and the sums of all transcripts at once."""
+    """Return the gradient and the sums of all transcripts at once."""
     algorithm, state = begun(factory, talk)
     batch, state = prepared(algorithm, state, talk.transcripts)
     return algorithm.gradient(state.params, batch, algorithm.counts(batch))
@@ -212,7 +212,7 @@ def law(
     *needs: str,
     source: str = CONTRACT,
 ) -> Law:
-    """A law of learners, tried on transcripts of a few talks."""
+    """Return a law of learners, checked on the transcripts of a few conversations."""
     drawn = always(talks())
     return Law(
         name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs, most=200
@@ -226,7 +226,7 @@ SPLIT = "TRL 3021, NeMo-RL 84, ms-swift 10117: the loss depends on gradient accu
 
 
 def learning(objective: Objective, **choices: Any) -> Factory:
-    """What the laws of learners judge: a learner of that objective, of whatever model they give.
+    """Return a subject of the laws of learners: a factory of learners with that objective, for any model.
 
     >>> from ...algorithms.language_objectives import grpo
     >>> learning(grpo()).__name__
@@ -240,10 +240,10 @@ def learning(objective: Objective, **choices: Any) -> Factory:
 
 
 def learner_laws(weights: Weights, *, grouped: bool = True) -> Suite:
-    """The laws of a learner whose objective gives a token the weight `weights(lengths)`, see `aggregate_laws.WEIGHTS`.
+    """Return the laws of a learner whose objective gives a token the weight `weights(lengths)`, see `aggregate.WEIGHTS`.
 
-    `grouped` says that a sample's advantage comes from the samples of its group alone. The learner must have no entropy
-    bonus, and a critic's loss must not reach the policy.
+    `grouped`: a sample's advantage depends only on the samples of its group. The learner must have no entropy bonus, and a
+    critic's loss must not reach the policy.
     """
     laws = (_figures(), _padding(), _split(), _packed(), _rows(), _nothing(), _longer(), _reinforce(weights), _update())
     own = (_level(), _groups()) if grouped else ()
@@ -428,7 +428,7 @@ def _update() -> Law:
 
 
 def _surprised(batch: TokenBatch) -> bool:
-    """Whether a return differs from what was expected, by the objective or by a critic."""
+    """Return whether a return differs from its expectation: a nonzero advantage, or an error of the critic."""
     beyond = [batch.advantage[batch.mask]]
     if isinstance(batch.target, Tensor):
         beyond.append((batch.target - batch.behaviour_value)[batch.mask])
