@@ -1,7 +1,7 @@
-"""Laws of policy losses, one number a step (L1 to L3, L5, L6 and the gradients of S7).
+"""Laws of policy losses, one number per step (L1 to L3, L5, L6 and the gradients of S7).
 
-The subject: f(log_prob, behaviour_log_prob, advantage, *, clip) -> loss [*], to be minimised; a loss without a clip is asked
-without one. A loss that reduces has laws of its own, in masked_loss_laws.
+The subject: f(log_prob, behaviour_log_prob, advantage, *, clip) -> loss [*], to be minimised; a loss without a clip is called
+without `clip`. The laws of a loss that reduces to one number are in masked_loss_laws.
 """
 
 import math
@@ -19,7 +19,7 @@ from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
 from ..strategies.values import POISON, dyadic, log_prob_pairs, smooth
 
 # --- mutants ---
-# Policy losses as people get them wrong, each the reference with one edit.
+# Common errors in policy losses, each the reference with one edit.
 
 
 Loss = Callable[..., Tensor]
@@ -27,7 +27,7 @@ Loss = Callable[..., Tensor]
 
 @attrs.frozen
 class Batch:
-    """What a policy loss takes: [*] each, and the clip."""
+    """The arguments of a policy loss: three tensors [*], and the clip."""
 
     log_prob: Tensor
     behaviour_log_prob: Tensor
@@ -43,64 +43,64 @@ def reference(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *
 
 
 def reduced(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """Takes the mean at the end."""
+    """Return the mean over the steps instead of one loss per step."""
     return reference(log_prob, behaviour_log_prob, advantage, clip=clip).mean()
 
 
 def ignores_bad_actions(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """Learns from success alone."""
+    """Set the loss of steps with a negative advantage to 0."""
     return reference(log_prob, behaviour_log_prob, advantage, clip=clip) * (advantage > 0)
 
 
 def log_prob_for_ratio(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """Has the right gradient on policy, and the value of another loss."""
+    """Return the value of another loss, with the right gradient on policy."""
     surrogate = reference(log_prob, behaviour_log_prob, advantage, clip=clip)
     return surrogate + advantage.detach() * (1 - log_prob.detach())
 
 
 def optimistic(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """min where max belongs: the sign of the loss was turned, the minimum was not."""
+    """Take min instead of max: the sign of the loss was changed, but the minimum was kept."""
     ratio = torch.exp(log_prob - behaviour_log_prob.detach())
     scale = -advantage.detach()
     return torch.minimum(scale * ratio, scale * ratio.clamp(1 - clip, 1 + clip))
 
 
 def clips_both_sides(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """Forgets the unclipped half."""
+    """Return the clipped term alone, without the unclipped one."""
     ratio = torch.exp(log_prob - behaviour_log_prob.detach())
     return -advantage.detach() * ratio.clamp(1 - clip, 1 + clip)
 
 
 def ratio_to_itself(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """Stands on the policy it is, not on the one that acted."""
+    """Take the ratio to the current policy, not to the behaviour policy."""
     return reference(log_prob, log_prob.detach(), advantage, clip=clip)
 
 
 def live_advantage(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """Lets the value network learn from the policy's loss."""
+    """Leave the advantage attached, so that the policy loss has a gradient in the value network."""
     ratio = torch.exp(log_prob - behaviour_log_prob.detach())
     return torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1 - clip, 1 + clip))
 
 
 def centred(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """Normalises inside the loss."""
+    """Centre the advantages inside the loss."""
     return reference(log_prob, behaviour_log_prob, advantage - advantage.mean(), clip=clip)
 
 
 def shifted(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """Is off by one between tokens and their log-probs."""
+    """Shift the behaviour log-probs by one step against the log-probs."""
     return reference(log_prob, behaviour_log_prob.roll(1, -1), advantage, clip=clip)
 
 
 def detached(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """A straight-through estimate: right value, right on policy, wrong slope elsewhere."""
+    """A straight-through estimate: right value, right gradient on policy, wrong gradient elsewhere."""
     value = reference(log_prob, behaviour_log_prob, advantage, clip=clip).detach()
     through = -advantage.detach() * (log_prob - log_prob.detach())
     return value + through
 
 
 def squared_ratio(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-    """Weighs by importance what is a ratio already."""
+    """Multiply by the ratio a loss that contains it already."""
     ratio = torch.exp(log_prob - behaviour_log_prob).detach()
     return ratio * reference(log_prob, behaviour_log_prob, advantage, clip=clip)
 
@@ -109,7 +109,7 @@ MUTANTS: dict[str, Loss] = {"weighs the clipped loss by the ratio once more": sq
 
 
 # --- steps ---
-# Laws of any policy loss of one number a step (L1, L5, L6 and the gradients of S7).
+# Laws of any policy loss that returns one number per step (L1, L5, L6 and the gradients of S7).
 
 
 CLIPS = (0.25, 0.0, 0.5)
@@ -119,21 +119,21 @@ PADDING = "objectives: a step that does not count must not count, whatever stand
 
 @st.composite
 def batches(draw: DrawFn, size: int = 4) -> Batch:
-    """Up to `size` on- and off-policy steps, ratios from exp(-2) to exp(2)."""
+    """Draw up to `size` on- and off-policy steps, with ratios from exp(-2) to exp(2)."""
     count = draw(st.sampled_from((1, 2, size, size)))
     log_prob, behaviour = draw(log_prob_pairs((count,)))
     return Batch(log_prob, behaviour, draw(dyadic((count,))), draw(st.sampled_from(CLIPS)))
 
 
 def judge(loss: Loss, batch: Batch, clipped: bool, **changes: Any) -> Tensor:
-    """The subject's losses on a batch, some of its fields exchanged."""
+    """Return the subject's losses on a batch after replacing the fields in `changes`."""
     batch = attrs.evolve(batch, **changes)
     named = {"clip": batch.clip} if clipped else {}
     return loss(batch.log_prob, batch.behaviour_log_prob, batch.advantage, **named)
 
 
 def gradient(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """The gradient of the sum, by autograd."""
+    """The gradient of the sum of `function(at)`, by autograd."""
     leaf = at.detach().clone().requires_grad_()
     value = function(leaf).sum()
     if not value.requires_grad:
@@ -142,7 +142,7 @@ def gradient(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
 
 
 def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    """The batch with every tensor changed."""
+    """The batch with `change` applied to every tensor."""
     return Batch(change(batch.log_prob), change(batch.behaviour_log_prob), change(batch.advantage), batch.clip)
 
 
@@ -155,14 +155,14 @@ def law_of(
     inputs: SearchStrategy[Any] | None = None,
     source: str = PPO,
 ) -> Law:
-    """A law whose mutant is a whole function of its own."""
+    """Return a law whose mutant is a complete function, not an edit of the subject."""
     edited = Mutant(mutant[0], lambda subject: mutant[1])
     drawn = batches() if inputs is None else inputs
     return Law(name=name, claim=claim, source=source, inputs=always(drawn), check=check, mutant=edited, needs=needs)
 
 
 def per_step(clipped: bool) -> Law:
-    """No reduction inside."""
+    """The law that a loss does no reduction."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         got = judge(loss, batch, clipped)
@@ -174,7 +174,7 @@ def per_step(clipped: bool) -> Law:
 
 
 def policy_gradient(clipped: bool) -> Law:
-    """L1, the gradient."""
+    """L1 for the gradient: at ratio 1 it is the policy gradient."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         on_policy = attrs.evolve(batch, behaviour_log_prob=batch.log_prob.clone())
@@ -192,7 +192,7 @@ def policy_gradient(clipped: bool) -> Law:
 
 
 def constants(clipped: bool) -> Law:
-    """S7, what gets no gradient."""
+    """S7: no gradient with respect to advantages and behaviour log-probs."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         slopes = {
@@ -225,7 +225,7 @@ def _kept_slope(loss: Loss, batch: Batch, clipped: bool, kept: Tensor) -> Tensor
 
 
 def padding(clipped: bool) -> Law:
-    """L5, for a loss that does not reduce."""
+    """L5 for a loss without reduction: padding does not affect the other steps."""
 
     def check(loss: Loss, inputs: tuple[Batch, Tensor, float], seen: Seen) -> None:
         batch, padded, poison = inputs
@@ -255,7 +255,7 @@ def _permuted(draw: DrawFn) -> tuple[Batch, list[int]]:
 
 
 def permutation(clipped: bool) -> Law:
-    """L6."""
+    """L6: permuting the steps permutes the losses."""
 
     def check(loss: Loss, inputs: tuple[Batch, list[int]], seen: Seen) -> None:
         batch, order = inputs
@@ -281,7 +281,7 @@ def _smooth_points(draw: DrawFn) -> Batch:
 
 
 def slope(clipped: bool) -> Law:
-    """S7, autograd against finite differences."""
+    """S7: autograd against finite differences."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         step = 1e-6
@@ -303,7 +303,7 @@ def slope(clipped: bool) -> Law:
 
 
 def loss_laws(clipped: bool = True) -> Suite:
-    """The laws of a policy loss of one number a step; `clipped` says whether it takes `clip` and so has the laws of one."""
+    """The laws of a policy loss with one number per step. A `clipped` loss takes `clip`; the laws of clipping are added."""
     always = (per_step, policy_gradient, constants, padding, permutation, slope)
     only_clipped = (_surrogate, _pessimism, _gradient_stops, _unclipped) if clipped else ()
     return Suite("loss_laws", tuple(law(clipped) for law in (*always, *only_clipped)))

@@ -1,6 +1,6 @@
 """Laws of effects as data (R1): a pure machine, its replay from a log, and the log as text.
 
-The subject is a `Play`: a machine, where it begins, and handlers that answer its commands.
+The subject is a `Play`: a machine, its initial state, and handlers that perform its commands.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from ..framework.compare import render
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
 
 # --- mutants ---
-# A machine that fetches numbered pages, two at a time, and the ways in which people make such a machine impure.
+# A machine that fetches numbered pages, two at a time, and edits that make it impure.
 
 
 Step = Callable[[Any, Event], tuple[Any, tuple[Command, ...]]]
@@ -26,14 +26,14 @@ Step = Callable[[Any, Event], tuple[Any, tuple[Command, ...]]]
 
 @frozen
 class Fetch:
-    """Get page number n."""
+    """Command: fetch page number n."""
 
     n: int
 
 
 @frozen
 class Fetched:
-    """Page number n holds this."""
+    """Event: the content of page number n."""
 
     n: int
     value: int
@@ -41,7 +41,7 @@ class Fetched:
 
 @frozen
 class Fetching:
-    """Which page to ask for next, how many answers are awaited, and what came, in the order in which it came."""
+    """The next page to fetch, the number of pending answers, and the received pages in order of arrival."""
 
     next: int = 0
     awaited: int = 0
@@ -52,7 +52,7 @@ PAGES, AT_ONCE = 6, 2
 
 
 def fetch_step(state: Fetching, event: Event) -> tuple[Fetching, tuple[Command, ...]]:
-    """Files what came and asks for more, until all pages are there."""
+    """Store a received page and fetch more, until all pages are there."""
     if isinstance(event, Fetched):
         pages = (*state.pages, (event.n, event.value))
         state = attrs.evolve(state, awaited=state.awaited - 1, pages=pages)
@@ -66,7 +66,7 @@ def fetch_step(state: Fetching, event: Event) -> tuple[Fetching, tuple[Command, 
 
 
 def fetcher() -> Any:
-    """The reference: six pages whose content is the square of their number."""
+    """Return the reference: a machine that fetches six pages, whose content is the square of their number."""
 
     def handlers() -> dict[type[Any], Callable[[Any], Any]]:
         return {Fetch: lambda command: Fetched(command.n, command.n**2)}
@@ -79,7 +79,7 @@ def _stepping(play: Any, step: Step) -> Any:
 
 
 def counts_beside(play: Any) -> Any:
-    """Every seventh event is filed twice."""
+    """Add an entry at every seventh event, counted outside the state."""
     events: list[Event] = []
 
     def step(state: Any, event: Event) -> tuple[Any, tuple[Command, ...]]:
@@ -92,7 +92,7 @@ def counts_beside(play: Any) -> Any:
 
 
 def looks_outside(play: Any) -> Any:
-    """Reads a page itself once it is told that it is there."""
+    """Read the content of a page from a shared dict, not from its event."""
     world: dict[int, int] = {}
 
     def handlers() -> Any:
@@ -116,7 +116,7 @@ def looks_outside(play: Any) -> Any:
 
 
 def opaque_events(play: Any) -> Any:
-    """Answers with objects that only this process knows."""
+    """Answer with Python objects that cannot be written as text."""
 
     def handlers() -> Any:
         inner = play.handlers()
@@ -126,7 +126,7 @@ def opaque_events(play: Any) -> Any:
 
 
 def shares_a_list(play: Any) -> Any:
-    """Files pages in a list."""
+    """Store the pages in one list that all states share."""
 
     def step(state: Any, event: Event) -> tuple[Any, tuple[Command, ...]]:
         after, commands = play.machine.step(state, event)
@@ -146,7 +146,7 @@ SOURCE = "core.machine: effects as data; runtime.replay: the same run without th
 
 @frozen
 class Play:
-    """A machine, its first state, its handlers (made anew for each run) and the classes of its events."""
+    """A machine, its initial state, a function that makes its handlers (called once per run) and the classes in its log."""
 
     machine: Machine[Any]
     state: Any
@@ -158,18 +158,18 @@ Latencies = list[int]
 
 
 def latencies() -> SearchStrategy[Latencies]:
-    """How long the commands take, in order of issue; the list is repeated. It is a schedule."""
+    """Draw a schedule: the durations of the commands in order of issue; the list is repeated."""
     return st.lists(st.integers(0, 5), min_size=1, max_size=6)
 
 
 def perform(play: Play, times: Sequence[int], log: Log) -> list[Any]:
-    """The states of one run in simulated time; what the machine is told goes into the log."""
+    """Return the states of one run in simulated time; commands and events are appended to `log`."""
     world = simulated(play.handlers(), lambda number, command: float(times[number % len(times)]))
     return list(drive(play.machine, play.state, recorded(world, log)))
 
 
 def machine_laws() -> Suite:
-    """The laws of a machine and of the log of its runs."""
+    """The laws of a machine and of the logs of its runs."""
     return Suite("machine_laws", (_pure(), _replay(), _text(), _values()))
 
 

@@ -1,6 +1,6 @@
 """Laws of reduced policy losses over padded sequences (L5, L6).
 
-The subject: f(log_prob, behaviour_log_prob, advantage, mask), each [B, L], gives one number.
+The subject: f(log_prob, behaviour_log_prob, advantage, mask), each [B, L], returns one number.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from ..strategies.values import POISON, dyadic, log_prob_pairs, masks
 from .loss import PADDING, Batch, mapped, reference
 
 # --- mutants ---
-# Losses of masked steps as people get them wrong.
+# Common errors in losses over masked steps.
 
 
 def masked_reference(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
-    """The mean over real steps; the inputs of the others are neutralised before the loss."""
+    """The mean over real steps; the inputs of all other steps are set to 0 before the loss."""
     return (_neutral(log_prob, behaviour_log_prob, advantage, mask)).sum() / mask.sum().clamp(min=1)
 
 
@@ -31,29 +31,29 @@ def _neutral(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, ma
 
 
 def multiplies_by_mask(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
-    """0 times NaN is NaN."""
+    """Multiply the losses by the mask, which leaves NaN: 0 times NaN is NaN."""
     losses = reference(log_prob, behaviour_log_prob, advantage, clip=0.25)
     return (losses * mask).sum() / mask.sum().clamp(min=1)
 
 
 def masks_afterwards(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
-    """Hides the value of a padded step, not its gradient."""
+    """Mask the value of a padded step, but not its gradient."""
     losses = reference(log_prob, behaviour_log_prob, advantage, clip=0.25)
     return torch.where(mask, losses, 0.0).sum() / mask.sum().clamp(min=1)
 
 
 def mean_over_all(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
-    """Shrinks the loss with the padding."""
+    """Take the mean over all steps, padding included."""
     return _neutral(log_prob, behaviour_log_prob, advantage, mask).mean()
 
 
 def divides_by_count(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
-    """0 / 0."""
+    """Divide by the number of real steps, which is 0 / 0 without any."""
     return _neutral(log_prob, behaviour_log_prob, advantage, mask).sum() / mask.sum()
 
 
 def first_row_denominator(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
-    """Reads the number of real steps from the first row."""
+    """Take the number of real steps in each row from the first row."""
     return _neutral(log_prob, behaviour_log_prob, advantage, mask).sum() / (mask[0].sum() * len(mask)).clamp(min=1)
 
 
@@ -68,7 +68,7 @@ MASKED: dict[str, Masked] = {"masks the losses after an infinite ratio has made 
 
 @attrs.frozen
 class Padded:
-    """A batch [B, L] of which each row counts up to its own length."""
+    """A batch [B, L] of rows with their own lengths, and the padding to test with."""
 
     batch: Batch
     mask: Tensor
@@ -78,7 +78,7 @@ class Padded:
 
 @st.composite
 def padded_batches(draw: DrawFn) -> Padded:
-    """Rows of different lengths, some of them empty."""
+    """Draw rows of different lengths, some of them empty."""
     rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 2, 4)))
     log_prob, behaviour = draw(log_prob_pairs((rows, length)))
     batch = Batch(log_prob, behaviour, draw(dyadic((rows, length))), 0.25)
@@ -86,7 +86,7 @@ def padded_batches(draw: DrawFn) -> Padded:
 
 
 def masked_loss_laws() -> Suite:
-    """The laws of a loss that reduces over the real steps of padded sequences."""
+    """The laws of a loss that is reduced over the real steps of padded sequences."""
     return Suite("masked_loss_laws", (_padding_is_nothing(), _more_padding(), _nothing_counts(), _rows_permute()))
 
 

@@ -1,7 +1,7 @@
 """Laws of a policy's memory in a rollout. The subject is `rollout`: (env, model, length) -> run.
 
-The laws give it a world whose episodes end by chance, in both ways, and a policy that counts its steps in its memory and
-shows the count in every log-prob. All numbers are integers, so that equal means the same bits.
+The laws use an environment whose episodes end at random, by termination or truncation, and a policy that counts its steps in
+its memory and returns the count as every log-prob. All numbers are integers, so that equal means the same bits.
 """
 
 from collections.abc import Callable
@@ -26,13 +26,13 @@ from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import seeds
 
 # --- mutants ---
-# Rollouts whose policy remembers as people get it wrong: a right one, step by step, with a memory kept otherwise.
+# Common errors in a policy's memory: a right rollout, run step by step, with another rule for the memory.
 
 
-Make = Callable[..., Any]  # (env, model, length) -> what `rollout` makes
+Make = Callable[..., Any]  # (env, model, length) -> run, as `rollout`
 Rule = Callable[
     [Trajectory, Tensor, Any, Any], Any
-]  # (the step [B], whether the one before ended, begun, carry) -> memory
+]  # (step [B], flags [B] of episodes that ended at the step before, initial memory, carry) -> memory
 
 
 def _by(rule: Rule) -> Callable[[Make], Make]:
@@ -70,7 +70,7 @@ all_worlds_at_once = _by(lambda told, before, begun, carry: select(_over(told).a
 
 
 def begins_each_rollout(make: Make) -> Make:
-    """Takes a rollout for an episode."""
+    """Reset the memory at the start of each rollout, as if an episode began there."""
 
     def made(env: Any, model: Any, length: int) -> Any:
         inner = make(env, model, length)
@@ -96,7 +96,7 @@ WORLDS, PLACES = 3, 5
 
 @frozen
 class Case:
-    """A rollout: its key, how long it goes on, where it is cut in two, and what each world's memory begins with."""
+    """A rollout: the seed of its key, its length, the step where it is split in two, and each environment's initial memory."""
 
     seed: int
     steps: int
@@ -115,7 +115,7 @@ _CASES = st.builds(
 
 @record
 class _Shown:
-    """A distribution with one action, whose log-prob is what the policy remembered."""
+    """A distribution with one action, whose log-prob is the policy's memory."""
 
     memory: Tensor = tensor("*", "int")
 
@@ -141,7 +141,7 @@ COUNTER = ActorCritic(init=lambda key: (), apply=_apply)
 
 
 def _world() -> Env[Any, Tensor]:
-    """A walk over places by chance: the last place terminates, the one before it truncates."""
+    """A random walk over places: the last place terminates, the one before it truncates."""
 
     def reset(params: Any, key: Key) -> tuple[Tensor, TimeStep]:
         place = keys.randint(key, (), 0, PLACES - 2)

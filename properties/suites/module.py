@@ -1,4 +1,4 @@
-"""Laws of a pure network made of a module (P3); the subject is the pair (module, network)."""
+"""Laws of a pure network made from a module (P3); the subject is the pair (module, network)."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from ..framework.compare import EXACT, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 
 # --- mutants ---
-# Functional forms of modules as people get them wrong.
+# Common errors in functional forms of modules.
 
 
 Pair = tuple[torch.nn.Module, Any]
 
 
 def zero_biases(pair: Pair) -> Pair:
-    """Begins with the biases at 0, whatever the module has."""
+    """Initialise the biases to 0, whatever the module's biases are."""
     module, network = pair
 
     def init(key: Tensor) -> dict[str, Tensor]:
@@ -31,7 +31,7 @@ def zero_biases(pair: Pair) -> Pair:
 
 
 def loads_parameters(pair: Pair) -> Pair:
-    """Puts the parameters where the module keeps its own."""
+    """Load the parameters into the module before each call."""
     module, network = pair
 
     def apply(params: dict[str, Tensor], x: Any) -> Any:
@@ -45,7 +45,7 @@ def loads_parameters(pair: Pair) -> Pair:
 
 
 def module_laws(inputs: SearchStrategy[Any]) -> Suite:
-    """The laws of a pure network made of a module; the subject is the pair (module, network)."""
+    """The laws of a pure network made from a module; the subject is the pair (module, network)."""
     return Suite("module_laws", (_same_call(inputs), _untouched(inputs)))
 
 

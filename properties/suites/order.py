@@ -1,4 +1,4 @@
-"""Laws of an order of samples (U3).
+"""Laws of the order of samples in minibatches (U3).
 
 The subject: f(key, rows, *, epochs, minibatches) -> int64 [epochs * minibatches, rows / minibatches].
 """
@@ -17,14 +17,14 @@ from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import seeds
 
 # --- mutants ---
-# Orders of rows as people get them wrong.
+# Common errors in orders of rows.
 
 
 Order = Callable[..., Tensor]
 
 
 def with_replacement(order: Order) -> Order:
-    """A bootstrap sample instead of a permutation."""
+    """Draw a bootstrap sample instead of a permutation."""
 
     def mutant(key: Tensor, rows: int, *, epochs: int, minibatches: int) -> Tensor:
         return keys.randint(key, (epochs * minibatches, rows // minibatches), 0, rows)
@@ -33,7 +33,7 @@ def with_replacement(order: Order) -> Order:
 
 
 def shuffled_once(order: Order) -> Order:
-    """The first epoch's order for all."""
+    """Use the first epoch's order in all epochs."""
 
     def mutant(key: Tensor, rows: int, *, epochs: int, minibatches: int) -> Tensor:
         return order(key, rows, epochs=1, minibatches=minibatches).repeat(epochs, 1)
@@ -42,12 +42,12 @@ def shuffled_once(order: Order) -> Order:
 
 
 def fixed_order(order: Order) -> Order:
-    """A key of its own."""
+    """Use a fixed key and ignore the one given."""
     return lambda key, rows, *, epochs, minibatches: order(keys.key(0), rows, epochs=epochs, minibatches=minibatches)
 
 
 def drops_the_last(order: Order) -> Order:
-    """Leaves out the last row, and uses the first one twice."""
+    """Leave out the last row, and use the first one twice."""
 
     def mutant(key: Tensor, rows: int, *, epochs: int, minibatches: int) -> Tensor:
         whole = order(key, rows, epochs=epochs, minibatches=minibatches)
@@ -63,13 +63,13 @@ ORDERS: dict[str, Callable[[Order], Order]] = {"leaves the last row out": drops_
 
 
 def order_laws() -> Suite:
-    """The laws of the order in which an update reads its rows."""
+    """The laws of the order in which an update uses its rows."""
     return Suite("order_laws", (_once_an_epoch(), _other_order(), _keyed_order()))
 
 
 @attrs.frozen
 class Plan:
-    """How many rows, passes and parts."""
+    """The seed, the rows per minibatch, and the numbers of epochs and minibatches."""
 
     seed: int
     size: int

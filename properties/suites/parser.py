@@ -1,4 +1,4 @@
-"""Laws of reading texts: any text has a meaning, and what earns is what sampling stops at. The subject is a `Reading`."""
+"""Laws of parsers of text: no text raises, and sampling stops at exactly the answers that count. The subject is a `Reading`."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.language import NAMES, texts
 
 # --- mutants ---
-# How people get the reading of texts wrong.
+# Common errors in parsers of text.
 
 
 @frozen
 class Reading:
-    """Functions that read texts: those of core.language.parsers, under their names there."""
+    """Functions that parse text: those of core.language.parsers, under their names there."""
 
     find_calls: Callable[[str, Sequence[str]], tuple[Call, ...]]
     strict_answer: Callable[[str], Any]
@@ -30,7 +30,7 @@ class Reading:
 
 
 def raises_on_rubbish(reading: Reading) -> Reading:
-    """Takes whatever follows the last tag for a number."""
+    """Convert the text after the last tag to a number, and raise if it is none."""
 
     def strict_answer(text: str) -> int | tuple[()]:
         return int(text.rpartition("[ANSWER] ")[2]) if "[ANSWER] " in text else ()
@@ -39,12 +39,12 @@ def raises_on_rubbish(reading: Reading) -> Reading:
 
 
 def any_case(reading: Reading) -> Reading:
-    """Reads `[answer] 5` for an answer, though sampling does not stop there."""
+    """Accept `[answer] 5` as an answer, though sampling does not stop there."""
     return evolve(reading, strict_answer=lambda text: reading.strict_answer(text.upper()))
 
 
 def stops_at_a_digit(reading: Reading) -> Reading:
-    """Stops at `[ANSWER] 1` even where 12 was about to be written."""
+    """Stop at the first digit of an answer: at `[ANSWER] 1` of `[ANSWER] 12`."""
 
     def stop(text: str, names: Sequence[str]) -> int:
         found = re.search(r"\[ANSWER\] -?\d", text, re.ASCII)
@@ -54,7 +54,7 @@ def stops_at_a_digit(reading: Reading) -> Reading:
 
 
 def first_answer(reading: Reading) -> Reading:
-    """Takes the first answer of several."""
+    """Return the first answer of several, not the last."""
 
     def strict_answer(text: str) -> int | tuple[()]:
         numbers = [reading.strict_answer(f"[ANSWER] {part}") for part in text.split("[ANSWER] ")[1:]]
@@ -64,7 +64,7 @@ def first_answer(reading: Reading) -> Reading:
 
 
 def by_name(reading: Reading) -> Reading:
-    """Gives the calls of one tool before those of the next, whatever stands first."""
+    """Return all calls of one tool before those of the next, not in the order of the text."""
 
     def find_calls(text: str, names: Sequence[str]) -> tuple[Call, ...]:
         return tuple(call for name in names for call in reading.find_calls(text, [name]))
@@ -73,7 +73,7 @@ def by_name(reading: Reading) -> Reading:
 
 
 def last_reward(reading: Reading) -> Reading:
-    """Pays for the last parser of a chain alone."""
+    """Return the reward of a chain's last parser instead of the sum."""
 
     def chain(*parsers: Parser) -> Parser:
         def parse(text: str) -> Parsed:
@@ -90,7 +90,7 @@ def last_reward(reading: Reading) -> Reading:
 
 
 def nested_tags(reading: Reading) -> Reading:
-    """Reads from the first opening tag to the last closing one."""
+    """Return the text from the first opening tag to the last closing one."""
 
     def tagged(tag: str, **rewards: float) -> Parser:
         def parse(text: str) -> Parsed:

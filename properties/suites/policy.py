@@ -22,11 +22,11 @@ from ..strategies.values import dyadic, flags, integers, seeds
 from .step import same_kind
 
 # --- mutants ---
-# Policies and distributions as people get them wrong.
+# Common errors in policies and distributions.
 
 
 class Wrapped:
-    """A distribution with some of its functions exchanged."""
+    """A distribution with some of its functions replaced."""
 
     def __init__(self, inner: Any, **changes: Callable[..., Any]) -> None:
         self.inner = inner
@@ -45,7 +45,7 @@ def _around(model: ActorCritic, change: Callable[[Any], Any]) -> ActorCritic:
 
 
 def dropout(model: ActorCritic) -> ActorCritic:
-    """Every other call of apply drops a little of what it knows."""
+    """Change one logit in every other call of apply, as dropout would."""
     calls: list[int] = []
 
     def change(distribution: Categorical) -> Categorical:
@@ -57,7 +57,7 @@ def dropout(model: ActorCritic) -> ActorCritic:
 
 
 def counts_from_one(model: ActorCritic) -> ActorCritic:
-    """Mixes up the index of an action and its name."""
+    """Count actions from 1, so that an action is its index plus 1."""
 
     def change(distribution: Categorical) -> Any:
         return Wrapped(
@@ -71,7 +71,7 @@ def counts_from_one(model: ActorCritic) -> ActorCritic:
 
 
 def global_sample(model: ActorCritic) -> ActorCritic:
-    """Draws from the generator everybody shares."""
+    """Sample with torch's global generator, not with the key."""
 
     def change(distribution: Categorical) -> Any:
         return Wrapped(
@@ -84,7 +84,7 @@ def global_sample(model: ActorCritic) -> ActorCritic:
 
 
 def batch_normalised(model: ActorCritic) -> ActorCritic:
-    """Centres what it sees by the batch it is in."""
+    """Centre observations over the batch."""
 
     def apply(params: Any, observation: Any, carry: Any) -> tuple[Any, Tensor, Any]:
         centred = tree_map(lambda x: x - x.mean(0, keepdim=True) if x.ndim > 1 else x, observation)
@@ -94,7 +94,7 @@ def batch_normalised(model: ActorCritic) -> ActorCritic:
 
 
 def growing_carry(model: ActorCritic) -> ActorCritic:
-    """Remembers everything."""
+    """Append every value to the carry, which grows with each step."""
 
     def apply(params: Any, observation: Any, carry: Any) -> tuple[Any, Tensor, Any]:
         distribution, value, _ = model.apply(params, observation, ())
@@ -111,14 +111,14 @@ CONTRACT = "core.policy: what apply and act promise"
 
 @attrs.frozen
 class Look:
-    """A policy's parameters, by their seed, and what it sees; the key is that of the action."""
+    """An input of a policy: the seed of its parameters and of the action's key, and an observation."""
 
     seed: int
     observation: Any
 
 
 def observations(space: Space, shape: tuple[int, ...] = ()) -> SearchStrategy[Any]:
-    """Members of a space [*shape, ...]: dyadic where it is unbounded. Fields come as a dict."""
+    """Draw members of a space [*shape, ...]: dyadic where it is unbounded. Fields are drawn as a dict."""
     if isinstance(space, Discrete):
         return integers(shape, 0, min(space.n, 256))
     if isinstance(space, Box):
@@ -139,7 +139,7 @@ def _field(name: str, space: Space, shape: tuple[int, ...]) -> SearchStrategy[An
 
 
 def policy_laws(observation_space: Space, action_space: Space, *, memory: Any = ()) -> Suite:
-    """The laws of an ActorCritic for these spaces; `memory` is the carry it begins with."""
+    """The laws of an ActorCritic for these spaces; `memory` is its initial carry."""
     looks = st.builds(Look, seed=seeds(), observation=observations(observation_space))
     pairs = st.builds(Look, seed=seeds(), observation=observations(observation_space, (2,)))
     return Suite(

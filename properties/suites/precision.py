@@ -19,7 +19,7 @@ from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.values import seeds
 
 # --- mutants ---
-# Optimisers of parameters below float32 as people get them wrong.
+# Common errors in optimisers of parameters below float32.
 
 
 @frozen
@@ -34,7 +34,7 @@ Update = Callable[[Optimizer, Any, Any, Any], tuple[Any, Any]]
 
 
 def _edited(change: Update) -> Callable[[Descending], Descending]:
-    """An edit of the update of parameters below float32."""
+    """Return an edit of the update that applies only to parameters below float32."""
 
     def make(subject: Descending) -> Descending:
         def optimizer(rate: float) -> Optimizer:
@@ -86,12 +86,12 @@ def _short_updates(right: Optimizer, gradients: Any, state: Any, params: Any) ->
 
 
 def widens(subject: Descending) -> Descending:
-    """Leaves the sum in float32, as an addition of both does."""
+    """Leave the sum of parameters and updates in float32, as torch.add returns it."""
     return evolve(subject, apply=lambda params, updates: tree_map(torch.add, params, updates))
 
 
 def always_copies(subject: Descending) -> Descending:
-    """Keeps a copy of float32 parameters as well."""
+    """Keep a copy of float32 parameters as well."""
 
     def optimizer(rate: float) -> Optimizer:
         right = subject.make(rate)
@@ -132,7 +132,7 @@ SHAPE = (4, 6)
 
 @frozen
 class Descent:
-    """Parameters below float32 beside others, gradients of them one after the other, and weights that are loaded."""
+    """Parameters below float32 and others, the gradients of successive steps, weights to load midway, and a learning rate."""
 
     params: dict[str, Tensor]
     gradients: list[dict[str, Tensor]]
@@ -142,7 +142,7 @@ class Descent:
 
 @st.composite
 def descents(draw: DrawFn) -> Descent:
-    """Parameters from 0.5 to 2 in size, and rates of which a dozen steps cannot halve or double one."""
+    """Draw parameters with absolute values from 0.5 to 2, and rates so small that twelve steps cannot halve or double one."""
     dtype = draw(st.sampled_from((torch.bfloat16, torch.float16)))
     one, other, last = core_keys.split(core_keys.key(draw(seeds())), 3)
 
@@ -157,7 +157,7 @@ def descents(draw: DrawFn) -> Descent:
 
 
 def precision_laws() -> Suite:
-    """The laws of float32 copies and moments."""
+    """The laws of float32 master copies and moments."""
     return Suite("precision_laws", (_follows(), _loaded(), _moments(), _dtypes(), _absent()))
 
 
@@ -177,13 +177,16 @@ def _wide(tree: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _near(params: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Float32 parameters in the dtypes of others."""
+    """Return float32 parameters rounded to the dtypes of `like`."""
     short = rounded(params["short"], like["short"].dtype).to(like["short"].dtype)
     return {"short": short, "long": params["long"]}
 
 
 def _followed(subject: Descending, descent: Descent, *, loaded: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Parameters after all steps, and those of the same steps on float32; with `loaded` others come in the middle."""
+    """Return the parameters after all steps, and those of the same steps in float32, rounded to the dtypes of the first.
+
+    With `loaded`, the parameters are replaced by `descent.loaded` after half of the steps.
+    """
     optimizer = subject.make(descent.rate)
     params, wide = descent.params, _wide(descent.params)
     state, other = optimizer.init(params), optimizer.init(wide)

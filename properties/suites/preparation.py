@@ -1,4 +1,4 @@
-"""Laws of preparations, for anybody's task: what is asked follows from key, number and replies; starts always come of it.
+"""Laws of preparations, for any task: queries are a function of key, number and replies, and each result has starts.
 
 from purestep.properties import check, preparation_laws
 test_my_preparation = check(preparation_laws("a text that means something"), my_task())
@@ -26,7 +26,7 @@ from ..strategies.language import texts
 from ..strategies.values import seeds
 
 # --- mutants ---
-# How people get preparations wrong: edits of a TextTask that has one.
+# Common errors in preparations: edits of a TextTask that has one.
 
 
 Moved = tuple[Any, tuple[Query, ...]]
@@ -46,7 +46,7 @@ def _result(task: TextTask, change: Callable[[Prepared], Prepared]) -> TextTask:
 
 
 def by_chance(task: TextTask) -> TextTask:
-    """Draws its keys from Python's own random numbers."""
+    """Draw the sampling keys from Python's random generator."""
     drawn = random.Random(0)
 
     def changed(moved: Moved) -> Moved:
@@ -64,7 +64,7 @@ def by_chance(task: TextTask) -> TextTask:
 
 
 def one_number(task: TextTask) -> TextTask:
-    """Begins each preparation as the first."""
+    """Begin each preparation with number 0."""
 
     def begin(one: Prompting[Any, Any]) -> Callable[[Key, int, int], Moved]:
         return lambda key, number, count: one.begin(key, 0, count)
@@ -73,7 +73,7 @@ def one_number(task: TextTask) -> TextTask:
 
 
 def gives_up(task: TextTask) -> TextTask:
-    """Ends without starts where a reply was empty."""
+    """Return no starts if a reply was empty."""
 
     def changed(one: Prompting[Any, Any]) -> Prompting[Any, Any]:
         def step(state: tuple[Any, bool], responses: tuple[Response, ...]) -> Moved:
@@ -94,7 +94,7 @@ def gives_up(task: TextTask) -> TextTask:
 
 
 def from_zero(task: TextTask) -> TextTask:
-    """Numbers the records of each preparation from 0."""
+    """Number the records of each preparation from 0."""
     return _result(
         task,
         lambda one: evolve(one, records=tuple(evolve(each, number=place) for place, each in enumerate(one.records))),
@@ -102,12 +102,12 @@ def from_zero(task: TextTask) -> TextTask:
 
 
 def other_figure(task: TextTask) -> TextTask:
-    """Reports a figure that it does not name."""
+    """Report a figure that is not in the preparation's `figures`."""
     return _result(task, lambda one: evolve(one, figures={**one.figures, "unnamed": 1.0}))
 
 
 def unnamed(task: TextTask) -> TextTask:
-    """Does not name the classes that its states are made of."""
+    """Leave out the classes of the states, which a checkpoint needs."""
     return _with(task, lambda one: evolve(one, classes=()))
 
 
@@ -115,12 +115,12 @@ def unnamed(task: TextTask) -> TextTask:
 
 
 SOURCE = "core.language.preparation: queries follow from key, number and replies"
-ROUNDS = 200  # that a preparation of a few tasks may take
-Script = tuple[int, int, int, list[str]]  # a seed, a number, how many tasks, replies that are given in turn
+ROUNDS = 200  # maximum for a preparation of a few tasks
+Script = tuple[int, int, int, list[str]]  # a seed, a number, the number of tasks, replies that are used in turn
 
 
 def preparation_laws(*replies: str) -> Suite:
-    """The laws of a TextTask with a preparation. `replies` are completions that mean something to it; others are tried, too."""
+    """The laws of a TextTask with a preparation. `replies` are completions that it can parse; other texts are tried as well."""
     scripts = st.tuples(
         seeds(), st.integers(0, 3), st.integers(1, 2), st.lists(texts(*replies, *replies), min_size=1, max_size=8)
     )
@@ -129,7 +129,7 @@ def preparation_laws(*replies: str) -> Suite:
 
 
 class Played:
-    """A preparation whose queries are answered by texts in turn: all queries, and the result."""
+    """A finished preparation whose queries were answered by the texts of `said` in turn: all queries, and the result."""
 
     def __init__(self, task: TextTask, seed: int, number: int, count: int, said: list[str]) -> None:
         self.queries: list[Query] = []
@@ -146,13 +146,13 @@ class Played:
 
 
 def of(task: TextTask) -> Preparation:
-    """The preparation of a task, which has one."""
+    """The preparation of a task. Raises: Broken if the task has none."""
     require(not isinstance(task.preparation, tuple), "the task has a preparation")
     return task.preparation  # type: ignore[return-value]
 
 
 def _response(text: str) -> Response:
-    if not text:  # as where a prompt leaves no room
+    if not text:  # as if the prompt leaves no room for an answer
         return Response(finish_reason=LENGTH)
     said = Said(ids=tuple(map(ord, text)), log_probs=(0.0,) * len(text), versions=(0,) * len(text))
     return Response(text=text, finish_reason=STOP, said=said)

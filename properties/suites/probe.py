@@ -1,6 +1,6 @@
-"""Learners on worlds that are solved at once (U5): what fails tells which part is wrong. For the night profile.
+"""Learners on probe environments (U5): each failure points to one part of the learner. For the night profile.
 
-The subject makes an Algorithm of an ActorCritic, as in `update_laws`; a learning rate of 0.01 suits the budget.
+The subject makes an Algorithm from an ActorCritic, as in `update_laws`; a learning rate of 0.01 suits the budget.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,37 +24,37 @@ from ..framework.law import Law, Mutant, Seen, Suite
 from .update import Factory, Result, around
 
 # --- mutants ---
-# Learners that no longer learn, each with one edit.
+# Learners that no longer learn, each the subject with one edit.
 
 
 @around
 def mixes_worlds(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Is off by one in the batch."""
+    """Shift the observations by one environment in the batch."""
     return algorithm.update(state, replace(trajectory, observation=trajectory.observation.roll(1, 1)), key)
 
 
 @around
 def ends_everywhere(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Never looks beyond a step."""
+    """Mark every step as terminated, so that nothing is bootstrapped."""
     return algorithm.update(state, replace(trajectory, terminated=torch.ones_like(trajectory.terminated)), key)
 
 
 @around
 def mixes_actions(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Is off by one in the actions."""
+    """Swap the two actions."""
     return algorithm.update(state, replace(trajectory, action=1 - trajectory.action), key)
 
 
 @around
 def centres_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Normalises what must not be normalised: a constant reward becomes 0."""
+    """Centre the rewards over the batch: a constant reward becomes 0."""
     centred = trajectory.reward - trajectory.reward.mean()
     return algorithm.update(state, replace(trajectory, reward=centred), key)
 
 
 @around
 def mixes_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Is off by one in the rewards."""
+    """Shift the rewards by one environment in the batch."""
     return algorithm.update(state, replace(trajectory, reward=trajectory.reward.roll(1, 1)), key)
 
 
@@ -69,7 +69,7 @@ SURE = 0.8
 
 @frozen
 class Probe:
-    """A world, what it is worth at each observation, and how the best action follows from the observation (+1, -1 or 0)."""
+    """An environment, the value of each observation, and the index of the best action for each observation (none if empty)."""
 
     name: str
     env: Callable[[], Env[Any, Any]]
@@ -80,7 +80,7 @@ class Probe:
 
 
 def probe_laws(*, gamma: float) -> Suite:
-    """One law for each probe world; `gamma` is the learner's."""
+    """One law for each probe environment; `gamma` is the learner's discount."""
     return Suite("probe_laws", tuple(_law(probe) for probe in (*_of_values(gamma), *_of_actions())))
 
 

@@ -1,7 +1,7 @@
-"""Laws of what is made of an advantage estimator: lambda-returns (E9) and V-trace (E10).
+"""Laws of estimators related to generalized advantages: lambda-returns (E9) and V-trace (E10).
 
 A V-trace subject is called as f(log_ratios, rewards, values, next_values, terminated, truncated, *, gamma, lambda_, rho_bar,
-c_bar) and gives an object with `targets` and `advantages`.
+c_bar) and returns an object with `targets` and `advantages`.
 """
 
 import math
@@ -26,31 +26,31 @@ from .estimator import Estimator, backward_sum, judge, td_errors
 from .estimator import reference as gae
 
 # --- mutants ---
-# Lambda-returns and V-trace as people get them wrong, each the reference with one edit.
+# Common errors in lambda-returns and V-trace, each the reference with one edit.
 
 
 def squares_lambda(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """Multiplies by lambda at both places where once is enough: right at 0 and at 1."""
+    """Multiply by lambda twice per step: right at lambda 0 and 1 only."""
     return columns[1] + advantages.reference(*columns, gamma=gamma, lambda_=lambda_ * lambda_)
 
 
 def forgets_lambda(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """Gives the whole return, whatever lambda is."""
+    """Return the full return, whatever lambda is."""
     return columns[1] + advantages.reference(*columns, gamma=gamma, lambda_=1.0)
 
 
 def cuts_before_bad(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """Stops the trace before a step that turned out badly."""
+    """Stop the trace before a step that turned out badly, as `estimator.cuts_before_bad`."""
     return columns[1] + advantages.cuts_before_bad(*columns, gamma=gamma, lambda_=lambda_)
 
 
 def endings_shifted(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """Shifts the endings by a row."""
+    """Shift the ends of episodes by one row."""
     return columns[1] + advantages.endings_shifted(*columns, gamma=gamma, lambda_=lambda_)
 
 
 def forgets_gamma(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
-    """Does not discount the trace."""
+    """Leave gamma out of the trace."""
     return columns[1] + advantages.trace_without_gamma(*columns, gamma=gamma, lambda_=lambda_)
 
 
@@ -59,7 +59,7 @@ LAMBDA_RETURNS: dict[str, Callable[..., Tensor]] = {"forgets gamma in the trace"
 
 @frozen
 class Result:
-    """What a V-trace gives."""
+    """The result of V-trace."""
 
     targets: Tensor
     advantages: Tensor
@@ -93,7 +93,7 @@ def _next_target(parts: Parts, targets: Tensor) -> Tensor:
 
 
 def _edited(**edits: Callable[..., Tensor]) -> Callable[..., Result]:
-    """V-trace with some of its parts exchanged: rho, trace, following."""
+    """Return V-trace with some of its parts replaced: rho, c, trace, following."""
 
     def vtrace(
         log_ratios: Tensor,
@@ -140,7 +140,7 @@ VTRACE: dict[str, Callable[..., Result]] = {
 
 
 def expected_target() -> Law:
-    """E11 for lambda-returns."""
+    """E11 for lambda-returns: with exact values the expected target is the value."""
 
     def check(returns: Callable[..., Tensor], problem: Problem, seen: Seen) -> None:
         mdp, policy, gamma = problem.mdp, problem.behaviour, problem.gamma
@@ -163,7 +163,7 @@ def expected_target() -> Law:
 
 
 def fixed_point() -> Law:
-    """E11 for V-trace."""
+    """E11 for V-trace: the fixed point is the value of the bounded policy."""
 
     def check(subject: Callable[..., Any], problem: Problem, seen: Seen) -> None:
         mdp, behaviour, policy, gamma = problem.mdp, problem.behaviour, problem.policy, problem.gamma
@@ -207,7 +207,7 @@ POWERS = (-1, 0, 1)  # of two: the ratios are 1/2, 1 and 2
 
 
 def lambda_return_laws() -> Suite:
-    """The laws of lambda-returns; the subject takes what an advantage estimator takes."""
+    """The laws of lambda-returns; the subject takes the arguments of an advantage estimator."""
     return Suite("lambda_return_laws", (_value_plus_gae(), _one_step(), _whole_return(), expected_target()))
 
 
@@ -266,7 +266,7 @@ def _whole_return() -> Law:
 
 @attrs.frozen
 class OffPolicy:
-    """A discounted stream whose actions came from another policy: pi/mu is 2^powers, [T]."""
+    """A discounted stream with actions of another policy: the ratio pi/mu is 2^powers, [T]."""
 
     drawn: Discounted
     powers: Tensor
@@ -279,14 +279,14 @@ class OffPolicy:
 
 @st.composite
 def off_policy(draw: DrawFn) -> OffPolicy:
-    """Streams with ratios 1/2, 1 and 2."""
+    """Draw streams with ratios 1/2, 1 and 2."""
     drawn = draw(discounted())
     rows = len(drawn.stream.rewards)
     return OffPolicy(drawn, torch.tensor(draw(st.lists(st.sampled_from(POWERS), min_size=rows, max_size=rows))))
 
 
 def trace(subject: VTrace, drawn: Discounted, log_ratios: Tensor, **bars: float) -> Any:
-    """What the subject gives for a stream and its ratios."""
+    """Return the subject's result for a stream and its log-ratios."""
     return subject(log_ratios, *drawn.stream.columns, gamma=drawn.gamma, lambda_=drawn.lambda_, **bars)
 
 

@@ -21,14 +21,14 @@ from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
 from ..strategies.values import LENGTHS, dyadic, integers
 
 # --- mutants ---
-# A fold over time as people get it wrong, each edit put around a right one.
+# Common errors in a fold over time, each an edit of a right one.
 
 
 Scan = Callable[..., tuple[Any, Any]]
 
 
 def order_of_coming(scan: Scan) -> Scan:
-    """Forgets to turn the outputs of a backward scan round."""
+    """Return the outputs of a backward scan in reverse order."""
 
     def mutant(step: Any, init: Any, xs: Any, length: int | None = None, *, reverse: bool = False) -> tuple[Any, Any]:
         carry, ys = scan(step, init, xs, length, reverse=reverse)
@@ -38,7 +38,7 @@ def order_of_coming(scan: Scan) -> Scan:
 
 
 def starts_from_first(scan: Scan) -> Scan:
-    """Runs the first step twice, once to find the shapes of the outputs."""
+    """Run the first step twice, the first time only to find the shapes of the outputs, but keep its carry."""
 
     def mutant(step: Any, init: Any, xs: Any, length: int | None = None, *, reverse: bool = False) -> tuple[Any, Any]:
         if leaves(xs)[0].shape[0]:
@@ -49,7 +49,7 @@ def starts_from_first(scan: Scan) -> Scan:
 
 
 def one_step_at_least(scan: Scan) -> Scan:
-    """A loop that asks after its first round."""
+    """Run one step even over no steps, on inputs of 0."""
 
     def mutant(step: Any, init: Any, xs: Any, length: int | None = None, *, reverse: bool = False) -> tuple[Any, Any]:
         if leaves(xs)[0].shape[0]:
@@ -62,7 +62,7 @@ def one_step_at_least(scan: Scan) -> Scan:
 
 
 def casts(scan: Scan) -> Scan:
-    """Makes every carry fit, silently."""
+    """Cast every carry to its old dtype, without an error."""
 
     def mutant(step: Any, init: Any, xs: Any, length: int | None = None, *, reverse: bool = False) -> tuple[Any, Any]:
         def forced(carry: Any, x: Any) -> tuple[Any, Any]:
@@ -75,7 +75,7 @@ def casts(scan: Scan) -> Scan:
 
 
 def last_output_for_carry(scan: Scan) -> Scan:
-    """Steps the carry only at the end."""
+    """Return each output one step late, and the last one first."""
 
     def mutant(step: Any, init: Any, xs: Any, length: int | None = None, *, reverse: bool = False) -> tuple[Any, Any]:
         carry, ys = scan(step, init, xs, length, reverse=reverse)
@@ -104,7 +104,7 @@ class Counter:
 
 @attrs.frozen
 class Fold:
-    """What to fold, and where to cut it."""
+    """The arguments of a scan, and the step where it is split in two."""
 
     init: Counter
     xs: dict[str, Tensor]
@@ -113,7 +113,7 @@ class Fold:
 
 
 def step(carry: Counter, x: dict[str, Tensor]) -> tuple[Counter, dict[str, Any]]:
-    """Order matters to it: total' = total / 2 + a, and the last two inputs are kept."""
+    """The folded step, which depends on the order of inputs: total' = total / 2 + a, and the last two inputs are kept."""
     total = carry.total * 0.5 + x["a"]
     after = Counter(total=total, seen=carry.seen * 2 + x["n"], last=(x["a"], carry.last[0]))
     return after, {"total": carry.total, "parts": (x["n"] + carry.seen, carry.last[1])}
@@ -121,7 +121,7 @@ def step(carry: Counter, x: dict[str, Tensor]) -> tuple[Counter, dict[str, Any]]
 
 @st.composite
 def folds(draw: DrawFn, lengths: Sequence[int] = LENGTHS) -> Fold:
-    """Folds over as many steps as one of the lengths says."""
+    """Draw folds over a number of steps from `lengths`."""
     length = draw(st.sampled_from(lengths))
     init = Counter(total=draw(dyadic()), seen=draw(integers((), 0, 4)), last=(draw(dyadic()), draw(dyadic())))
     xs = {"a": draw(dyadic((length,))), "n": draw(integers((length,), 0, 4))}
@@ -129,7 +129,7 @@ def folds(draw: DrawFn, lengths: Sequence[int] = LENGTHS) -> Fold:
 
 
 def loop(fold: Fold) -> tuple[Any, list[Any]]:
-    """The meaning: a Python loop."""
+    """The reference: a Python loop that returns the last carry and the list of outputs."""
     carry, ys = fold.init, {}
     length = len(fold.xs["a"])
     for t in reversed(range(length)) if fold.reverse else range(length):
@@ -138,7 +138,7 @@ def loop(fold: Fold) -> tuple[Any, list[Any]]:
 
 
 def scan_laws(lengths: Sequence[int] = LENGTHS) -> Suite:
-    """The laws of a scan; few `lengths` mean few compilations for a compiled one."""
+    """The laws of a scan; for a compiled one, few `lengths` mean few compilations."""
     return Suite("scan_laws", tuple(law(lengths) for law in (_is_loop, _composes, _of_nothing, _refuses)))
 
 

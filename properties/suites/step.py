@@ -1,6 +1,6 @@
 """Laws of every step: a pure function of tensors, whatever it computes (S1 to S4 and S6 of the catalogue).
 
-The subject is a function, called as `subject(*arguments)`; the suite is told how to draw its arguments.
+The subject is a function, called as `subject(*arguments)`; the suite takes a strategy that draws its arguments.
 """
 
 import logging
@@ -25,7 +25,7 @@ from ..framework.profiles import current
 from ..strategies.values import dyadic, integers
 
 # --- mutants ---
-# A running total as a pure step, and the ways in which people make such a step impure.
+# A running total as a pure step, and edits that make it impure.
 
 
 Step = Callable[["Total", Tensor], tuple["Total", Tensor]]
@@ -33,24 +33,24 @@ Step = Callable[["Total", Tensor], tuple["Total", Tensor]]
 
 @record
 class Total:
-    """A discounted total and how many numbers went into it."""
+    """A discounted total and the number of rewards in it."""
 
     total: Tensor = tensor("*", "float")
     count: Tensor = tensor("*", "int")
 
 
 def running_total(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
-    """total' = total / 2 + reward; gives the total before the reward as well."""
+    """The reference step: total' = total / 2 + reward. Returns the new state, and half of the old total."""
     return Total(total=state.total * 0.5 + reward, count=state.count + 1), state.total * 0.5
 
 
 def totals() -> SearchStrategy[tuple[Total, Tensor]]:
-    """Arguments of `running_total`, scalars."""
+    """Draw arguments of `running_total`, scalars."""
     return st.tuples(st.builds(Total, total=dyadic(), count=integers((), 0, 8)), dyadic())
 
 
 def stale(step: Step) -> Step:
-    """Keeps results in a cache and serves the one before."""
+    """Keep results in a cache and return that of the call before."""
     results: list[tuple[Total, Tensor]] = []
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
@@ -61,7 +61,7 @@ def stale(step: Step) -> Step:
 
 
 def seeds_globally(step: Step) -> Step:
-    """Draws from the global generator, made repeatable by seeding it."""
+    """Draw from torch's global generator after seeding it."""
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
         torch.manual_seed(0)
@@ -71,17 +71,17 @@ def seeds_globally(step: Step) -> Step:
 
 
 def global_noise(step: Step) -> Step:
-    """Draws from torch's global generator."""
+    """Add noise from torch's global generator."""
     return lambda state, reward: step(state, reward + torch.rand_like(reward))
 
 
 def python_noise(step: Step) -> Step:
-    """Draws from Python's generator, which a compiler freezes."""
+    """Add noise from Python's generator, which a compiler turns into a constant."""
     return lambda state, reward: step(state, reward + random.random())
 
 
 def in_place(step: Step) -> Step:
-    """Halves the caller's own total."""
+    """Halve the caller's total in place."""
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
         half = state.total.mul_(0.5)
@@ -91,7 +91,7 @@ def in_place(step: Step) -> Step:
 
 
 def in_place_same(step: Step) -> Step:
-    """Writes into the caller's tensor what stood there already."""
+    """Write the same values into the caller's tensor in place."""
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
         state.total.mul_(1.0)
@@ -101,7 +101,7 @@ def in_place_same(step: Step) -> Step:
 
 
 def view(step: Step) -> Step:
-    """Gives a view of its input."""
+    """Return a view of the input."""
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
         return step(state, reward)[0], state.total[...]
@@ -110,7 +110,7 @@ def view(step: Step) -> Step:
 
 
 def branches(step: Step) -> Step:
-    """Lets Python decide on a tensor's value."""
+    """Branch in Python on a tensor's value."""
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
         return step(state, -reward if state.count > 3 else reward)
@@ -119,7 +119,7 @@ def branches(step: Step) -> Step:
 
 
 def logs(step: Step) -> Step:
-    """Tells the log what it does."""
+    """Write a log record in each call."""
     logger = logging.getLogger(__name__)
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
@@ -130,7 +130,7 @@ def logs(step: Step) -> Step:
 
 
 def widens(step: Step) -> Step:
-    """Leaves the carry in another dtype than it came in."""
+    """Return the carry in another dtype than it was passed in."""
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
         after, before = step(state, reward)
@@ -140,7 +140,7 @@ def widens(step: Step) -> Step:
 
 
 def counts_in_python(step: Step) -> Step:
-    """Keeps a counter beside the state."""
+    """Keep a counter outside the state."""
     calls: list[Any] = []
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
@@ -151,7 +151,7 @@ def counts_in_python(step: Step) -> Step:
 
 
 def on_the_cpu(step: Step) -> Step:
-    """Makes its tensors where tensors are made by default."""
+    """Create a tensor on the default device."""
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
         after, before = step(state, reward)
@@ -171,7 +171,7 @@ MUTANTS: dict[str, Callable[[Step], Step]] = {
 # --- laws ---
 
 
-Arguments = Any  # a tuple, or what `lifted` makes one of
+Arguments = Any  # a tuple, or an input from which `lifted` makes one
 Buckets = SearchStrategy[Any] | Sequence[SearchStrategy[Any]]
 
 PURITY = "properties: a step is a function of its arguments and of nothing else"
@@ -182,7 +182,7 @@ def step_laws(inputs: Buckets, *, tolerance: Tolerance = EXACT, carry: int | Non
     """The laws of a pure function whose arguments `inputs` draws: one strategy, or one for each bucket of shapes.
 
     `tolerance` is for batch against singles and compiled against eager, where a kernel may round differently; all else is
-    bit-equal. `carry` is the place of the argument that comes back, changed, as the first result.
+    bit-equal. `carry` is the index of the argument whose new value is the first result.
     """
     buckets = (inputs,) if isinstance(inputs, SearchStrategy) else tuple(inputs)
     one = _any(buckets)
@@ -207,7 +207,7 @@ def _any(buckets: Sequence[SearchStrategy[Arguments]]) -> SearchStrategy[Argumen
 
 
 def fresh(arguments: Arguments) -> Arguments:
-    """The same arguments in storage of their own."""
+    """Return a copy of the arguments in new storage."""
     return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, arguments)
 
 
@@ -272,7 +272,7 @@ def _inputs_stay(one: SearchStrategy[Arguments]) -> Law:
 
 
 def storages(tree: Any) -> list[int]:
-    """The address of each leaf's storage; 0 for one that holds nothing."""
+    """The address of each leaf's storage; 0 for an empty one."""
     return [leaf.untyped_storage().data_ptr() for leaf in leaves(tree)]
 
 
@@ -280,7 +280,7 @@ def _own_storage(one: SearchStrategy[Arguments]) -> Law:
     def check(function: Subject, arguments: Arguments, seen: Seen) -> None:
         given = leaves(arguments)
         inputs = zip(storages(arguments), leaf_names(arguments), strict=True)
-        names = dict(reversed(list(inputs)))  # of inputs that share storage, the first gives the name
+        names = dict(reversed(list(inputs)))  # of inputs that share storage, the first one's name is used
         result = function(*arguments)
         for name, leaf, address in zip(leaf_names(result), leaves(result), storages(result), strict=True):
             if address and address in names and not any(leaf is own for own in given):
@@ -344,7 +344,7 @@ def _compiled(one: SearchStrategy[Arguments], tolerance: Tolerance) -> Law:
 
 
 def largest_difference(got: Any, wanted: Any) -> float:
-    """The largest distance between two trees' floating-point leaves; 0 where there are none."""
+    """The largest absolute difference between the floating-point leaves of two trees; 0 if there are none."""
     pairs = zip(leaves(got), leaves(wanted), strict=False)
     gaps = [float((a - b).abs().nan_to_num().max()) for a, b in pairs if a.is_floating_point() and a.numel()]
     return max(gaps, default=0.0)
@@ -372,7 +372,7 @@ def _structure(pair: SearchStrategy[tuple[Arguments, Arguments]], carry: int | N
 
 
 def same_kind(where: str, got: Any, wanted: Any) -> None:
-    """Raises Broken unless both trees have one structure, shapes and dtypes, static fields included."""
+    """Raise Broken unless both trees have the same structure, shapes and dtypes, static fields included."""
     if pytree.tree_structure(got) != pytree.tree_structure(wanted):
         raise Broken(f"{where}: got {pytree.tree_structure(got)}, wanted {pytree.tree_structure(wanted)}")
     for name, a, b in zip(leaf_names(got), leaves(got), leaves(wanted), strict=True):
@@ -382,8 +382,8 @@ def same_kind(where: str, got: Any, wanted: Any) -> None:
 
 def _device(one: SearchStrategy[Arguments]) -> Law:
     def check(function: Subject, arguments: Arguments, seen: Seen) -> None:
-        # The meta device has shapes and places but no numbers, so few inputs say all; it mixes with a CPU as little as an
-        # accelerator does.
+        # The meta device has shapes and devices but no values, so few inputs are enough. Like an accelerator, it does not mix
+        # with the CPU.
         result = function(*tree_map(lambda leaf: leaf.to("meta"), arguments))
         for name, leaf in zip(leaf_names(result), leaves(result), strict=True):
             require(leaf.is_meta, f"output {name or 'the result'} is on {leaf.device}, wanted where the inputs are")

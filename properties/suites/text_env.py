@@ -1,4 +1,4 @@
-"""Laws of worlds of text, for anybody's: pure functions of parameters, state, action and key, total over what parsers find.
+"""Laws of text environments, for any `TextEnv`: pure functions of parameters, state, action and key, for any parsed action.
 
 from purestep.properties import check, text_env_laws
 test_my_world = check(text_env_laws(my_parser(), "PEEK[x]", classes=(MyState,)), my_world())
@@ -25,14 +25,14 @@ from ..strategies.language import texts
 from ..strategies.values import seeds
 
 # --- mutants ---
-# How people get worlds of text wrong: edits of a TextEnv.
+# Common errors in text environments: edits of a TextEnv.
 
 
 World = TextEnv[Any, Any]
 
 
 def asks_by_chance(env: World) -> World:
-    """Draws the task from Python's own random numbers."""
+    """Draw the task from Python's random generator."""
     drawn = random.Random(0)
 
     def reset(params: Any, key: Key) -> tuple[Any, str]:
@@ -43,7 +43,7 @@ def asks_by_chance(env: World) -> World:
 
 
 def knows_calls_alone(env: World) -> World:
-    """Fails for an action that is no call of a tool."""
+    """Raise for an action that is not a tool call."""
 
     def step(params: Any, state: Any, action: Any, key: Key) -> tuple[Any, Outcome]:
         if isinstance(action, Call):
@@ -54,7 +54,7 @@ def knows_calls_alone(env: World) -> World:
 
 
 def remembers_beside_the_state(env: World) -> World:
-    """Pays less for what was done before, in whatever episode."""
+    """Lower the reward of an action for each earlier use, in this or any other episode."""
     known: list[Any] = []
 
     def step(params: Any, state: Any, action: Any, key: Key) -> tuple[Any, Outcome]:
@@ -66,11 +66,11 @@ def remembers_beside_the_state(env: World) -> World:
 
 
 class Notes(list[Any]):
-    """A state that no checkpoint knows."""
+    """A state of a class that a checkpoint cannot hold."""
 
 
 def keeps_notes(env: World) -> World:
-    """Keeps its state in a list of its own kind."""
+    """Keep the state in a `Notes` list."""
 
     def reset(params: Any, key: Key) -> tuple[Any, str]:
         state, question = env.reset(params, key)
@@ -84,7 +84,7 @@ def keeps_notes(env: World) -> World:
 
 
 def pays_answers_with_nan(env: World) -> World:
-    """Pays NaN for what is no call of a tool."""
+    """Return a reward of NaN for an action that is not a tool call."""
 
     def step(params: Any, state: Any, action: Any, key: Key) -> tuple[Any, Outcome]:
         after, outcome = env.step(params, state, action, key)
@@ -94,7 +94,7 @@ def pays_answers_with_nan(env: World) -> World:
 
 
 def tools_get_tired(env: World) -> World:
-    """Lets an auxiliary tool answer once."""
+    """Answer the same call of an auxiliary tool only once."""
     used: list[tuple[str, str]] = []
 
     def tired(name: str) -> Any:
@@ -120,9 +120,9 @@ SOURCE = "properties.md N1, N2, N5, for texts; core.language.world"
 def text_env_laws(parser: Parser, *moves: str, classes: tuple[type, ...] = (), tools: Iterable[str] = ()) -> Suite:
     """The laws of a TextEnv whose actions `parser` reads.
 
-    `moves` are completions that mean something in it; any other text is tried among them. What the parser makes nothing of is
-    no action: the protocol never shows it to the world, and neither do these laws. `classes` are the frozen classes
-    that its states are made of. `tools` are arguments for its auxiliary tools; with none the law about them is left out.
+    `moves` are completions that it can parse; other texts are tried as well. A text that the parser cannot parse is no action:
+    the protocol never passes it to the environment, and neither do these laws. `classes` are the frozen classes of its states.
+    `tools` are arguments for its auxiliary tools; without any, the law about them is left out.
     """
     scripts = st.tuples(seeds(), st.lists(texts(*moves, *moves, *moves), min_size=1, max_size=8))
 
@@ -140,7 +140,7 @@ def _law(name: str, claim: str, mutant: Mutant, inputs: SearchStrategy[Any], che
 
 
 def played(env: World, acted: Callable[[str], Any], script: Script) -> list[tuple[Any, Outcome]]:
-    """The states and outcomes of an episode, up to its end; a text that means nothing is passed over."""
+    """The states and outcomes of an episode, up to its end; texts that cannot be parsed are skipped."""
     seed, said = script
     state, question = env.reset(env.params, keys.key(seed))
     states = [(state, Outcome(question))]
@@ -153,7 +153,7 @@ def played(env: World, acted: Callable[[str], Any], script: Script) -> list[tupl
 
 
 def understood(acted: Callable[[str], Any], said: Iterable[str]) -> list[str]:
-    """The texts that mean an action."""
+    """The texts that parse to an action."""
     return [text for text in said if acted(text) != ()]
 
 

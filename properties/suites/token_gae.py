@@ -15,14 +15,14 @@ from ..strategies.values import POISON, dyadic, flags
 from .estimator import reference
 
 # --- mutants ---
-# Advantages over the tokens of a conversation as people get them wrong.
+# Common errors in advantages over the tokens of a conversation.
 
 
 TokenGae = Callable[..., Tensor]  # (rewards, values, mask, next_value, terminated, *, gamma, lambda_)
 
 
 def _given(change: Callable[..., tuple[Tensor, ...]]) -> Callable[[TokenGae], TokenGae]:
-    """An edit of the arguments; the result stays masked as it was."""
+    """Return an edit of the arguments; the result is masked with the original mask."""
 
     def make(subject: TokenGae) -> TokenGae:
         def edited(rewards: Tensor, values: Tensor, mask: Tensor, *rest: Tensor, **numbers: Any) -> Tensor:
@@ -51,7 +51,7 @@ next_row = _given(lambda r, v, m, after, terminated: (r, v, m, after.roll(1), te
 
 
 def cut_at_turns(subject: TokenGae) -> TokenGae:
-    """Begins the trace anew after each stretch of context, bootstrapping from the value behind it."""
+    """Restart the trace after each stretch of context, and bootstrap from the value behind it."""
 
     def edited(
         rewards: Tensor, values: Tensor, mask: Tensor, next_value: Tensor, terminated: Tensor, **numbers: Any
@@ -65,7 +65,7 @@ def cut_at_turns(subject: TokenGae) -> TokenGae:
 
 
 def multiplies_by_mask(subject: TokenGae) -> TokenGae:
-    """0 times NaN is NaN."""
+    """Multiply by the mask, which leaves NaN: 0 times NaN is NaN."""
 
     def edited(rewards: Tensor, values: Tensor, mask: Tensor, *rest: Tensor, **numbers: Any) -> Tensor:
         return subject(rewards, values, mask, *rest, **numbers) + 0.0 * (values * ~mask).sum(-1, keepdim=True)
@@ -74,7 +74,7 @@ def multiplies_by_mask(subject: TokenGae) -> TokenGae:
 
 
 def whitened(subject: TokenGae) -> TokenGae:
-    """Centres the advantages over the batch before it hands them out."""
+    """Centre the advantages over the batch before they are returned."""
 
     def edited(rewards: Tensor, values: Tensor, mask: Tensor, *rest: Tensor, **numbers: Any) -> Tensor:
         found = subject(rewards, values, mask, *rest, **numbers)
@@ -98,7 +98,7 @@ FIELD = "verl, AReaL: value and trace are carried across context"
 
 @attrs.frozen
 class Talk:
-    """Conversations: rewards and values of tokens, which of them were sampled, how they ended."""
+    """Conversations: rewards and values of tokens, the mask of sampled tokens, and the ends of the rows."""
 
     rewards: Tensor
     values: Tensor
@@ -112,7 +112,7 @@ class Talk:
 
 @st.composite
 def talks(draw: DrawFn) -> Talk:
-    """Some begin with context, some end with it, some are nothing else."""
+    """Draw conversations: some begin with context, some end with it, some consist of it."""
     rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 4, 9)))
     mask, shape = ~draw(flags((rows, length))), (rows, length)
     numbers = st.sampled_from((0.5, 1.0, 0.0))
@@ -129,7 +129,7 @@ def talks(draw: DrawFn) -> Talk:
 
 
 def token_gae_laws() -> Suite:
-    """The laws of generalized advantages in which context takes no time."""
+    """The laws of generalized advantages in which only sampled tokens are steps."""
     return Suite("token_gae_laws", (_joined(), _context(), _inserted(), _ends(), _sums(), _rows()))
 
 
@@ -152,7 +152,7 @@ def _ask(subject: TokenGae, talk: Talk, **changes: Any) -> Tensor:
 
 
 def _joined_up(talk: Talk, row: int) -> Tensor:
-    """The definition on the sampled tokens of a row alone, as a loop."""
+    """The definition, applied to the sampled tokens of one row."""
     kept = talk.mask[row]
     rewards, values = talk.rewards[row][kept], talk.values[row][kept]
     if not len(rewards):

@@ -1,4 +1,4 @@
-"""Laws of the one shift: which logits speak of which token. f = token_log_probs(logits, tokens, *, temperature)."""
+"""Laws of the shift between logits and tokens. The subject: token_log_probs(logits, tokens, *, temperature)."""
 
 import math
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
 from ..strategies.values import dyadic, integers
 
 # --- mutants ---
-# Scores of tokens as people get them wrong.
+# Common errors in the log-probs of tokens.
 
 
 class Score(Protocol):
-    """What scores tokens by logits."""
+    """A function that returns the log-probs of tokens under logits."""
 
     def __call__(self, logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
         """[*, L, V], int [*, L] -> [*, L]"""
@@ -34,17 +34,17 @@ def _with_logits(score: Score, change: Callable[[Tensor], Tensor]) -> Score:
 
 
 def unshifted(score: Score) -> Score:
-    """Scores token t by the logits at t."""
+    """Score token t by the logits at t."""
     return _with_logits(score, lambda logits: logits.roll(-1, -2))
 
 
 def twice(score: Score) -> Score:
-    """Shifts what was shifted already."""
+    """Shift the logits once more."""
     return _with_logits(score, lambda logits: logits.roll(1, -2))
 
 
 def rolled(score: Score) -> Score:
-    """Rolls the logits by one and scores every token, the first by the last logits."""
+    """Roll the logits by one and score every token, the first one by the last logits."""
 
     def mutant(logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
         shifted = torch.nn.functional.pad(logits.roll(1, -2), (0, 0, 0, 1))
@@ -57,7 +57,7 @@ def rolled(score: Score) -> Score:
 
 
 def unshifted_temperature(score: Score) -> Score:
-    """Divides the logits at t by the temperature of token t."""
+    """Divide the logits at t by the temperature of token t."""
 
     def mutant(logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
         if isinstance(temperature, Tensor) and temperature.shape == tokens.shape:
@@ -68,7 +68,7 @@ def unshifted_temperature(score: Score) -> Score:
 
 
 def tempered_afterwards(score: Score) -> Score:
-    """Divides log-probs, and not logits, by the temperature."""
+    """Divide log-probs, not logits, by the temperature."""
 
     def mutant(logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
         heat = temperature
@@ -91,7 +91,7 @@ SOURCE = "the chain rule: p(tokens) = product over t of p(token t | tokens befor
 
 @frozen
 class Text:
-    """Tokens, and what a causal model that is a table says after each of them."""
+    """Tokens, temperatures, and the table that a causal model looks its logits up in."""
 
     tokens: Tensor  # [BATCH, L]
     table: Tensor  # [L, 2 * WORDS, WORDS]: at each place, after each two tokens
@@ -105,7 +105,7 @@ class Text:
 
 @st.composite
 def texts(draw: DrawFn) -> Text:
-    """Texts of one token and of more."""
+    """Draw texts of one token and of more."""
     length = draw(st.sampled_from([1, 5, 3, 5, 2]))
     tokens = draw(integers((BATCH, length), 0, WORDS))
     table = draw(dyadic((length, 2 * WORDS, WORDS)))
@@ -130,7 +130,7 @@ def _by_hand(logits: list[float], token: int, temperature: float) -> float:
 
 
 def _scores(text: Text, temperature: Tensor) -> Tensor:
-    """One position after the other, in Python's own numbers."""
+    """The log-probs, computed position by position with Python floats: [BATCH, L]."""
     logits, rows = text.logits(text.tokens).tolist(), text.tokens.tolist()
     found = [
         [0.0] + [_by_hand(logits[b][t - 1], row[t], float(temperature[b, t])) for t in range(1, len(row))]
@@ -160,7 +160,7 @@ def _later() -> Law:
             changed = torch.where(place > t, (text.tokens + 1) % WORDS, text.tokens)
             logits = text.logits(changed)
             seen("logits that change", (logits != text.logits(text.tokens)).any())
-            poisoned = torch.where((place >= t)[:, None], torch.nan, logits)  # what follows token t says nothing of it
+            poisoned = torch.where((place >= t)[:, None], torch.nan, logits)  # logits from t on do not score token t
             for name, given in (("tokens", logits), ("logits", poisoned)):
                 found = score(given, changed)[:, : t + 1]
                 if unequal(found, before[:, : t + 1]).any():

@@ -1,4 +1,4 @@
-"""Laws of losses of tokens (L1, L5, L6, S7): f(log_prob, behaviour_log_prob, advantage, mask), each [N, L], gives [N, L]."""
+"""Laws of per-token losses (L1, L5, L6, S7): f(log_prob, behaviour_log_prob, advantage, mask), each [N, L], returns [N, L]."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from .loss import PADDING, PPO, Batch, mapped
 from .masked_loss import Padded, padded_batches
 
 # --- mutants ---
-# Losses of tokens as people get them wrong: each an edit of f(log_prob, behaviour_log_prob, advantage, mask) -> [N, L].
+# Common errors in per-token losses: each an edit of f(log_prob, behaviour_log_prob, advantage, mask) -> [N, L].
 
 
 TokenLoss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -22,46 +22,46 @@ Edit = Callable[[TokenLoss], TokenLoss]
 
 
 def dual_step(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor) -> Tensor:
-    """The dual clip of one step, by cases: clip 0.25, c 2."""
+    """The dual-clip loss of one step, by cases: clip 0.25, c 2."""
     ratio = torch.exp(log_prob - behaviour_log_prob)
     good, bad = ratio.clamp(max=1.25), ratio.clamp(min=0.75, max=2.0)
     return -advantage * torch.where(advantage > 0, good, bad)
 
 
 def cispo_step(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor) -> Tensor:
-    """REINFORCE under a ratio kept between 0.5 and 2, of one step."""
+    """The CISPO loss of one step: REINFORCE weighted by the detached ratio, clamped to [0.5, 2]."""
     weight = (log_prob - behaviour_log_prob).detach().exp().clamp(0.5, 2.0)
     return -weight * advantage * log_prob
 
 
 def reduced(loss: TokenLoss) -> TokenLoss:
-    """Gives every token its sequence's sum."""
+    """Return the sum over its sequence for every token."""
     return lambda log_prob, behaviour, advantage, mask: (
         loss(log_prob, behaviour, advantage, mask).sum(-1, keepdim=True).expand(mask.shape)
     )
 
 
 def only_good(loss: TokenLoss) -> TokenLoss:
-    """Learns from success alone."""
+    """Set the loss of tokens with a negative advantage to 0."""
     return lambda log_prob, behaviour, advantage, mask: loss(log_prob, behaviour, advantage, mask) * (advantage > 0)
 
 
 def live_advantage(loss: TokenLoss) -> TokenLoss:
-    """Lets the critic learn from the policy's loss."""
+    """Add a gradient with respect to the advantage."""
     return lambda log_prob, behaviour, advantage, mask: (
         loss(log_prob, behaviour, advantage, mask) + torch.where(mask, advantage - advantage.detach(), 0.0)
     )
 
 
 def live_behaviour(loss: TokenLoss) -> TokenLoss:
-    """Moves the policy that acted."""
+    """Add a gradient with respect to the behaviour log-prob."""
     return lambda log_prob, behaviour, advantage, mask: (
         loss(log_prob, behaviour, advantage, mask) + torch.where(mask, behaviour - behaviour.detach(), 0.0)
     )
 
 
 def masks_afterwards(loss: TokenLoss) -> TokenLoss:
-    """Hides the value of a padded token, not its gradient."""
+    """Mask the value of a padded token, but not its gradient."""
 
     def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         ratio = torch.exp(log_prob - behaviour)
@@ -71,7 +71,7 @@ def masks_afterwards(loss: TokenLoss) -> TokenLoss:
 
 
 def mean_of_nothing(loss: TokenLoss) -> TokenLoss:
-    """Divides by the length of a sequence that has none."""
+    """Divide by the length of each sequence, which may be 0."""
 
     def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         length = mask.sum(-1, keepdim=True)
@@ -81,7 +81,7 @@ def mean_of_nothing(loss: TokenLoss) -> TokenLoss:
 
 
 def batch_ratio(loss: TokenLoss) -> TokenLoss:
-    """Takes the batch for one long sequence."""
+    """Shift the ratios by the mean log-ratio of the whole batch."""
 
     def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         quiet = torch.where(mask, behaviour - log_prob, 0.0)
@@ -92,17 +92,17 @@ def batch_ratio(loss: TokenLoss) -> TokenLoss:
 
 
 def shifted(loss: TokenLoss) -> TokenLoss:
-    """Is off by one between tokens and their log-probs."""
+    """Shift the behaviour log-probs by one token against the log-probs."""
     return lambda log_prob, behaviour, advantage, mask: loss(log_prob, behaviour.roll(1, -1), advantage, mask)
 
 
 def ratio_to_itself(loss: TokenLoss) -> TokenLoss:
-    """Stands on the policy it is, not on the one that acted."""
+    """Take the ratio to the current policy, not to the behaviour policy."""
     return lambda log_prob, behaviour, advantage, mask: loss(log_prob, log_prob.detach(), advantage, mask)
 
 
 def sequence_for_token(loss: TokenLoss) -> TokenLoss:
-    """Takes the ratio of the sequence for that of each token."""
+    """Use the ratio of the sequence for each of its tokens."""
 
     def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         mean = mean_of_tokens(log_prob - behaviour, mask)[..., None]
@@ -112,7 +112,7 @@ def sequence_for_token(loss: TokenLoss) -> TokenLoss:
 
 
 def unnormalised(loss: TokenLoss) -> TokenLoss:
-    """Takes the product of a sequence's ratios, which grows with its length."""
+    """Scale the log-ratio by the sequence length, as in the product of a sequence's ratios."""
 
     def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         length = mask.sum(-1, keepdim=True)
@@ -123,12 +123,12 @@ def unnormalised(loss: TokenLoss) -> TokenLoss:
 
 
 def ignores_behaviour(loss: TokenLoss) -> TokenLoss:
-    """Weighs by the probability, not by the ratio."""
+    """Weight by the probability, not by the ratio."""
     return lambda log_prob, behaviour, advantage, mask: loss(log_prob, torch.zeros_like(behaviour), advantage, mask)
 
 
 def by_place(loss: TokenLoss) -> TokenLoss:
-    """Discounts a bandit's tokens as if they were steps."""
+    """Discount the advantage by the position of the token."""
 
     def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         return loss(log_prob, behaviour, advantage * 0.5 ** torch.arange(mask.shape[-1]), mask)
@@ -150,9 +150,9 @@ Single = Callable[[Tensor, Tensor, Tensor], Tensor]  # log_prob, behaviour_log_p
 
 
 def token_loss_laws(single: Single, *, level: str = "token") -> Suite:
-    """The laws of a loss of tokens. `single` is what it is of one token alone.
+    """The laws of a per-token loss. `single` is the same loss for a single token.
 
-    With `level` "token" every token has a ratio of its own; with "sequence" the ratio of a sequence is exp of the mean of its
+    With `level` "token" every token has its own ratio; with "sequence" the ratio of a sequence is exp of the mean of its
     tokens' log-ratios.
     """
     laws = (_per_token(), _on_policy(), _constants(), _padding(), _nothing(), _sequences(), _turned(), _alone(single))
@@ -176,14 +176,14 @@ def _ask(loss: TokenLoss, batch: Batch, mask: Tensor) -> Tensor:
 
 
 def _both(loss: TokenLoss, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The losses and the gradient of their sum."""
+    """The losses and the gradient of their sum, each [N, L]."""
     leaf = batch.log_prob.detach().clone().requires_grad_()
     value = loss(leaf, batch.behaviour_log_prob, batch.advantage, mask)
     return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
 
 
 def _one_advantage(batch: Batch) -> Batch:
-    """A sequence's first advantage at all of its tokens."""
+    """The batch with the first advantage of each sequence at all of its tokens."""
     return attrs.evolve(batch, advantage=batch.advantage[:, :1].expand(batch.advantage.shape).clone())
 
 
@@ -326,7 +326,7 @@ def _of_sequences(single: Single) -> Law:
 
 
 def as_token_loss(function: Callable[..., Tensor], **named: Any) -> TokenLoss:
-    """A loss with its further arguments filled in, as the laws want it."""
+    """Return a loss with its further arguments filled in, in the form that the laws take."""
 
     def loss(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
         return function(log_prob, behaviour_log_prob, advantage, mask, **named)

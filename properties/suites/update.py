@@ -1,6 +1,6 @@
-"""Laws of learners (U1, U2 and U4). The subject makes an Algorithm of an ActorCritic: `lambda model: ppo(model, sgd(0.1))`.
+"""Laws of learners (U1, U2 and U4). The subject makes an Algorithm from an ActorCritic: `lambda model: ppo(model, sgd(0.1))`.
 
-It is given models of the laws' own making, some of which know the exact values of a small process.
+It is called with models that the laws make; some of them return the exact values of a small process.
 """
 
 import logging
@@ -30,7 +30,7 @@ from .env import through_bytes
 from .step import step_laws
 
 # --- mutants ---
-# Learners as people get them wrong: each takes a factory (ActorCritic -> Algorithm) and gives a wrong one.
+# Common errors in learners: each takes a factory (ActorCritic -> Algorithm) and returns a wrong one.
 
 
 Factory = Callable[[ActorCritic], Algorithm]
@@ -54,7 +54,7 @@ def _scaled(state: TrainState, before: TrainState, factor: float) -> TrainState:
 
 
 def counts_updates(factory: Factory) -> Factory:
-    """Halves its step with every call."""
+    """Halve the size of the step with every call."""
 
     def made(model: ActorCritic) -> Algorithm:
         algorithm, calls = factory(model), [0]
@@ -70,7 +70,7 @@ def counts_updates(factory: Factory) -> Factory:
 
 
 def momentum_beside(factory: Factory) -> Factory:
-    """Remembers the last step outside the state: a saved run forgets it."""
+    """Keep the last step outside the state, so that a saved run loses it."""
 
     def made(model: ActorCritic) -> Algorithm:
         algorithm, last = factory(model), [None]
@@ -90,7 +90,7 @@ def momentum_beside(factory: Factory) -> Factory:
 
 @around
 def updates_in_place(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Writes the new parameters over the old ones."""
+    """Write the new parameters over the old ones in place."""
     after, metrics = algorithm.update(state, trajectory, key)
     for old, new in zip(leaves(state.params), leaves(after.params), strict=True):
         old.copy_(new)
@@ -99,39 +99,39 @@ def updates_in_place(algorithm: Algorithm, state: TrainState, trajectory: Trajec
 
 @around
 def float_counter(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Divides its counter once too often."""
+    """Return the step counter as a float."""
     after, metrics = algorithm.update(state, trajectory, key)
     return replace(after, step=after.step / 1), metrics
 
 
 @around
 def global_shuffle(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Shuffles with torch's generator."""
+    """Shuffle with torch's global generator."""
     return algorithm.update(state, trajectory, key + torch.randperm(4)[0])
 
 
 @around
 def logs(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Tells the log what it does."""
+    """Write a log record in each update."""
     logging.getLogger(__name__).debug("an update")
     return algorithm.update(state, trajectory, key)
 
 
 @around
 def decays(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Shrinks the parameters, whatever the learning rate."""
+    """Shrink the parameters, whatever the learning rate is."""
     after, metrics = algorithm.update(state, trajectory, key)
     return replace(after, params=tree_map(lambda leaf: leaf * 0.99, after.params)), metrics
 
 
 @around
 def turns_rewards(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Takes a cost for a reward."""
+    """Change the sign of the rewards."""
     return algorithm.update(state, replace(trajectory, reward=-trajectory.reward), key)
 
 
 def bonus(factory: Factory) -> Factory:
-    """Moves a little towards larger entropy."""
+    """Add a gradient step towards larger entropy."""
 
     def made(model: ActorCritic) -> Algorithm:
         algorithm = factory(model)
@@ -152,21 +152,21 @@ def bonus(factory: Factory) -> Factory:
 
 @around
 def on_the_cpu(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Makes its tensors where tensors are made by default."""
+    """Create a tensor on the default device."""
     after, metrics = algorithm.update(state, trajectory, key)
     return replace(after, step=torch.cat([after.step.reshape(1), torch.zeros(1, dtype=torch.int64)])[0]), metrics
 
 
 @around
 def views(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Reports a window on the data."""
+    """Report a view of the data among the metrics."""
     after, metrics = algorithm.update(state, trajectory, key)
     return after, {**metrics, "first_reward": trajectory.reward[0, 0]}
 
 
 @around
 def stops_early(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
-    """Lets Python decide whether the policy has moved too far."""
+    """Branch in Python on the approximate KL, to discard an update that moved too far."""
     after, metrics = algorithm.update(state, trajectory, key)
     return (after if metrics["approximate_kl"] < 1.0 else state), metrics
 
@@ -191,13 +191,13 @@ OBSERVATION, ACTION = Box(-1.0, 1.0, (2,)), Discrete(2)
 
 
 def small_model() -> ActorCritic:
-    """A perceptron of four hidden units for two numbers and two actions."""
+    """Return a perceptron with four hidden units, for observations of two numbers and two actions."""
     return actor_critic_mlp(OBSERVATION, ACTION, hidden=(4,))
 
 
 @attrs.frozen
 class Lesson:
-    """One update: the parameters' seed, the data, the update's key."""
+    """One update: the seed of the parameters, the data, and the seed of the update's key."""
 
     seed: int
     trajectory: Trajectory
@@ -206,7 +206,7 @@ class Lesson:
 
 @st.composite
 def lessons(draw: DrawFn, length: int = 4, batch: int = 2) -> Lesson:
-    """Trajectories [length, batch] of dyadic numbers; the data need not come from the policy."""
+    """Draw trajectories [length, batch] of dyadic numbers; the data need not come from the policy."""
     shape = (length, batch)
     behaviour = draw(dyadic(shape, limit=2)).abs()
     observation = draw(dyadic((*shape, 2), limit=1))
@@ -224,9 +224,9 @@ def lessons(draw: DrawFn, length: int = 4, batch: int = 2) -> Lesson:
 
 
 def update_laws(*, round_trip: Callable[[Any], Any] | None = None, tolerance: Tolerance = ROUNDING) -> Suite:
-    """The laws of a learner; `round_trip` saves a state and loads it, by torch.save if there is none.
+    """The laws of a learner; `round_trip` saves a state and loads it, with torch.save by default.
 
-    The learner made must have no entropy bonus, and an optimiser with the hyper-parameter learning_rate.
+    The learner must have no entropy bonus, and an optimiser with the hyper-parameter learning_rate.
     """
     save = round_trip or through_bytes
     steps = step_laws(lessons(), tolerance=tolerance, carry=0)
@@ -298,7 +298,7 @@ def _differs(a: Any, b: Any) -> bool:
 
 
 def worthless(model: ActorCritic) -> ActorCritic:
-    """The model's policy with the constant value 0."""
+    """Return the model's policy with the constant value 0."""
 
     def apply(params: Any, observation: Any, carry: Any) -> tuple[Any, Tensor, Any]:
         distribution, value, carry = model.apply(params, observation, carry)
@@ -321,7 +321,7 @@ def _zero_advantage() -> Law:
 
 
 def knowing(exact: Tensor) -> ActorCritic:
-    """A policy with a logit for each state and action, whose values are those of a table: observations are one-hot."""
+    """Return a model with one logit per state and action, and the values in `exact`; observations are one-hot states."""
     states = len(exact)
 
     def init(key: keys.Key) -> Tensor:
@@ -356,7 +356,7 @@ def _ascent() -> Law:
 
 
 def _every_history(mdp: Any, policy: Tensor) -> Trajectory:
-    """Each history as often as it is likely: the mean over the batch is the expectation."""
+    """All histories, each repeated in proportion to its probability: the mean over the batch is the expectation."""
     all_ = histories(mdp, policy, 2)
     counts = (all_.probability / all_.probability.min()).round().to(torch.int64)
     columns = torch.arange(len(counts)).repeat_interleave(counts)

@@ -1,4 +1,4 @@
-"""Laws of what goes around an environment: auto-reset (N3) and time limits (N4)."""
+"""Laws of wrappers of environments: auto-reset (N3) and time limits (N4)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,14 +18,14 @@ from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.walks import AnyEnv, Visit, Walk, is_over, key_of, unbroken, walks
 
 # --- mutants ---
-# Plausible edits of an auto-reset and of a time limit, as functions from the wrapped env to a wrongly wrapped one.
+# Common errors in an auto-reset and in a time limit, as functions from the wrapped env to a wrongly wrapped one.
 
 
 Result = tuple[Any, TimeStep]
 
 
 def _after(env: AnyEnv, change: Callable[[Any, Any, Tensor, Key, Result], Result]) -> AnyEnv:
-    """The env whose step's result goes through `change(params, state, action, key, result)`."""
+    """The env with `change(params, state, action, key, result)` applied to the result of each step."""
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         return change(params, state, action, key, env.step(params, state, action, key))
@@ -38,7 +38,7 @@ def _over(timestep: TimeStep) -> Tensor:
 
 
 def leaks_reset(env: AnyEnv) -> AnyEnv:
-    """Files the new episode's first observation as what followed the last action."""
+    """Return the new episode's first observation as the next observation of the last step."""
 
     def change(params: Any, state: Any, action: Tensor, key: Key, result: Result) -> Result:
         after, timestep = result
@@ -48,7 +48,7 @@ def leaks_reset(env: AnyEnv) -> AnyEnv:
 
 
 def resets_early(env: AnyEnv) -> AnyEnv:
-    """Looks one step ahead and resets before the last step."""
+    """Compute one step ahead and reset before the last step."""
 
     def change(params: Any, state: Any, action: Tensor, key: Key, result: Result) -> Result:
         _, ahead = env.step(params, result[0], action, key)
@@ -61,7 +61,7 @@ def resets_early(env: AnyEnv) -> AnyEnv:
 
 
 def ignores_truncation(env: AnyEnv) -> AnyEnv:
-    """Lets a truncated episode run on, from what followed."""
+    """Continue a truncated episode without a reset."""
 
     def change(params: Any, state: Any, action: Tensor, key: Key, result: Result) -> Result:
         after, timestep = result
@@ -73,7 +73,7 @@ def ignores_truncation(env: AnyEnv) -> AnyEnv:
 
 
 def unpaid_ending(env: AnyEnv) -> AnyEnv:
-    """Gives the reset's reward, 0, with the step that ends an episode."""
+    """Return the reset's reward, 0, with the step that ends an episode."""
 
     def change(params: Any, state: Any, action: Tensor, key: Key, result: Result) -> Result:
         after, timestep = result
@@ -83,7 +83,7 @@ def unpaid_ending(env: AnyEnv) -> AnyEnv:
 
 
 def merges_endings(env: AnyEnv) -> AnyEnv:
-    """Sets both flags at any ending: a `done` in disguise."""
+    """Set both flags at any ending, like a single `done`."""
 
     def change(params: Any, state: Any, action: Tensor, key: Key, result: Result) -> Result:
         after, timestep = result
@@ -93,7 +93,7 @@ def merges_endings(env: AnyEnv) -> AnyEnv:
 
 
 def same_start(env: AnyEnv) -> AnyEnv:
-    """Resets with one key for ever."""
+    """Reset with the same key every time."""
 
     def change(params: Any, state: Any, action: Tensor, key: Key, result: Result) -> Result:
         after, timestep = result
@@ -114,7 +114,7 @@ AUTO_RESET: dict[str, Callable[[AnyEnv], AnyEnv]] = {
 
 
 def late_limit(env: AnyEnv) -> AnyEnv:
-    """Truncates only where the step before should have been truncated: > for >=."""
+    """Truncate one step late: > instead of >=."""
 
     def change(params: Any, state: Any, action: Tensor, key: Key, result: Result) -> Result:
         _, before = env.step(params, replace(result[0], elapsed=state.elapsed - 1), action, key)
@@ -124,7 +124,7 @@ def late_limit(env: AnyEnv) -> AnyEnv:
 
 
 def limit_terminates(env: AnyEnv) -> AnyEnv:
-    """Sets `terminated` at the limit as well."""
+    """Set `terminated` at the limit as well."""
 
     def change(params: Any, state: Any, action: Tensor, key: Key, result: Result) -> Result:
         return result[0], replace(result[1], terminated=_over(result[1]))
@@ -133,7 +133,7 @@ def limit_terminates(env: AnyEnv) -> AnyEnv:
 
 
 def unpaid_limit(env: AnyEnv) -> AnyEnv:
-    """Drops the reward of a truncated step."""
+    """Set the reward of a truncated step to 0."""
 
     def change(params: Any, state: Any, action: Tensor, key: Key, result: Result) -> Result:
         return result[0], replace(result[1], reward=torch.where(result[1].truncated, 0.0, result[1].reward))
@@ -142,7 +142,7 @@ def unpaid_limit(env: AnyEnv) -> AnyEnv:
 
 
 def ageless(env: AnyEnv) -> AnyEnv:
-    """Begins an episode with the age at which the clock of the whole run stands: one."""
+    """Begin an episode at age 1 instead of 0."""
 
     def reset(params: Any, key: Key) -> Result:
         state, timestep = env.reset(params, key)
@@ -162,24 +162,24 @@ ENDING, INSIDE = "an ending", "a step inside an episode"
 
 
 def step_key(key: Key) -> Key:
-    """The key with which `core.env.auto_reset` steps the inner env when it is given `key`."""
+    """Return the key with which `core.env.auto_reset` steps the inner env when it is called with `key`."""
     return keys.split(key)[0]
 
 
 @frozen
 class _Inside:
-    """The env within, and the keys it gets."""
+    """The inner env, and functions that derive its keys from the wrapper's."""
 
     env: AnyEnv
     step_key: Callable[[Key], Key]
     reset_key: Callable[[Key], Key]
 
     def step(self, visit: Visit) -> tuple[Any, TimeStep]:
-        """The same step without the wrapper."""
+        """Return the result of the same step without the wrapper."""
         return self.env.step(self.env.params, visit.state, visit.action, self.step_key(visit.key))
 
     def reset(self, visit: Visit) -> tuple[Any, TimeStep]:
-        """The reset a wrapper must do where this step ends an episode."""
+        """Return the result of the reset that a wrapper must do if this step ends an episode."""
         return self.env.reset(self.env.params, self.reset_key(visit.key))
 
 
@@ -193,10 +193,10 @@ def auto_reset_laws(
     step_key: Callable[[Key], Key] = step_key,
     reset_key: Callable[[Key], Key] = core_env.reset_key,
 ) -> Suite:
-    """The laws of an env that begins its next episode by itself; `inner` is the env it was made of.
+    """The laws of an env that begins its next episode by itself; `inner` is the env without the auto-reset.
 
-    The two functions say which keys the inner step and the reset get; the defaults are those of `core.env.auto_reset`.
-    The walks must reach an ending: give `longest` the length of a short episode, or put a time limit into `inner`.
+    The two functions derive the keys of the inner step and of the reset; the defaults are those of `core.env.auto_reset`.
+    The walks must reach an ending: set `longest` to the length of a short episode, or put a time limit into `inner`.
     """
     several, inside = walks(longest, least=1), _Inside(inner, step_key, reset_key)
 
@@ -258,7 +258,7 @@ AUTO_RESET_LAWS: tuple[tuple[str, str, Mutant, str, Judge], ...] = (
 
 @frozen
 class _Pair:
-    """One step of the limited env and the same step of the env within, `age` steps after the reset."""
+    """One step of the limited env and the same step of the inner env, `age` steps after the reset."""
 
     age: int
     limited: TimeStep
@@ -268,7 +268,7 @@ class _Pair:
 def time_limit_laws(inner: AnyEnv, steps: int) -> Suite:
     """The laws of an env that truncates at its step number `steps`; `inner` is the env without the limit.
 
-    Both get the same keys.
+    Both are called with the same keys.
     """
     several = walks(max(5, steps + 2), least=1)
 
@@ -288,7 +288,7 @@ def time_limit_laws(inner: AnyEnv, steps: int) -> Suite:
 
 
 def _side_by_side(env: AnyEnv, inner: AnyEnv, walk: Walk) -> list[_Pair]:
-    """Steps of both envs up to the limit or the end of the episode, then of a second episode."""
+    """Return the steps of both envs up to the limit or the end of the episode, then those of further episodes."""
     pairs: list[_Pair] = []
     state: Any = None
     plain: Any = None
