@@ -1,1 +1,1 @@
-"""Laws of our own machinery: tests, which are not shipped. Those of what a user can bring are in `purestep.properties`."""
+"""Laws of the library's own machinery: tests that are not shipped. Laws for users' components are in `purestep.properties`."""

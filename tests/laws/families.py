@@ -1,4 +1,4 @@
-"""Families of laws of our own machinery: each suite beside a subject that obeys it and the edits which it is there to catch.
+"""Families of laws of the library's own machinery: each suite with a subject that obeys it and the mutants that it must catch.
 
 python -m purestep.properties.framework.matrix --families tests.laws.families:families
 """

@@ -1,4 +1,4 @@
-"""Laws of what a learner's batch takes from transcripts: the subject is `Columns`."""
+"""Laws of the columns of a learner's batch that are computed from transcripts: the subject is `Columns`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ from purestep.properties.strategies.learner import Talks, talks
 
 @attrs.frozen
 class Columns:
-    """What the laws of columns judge."""
+    """The subject of the laws of columns."""
 
     token_batch: Callable[[Transcript], TokenBatch]
     token_rewards: Callable[[Transcript], Tensor]
@@ -38,7 +38,7 @@ def _batch(change: Callable[[TokenBatch, Transcript], TokenBatch]) -> Callable[[
 
 
 def counts_rows(subject: Columns) -> Columns:
-    """Counts sequences in which nothing counts as well."""
+    """Count sequences without a token that counts as well."""
 
     def counts(batch: TokenBatch, **named: Any) -> Counts:
         told = subject.counts(batch, **named)
@@ -48,7 +48,7 @@ def counts_rows(subject: Columns) -> Columns:
 
 
 def ids_as_numbers(subject: Columns) -> Columns:
-    """Takes ids for numbers, the largest for all that are too large."""
+    """Use group ids as indices, and clamp those that are too large."""
     return attrs.evolve(subject, numbered=lambda group: group.clamp(-1, len(group) - 1))
 
 
@@ -91,7 +91,7 @@ def _silenced(said: Transcript) -> Transcript:
 
 
 def _paid(said: Transcript, row: int) -> list[float]:
-    """Rewards of tokens as a loop over calls: to the last token of the call, or of the last one before it that has any."""
+    """Rewards of tokens as a loop over calls: to the last token of the call, or of the last call before it that has any."""
     paid, last = [0.0] * said.token.shape[1], -1
     for call in range(int(said.calls[row])):
         own = [t for t in range(len(paid)) if bool(said.is_action[row, t]) and int(said.call[row, t]) == call]

@@ -1,4 +1,4 @@
-"""Laws of losses with a proximal policy beside the one that sampled (L4): the subject is `Anchoring`."""
+"""Laws of losses with a proximal policy besides the behaviour policy (L4): the subject is `Anchoring`."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from purestep.properties.suites.loss import PADDING
 
 @attrs.frozen
 class Anchoring:
-    """What the laws of decoupled losses judge."""
+    """The subject of the laws of decoupled losses."""
 
     decoupled_clip: Callable[..., Tensor]  # (log_prob, proximal, behaviour, advantage, mask, *, clip)
     interpolation: Callable[[Tensor, int], Tensor]  # (version, current)
@@ -68,7 +68,7 @@ forgets_version_0 = _share(lambda share, version, current: torch.where(version >
 
 
 def live_anchor(subject: Anchoring) -> Anchoring:
-    """Lets a gradient into the proximal policy."""
+    """Leave the proximal policy attached, so that it has a gradient."""
 
     def edited(log_prob: Tensor, *given: Tensor, **named: Any) -> Tensor:
         return subject.interpolated(log_prob, *given, **named) + (log_prob - log_prob.detach())
@@ -77,7 +77,7 @@ def live_anchor(subject: Anchoring) -> Anchoring:
 
 
 def the_other_end(subject: Anchoring) -> Anchoring:
-    """Takes the share from the wrong end."""
+    """Interpolate with 1 - share instead of share."""
 
     def edited(log_prob: Tensor, behaviour: Tensor, share: Tensor, mask: Tensor, **named: Any) -> Tensor:
         return subject.interpolated(log_prob, behaviour, 1 - share, mask, **named)
@@ -102,7 +102,7 @@ CLIP = 0.25
 
 @attrs.frozen
 class Tokens:
-    """Three policies' log-probs of tokens, and of which versions these were."""
+    """Log-probs of tokens under three policies, and the versions of the weights that sampled them."""
 
     log_prob: Tensor
     proximal: Tensor
@@ -149,7 +149,7 @@ def _law(
 
 
 def _ask(subject: Anchoring, drawn: Tokens, clip: float = CLIP) -> tuple[Tensor, Tensor]:
-    """Losses and their gradient."""
+    """The losses and their gradient."""
     leaf = drawn.log_prob.clone().requires_grad_()
     loss = subject.decoupled_clip(leaf, drawn.proximal, drawn.behaviour, drawn.advantage, drawn.mask, clip=clip)
     return loss.detach(), torch.autograd.grad(loss.sum(), leaf)[0]

@@ -1,4 +1,4 @@
-"""Laws of PPO with two anchors (U1, L4). The subject makes an Algorithm as `decoupled_ppo` does, with its named arguments."""
+"""Laws of PPO with a behaviour and a proximal policy (U1, L4). The subject makes an Algorithm as `decoupled_ppo` does."""
 
 import math
 from collections.abc import Callable
@@ -40,7 +40,7 @@ Row = tuple[Tensor, Tensor, Tensor, Tensor]  # log-probs p, q, b of the rows, an
 
 @frozen
 class _Choices:
-    """Where mistakes are made."""
+    """The parts of the update that mutants replace."""
 
     near: Callable[[Row], Tensor] = lambda row: row[1]  # around what the ratio is clipped
     weighed: Callable[[Tensor], Tensor] = lambda weight: weight  # of the weights
@@ -94,7 +94,7 @@ def _turned(share: Tensor) -> Tensor:
 
 
 def old_values(right: Make) -> Make:
-    """Counts its updates twice, so that everything looks one update older than it is."""
+    """Double the count of updates, so that every version seems older than it is."""
 
     def make(*given: Any, **named: Any) -> Algorithm:
         algorithm = right(*given, **named)
@@ -126,7 +126,7 @@ NEAR = Tolerance("sums in another order", 1e-4, 1e-5)
 
 @frozen
 class Case:
-    """A learner that has made some updates, and what older weights played."""
+    """A learner that has made some updates, and a trajectory that older weights played."""
 
     state: TrainState
     trajectory: Trajectory
@@ -156,7 +156,7 @@ def _cases(draw: DrawFn) -> Case:
 
 
 def decoupled_update_laws() -> Suite:
-    """The laws of an update whose clip is around another policy than the one that played."""
+    """The laws of an update that clips around another policy than the behaviour policy."""
     return Suite("decoupled_update_laws", (_fresh(), _first(), _weighed(), _kept(), _newest(), _between()))
 
 

@@ -1,4 +1,4 @@
-"""Families of laws of our own algorithms and of the batches that they learn from."""
+"""Families of laws of algorithms and of the batches that they learn from."""
 
 from purestep.algorithms.decoupled import decoupled_clip, interpolated, interpolation
 from purestep.algorithms.decoupled_ppo import decoupled_ppo

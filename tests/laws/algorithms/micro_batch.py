@@ -1,4 +1,4 @@
-"""Laws of micro-batches: every sequence once, none too dear, and gradients that do not know of the split."""
+"""Laws of micro-batches: every sequence once, none over budget, and the same gradients however the batch is split."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -22,7 +22,7 @@ Batches = tuple[tuple[int, ...], ...]
 
 @attrs.frozen
 class Batching:
-    """What the laws of micro-batches judge."""
+    """The subject of the laws of micro-batches."""
 
     micro_batches: Callable[[Sequence[int], int], Batches]  # (lengths, budget)
     shards: Callable[..., tuple[Batches, ...]]  # (lengths, budget, *, ranks)
@@ -43,12 +43,12 @@ def _filled(order: Sequence[int], fits: Callable[[list[int]], bool]) -> Batches:
 
 
 def drops_the_rest(subject: Batching) -> Batching:
-    """Leaves out the last batch, which is not full: drop_last."""
+    """Leave out the last batch if it is not full: drop_last."""
     return _batches(subject, lambda lengths, budget: subject.micro_batches(lengths, budget)[:-1])
 
 
 def overlaps(subject: Batching) -> Batching:
-    """Begins each batch with the last sequence of the one before."""
+    """Begin each batch with the last sequence of the one before."""
 
     def change(lengths: Sequence[int], budget: int) -> Batches:
         first, *others = subject.micro_batches(lengths, budget)
@@ -59,7 +59,7 @@ def overlaps(subject: Batching) -> Batching:
 
 
 def forgets_padding(subject: Batching) -> Batching:
-    """Fills up to the sum of the lengths."""
+    """Compare the sum of the lengths with the budget, without padding."""
 
     def change(lengths: Sequence[int], budget: int) -> Batches:
         order = [place for batch in subject.micro_batches(lengths, budget) for place in batch]
@@ -69,7 +69,7 @@ def forgets_padding(subject: Batching) -> Batching:
 
 
 def as_they_come(subject: Batching) -> Batching:
-    """Does not sort."""
+    """Keep the sequences in their order, without sorting."""
 
     def change(lengths: Sequence[int], budget: int) -> Batches:
         def fits(batch: list[int]) -> bool:
@@ -82,7 +82,7 @@ def as_they_come(subject: Batching) -> Batching:
 
 
 def one_each(subject: Batching) -> Batching:
-    """Gives every sequence a batch of its own."""
+    """Put every sequence into its own batch."""
 
     def change(lengths: Sequence[int], budget: int) -> Batches:
         return tuple((place,) for batch in subject.micro_batches(lengths, budget) for place in batch)
@@ -91,7 +91,7 @@ def one_each(subject: Batching) -> Batching:
 
 
 def too_long_alone(subject: Batching) -> Batching:
-    """Gives a sequence that is too long a batch of its own, and runs out of memory there."""
+    """Put a sequence that exceeds the budget into its own batch, which runs out of memory."""
 
     def change(lengths: Sequence[int], budget: int) -> Batches:
         return subject.micro_batches([min(length, budget) for length in lengths], budget)
@@ -100,7 +100,7 @@ def too_long_alone(subject: Batching) -> Batching:
 
 
 def one_short(subject: Batching) -> Batching:
-    """Deals micro-batches out until there are none left, so that some processes have one less."""
+    """Distribute the micro-batches round-robin, so that some processes have one fewer."""
 
     def shards(lengths: Sequence[int], budget: int, *, ranks: int) -> tuple[Batches, ...]:
         batches = subject.micro_batches(lengths, budget)
@@ -110,7 +110,7 @@ def one_short(subject: Batching) -> Batching:
 
 
 def same_for_all(subject: Batching) -> Batching:
-    """Gives every process everything."""
+    """Give every process all micro-batches."""
 
     def shards(lengths: Sequence[int], budget: int, *, ranks: int) -> tuple[Batches, ...]:
         return (subject.micro_batches(lengths, budget),) * ranks
@@ -130,7 +130,7 @@ SPLIT = "TRL 3021, NeMo-RL 84, ms-swift 10117: the loss depends on gradient accu
 
 @attrs.frozen
 class Load:
-    """Sequences, what a micro-batch may cost, and how many processes there are."""
+    """Sequences, the budget of a micro-batch, and the number of processes."""
 
     drawn: Sentences
     budget: int

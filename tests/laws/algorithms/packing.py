@@ -1,4 +1,4 @@
-"""Laws of packing: it can be undone, sequences stay whole, and nothing learned depends on it."""
+"""Laws of packing: it can be undone, sequences stay whole, and the gradients do not depend on it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ from .segment_model import LONGEST, Params, Sentences, at_once, logits, padded_l
 
 @attrs.frozen
 class Packer:
-    """What the laws of packing judge."""
+    """The subject of the laws of packing."""
 
     packing: Callable[..., Packing]  # (lengths, capacity, *, width)
     pack: Callable[..., Tensor]  # (packing, column [N, L], blank) -> [R, K]
@@ -40,7 +40,7 @@ def _edited(subject: Packer, change: Callable[[Packing], Packing]) -> Packer:
 
 
 def across(subject: Packer) -> Packer:
-    """Lets a token attend to all before it in its row."""
+    """Let a token attend to all tokens before it in its row, across segments."""
 
     def segment_mask(segment: Tensor) -> Tensor:
         size = segment.shape[-1]
@@ -50,7 +50,7 @@ def across(subject: Packer) -> Packer:
 
 
 def running_positions(subject: Packer) -> Packer:
-    """Counts positions through the whole row."""
+    """Count positions through the whole row."""
     return _edited(
         subject,
         lambda where: replace(
@@ -60,7 +60,7 @@ def running_positions(subject: Packer) -> Packer:
 
 
 def scores_firsts(subject: Packer) -> Packer:
-    """Scores the first token of a segment with what the segment before it foretold."""
+    """Score the first token of a segment by the last logits of the segment before it."""
 
     def packed_log_probs(where: Packing, logits: Tensor, tokens: Tensor, **options: Any) -> Tensor:
         return torch.where(where.segment >= 0, token_log_probs(logits, tokens, **options), 0.0)
@@ -69,7 +69,7 @@ def scores_firsts(subject: Packer) -> Packer:
 
 
 def in_packed_order(subject: Packer) -> Packer:
-    """Gives sequences back in the order in which they were packed."""
+    """Return sequences in the order in which they were packed."""
 
     def change(where: Packing) -> Packing:
         first = where.target[:, 0].where(where.target[:, 0] >= 0, where.source.numel())
@@ -79,7 +79,7 @@ def in_packed_order(subject: Packer) -> Packer:
 
 
 def one_row_each(subject: Packer) -> Packer:
-    """Gives every sequence a row of its own, which is padding with more words."""
+    """Put every sequence into its own row, which is mere padding."""
 
     def packing(lengths: Sequence[int], capacity: int, *, width: int) -> Packing:
         found = [subject.packing([length], capacity, width=width) for length in lengths]
@@ -98,7 +98,7 @@ def one_row_each(subject: Packer) -> Packer:
 
 
 def leaks_into_padding(subject: Packer) -> Packer:
-    """Leaves in the padding whatever the index 0 points to."""
+    """Leave the value at index 0 in the padding."""
 
     def pack(where: Packing, column: Tensor, blank: float = 0) -> Tensor:
         return column.flatten(0, 1)[where.source]
@@ -107,7 +107,7 @@ def leaks_into_padding(subject: Packer) -> Packer:
 
 
 def drops_ends(subject: Packer) -> Packer:
-    """Cuts off what finds no room: a row's last token goes."""
+    """Drop the last token of a full row."""
 
     def change(where: Packing) -> Packing:
         full = where.segment.shape[1] - 1
@@ -134,7 +134,7 @@ class Load:
     capacity: int
 
     def inside(self) -> Tensor:
-        """Where the columns [N, L] hold tokens."""
+        """The mask [N, L] of columns that hold tokens."""
         return torch.arange(LONGEST) < torch.tensor(self.drawn.lengths)[:, None]
 
 
@@ -166,7 +166,7 @@ def _where(subject: Packer, load: Load) -> Packing:
 
 
 def _shared(where: Packing) -> bool:
-    """Whether a row holds several sequences."""
+    """Return whether a row holds several sequences."""
     return bool(((where.segment >= 0) & (where.position == 0)).sum(-1).gt(1).any())
 
 

@@ -1,4 +1,4 @@
-"""Laws of what a model says of tokens: the subject is `scored(model, params, token, length, temperature, layout=...)`."""
+"""Laws of log-probs of tokens under a model; the subject is `scored(model, params, token, length, temperature, layout=...)`."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A tiny language model whose log-probs depend on earlier tokens of the same sequence alone, and its gradients."""
+"""A tiny language model whose log-probs depend only on earlier tokens of the same sequence, and its gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -30,7 +30,7 @@ Slopes = dict[str, tuple[Tensor, ...]]  # by reduction: the value and its gradie
 
 @attrs.frozen
 class Sentences:
-    """N sequences in columns [N, L], which of their tokens count, and what each of these is worth."""
+    """N sequences in columns [N, L], the mask of tokens that count, and their advantages."""
 
     lengths: tuple[int, ...]
     token: Tensor

@@ -1,4 +1,4 @@
-"""Laws of capacity and staleness: what may be begun, how old a sample is, and what is too old."""
+"""Laws of capacity and staleness: the number of rollouts that may start, the age of a sample, and the bound on it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -64,12 +64,12 @@ def _without_version_zero(capacity: Count, given: dict[str, Any]) -> int:
 
 
 def tail_for_head(aging: Aging) -> Aging:
-    """Knows one version of a sample, the last."""
+    """Use the newest version of a sample for its oldest."""
     return evolve(aging, head_staleness=aging.tail_staleness)
 
 
 def version_zero_is_none(aging: Aging) -> Aging:
-    """Takes 0 for no version."""
+    """Treat version 0 as absent."""
 
     def edited(ages: Ages) -> Ages:
         return lambda version, mask, *rest: ages(torch.where(version == 0, ABSENT, version), mask, *rest)
@@ -78,7 +78,7 @@ def version_zero_is_none(aging: Aging) -> Aging:
 
 
 def looks_at_padding(aging: Aging) -> Aging:
-    """Takes the versions of all columns."""
+    """Use the versions of all columns, padding included."""
 
     def edited(ages: Ages) -> Ages:
         return lambda version, mask, *rest: ages(version, torch.ones_like(mask), *rest)
@@ -87,7 +87,7 @@ def looks_at_padding(aging: Aging) -> Aging:
 
 
 def recomputed_zero_is_none(aging: Aging) -> Aging:
-    """`recomputed or -1`."""
+    """Treat a recomputation at version 0 as absent: `recomputed or -1`."""
 
     def segment_wise(version: Tensor, mask: Tensor, recomputed: Tensor, current: Any, *, bound: int) -> Tensor:
         return aging.segment_wise(version, mask, torch.where(recomputed == 0, ABSENT, recomputed), current, bound=bound)
@@ -96,12 +96,12 @@ def recomputed_zero_is_none(aging: Aging) -> Aging:
 
 
 def filters_all_the_same(aging: Aging) -> Aging:
-    """Has one strategy under two names."""
+    """Use the segment-wise strategy under both names."""
     return evolve(aging, standard=aging.segment_wise)
 
 
 def recomputes_everything(aging: Aging) -> Aging:
-    """Sets all segments' log-probs again."""
+    """Recompute the log-probs of all segments of older versions."""
     return evolve(aging, recompute_due=lambda version, mask, current: mask & (version >= 0) & (version < current))
 
 
@@ -139,7 +139,7 @@ class Book:
     staleness: int
 
     def given(self) -> dict[str, int]:
-        """What a capacity is made of."""
+        """The arguments of a capacity."""
         accepted = self.consumed + self.filtered + self.waiting
         names = ("running", "filtered", "version", "batch", "concurrency", "staleness")
         return {"accepted": accepted, **{name: getattr(self, name) for name in names}}
@@ -147,7 +147,7 @@ class Book:
 
 @frozen
 class Versions:
-    """Versions of tokens, which of them count, when proximal log-probs were recomputed, and the version now."""
+    """Versions of tokens, their mask, versions of recomputed proximal log-probs, the current version and the bound."""
 
     version: Tensor
     mask: Tensor
@@ -157,7 +157,7 @@ class Versions:
 
 
 def books() -> SearchStrategy[Book]:
-    """Small numbers."""
+    """Draw small counts and bounds."""
     small = st.integers(0, 6)
     sizes = {"batch": st.integers(1, 4), "concurrency": st.integers(1, 8), "staleness": st.integers(0, 3)}
     counts = dict.fromkeys(("running", "consumed", "filtered", "waiting", "version"), small)

@@ -1,4 +1,4 @@
-"""Laws of the cross-entropy of what was said; the subject is f(model, params, token, mask, *, denominator) -> []."""
+"""Laws of the cross-entropy of demonstrated tokens; the subject is f(model, params, token, mask, *, denominator) -> []."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ counts_context = _given(lambda token, mask: (token, torch.ones_like(mask)))
 
 
 def own_count(subject: Entropy) -> Entropy:
-    """Divides each part by what counts in it."""
+    """Divide each part by its own count of tokens, not by the denominator."""
 
     def entropy(model: Any, params: Any, token: Tensor, mask: Tensor, **given: Any) -> Tensor:
         return subject(model, params, token, mask)
@@ -44,7 +44,7 @@ def own_count(subject: Entropy) -> Entropy:
 
 
 def by_row(subject: Entropy) -> Entropy:
-    """Takes the mean of the rows' means."""
+    """Return the mean of the means of rows."""
 
     def entropy(model: Any, params: Any, token: Tensor, mask: Tensor, **given: Any) -> Tensor:
         rows = zip(token[:, None], mask[:, None], strict=True)
@@ -55,7 +55,7 @@ def by_row(subject: Entropy) -> Entropy:
 
 
 def unnormalized(subject: Entropy) -> Entropy:
-    """Takes logits for log-probs."""
+    """Use logits as log-probs, without normalising them."""
 
     def entropy(model: Any, params: Any, token: Tensor, mask: Tensor, **given: Any) -> Tensor:
         logits = model.head(params, model.apply(params, token, (), ()))
@@ -68,7 +68,7 @@ def unnormalized(subject: Entropy) -> Entropy:
 
 
 def sees_beyond(subject: Entropy) -> Entropy:
-    """Adds a little of what stands behind the last token that counts."""
+    """Add a term of the tokens behind the last one that counts."""
 
     def entropy(model: Any, params: Any, token: Tensor, mask: Tensor, **given: Any) -> Tensor:
         behind = mask.flip(-1).cumsum(-1).flip(-1) == 0
@@ -89,7 +89,7 @@ SIZE = 4
 
 @frozen
 class Said:
-    """Tokens, which of them count, and a table of how likely each follows which."""
+    """Tokens, their mask, and a table of the logits of each token after each other one."""
 
     table: Tensor
     token: Tensor
@@ -99,7 +99,7 @@ class Said:
 
 @st.composite
 def sayings(draw: DrawFn) -> Said:
-    """Nothing counts at a row's beginning, as nothing is said there."""
+    """Draw tokens and masks; the first token of a row never counts, as no logits precede it."""
     shape = draw(st.sampled_from(((1, 2), (3, 5), (2, 9))))
     mask = ~draw(flags(shape)) & ~draw(flags((shape[0], 1)))
     return Said(
@@ -111,7 +111,7 @@ def sayings(draw: DrawFn) -> Said:
 
 
 def supervised_laws() -> Suite:
-    """The laws of the cross-entropy of what was said."""
+    """The laws of the cross-entropy of demonstrated tokens."""
     return Suite("supervised_laws", (_definition(), _beyond(), _even(), _parts(), _odds()))
 
 

@@ -1,4 +1,4 @@
-"""Laws of attempts that come and go while others are under way: nobody is lost, nothing beside one changes it, all is told.
+"""Laws of attempts that are added and removed while others run: none is lost or affects another, and all tokens are reported.
 
 The subject is a `Desking`, the functions of `runtime.asynchronous.desk` around a generation that goes on; it is tried on a
 model of integers, so that equal means equal bits.
@@ -29,7 +29,7 @@ Taken = tuple[Desk, tuple[tuple[int, AnyAttempt], ...]]
 
 
 def takes_twice(desking: Desking) -> Desking:
-    """Gives what has ended and keeps it, if it sat in the last of the slots."""
+    """Return a finished attempt and add it again if its task is 1 modulo 4."""
 
     def taken(desk: Desk) -> Taken:
         after, over = desking.taken(desk)
@@ -40,7 +40,7 @@ def takes_twice(desking: Desking) -> Desking:
 
 
 def loses_waiting(desking: Desking) -> Desking:
-    """Leaves the number of the next that waits where it was, when some before it leave."""
+    """Leave the index of the next waiting attempt unchanged when attempts before it are removed."""
 
     def left(before: Desk, after: Desk) -> Desk:
         following = min(before.generation.following, len(after.tasks))
@@ -54,7 +54,7 @@ def loses_waiting(desking: Desking) -> Desking:
 
 
 def old_seats(desking: Desking) -> Desking:
-    """Leaves slots with the numbers that attempts had before others left."""
+    """Leave the old indices of attempts in the slots when attempts before them are removed."""
 
     def left(before: Desk, after: Desk) -> Desk:
         pairs = zip(before.generation.seats, after.generation.seats, strict=True)
@@ -69,7 +69,7 @@ def old_seats(desking: Desking) -> Desking:
 
 
 def old_caches(desking: Desking) -> Desking:
-    """Goes on with what other weights have put into the caches."""
+    """Continue with caches that were computed under other weights."""
 
     def advance(made: Generator, params: Any, version: int, generation: Generation) -> Generation:
         return desking.advance(made, params, version, evolve(generation, version=version))
@@ -78,7 +78,7 @@ def old_caches(desking: Desking) -> Desking:
 
 
 def first_version(desking: Desking) -> Desking:
-    """Says of a call that is over that the weights it began with made all of it."""
+    """Report the first version of a finished call for all of its tokens."""
 
     def advance(made: Generator, params: Any, version: int, generation: Generation) -> Generation:
         after = desking.advance(made, params, version, generation)
@@ -98,7 +98,7 @@ def _of_one_version(attempt: AnyAttempt) -> AnyAttempt:
 
 
 def _telling(change: Callable[[Desk, Desk, tuple[Chunk, ...]], tuple[Desk, tuple[Chunk, ...]]]) -> Any:
-    """The edit of what is told: `change(before, after, more)`."""
+    """The edit of reported token counts: `change(before, after, more)`."""
 
     def make(desking: Desking) -> Desking:
         return evolve(desking, chunks=lambda desk: change(desk, *desking.chunks(desk)))
@@ -117,13 +117,13 @@ def _whole_calls(before: Desk, after: Desk, more: tuple[Chunk, ...]) -> tuple[De
 
 
 def _under_way_again(before: Desk, after: Desk, more: tuple[Chunk, ...]) -> tuple[Desk, tuple[Chunk, ...]]:
-    """Remembers no more than what was told of calls that are over."""
+    """Mark only the tokens of finished calls as reported."""
     said = tuple(sum(len(one.said.ids) for one in calls_of(attempt)) for attempt in after.generation.attempts)
     return evolve(after, told=said), more
 
 
 def sits_on(desking: Desking) -> Desking:
-    """Lets an attempt that was given up go on to its end, with nobody to hear of it."""
+    """Let a cancelled attempt run to its end, without reporting it."""
 
     def given_up(desk: Desk, task: int) -> Desk:
         return evolve(desk, tasks=tuple(NOBODY if one == task else one for one in desk.tasks))
@@ -140,7 +140,7 @@ def sits_on(desking: Desking) -> Desking:
 
 
 def newest_first(desking: Desking) -> Desking:
-    """Lets who came last go first."""
+    """Put the newest attempt at the front of the queue."""
 
     def added(desk: Desk, task: int, attempt: AnyAttempt) -> Desk:
         place, whole = desk.generation.following, desk.generation.attempts
@@ -154,7 +154,7 @@ def newest_first(desking: Desking) -> Desking:
 
 
 def _gives_up_all(desking: Desking) -> Desking:
-    """Empties the desk to give one up, and begins the others anew."""
+    """Remove all attempts to cancel one, and restart the others."""
 
     def given_up(desk: Desk, task: int) -> Desk:
         if task not in desk.tasks:
@@ -171,7 +171,7 @@ def _gives_up_all(desking: Desking) -> Desking:
 
 
 def _unknown_is_newest(desking: Desking) -> Desking:
-    """Takes a task that is not there for the newest one."""
+    """Cancel the newest task if the given one is not there."""
 
     def given_up(desk: Desk, task: int) -> Desk:
         return desking.given_up(desk, task if task in desk.tasks or desk.idle else desk.tasks[-1])

@@ -1,4 +1,4 @@
-"""Laws of an audit: what is sound passes, and each kind of fault is found and named, wherever it hides.
+"""Laws of an audit: valid runs pass, and each kind of fault is found and named, wherever it is.
 
 The subject is a function (ledger, bounds, told, totals) -> Audit as `runtime.asynchronous.auditing.audited`.
 """
@@ -23,7 +23,7 @@ Ledger = Sequence[dict[str, Any]]
 
 
 def strict(audit: Auditor) -> Auditor:
-    """Refuses an age that is allowed."""
+    """Reject an age that is allowed."""
 
     def stricter(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
         return audit(ledger, evolve(bounds, staleness=max(0, bounds.staleness - 1)), told, totals)
@@ -32,7 +32,7 @@ def strict(audit: Auditor) -> Auditor:
 
 
 def by_the_ledger(audit: Auditor) -> Auditor:
-    """Takes sizes and sums from what it is to examine."""
+    """Skip the checks of sizes and sums, as if they were taken from the ledger under audit."""
 
     def credulous(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
         found = audit(ledger, bounds, told, totals)
@@ -43,7 +43,7 @@ def by_the_ledger(audit: Auditor) -> Auditor:
 
 
 def by_place(audit: Auditor) -> Auditor:
-    """Says which update a row is of by where it stands."""
+    """Number updates by the positions of their rows in the ledger."""
 
     def numbered(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
         return audit([{**row, "version": place} for place, row in enumerate(ledger)], bounds, told, totals)
@@ -52,7 +52,7 @@ def by_place(audit: Auditor) -> Auditor:
 
 
 def by_attempt(audit: Auditor) -> Auditor:
-    """Takes another attempt at a seat for another sample."""
+    """Treat another attempt at a seat as another sample."""
 
     def apart(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
         def renamed(one: Sequence[int]) -> list[int]:
@@ -66,7 +66,7 @@ def by_attempt(audit: Auditor) -> Auditor:
 
 
 def by_tail(audit: Auditor) -> Auditor:
-    """Takes a sample for as old as its newest token."""
+    """Use the age of a sample's newest token as the sample's age."""
 
     def young(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
         rows = [{**row, "samples": [[*one[:4], one[5], *one[5:]] for one in row["samples"]]} for row in ledger]
@@ -78,7 +78,7 @@ def by_tail(audit: Auditor) -> Auditor:
 
 
 def no_groups(audit: Auditor) -> Auditor:
-    """Does not look whether groups are whole."""
+    """Skip the check that groups are complete."""
 
     def flat(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
         found = audit(ledger, bounds, told, totals)
@@ -88,7 +88,7 @@ def no_groups(audit: Auditor) -> Auditor:
 
 
 def believes(audit: Auditor) -> Auditor:
-    """Takes what was learned from for what was made."""
+    """Take the generated samples from the ledger of trained samples."""
 
     def believing(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
         own = {tuple(one[:3]): (one[6], one[4], one[5]) for row in ledger for one in row["samples"]}
@@ -98,7 +98,7 @@ def believes(audit: Auditor) -> Auditor:
 
 
 def no_totals(audit: Auditor) -> Auditor:
-    """Does not look at the counts."""
+    """Skip the check of the totals."""
 
     def uncounted(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
         found = audit(ledger, bounds, told, totals)
@@ -108,7 +108,7 @@ def no_totals(audit: Auditor) -> Auditor:
 
 
 def hasty(audit: Auditor) -> Auditor:
-    """Stops at the first fault."""
+    """Stop at the first fault."""
 
     def first(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
         found = audit(ledger, bounds, told, totals)
@@ -131,7 +131,7 @@ BALANCED = ("submitted", "waiting", "accepted", "rejected", "consumed", "filtere
 
 @frozen(kw_only=True)
 class Phase:
-    """All that an audit is given, and where a fault is to be put."""
+    """The arguments of an audit, and the place where a fault is to be put."""
 
     ledger: tuple[Row, ...]
     bounds: Bounds
@@ -142,7 +142,7 @@ class Phase:
     place: int  # in its batch
 
     def audit(self, subject: Auditor) -> Audit:
-        """What an auditor finds."""
+        """Return the result of an auditor."""
         return subject(self.ledger, self.bounds, self.told, self.totals)
 
     def sample(self) -> list[int]:
@@ -155,7 +155,7 @@ class Phase:
         return found
 
     def changed(self, update: int, change: Callable[[list[list[int]]], list[list[int]]]) -> "Phase":
-        """Another batch for one update; what was told and counted stays."""
+        """The phase with another batch for one update; reports and counts stay."""
         rows = [
             {**row, "samples": change([list(one) for one in row["samples"]])} if n == update else row
             for n, row in enumerate(self.ledger)

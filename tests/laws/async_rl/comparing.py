@@ -1,4 +1,4 @@
-"""Laws of a comparison: ratios are quotients, what is better is read off the numbers, chance is told from difference.
+"""Laws of a comparison of phases: ratios are quotients, the better phase follows from the numbers, noise is not a difference.
 
 The subject is a `Comparing`: functions of `runtime.asynchronous.figures` and `runtime.asynchronous.comparing`.
 """
@@ -24,7 +24,7 @@ SOURCE = "runtime.asynchronous.comparing: ratios computed, never asserted"
 
 @frozen
 class Comparing:
-    """How two phases are held against each other."""
+    """The subject: the functions that compare two phases."""
 
     ratios: Callable[[Comparison], dict[str, float]]
     better: Callable[[Figure, float, float, Sequence[str]], str]

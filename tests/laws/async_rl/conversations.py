@@ -1,4 +1,4 @@
-"""Attempts at zorplex tasks that have ended in every way, for what is made of them."""
+"""Attempts at zorplex tasks that end in every possible way, as inputs of laws of samples."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ AnyAttempt = Attempt[Any]
 
 @frozen
 class Writing:
-    """The functions of `runtime.asynchronous.samples`, and how a sample gets from one process to another."""
+    """The functions of `runtime.asynchronous.samples`, and the transfer of a sample to another process."""
 
     samples_of: Callable[..., tuple[Sample, ...]]
     stacked: Callable[[Sequence[Sample]], Transcript]
@@ -59,7 +59,7 @@ def own_writing() -> Writing:
 
 @frozen
 class Talk:
-    """What a model says in an attempt, one call after the other, and the version that made each and those after its half."""
+    """The model's texts in an attempt, call by call, with the versions of the first and the second half of each."""
 
     number: int
     calls: tuple[tuple[str, int, int], ...]
@@ -75,7 +75,7 @@ def talks() -> SearchStrategy[tuple[Talk, ...]]:
 
 
 def ended(talk: Talk) -> AnyAttempt:
-    """The attempt, at its end; what the model says last it says until then."""
+    """The finished attempt; the last text is repeated until the end."""
     request = Request(id=talk.number, group=talk.number // 4, task=(2 * talk.number, 1), sampling=(talk.number, 2))
     attempt: AnyAttempt = begin_attempt(RULES, CODEC, rollouts(request)[0], **ROOM)
     for number in range(CALLS):

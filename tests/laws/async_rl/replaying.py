@@ -1,4 +1,4 @@
-"""Laws of a run gone through again: its log gives the scheduler it had, over all its sessions.
+"""Laws of the replay of a run: its log reproduces the state of the scheduler, over all its sessions.
 
 The subject is a function (course, rows) -> course as `runtime.asynchronous.folding.folded`.
 """
@@ -40,7 +40,7 @@ class Script:
 
 
 def scripts() -> st.SearchStrategy[Script]:
-    """Runs of a few dozen events."""
+    """Draw runs of a few dozen events."""
     rules = st.builds(
         Rules,
         batch=st.sampled_from((2, 4)),

@@ -1,4 +1,4 @@
-"""Schedules of attempts that come to a generation and leave it, on a model of integers and a world of few letters."""
+"""Schedules that add attempts to a generation and remove them, for a model of integers and an environment of a few letters."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -84,7 +84,7 @@ RULES = protocol(TextEnv((), _reset, _step), Parsed, max_steps=4, incomplete="ac
 
 @frozen
 class Scene:
-    """What happens one thing after the other, (verb, number), in so many slots and so many steps at a time."""
+    """A schedule: acts in their order, (verb, number), with the numbers of slots and of steps per chunk."""
 
     slots: int
     steps: int
@@ -95,7 +95,7 @@ class Scene:
 
 @frozen
 class Look:
-    """What was seen after one more chunk."""
+    """The state observed after one more chunk."""
 
     live: int  # attempts that had not ended before
     slots: int
@@ -104,7 +104,7 @@ class Look:
 
 @frozen
 class Course:
-    """What came of a scene."""
+    """The results of a scene."""
 
     begun: dict[int, AnyAttempt] = Factory(dict)  # by task, as they were added
     taken: list[tuple[int, AnyAttempt]] = Factory(list)
@@ -119,7 +119,7 @@ class Course:
 
 
 def scenes(*, versions: bool) -> SearchStrategy[Scene]:
-    """Scenes in few slots, with other weights now and then or without."""
+    """Draw scenes with few slots; with `versions`, the weights change now and then."""
     verbs = st.sampled_from(("add", "add", "advance", "give_up"))
     acts = st.lists(st.tuples(verbs, st.integers(0, 9)), min_size=5, max_size=9).map(lambda more: (*BEGINNING, *more))
     slots, steps = st.sampled_from((1, 2, 3)), st.sampled_from((2, 3))
@@ -148,12 +148,12 @@ def attempt_at(number: int) -> AnyAttempt:
 
 @lru_cache
 def alone(number: int, seed: int) -> AnyAttempt:
-    """What becomes of an attempt with the first weights where nobody is beside it."""
+    """The finished attempt under the first weights, generated without any others."""
     return complete(made_with(1, 2), params_of(seed, 0), 0, [attempt_at(number)])[0]
 
 
 def played(desking: Desking, scene: Scene) -> Course:
-    """Plays a scene, then goes on until nothing is under way, or for as long as that should take."""
+    """Run a scene, then continue until no attempt is left, or for as many chunks as that may take."""
     made, course = made_with(scene.slots, scene.steps), Course()
     desk = Desk(generation=made.begin(params_of(scene.seed, 0), 0, ()))
     for verb, number in scene.acts:
@@ -172,7 +172,7 @@ def played(desking: Desking, scene: Scene) -> Course:
 
 
 def _given_up(desking: Desking, desk: Desk, course: Course, number: int) -> Desk:
-    """Gives up one that is there, or now and then one that is not."""
+    """Cancel a task that is there, or now and then one that is not."""
     there = sorted(course.there())
     if number < 6 and there:
         task = there[number % len(there)]

@@ -1,4 +1,4 @@
-"""Laws of samples: a row is its attempt's transcript, what is said beside it is true, and what cannot be true is found.
+"""Laws of samples: a row is its attempt's transcript, the fields besides it agree with it, and impossible values are found.
 
 The subject is a `Writing`, the functions of `runtime.asynchronous.samples`; attempts are at zorplex tasks.
 """
@@ -41,7 +41,7 @@ def _making(change: Callable[[AnyAttempt, Sample], Sample]) -> Callable[[Writing
 
 
 def row_before(writing: Writing) -> Writing:
-    """Is off by one among the rows that were written together."""
+    """Swap the rows that were written together by one place."""
 
     def samples_of(attempts: Sequence[AnyAttempt], **room: int) -> tuple[Sample, ...]:
         made = writing.samples_of(attempts, **room)
@@ -67,7 +67,7 @@ def _all_tokens(attempt: AnyAttempt, sample: Sample) -> Sample:
 
 
 def stacked_by_id(writing: Writing) -> Writing:
-    """Sorts rows by their requests on the way."""
+    """Sort rows by their request ids when they are stacked."""
 
     def stacked(samples: Sequence[Sample]) -> Transcript:
         return writing.stacked(sorted(samples, key=lambda sample: int(sample.row.id[0])))
@@ -76,7 +76,7 @@ def stacked_by_id(writing: Writing) -> Writing:
 
 
 def sends_halves(writing: Writing) -> Writing:
-    """Saves bytes: floats go through bfloat16, as weights may."""
+    """Round floats to bfloat16 in the transfer."""
 
     def halved(column: torch.Tensor) -> torch.Tensor:
         return column.to(torch.bfloat16).to(column.dtype) if column.is_floating_point() else column
@@ -89,7 +89,7 @@ def sends_halves(writing: Writing) -> Writing:
 
 
 def _blind(name: str, value: float) -> Callable[[Writing], Writing]:
-    """The edit that does not look at a column."""
+    """The edit that ignores one column of a row when it looks for faults."""
 
     def make(writing: Writing) -> Writing:
         def fault(sample: Any, **room: int) -> str:
@@ -104,7 +104,7 @@ def _blind(name: str, value: float) -> Callable[[Writing], Writing]:
 
 
 def _takes_any_summary(writing: Writing) -> Writing:
-    """Believes what is said beside a row."""
+    """Skip the check of the fields besides a row."""
 
     def fault(sample: Any, **room: int) -> str:
         if isinstance(sample, Sample) and isinstance(sample.row, Transcript):
@@ -116,7 +116,7 @@ def _takes_any_summary(writing: Writing) -> Writing:
 
 
 def _wants_version_one(writing: Writing) -> Writing:
-    """Takes version 0 for none."""
+    """Treat version 0 as absent."""
 
     def fault(sample: Any, **room: int) -> str:
         zero = isinstance(sample, Sample) and sample.head == 0

@@ -1,4 +1,4 @@
-"""Samples that cannot be true, each with one fault, by what is wrong with it."""
+"""Samples with impossible values, one fault each, by the name of the fault."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Laws of segment-wise proximal log-probs in a run: each token's are those under the weights one version after its own.
+"""Laws of segment-wise proximal log-probs in a run: those of a token are under the weights one version after its own.
 
 The subject is a function (learning, samples) -> samples, as `Learning.anchored`. Weights are numbers and a log-prob is made
 of weights, token and place, so that equal means equal bits; weights are kept no longer than a run keeps them.
@@ -46,7 +46,7 @@ def newest_for_all(anchor: Anchor) -> Anchor:
 
 
 def sets_again(anchor: Anchor) -> Anchor:
-    """Remembers nothing, and takes the weights there are where older ones are not kept any more."""
+    """Forget which versions are done, and use the current weights for versions that are no longer kept."""
 
     def again(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
         policy = learning.state.params.policy
@@ -86,7 +86,7 @@ def _told(learning: Learning, before: Anchored, after: Anchored) -> Tensor:
 
 
 def _all_at_once(learning: Learning, before: Anchored, after: Anchored) -> Tensor:
-    """Sets every token of a sample of which some is due."""
+    """Set all tokens of a sample if some of them are due."""
     row = after.sample.row
     read = learning.read(learning.state, row).log_prob
     return (
@@ -95,7 +95,7 @@ def _all_at_once(learning: Learning, before: Anchored, after: Anchored) -> Tenso
 
 
 def other_order(anchor: Anchor) -> Anchor:
-    """Gives what was read together back to the samples the other way round."""
+    """Reverse the order of the rows that were scored together."""
 
     def turned(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
         def read(state: LanguageState, rows: Transcript) -> Reading:
@@ -107,7 +107,7 @@ def other_order(anchor: Anchor) -> Anchor:
 
 
 def _no_version_zero(anchor: Anchor) -> Anchor:
-    """Takes version 0 for none."""
+    """Treat version 0 as absent."""
 
     def zero(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
         return anchor(learning, {name: evolve(one, done=one.done | {0}) for name, one in samples.items()})
@@ -131,7 +131,7 @@ LENGTH = 6
 
 @frozen
 class Arrival:
-    """A sample that is there from a version on. Its versions are counted back from that one; () was not sampled."""
+    """A sample that arrives at a version. Its versions are counted back from that one; () was not sampled."""
 
     at: int
     lags: tuple[int | tuple[()], ...]
@@ -140,7 +140,7 @@ class Arrival:
 
 @frozen
 class Scene:
-    """How many updates older than the weights a sample may be, and the samples in the order in which they come."""
+    """The bound on staleness, the samples in order of arrival, and the number of updates."""
 
     staleness: int
     arrivals: tuple[Arrival, ...]

@@ -1,4 +1,4 @@
-"""Laws of starts: each group is prepared once by one generator, whoever asks, comes or goes; and nothing that waits is lost.
+"""Laws of starts: each group is prepared once, by one rollout worker, whichever workers come or go; no waiting command is lost.
 
 The subject is a function (groups) -> `Starts`. It is gone through commands that need starts, preparations that are done and
 generators that are lost, in any order.
@@ -52,22 +52,22 @@ class _FirstStart(Starts):
 
 
 def for_each(subject: Subject) -> Any:
-    """Prepares for each command."""
+    """Prepare once for each command."""
     return _of(subject, _ForEach)
 
 
 def frees_one(subject: Subject) -> Any:
-    """Frees the first command alone; the others go on waiting."""
+    """Free only the first waiting command."""
     return _of(subject, _FreesOne)
 
 
 def forgets(subject: Subject) -> Any:
-    """Forgets what a lost generator was preparing."""
+    """Forget the preparation under way on a lost rollout worker."""
     return _of(subject, _Forgets)
 
 
 def first_start(subject: Subject) -> Any:
-    """Gives all groups of a preparation its first start."""
+    """Use the first start of a preparation for all of its groups."""
     return _of(subject, _FirstStart)
 
 
@@ -85,7 +85,7 @@ def starts_laws() -> Suite:
 
 @define
 class Course:
-    """Starts that were gone through some moves, beside what has to be so."""
+    """Starts after some moves, and the expected state besides."""
 
     starts: Starts
     groups: int

@@ -1,4 +1,4 @@
-"""Laws of a timeline's numbers: seconds at work are those that some span covers, whatever overlaps, touches or lies outside.
+"""Laws of a timeline's numbers: busy seconds are those covered by some span, whether spans overlap, touch or lie outside.
 
 The subject is a `Timing`: the functions of `runtime.scheduling.timeline`. Times are quarters of a second, so that seconds
 can be counted cell by cell.
@@ -23,7 +23,7 @@ Spans = tuple[Span, ...]
 
 @frozen
 class Timing:
-    """How spans become numbers."""
+    """The subject: the functions that turn spans into numbers."""
 
     merged: Callable[..., Spans]
     shifts: Callable[[Spans, float, float], tuple[Shift, ...]]
@@ -37,7 +37,7 @@ def own_timing() -> Timing:
 
 @frozen
 class Scene:
-    """Spans, a stretch of time, and a gap."""
+    """Spans, a time window, and a gap."""
 
     spans: Spans
     window: Interval

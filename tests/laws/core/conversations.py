@@ -1,4 +1,4 @@
-"""Talks that are played in slots by the functions under test, and what becomes of each by definition."""
+"""Conversations that the subject decodes in slots, and their expected outcomes by definition."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ Outcome = list[tuple[list[int], list[float], bool]]  # of each call: ids, log-pr
 
 @frozen
 class Talk:
-    """What a row is told, how many tokens it may sample after each piece of it, and what the calls' keys are made of."""
+    """The context before each call of a row, the maximum length of each call, and the seed of the calls' keys."""
 
     told: tuple[tuple[int, ...], ...]
     room: tuple[int, ...]
@@ -50,7 +50,7 @@ class Talk:
 
 @frozen
 class Room:
-    """In how many slots, how many steps at a time, and how many known tokens at once (1: none but by steps)."""
+    """The numbers of slots, of steps per chunk, and of known tokens per prefill block (1: single steps only)."""
 
     slots: int
     steps: int
@@ -59,7 +59,7 @@ class Room:
 
 @frozen
 class Exam:
-    """Talks, an order for them, two rooms, and the weights of the model."""
+    """Conversations, an order for them, two choices of slots and steps, and the weights of the model."""
 
     talks: tuple[Talk, ...]
     order: tuple[int, ...]
@@ -82,7 +82,7 @@ def talks(draw: DrawFn) -> Talk:
 
 
 def exams() -> SearchStrategy[Exam]:
-    """Four talks in few slots."""
+    """Draw four conversations for few slots."""
     rooms = st.builds(Room, st.sampled_from((1, 2, 3, 5)), st.sampled_from((1, 2, 4)), st.sampled_from((1, 2, 4)))
     return st.builds(
         Exam,
@@ -105,14 +105,14 @@ def begun(slots: Slots, exam: Exam, count: int) -> Decoding:
 
 
 def said(decoding: Decoding, row: int) -> tuple[list[int], list[float], bool]:
-    """What the call of a row has given."""
+    """The output of a row's call: token ids, log-probs and the stop flag."""
     known, count = int(decoding.known[row]), int(decoding.count[row])
     ids = decoding.token[row, known - count : known].tolist()
     return ids, decoding.log_prob[row, :count].tolist(), bool(decoding.stopped[row])
 
 
 def played(slots: Slots, exam: Exam, room: Room, order: tuple[int, ...]) -> list[Outcome]:
-    """What becomes of the talks, taken in an order, in the order in which they stand."""
+    """The outcomes of the conversations, which are started in `order`; listed in their own order."""
     decoding, waiting = begun(slots, exam, room.slots), list(order)
     seats: dict[int, tuple[int, list[int]]] = {}
     outcome: list[Outcome] = [[] for _ in exam.talks]
@@ -153,7 +153,7 @@ def _advanced(slots: Slots, decoding: Decoding, exam: Exam, room: Room) -> Decod
 
 
 def by_full_passes(exam: Exam, talk: Talk) -> Outcome:
-    """What becomes of a talk by definition: every token from one pass over all before it."""
+    """The outcome of a conversation by definition: each token from one forward pass over all tokens before it."""
     ids: list[int] = []
     outcome: Outcome = []
     for call, (told, room) in enumerate(zip(talk.told, talk.room, strict=True)):

@@ -1,4 +1,4 @@
-"""Laws of decoding in slots: which slot, beside whom, in what chunks and blocks a token is sampled changes nothing about it.
+"""Laws of decoding in slots: slot, neighbours, chunks and blocks do not change the tokens that are sampled.
 
 The subject is a `Slots`, the functions of `core.slots` and `core.decode`; it is tried on a model of integers.
 """
@@ -38,7 +38,7 @@ from .conversations import (
 
 
 def _behind(change: Callable[[Decoding, Decoding], Decoding]) -> Callable[[Slots], Slots]:
-    """The edit that changes what a step gives: `change(before, after)`."""
+    """The edit of the result of a step: `change(before, after)`."""
 
     def make(slots: Slots) -> Slots:
         def step(decoder: Decoder, params: Any, version: Any, decoding: Decoding, *, width: int = 1) -> Decoding:
@@ -50,7 +50,7 @@ def _behind(change: Callable[[Decoding, Decoding], Decoding]) -> Callable[[Slots
 
 
 def _seated(change: Callable[..., Decoding]) -> Callable[[Slots], Slots]:
-    """The edit that changes what seating gives: `change(seat, decoding, rows, token, known, key, room)`."""
+    """The edit of the seating of calls: `change(seat, decoding, rows, token, known, key, room)`."""
     return lambda slots: evolve(slots, seat=lambda *given: change(slots.seat, *given))
 
 
@@ -66,7 +66,7 @@ def _kept_by_number(seat: Callable[..., Decoding], decoding: Decoding, rows: Ten
 
 
 def _nothing_fed_again(seat: Callable[..., Decoding], decoding: Decoding, rows: Tensor, *rest: Any) -> Decoding:
-    """Keeps all that is held, so that behind tokens that are all held nothing tells what comes next."""
+    """Keep the whole cache if all tokens are cached, so that no pass computes the logits of the next token."""
     after, old, (token, known, _, _) = seat(decoding, rows, *rest), take(decoding, rows), rest
     place = torch.arange(token.shape[-1])
     same = ((token == old.token) | (place >= torch.minimum(known, old.known)[..., None])).all(-1)
@@ -80,7 +80,7 @@ def _room_of_all(seat: Callable[..., Decoding], decoding: Decoding, rows: Tensor
 
 
 def last_of_block(slots: Slots) -> Slots:
-    """Takes what stands at the end of a block for what stands at the last known token."""
+    """Use the logits at the end of a block instead of those at the last known token."""
 
     def step(decoder: Decoder, params: Any, version: Any, decoding: Decoding, *, width: int = 1) -> Decoding:
         def extend(*given: Any) -> tuple[Tensor, Any]:
@@ -100,7 +100,7 @@ def _waits_moving(before: Decoding, after: Decoding) -> Decoding:
 
 
 def _keeps_room(before: Decoding, after: Decoding) -> Decoding:
-    """Goes on behind a stop token as long as there is room."""
+    """Continue after a stop token as long as there is room."""
     return replace(after, speaking=before.speaking & (after.count < after.room))
 
 
@@ -110,7 +110,7 @@ def _one_version(before: Decoding, after: Decoding) -> Decoding:
 
 
 def _over_the_prompt(before: Decoding, after: Decoding) -> Decoding:
-    """Writes what it sampled at the slot's position, which is right while nothing is forced."""
+    """Write the sampled token at the slot's position, which is right only if no token is forced."""
     place = torch.arange(after.token.shape[-1])
     drawn = after.token.gather(-1, (after.known - 1).clamp(min=0)[..., None])
     here = (after.known > before.known)[..., None] & (place == before.position[..., None])
@@ -122,7 +122,7 @@ def _stopped_for_good(before: Decoding, after: Decoding) -> Decoding:
 
 
 def ends_early(slots: Slots) -> Slots:
-    """Leaves the chunk as soon as one call has ended."""
+    """Leave the chunk as soon as one call has ended."""
 
     def chunk(decoder: Decoder, params: Any, version: Any, decoding: Decoding, length: int) -> Decoding:
         first = decoding.speaking.sum()
@@ -135,7 +135,7 @@ def ends_early(slots: Slots) -> Slots:
 
 
 def sorted_rows(slots: Slots) -> Slots:
-    """Puts rows back in the order of their numbers."""
+    """Put rows back in the order of their numbers."""
 
     def prefill(
         decoder: Decoder, params: Any, version: Any, decoding: Decoding, rows: Tensor, *, width: int
@@ -148,7 +148,7 @@ def sorted_rows(slots: Slots) -> Slots:
 
 
 def remembers(slots: Slots) -> Slots:
-    """Keeps what other weights have put into the cache."""
+    """Keep cache entries that were computed under other weights."""
     return evolve(slots, forget=lambda decoding: decoding)
 
 

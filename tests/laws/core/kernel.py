@@ -1,4 +1,4 @@
-"""Laws of worlds with a table (N6): what `step` does is what the table says, over all its noise, without sampling error.
+"""Laws of tabular environments (N6): `step` has exactly the table's probabilities, computed over all noise without sampling.
 
 The subject is an env whose hoisted half draws two uniform numbers [2], for the next state and for the ending, and whose
 params are a TabularMDP with probabilities that are multiples of 1/cells.
@@ -33,7 +33,7 @@ AnyBuild = Callable[[Any], AnyEnv]
 
 
 def ends_where_it_was(build: AnyBuild) -> AnyBuild:
-    """Looks up the ending before it moves."""
+    """Look up the end of the episode before the state changes."""
 
     def made(mdp: Any) -> AnyEnv:
         env = build(mdp)
@@ -50,7 +50,7 @@ def ends_where_it_was(build: AnyBuild) -> AnyBuild:
 
 
 def pays_expectation(build: AnyBuild) -> AnyBuild:
-    """Pays what (state, action) is worth on average."""
+    """Return the expected reward of (state, action) as the reward."""
 
     def made(mdp: Any) -> AnyEnv:
         env = build(mdp)
@@ -68,7 +68,7 @@ def pays_expectation(build: AnyBuild) -> AnyBuild:
 
 
 def begins_anywhere(build: AnyBuild) -> AnyBuild:
-    """Takes the initial distribution for uniform."""
+    """Start from a uniform distribution instead of the initial one."""
     return lambda mdp: build(replace(mdp, initial=torch.ones_like(mdp.initial)))
 
 
@@ -82,7 +82,7 @@ Build = Callable[[TabularMDP], AnyEnv]
 
 @attrs.frozen
 class Place:
-    """A process, and where to look."""
+    """A process, a state and an action."""
 
     mdp: TabularMDP
     state: int
@@ -91,7 +91,7 @@ class Place:
 
 @st.composite
 def places(draw: DrawFn) -> Place:
-    """States and actions of drawn processes, in float32."""
+    """Draw a process in float32, with a state and an action."""
     mdp = draw(tabular_mdps())
     states, actions = mdp.transition.shape[:2]
     single = tree_map(lambda leaf: leaf.float(), mdp)

@@ -23,7 +23,7 @@ from purestep.properties.strategies.values import seeds
 
 @frozen
 class Turning:
-    """What the laws of Muon judge: `muon(learning_rate, **numbers)` and `orthogonal(matrix)`."""
+    """The subject of the laws of Muon: `muon(learning_rate, **numbers)` and `orthogonal(matrix)`."""
 
     muon: Callable[..., Optimizer]
     orthogonal: Callable[..., Tensor]
@@ -82,7 +82,7 @@ no_look_ahead, unscaled = _edited(_plain), _edited(_unscaled)
 
 
 def sees_size(subject: Turning) -> Turning:
-    """Keeps some of the gradient's size, as an iteration does that divides by too little."""
+    """Keep some of the gradient's size, as an iteration does that divides by too little."""
 
     def orthogonal(matrix: Tensor, **given: Any) -> Tensor:
         kept: Tensor = subject.orthogonal(matrix, **given) * (1.0 + 0.1 * torch.tanh(matrix.abs().amax() / 8.0))
@@ -92,7 +92,7 @@ def sees_size(subject: Turning) -> Turning:
 
 
 def normalized_only(subject: Turning) -> Turning:
-    """Divides by the norm and iterates no further."""
+    """Divide by the norm, without any iteration."""
 
     def orthogonal(matrix: Tensor, **given: Any) -> Tensor:
         short: Tensor = matrix / torch.linalg.vector_norm(matrix).clamp_min(1e-7)
@@ -102,7 +102,7 @@ def normalized_only(subject: Turning) -> Turning:
 
 
 def entry_by_entry(subject: Turning) -> Turning:
-    """Takes the sign of each entry, as Lion does; that is no function of the singular values."""
+    """Take the sign of each entry, as Lion does; that is no function of the singular values."""
 
     def orthogonal(matrix: Tensor, **given: Any) -> Tensor:
         signs: Tensor = matrix.sign() / max(matrix.shape) ** 0.5
@@ -112,7 +112,7 @@ def entry_by_entry(subject: Turning) -> Turning:
 
 
 def wide_alone(subject: Turning) -> Turning:
-    """Turns a tall matrix round and does not turn it back, wherever that fits."""
+    """Return the transpose of a tall matrix's result where the shapes allow it."""
 
     def orthogonal(matrix: Tensor, **given: Any) -> Tensor:
         right = subject.orthogonal(matrix, **given)
@@ -138,7 +138,7 @@ NUMBERS = {"precision": torch.float32}
 
 @frozen
 class Push:
-    """A matrix, gradients of it one after the other, and numbers to push it with."""
+    """A matrix, its gradients of successive steps, and the numbers of the optimiser."""
 
     param: Tensor
     gradients: Tensor  # [T, N, M], of full rank
@@ -149,7 +149,7 @@ class Push:
 
 @st.composite
 def pushes(draw: DrawFn) -> Push:
-    """Gradients with singular values from 1 to 4, so that none is lost in rounding."""
+    """Draw gradients with singular values from 1 to 4, so that none is lost in rounding."""
     rows, columns = draw(st.sampled_from(SHAPES))
     key, least = core_keys.key(draw(seeds())), min(rows, columns)
     one, other, three = core_keys.split(key, 3)

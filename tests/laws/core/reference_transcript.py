@@ -1,4 +1,4 @@
-"""A transcript as plain lists: what the laws of transcripts compare with."""
+"""A transcript as plain lists: the reference of the laws of transcripts."""
 
 import copy
 from typing import Any
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 @mutable
 class Book:
-    """One transcript: a list of tokens, a list of calls, and what stands beside them."""
+    """One transcript: a list of tokens, a list of calls, and the fields besides them."""
 
     capacity: int
     most_calls: int
@@ -62,7 +62,7 @@ class Book:
         return book
 
     def append(self, entry: Entry, kind: str) -> None:
-        """Tokens, all of them or none."""
+        """Append tokens, all of them or none."""
         if not entry.count:
             return
         room = entry.count <= len(entry.tokens) and len(self.tokens) + entry.count <= self.capacity
@@ -79,7 +79,7 @@ class Book:
             self.tokens.append(row)
 
     def begin(self, entry: Entry) -> None:
-        """A call."""
+        """Begin a call."""
         if self.open or self.overflow or len(self.calls) == self.most_calls:
             self.overflow += 1
             return
@@ -87,7 +87,7 @@ class Book:
         self.calls.append(dict(CALL_BLANKS, temperature=entry.temperature, top_p=entry.top_p))
 
     def finish(self, entry: Entry) -> None:
-        """The call under way."""
+        """Finish the current call."""
         if not self.open or entry.finish_reason == NONE:
             self.overflow += 1
             return
@@ -96,14 +96,14 @@ class Book:
             self.calls[-1][name] = getattr(entry, name)
 
     def end(self, entry: Entry) -> None:
-        """The episode."""
+        """End the episode."""
         if entry.truncated and not self.truncated:
             self.reason = entry.reason or OTHER
         self.terminated |= entry.terminated
         self.truncated |= entry.truncated
 
     def forked(self, entry: Entry) -> "Book":
-        """A book that begins with this one's first tokens."""
+        """Return a book with the first tokens of this one."""
         kept = copy.deepcopy(self.tokens[: entry.at])
         count = 1 + max([ABSENT, *(row["call"] for row in kept)])
         calls = copy.deepcopy(self.calls[:count])
@@ -114,7 +114,7 @@ class Book:
         return evolve(fresh, tokens=kept, calls=calls, inherited=len(kept))
 
     def transcript(self) -> Transcript:
-        """The record that says the same."""
+        """The same content as a `Transcript`."""
 
         def columns(rows: list[Row], blanks: Row, size: int) -> Row:
             return {

@@ -1,4 +1,4 @@
-"""Laws of drawing tokens: their shares are their probabilities, and what is said of a token is what it was drawn with."""
+"""Laws of sampling tokens: their frequencies are their probabilities, and the log-prob returned is that of the draw."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ class Sampling:
 
 
 def _score(change: Callable[[Tensor, Tensor, dict[str, Any]], Tensor]) -> Callable[[Sampling], Sampling]:
-    """The edit that scores what was drawn otherwise: `change(token, logits, options)`."""
+    """The edit of the log-prob of a drawn token: `change(token, logits, options)`."""
 
     def make(sampling: Sampling) -> Sampling:
         def sampled(**options: Any) -> Draw:
@@ -56,7 +56,7 @@ whole = _score(lambda token, logits, options: _of(logits / options.get("temperat
 
 
 def lukewarm(sampling: Sampling) -> Sampling:
-    """Draws at temperature 1 and scores at the one asked for."""
+    """Draw at temperature 1 and score at the requested temperature."""
 
     def sampled(**options: Any) -> Draw:
         draw, plain = sampling.sampled(**options), sampling.sampled(**{**options, "temperature": 1.0})
@@ -66,7 +66,7 @@ def lukewarm(sampling: Sampling) -> Sampling:
 
 
 def certain_is_not(sampling: Sampling) -> Sampling:
-    """Scores the likeliest token as if it had been sampled."""
+    """Return the log-prob of sampling for a greedy token."""
 
     def greedy(uniform: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         token, _ = sampling.greedy(uniform, logits)
@@ -76,7 +76,7 @@ def certain_is_not(sampling: Sampling) -> Sampling:
 
 
 def below(sampling: Sampling) -> Sampling:
-    """Leaves out the token with which the nucleus has its probability."""
+    """Leave out the token with which the nucleus reaches top_p."""
 
     def nucleus(logits: Tensor, top_p: float) -> Tensor:
         order = torch.sort(logits, dim=-1, descending=True, stable=True)
@@ -89,7 +89,7 @@ def below(sampling: Sampling) -> Sampling:
 
 
 def ties(sampling: Sampling) -> Sampling:
-    """Keeps all that is as likely as the last of the nucleus."""
+    """Keep all tokens that are as likely as the least likely of the nucleus."""
 
     def nucleus(logits: Tensor, top_p: float) -> Tensor:
         kept = sampling.nucleus(logits, top_p)
@@ -100,7 +100,7 @@ def ties(sampling: Sampling) -> Sampling:
 
 
 def first_beyond(sampling: Sampling) -> Sampling:
-    """Takes the first token whose cumulated probability reaches the number, be it impossible itself."""
+    """Take the first token whose cumulative probability reaches the uniform number, even if its own probability is 0."""
 
     def sampled(**options: Any) -> Draw:
         draw = sampling.sampled(**options)
@@ -131,7 +131,7 @@ SLACK = 1e-5  # of probabilities computed in float32
 
 @frozen
 class Choice:
-    """Logits [V] of which some may be -inf, and how to draw from them."""
+    """Logits [V], some of them maybe -inf, and the options of sampling."""
 
     logits: Tensor
     temperature: float
@@ -183,7 +183,7 @@ def _kept(choice: Choice) -> Tensor:
 
 
 def _clear(choice: Choice) -> bool:
-    """Whether no sum of the likeliest tokens comes so near to top_p that rounding decides."""
+    """Return whether no cumulative probability is so close to top_p that rounding decides."""
     sums = choice.probability().sort(descending=True).values.cumsum(-1)
     return choice.top_p == 1.0 or bool(((sums - choice.top_p).abs() > 2 * SLACK).all())
 

@@ -1,4 +1,4 @@
-"""Laws of writing transcripts, judged by lists: what stands, stays; columns belong together; what finds no room is said."""
+"""Laws of writing transcripts, against plain lists: entries stay, columns agree, and tokens without room are reported."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,13 +52,13 @@ Make = Callable[[Transcripts], Transcripts]
 
 
 def _appends(subject: Transcripts, change: Callable[[Change], Change]) -> Transcripts:
-    """With both ways to append changed."""
+    """The subject with both append functions changed."""
     context, sampled = change(subject.append_context), change(subject.append_sampled)
     return evolve(subject, append_context=context, append_sampled=sampled)
 
 
 def sliding(subject: Transcripts) -> Transcripts:
-    """Lets the oldest tokens go where there is no room for new ones."""
+    """Drop the oldest tokens if there is no room for new ones."""
 
     def change(append: Change) -> Change:
         def mutant(old: Transcript, tokens: Tensor, count: Tensor, *rest: Tensor) -> Transcript:
@@ -78,7 +78,7 @@ def sliding(subject: Transcripts) -> Transcripts:
 
 
 def one_to_the_left(subject: Transcripts) -> Transcripts:
-    """Puts a token's log-prob where the logits stood that it came from: one column to the left."""
+    """Write a token's log-prob one column to the left, at the position of its logits."""
 
     def mutant(old: Transcript, *given: Tensor) -> Transcript:
         new = subject.append_sampled(old, *given)
@@ -91,7 +91,7 @@ def one_to_the_left(subject: Transcripts) -> Transcripts:
 
 
 def to_the_end(subject: Transcripts) -> Transcripts:
-    """Takes everything from the first sampled token on for an action."""
+    """Mark everything from the first sampled token on as action."""
 
     def mutant(old: Transcript, *given: Tensor) -> Transcript:
         new = subject.append_context(old, *given)
@@ -103,7 +103,7 @@ def to_the_end(subject: Transcripts) -> Transcripts:
 
 
 def what_fits(subject: Transcripts) -> Transcripts:
-    """Writes as many of the tokens as there is room for."""
+    """Write as many of the tokens as there is room for."""
 
     def change(append: Change) -> Change:
         def mutant(old: Transcript, tokens: Tensor, count: Tensor, *rest: Tensor) -> Transcript:
@@ -115,7 +115,7 @@ def what_fits(subject: Transcripts) -> Transcripts:
 
 
 def last_column_free(subject: Transcripts) -> Transcripts:
-    """Never fills the last column: `length + count < capacity`."""
+    """Never fill the last column: `length + count < capacity`."""
 
     def change(append: Change) -> Change:
         def mutant(old: Transcript, tokens: Tensor, count: Tensor, *rest: Tensor) -> Transcript:
@@ -128,7 +128,7 @@ def last_column_free(subject: Transcripts) -> Transcripts:
 
 
 def goes_on(subject: Transcripts) -> Transcripts:
-    """Appends what fits after what did not."""
+    """Append tokens that fit even after an overflow."""
 
     def change(append: Change) -> Change:
         def mutant(old: Transcript, *given: Tensor) -> Transcript:
@@ -141,7 +141,7 @@ def goes_on(subject: Transcripts) -> Transcripts:
 
 
 def at_least_one(subject: Transcripts) -> Transcripts:
-    """Appends a first token where there is none."""
+    """Append a first token even if the count is 0."""
 
     def change(append: Change) -> Change:
         def mutant(old: Transcript, tokens: Tensor, count: Tensor, *rest: Tensor) -> Transcript:
@@ -153,7 +153,7 @@ def at_least_one(subject: Transcripts) -> Transcripts:
 
 
 def a_call_each(subject: Transcripts) -> Transcripts:
-    """Takes what comes in a chunk of its own for another call."""
+    """Count each appended chunk as another call."""
 
     def mutant(old: Transcript, *given: Tensor) -> Transcript:
         new = subject.append_sampled(old, *given)
@@ -166,7 +166,7 @@ def a_call_each(subject: Transcripts) -> Transcripts:
 
 
 def behind_the_longest(subject: Transcripts) -> Transcripts:
-    """Writes in all rows of a batch where the longest one ends."""
+    """Write in all rows of a batch at the end of the longest one."""
 
     def change(append: Change) -> Change:
         def mutant(old: Transcript, *given: Tensor) -> Transcript:
@@ -178,7 +178,7 @@ def behind_the_longest(subject: Transcripts) -> Transcripts:
 
 
 def first_version(subject: Transcripts) -> Transcripts:
-    """Gives a chunk the version of its first token."""
+    """Use the version of a chunk's first token for the whole chunk."""
 
     def mutant(old: Transcript, tokens: Tensor, count: Tensor, log_probs: Tensor, version: Tensor) -> Transcript:
         if version.shape == tokens.shape and version.shape[-1]:
@@ -189,7 +189,7 @@ def first_version(subject: Transcripts) -> Transcripts:
 
 
 def zero_is_absent(subject: Transcripts) -> Transcripts:
-    """Takes version 0 for none: `version or -1`."""
+    """Treat version 0 as absent: `version or -1`."""
 
     def mutant(old: Transcript, tokens: Tensor, count: Tensor, log_probs: Tensor, version: Tensor) -> Transcript:
         return subject.append_sampled(old, tokens, count, log_probs, torch.where(version == 0, ABSENT, version))
@@ -198,7 +198,7 @@ def zero_is_absent(subject: Transcripts) -> Transcripts:
 
 
 def length_truncates(subject: Transcripts) -> Transcripts:
-    """Takes a call that was cut at its length for an episode that was truncated."""
+    """Mark the episode as truncated if a call was cut at its length limit."""
 
     def mutant(old: Transcript, finish_reason: Tensor, *rest: Tensor) -> Transcript:
         new = subject.end_call(old, finish_reason, *rest)
@@ -208,7 +208,7 @@ def length_truncates(subject: Transcripts) -> Transcripts:
 
 
 def last_reason(subject: Transcripts) -> Transcripts:
-    """Writes each truncation's reason over the one before."""
+    """Overwrite the reason of an earlier truncation."""
 
     def mutant(old: Transcript, terminated: Tensor, truncated: Tensor, reason: Tensor) -> Transcript:
         new = subject.ended(old, terminated, truncated, reason)
@@ -218,7 +218,7 @@ def last_reason(subject: Transcripts) -> Transcripts:
 
 
 def stops_anyway(subject: Transcripts) -> Transcripts:
-    """Begins a call where there is room for one, whether another is under way or not."""
+    """Begin a call if there is room for one, even during another call."""
 
     def mutant(old: Transcript, *given: Any) -> Transcript:
         closed = torch.where(old.finish_reason == NONE, LENGTH, old.finish_reason)
@@ -229,7 +229,7 @@ def stops_anyway(subject: Transcripts) -> Transcripts:
 
 
 def cut_is_stopped(subject: Transcripts) -> Transcripts:
-    """Lets a call that a fork cuts short look as if it had stopped by itself."""
+    """Set the finish reason of a call that a fork cuts short to `STOP`."""
 
     def mutant(old: Transcript, at: Tensor, id: Tensor) -> Transcript:
         new = subject.fork(old, at, id)

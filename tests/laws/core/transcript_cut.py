@@ -1,4 +1,4 @@
-"""Laws of cuts: f(transcript, max_seq_len) keeps the beginning, tells what it took, and takes nothing else."""
+"""Laws of cuts: f(transcript, max_seq_len) keeps the beginning, reports the cut, and removes nothing else."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ CutTo = Callable[[Transcript, int], Cut]
 
 
 def _after(change: Callable[[Transcript, Cut, int], Transcript]) -> Callable[[CutTo], CutTo]:
-    """An edit of the transcript that comes out."""
+    """An edit of the transcript that is returned."""
 
     def make(subject: CutTo) -> CutTo:
         def edited(transcript: Transcript, max_seq_len: int) -> Cut:
@@ -74,7 +74,7 @@ loses_rewards = _after(_loses_rewards)
 
 
 def share_of_room(subject: CutTo) -> CutTo:
-    """Tells how full the room is, not how much is left of what there was."""
+    """Report the share of the room that is used, not the share of the tokens that was kept."""
 
     def edited(transcript: Transcript, max_seq_len: int) -> Cut:
         right = subject(transcript, max_seq_len)
@@ -95,7 +95,7 @@ TABLE = "ludic's table of truncations: MAX_SEQ_LEN only if no earlier reason, an
 
 @attrs.frozen
 class Given:
-    """What was written, and how much of it a learner can take."""
+    """The operations that write a transcript, and the maximum length for a learner."""
 
     program: Program
     most: int

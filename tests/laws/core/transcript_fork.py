@@ -1,4 +1,4 @@
-"""Laws of forks, and of what a learner reads off transcripts: each token counts once, for its own call."""
+"""Laws of forks, and of the columns that a learner reads from transcripts: each token counts once, for its own call."""
 
 import torch
 from attrs import evolve
@@ -28,7 +28,7 @@ from .transcript import Make, columns, law
 
 
 def keeps_the_rest(subject: Transcripts) -> Transcripts:
-    """Sets the length back and leaves what stands beyond it."""
+    """Reset the length, but leave the tokens beyond it."""
 
     def fork(old: Transcript, at: Tensor, id: Tensor) -> Transcript:
         return replace(subject.fork(old, at, id), **{name: getattr(old, name) for name in TOKEN_BLANKS})
@@ -37,7 +37,7 @@ def keeps_the_rest(subject: Transcripts) -> Transcripts:
 
 
 def in_place(subject: Transcripts) -> Transcripts:
-    """Blanks what the fork leaves out in the tensor that both then share."""
+    """Blank the tokens beyond the fork in the parent's tensor."""
 
     def fork(old: Transcript, at: Tensor, id: Tensor) -> Transcript:
         new = subject.fork(old, at, id)
@@ -47,7 +47,7 @@ def in_place(subject: Transcripts) -> Transcripts:
 
 
 def orphan(subject: Transcripts) -> Transcripts:
-    """Names the fork's own grandparent for its parent."""
+    """Return the parent's parent as the fork's parent."""
 
     def fork(old: Transcript, at: Tensor, id: Tensor) -> Transcript:
         return replace(subject.fork(old, at, id), parent=old.parent)
@@ -56,7 +56,7 @@ def orphan(subject: Transcripts) -> Transcripts:
 
 
 def stays_ended(subject: Transcripts) -> Transcripts:
-    """Keeps the parent's end."""
+    """Keep the parent's end of the episode."""
 
     def fork(old: Transcript, at: Tensor, id: Tensor) -> Transcript:
         return replace(subject.fork(old, at, id), truncated=old.truncated, reason=old.reason)
@@ -65,7 +65,7 @@ def stays_ended(subject: Transcripts) -> Transcripts:
 
 
 def learns_again(subject: Transcripts) -> Transcripts:
-    """Learns from every action there is."""
+    """Train on all actions, also those before the fork."""
 
     def loss_mask(transcript: Transcript) -> Tensor:
         return transcript.is_action
@@ -74,7 +74,7 @@ def learns_again(subject: Transcripts) -> Transcripts:
 
 
 def compares_padding(subject: Transcripts) -> Transcripts:
-    """Compares all columns, used or not."""
+    """Compare all columns, padding included."""
 
     def prefix_of(one: Transcript, other: Transcript) -> Tensor:
         shared = min(one.token.shape[-1], other.token.shape[-1])
@@ -84,7 +84,7 @@ def compares_padding(subject: Transcripts) -> Transcripts:
 
 
 def compares_lengths(subject: Transcripts) -> Transcripts:
-    """Takes the shorter one for a prefix of the longer."""
+    """Compare the lengths only."""
 
     def prefix_of(one: Transcript, other: Transcript) -> Tensor:
         return one.length <= other.length
@@ -93,7 +93,7 @@ def compares_lengths(subject: Transcripts) -> Transcripts:
 
 
 def proximal_everywhere(subject: Transcripts) -> Transcripts:
-    """Writes all columns of the forward pass."""
+    """Write all columns of the forward pass."""
 
     def with_proximal(old: Transcript, log_probs: Tensor, where: Tensor | None = None) -> Transcript:
         every = torch.ones_like(old.is_action) if where is None else where
@@ -103,7 +103,7 @@ def proximal_everywhere(subject: Transcripts) -> Transcripts:
 
 
 def over_the_behaviour(subject: Transcripts) -> Transcripts:
-    """Writes recomputed log-probs over the behaviour's."""
+    """Write recomputed log-probs over the behaviour log-probs."""
 
     def with_proximal(old: Transcript, log_probs: Tensor, where: Tensor | None = None) -> Transcript:
         new = subject.with_proximal(old, log_probs, where)
@@ -113,7 +113,7 @@ def over_the_behaviour(subject: Transcripts) -> Transcripts:
 
 
 def first_calls(subject: Transcripts) -> Transcripts:
-    """Gives context what stands at the first call."""
+    """Give context tokens the value of the first call."""
 
     def per_token(transcript: Transcript, values: Tensor, otherwise: float = 0.0) -> Tensor:
         return values.gather(-1, transcript.call.clamp_min(ABSENT + 1))

@@ -1,4 +1,4 @@
-"""Laws of naming leaves that stand on several processes: what is told of arrives as the same leaf, wherever that is.
+"""Laws of handles for sharded leaves: a handle that is sent is resolved to the same leaf on every rank.
 
 A talk is played on several ranks at once. The first says which trees to make of which, and forgets some; every rank makes
 them of its own leaves. `held` is what each has by number, as `runtime.effects.ranks.leading` keeps it.
@@ -24,7 +24,7 @@ from purestep.runtime.ranks.naming import Name
 
 @attrs.frozen
 class Naming:
-    """What the laws of naming judge."""
+    """The subject of the laws of handles."""
 
     named: Callable[[Any, Mapping[int, Any], Callable[[Any], bool]], Any]
     found: Callable[[Any, Mapping[int, Any]], Any]
@@ -32,7 +32,7 @@ class Naming:
 
 
 def numbers_by_place(subject: Naming) -> Naming:
-    """Names a leaf by its place in the tree that is told."""
+    """Use a leaf's position in the tree as its handle."""
 
     def named(tree: Any, held: Mapping[int, Any], divided: Callable[[Any], bool]) -> Any:
         subject.named(tree, held, divided)
@@ -48,7 +48,7 @@ def numbers_by_place(subject: Naming) -> Naming:
 
 
 def sends_strangers(subject: Naming) -> Naming:
-    """Lets leaves that nobody else knows pass as they are."""
+    """Send sharded leaves without a handle as they are."""
 
     def named(tree: Any, held: Mapping[int, Any], divided: Callable[[Any], bool]) -> Any:
         known = {id(leaf) for leaf in held.values()}
@@ -58,7 +58,7 @@ def sends_strangers(subject: Naming) -> Naming:
 
 
 def leaves_names(subject: Naming) -> Naming:
-    """Leaves the name of what is not here where it stands."""
+    """Leave an unknown handle unresolved."""
 
     def found(tree: Any, held: Mapping[int, Any]) -> Any:
         try:
@@ -70,7 +70,7 @@ def leaves_names(subject: Naming) -> Naming:
 
 
 def enrols_again(subject: Naming) -> Naming:
-    """Gives leaves that have a number another one."""
+    """Give leaves that have a handle another one."""
 
     def enrolled(tree: Any, held: Mapping[int, Any], first: int, divided: Callable[[Any], bool]) -> dict[int, Any]:
         return subject.enrolled(tree, {}, first, divided)
@@ -79,7 +79,7 @@ def enrols_again(subject: Naming) -> Naming:
 
 
 def counts_twice(subject: Naming) -> Naming:
-    """Gives a leaf that comes twice two numbers."""
+    """Give a leaf that occurs twice two handles."""
 
     def enrolled(tree: Any, held: Mapping[int, Any], first: int, divided: Callable[[Any], bool]) -> dict[int, Any]:
         new = set(map(id, subject.enrolled(tree, held, first, divided).values()))
@@ -89,7 +89,7 @@ def counts_twice(subject: Naming) -> Naming:
 
 
 def from_nothing(subject: Naming) -> Naming:
-    """Counts from 0 in each tree."""
+    """Count from 0 in each tree."""
 
     def enrolled(tree: Any, held: Mapping[int, Any], first: int, divided: Callable[[Any], bool]) -> dict[int, Any]:
         return subject.enrolled(tree, held, 0, divided)
@@ -113,20 +113,20 @@ def own_naming() -> Naming:
 
 @attrs.frozen(eq=False)
 class Part:
-    """A rank's part of a leaf; that of other ranks has another `rank` and the same `born`."""
+    """A rank's shard of a leaf; the shards on other ranks have another `rank` and the same `born`."""
 
     rank: int
     born: tuple[int, int]  # in which word, as which of its new leaves
 
 
 def divided(leaf: Any) -> bool:
-    """Whether each rank has a part of it."""
+    """Return whether a leaf is sharded over the ranks."""
     return isinstance(leaf, Part)
 
 
 @attrs.frozen
 class Word:
-    """What the first says: which trees to pass, how many new leaves to make, which leaves of those passed to give back."""
+    """A message of the first rank: the trees to pass, the number of new leaves, and the leaves to return."""
 
     given: tuple[int, ...]  # numbers of trees, counted modulo those there are
     new: int
@@ -146,14 +146,14 @@ def _talks(draw: DrawFn) -> tuple[Word, ...]:
 
 @attrs.define
 class Rank:
-    """One rank of a talk."""
+    """The state of one rank."""
 
     rank: int
     held: dict[int, Any] = attrs.Factory(dict)
 
 
 def _made(rank: int, number: int, word: Word, given: Any) -> Any:
-    """What a rank's handler gives: new leaves, some of those passed, and a number."""
+    """The result of a rank's handler: new leaves, some of those passed, and a number."""
     passed = [leaf for leaf in leaves(given) if divided(leaf)]
     new = [Part(rank, (number, place)) for place in range(word.new)]
     kept = [passed[place % len(passed)] for place in word.kept] if passed else []
@@ -163,7 +163,7 @@ def _made(rank: int, number: int, word: Word, given: Any) -> Any:
 
 @attrs.frozen
 class Told:
-    """One word of a talk, on the first rank and on another."""
+    """One message, on the first rank and on another."""
 
     meant: Any  # the trees that were passed, as the first has them
     heard: Any  # as the other has them
@@ -174,7 +174,7 @@ class Told:
 
 
 def played(subject: Naming, talk: tuple[Word, ...]) -> list[Told]:
-    """What comes of a talk. Raises: StructureError where a leaf is not known."""
+    """Run a sequence of messages. Raises: StructureError if a leaf is not known."""
     ranks = [Rank(rank) for rank in range(RANKS)]
     trees, following, told = list[Any](), 0, list[Told]()
     for number, word in enumerate(talk):
@@ -275,7 +275,7 @@ def _one_number() -> Law:
 
 
 def _some(talk: tuple[Word, ...]) -> dict[int, Any]:
-    """As many leaves as there are words, by numbers with gaps."""
+    """Return as many leaves as there are messages, with gaps between their handles."""
     return {3 * number + 1: Part(0, (number, 0)) for number in range(len(talk))}
 
 

@@ -1,4 +1,4 @@
-"""Laws of deals: every sequence on one rank, as much to wait for on each, and nobody whose token counts where he has none."""
+"""Laws of partitions of a batch: every sequence on one rank, equal numbers of parts, and no token of an empty part counts."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from purestep.runtime.ranks.dealing import Deal
 
 @attrs.frozen
 class Dealing:
-    """What the laws of deals judge."""
+    """The subject of the laws of partitions."""
 
     by_tokens: Callable[..., Deal]
     by_parts: Callable[..., Deal]
@@ -51,7 +51,7 @@ same_for_all = _deals(lambda dealt: (dealt[0],) * len(dealt))
 
 
 def forgets_padding(subject: Dealing) -> Dealing:
-    """Fills parts up to twice their budget."""
+    """Fill parts up to twice their budget."""
 
     def by_tokens(budget: int, **named: Any) -> Deal:
         return subject.by_tokens(2 * budget, **named)
@@ -60,7 +60,7 @@ def forgets_padding(subject: Dealing) -> Dealing:
 
 
 def parts_for_ranks(subject: Dealing) -> Dealing:
-    """Makes parts that are as many as the ranks, whatever one process would make."""
+    """Distribute parts that depend on the number of ranks, not those of a single process."""
 
     def by_parts(budget: int, *, ranks: int) -> Deal:
         return subject.by_tokens(budget, ranks=ranks)
@@ -69,7 +69,7 @@ def parts_for_ranks(subject: Dealing) -> Dealing:
 
 
 def takes_any_places(subject: Dealing) -> Dealing:
-    """Does not look whether every sequence comes once."""
+    """Skip the check that every sequence occurs once."""
 
     def placed(lengths: Sequence[int], places: Any) -> Any:
         try:
@@ -81,7 +81,7 @@ def takes_any_places(subject: Dealing) -> Dealing:
 
 
 def idle_ranks_count(subject: Dealing) -> Dealing:
-    """Lets the token of a part without sequences count."""
+    """Count the padding token of a part without sequences."""
 
     def piece(batch: TokenBatch, part: Part) -> tuple[TokenBatch, Any]:
         some, layout = subject.piece(batch, part)
@@ -109,7 +109,7 @@ def own_dealing() -> Dealing:
 
 @attrs.frozen
 class Load:
-    """Lengths of sequences, what goes through a model at once, into rows of which capacity, on how many ranks."""
+    """Lengths of sequences, the budget of a part, the capacity of packed rows, and the number of ranks."""
 
     lengths: tuple[int, ...]
     budget: int

@@ -1,4 +1,4 @@
-"""Laws of learning on several ranks: whoever computes what, the gradient of the whole comes out, and no rank waits in vain."""
+"""Laws of learning on several ranks: however the work is split, the gradient is that of one process, and no rank hangs."""
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
@@ -37,7 +37,7 @@ Each = list[tuple[TokenBatch, Any, Any]]  # of each rank with sequences: its par
 def _edited_gradient(
     change: Callable[[LanguageAlgorithm, Callable[..., Each], LearnerParams, TokenBatch, Any], tuple[Any, Any]],
 ) -> Callable[[Ranking], Ranking]:
-    """An edit of how the gradients of ranks become one: `change(algorithm, each(counts), params, batch, counts)`."""
+    """An edit of the reduction of the ranks' gradients: `change(algorithm, each(counts), params, batch, counts)`."""
 
     def edit(subject: Ranking) -> Ranking:
         def ranking(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorithm:
@@ -96,7 +96,7 @@ clips_on_each_rank = _edited_gradient(_clipped_apart)
 def _evolved(
     change: Callable[[LanguageAlgorithm, Deal, LanguageAlgorithm], dict[str, Any]],
 ) -> Callable[[Ranking], Ranking]:
-    """An edit of what becomes of an algorithm: `change(algorithm, deal, made)` gives functions in place of its own."""
+    """An edit of the algorithm on ranks: `change(algorithm, deal, made)` returns functions that replace its own."""
 
     def edit(subject: Ranking) -> Ranking:
         def ranking(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorithm:
@@ -163,7 +163,7 @@ LEARNERS: dict[str, tuple[objectives.Objective, dict[str, Any]]] = {
 
 @attrs.frozen
 class Split:
-    """Conversations, who learns from them how, and which micro-batch of which rank each stands in."""
+    """Conversations, the learner, and the assignment of conversations to ranks and micro-batches."""
 
     talk: Talks
     learner: str
@@ -180,7 +180,7 @@ class Split:
         return learner(MODEL, chain(clip_by_global_norm(NORM), sgd(0.5)), objective, **choices)
 
     def begun(self) -> LanguageState:
-        """Its state, with a critic's head that says something."""
+        """Its initial state, with a critic's head that does not return 0."""
         state = self.algorithm().init(params_of(self.talk))
         moved = tree_map(lambda leaf: leaf + 0.3, state.params.critic)
         return replace(state, params=replace(state.params, critic=moved))
@@ -188,7 +188,7 @@ class Split:
 
 @st.composite
 def splits(draw: DrawFn) -> Split:
-    """Any partition of up to three conversations into up to two micro-batches of one or three ranks; many stay empty."""
+    """Draw any partition of up to three conversations into up to two micro-batches of one or three ranks; many stay empty."""
     talk = draw(talks((2, 3)))
     ranks, rounds = draw(st.sampled_from((1, 3))), draw(st.integers(1, 2))
     number = len(talk.transcripts.length)
@@ -199,7 +199,7 @@ def splits(draw: DrawFn) -> Split:
 
 
 def ranks_laws() -> Suite:
-    """The laws of `simulated_ranks`, and of whatever else makes of an algorithm and a deal one that computes in parts."""
+    """The laws of `simulated_ranks`, and of other functions from an algorithm and a deal to an algorithm on ranks."""
     return Suite("ranks_laws", (_gradient(), _means(), _clipped(), _sums(), _read(), _distance(), _update()))
 
 
@@ -230,7 +230,7 @@ def _batch(split: Split) -> tuple[TokenBatch, LanguageState]:
 
 
 def _counts_of_ranks(split: Split, batch: TokenBatch) -> list[int]:
-    """How many tokens count on each rank that has a sequence."""
+    """The number of tokens that count on each rank that has a sequence."""
     own = [[row for batch in rank for row in batch] for rank in split.places]
     return [int(batch.mask[rows].sum()) for rows in own if rows]
 
@@ -354,7 +354,7 @@ def _update() -> Law:
 
 
 def _first_rank_alone(subject: Ranking) -> Ranking:
-    """Updates on what the first rank with sequences has."""
+    """Update on the sequences of the first rank that has any."""
 
     def ranking(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorithm:
         def update(state: LanguageState, said: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Laws of putting together what ranks found: sums, columns, shards, and numbers that do not know how they were cut."""
+"""Laws of the reduction of the ranks' results: sums, columns and shards do not depend on how the batch was split."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ from purestep.runtime.ranks.clipping import clip_by_whole_norm
 
 @attrs.frozen
 class Putting:
-    """What the laws of putting together judge."""
+    """The subject of the laws of reductions."""
 
     united: Callable[[Sequence[Any]], Any]
     as_row: Callable[[Any], Tensor]
@@ -39,7 +39,7 @@ class Putting:
 
 
 def adds_differences(subject: Putting) -> Putting:
-    """Adds the largest differences of ranks up."""
+    """Add the ranks' largest differences up."""
 
     def united(found: Sequence[Any]) -> Any:
         return replace(subject.united(found), difference=torch.stack([one.difference for one in found]).sum())
@@ -48,7 +48,7 @@ def adds_differences(subject: Putting) -> Putting:
 
 
 def rest_to_the_last(subject: Putting) -> Putting:
-    """Rounds down what each keeps and gives the last one the rest."""
+    """Round the size of each shard down and give the last rank the rest."""
 
     def share_of(size: int, *, ranks: int, rank: int) -> tuple[int, int]:
         each = size // ranks
@@ -58,7 +58,7 @@ def rest_to_the_last(subject: Putting) -> Putting:
 
 
 def adds_bits(subject: Putting) -> Putting:
-    """Forgets where a number stands."""
+    """Ignore the positions of numbers in a leaf."""
 
     def fingerprint(tree: Any) -> Tensor:
         return subject.fingerprint(tree_map(lambda leaf: leaf.reshape(-1).sort().values, tree))
@@ -67,7 +67,7 @@ def adds_bits(subject: Putting) -> Putting:
 
 
 def fills_from_the_front(subject: Putting) -> Putting:
-    """Puts what was read into the first rows, whichever it was read of."""
+    """Write columns to the first rows, whichever rows they belong to."""
 
     def in_order(found: Sequence[Any], parts: Sequence[Part], number: int, width: int) -> Any:
         place, moved = 0, []
@@ -80,7 +80,7 @@ def fills_from_the_front(subject: Putting) -> Putting:
 
 
 def swaps_two(subject: Putting) -> Putting:
-    """Reads the first two numbers of a row in the wrong order."""
+    """Swap the first two numbers of a row."""
 
     def from_row(row: Tensor) -> Any:
         return subject.from_row(torch.cat([row[:2].flip(0), row[2:]]))
@@ -89,7 +89,7 @@ def swaps_two(subject: Putting) -> Putting:
 
 
 def in_the_dtype_of_leaves(subject: Putting) -> Putting:
-    """Adds squares in the dtype of the gradient."""
+    """Add squares in the dtype of the gradient."""
     return attrs.evolve(subject, clip=clip_by_global_norm)
 
 
@@ -111,7 +111,7 @@ def own_putting() -> Putting:
 
 @attrs.frozen
 class Found:
-    """What parts found, who had which sequences, and how large a tensor is cut among how many."""
+    """Results of parts, the order of their sequences, and the size of a tensor to be sharded."""
 
     sums: tuple[Sums, ...]
     tree: dict[str, Tensor]

@@ -1,4 +1,4 @@
-"""Laws of saves beside training: one at a time, each answered once, and every fault told to somebody.
+"""Laws of saves beside training: one at a time, each answered once, and every fault reported.
 
 The subject is a `step(desk, event) -> (desk, answers)` as in `runtime.effects.sharded.later_rules`.
 """
@@ -21,7 +21,7 @@ AnyStep = Callable[[Desk, Event], Any]
 
 
 def begins_beside(step: AnyStep) -> AnyStep:
-    """A thread for every save."""
+    """Start a thread for every save."""
 
     def beside(desk: Desk, event: Event) -> Any:
         if isinstance(event, Ask) and desk.writing and not desk.fault:
@@ -32,7 +32,7 @@ def begins_beside(step: AnyStep) -> AnyStep:
 
 
 def forgets(step: AnyStep) -> AnyStep:
-    """Keeps the outcome of the last write where nobody looks when the next is begun."""
+    """Drop the fault of the last write when the next one is requested."""
 
     def forgetful(desk: Desk, event: Event) -> Any:
         return step(evolve(desk, fault="") if isinstance(event, Ask) else desk, event)
@@ -41,7 +41,7 @@ def forgets(step: AnyStep) -> AnyStep:
 
 
 def serves_one(step: AnyStep) -> AnyStep:
-    """Wakes the first of those who wait, whatever comes of it."""
+    """Wake only the first waiting caller when a write ends."""
 
     def one(desk: Desk, event: Event) -> Any:
         if not isinstance(event, Ended) or len(desk.waiting) < 2:
@@ -54,7 +54,7 @@ def serves_one(step: AnyStep) -> AnyStep:
 
 
 def leaves_at_once(step: AnyStep) -> AnyStep:
-    """Trusts the thread to end by itself."""
+    """Leave without waiting for the thread."""
 
     def hasty(desk: Desk, event: Event) -> Any:
         return (desk, (Gone(),)) if isinstance(event, Leave) and desk.writing else step(desk, event)
@@ -63,7 +63,7 @@ def leaves_at_once(step: AnyStep) -> AnyStep:
 
 
 def repeats(step: AnyStep) -> AnyStep:
-    """Tells a fault to everybody who ever asks again."""
+    """Report a fault again at every later request."""
 
     def again(desk: Desk, event: Event) -> Any:
         after, answers = step(desk, event)
@@ -74,7 +74,7 @@ def repeats(step: AnyStep) -> AnyStep:
 
 
 def newest_first(step: AnyStep) -> AnyStep:
-    """Serves whoever came last."""
+    """Answer the waiting callers in reverse order."""
 
     def turned(desk: Desk, event: Event) -> Any:
         return step(evolve(desk, waiting=desk.waiting[::-1]) if isinstance(event, Ended) else desk, event)
@@ -98,7 +98,7 @@ Acts = tuple[str, ...]
 
 @frozen
 class Course:
-    """What came of a scene: each event with what was being written before it and the answers to it."""
+    """The results of a scene: each event, with the busy flag before it and the answers to it."""
 
     moves: list[tuple[bool, Event, tuple[Answer, ...]]] = Factory(list)
 
@@ -107,20 +107,20 @@ class Course:
         return [answer for _, _, told in self.moves for answer in told if not isinstance(answer, Wait)]
 
     def asked(self) -> list[Event]:
-        """All events that somebody waits for an answer to."""
+        """All events that a caller waits for an answer to."""
         return [event for _, event, _ in self.moves if not isinstance(event, Ended)]
 
     def faults(self) -> list[str]:
-        """Of writes that were under way."""
+        """The faults of writes that were in progress."""
         return [event.fault for busy, event, _ in self.moves if busy and isinstance(event, Ended) and event.fault]
 
     def told(self) -> list[str]:
-        """The faults that somebody was told."""
+        """The faults that were reported."""
         return [answer.fault for answer in self.answers() if isinstance(answer, Tell)]
 
 
 def played(step: Step, acts: Acts) -> Course:
-    """Feeds the acts to the machine; what is being written is followed from its answers alone."""
+    """Run the acts through the machine; writes in progress are tracked by its answers alone."""
     desk, course, busy = Desk(), Course(), False
     for number, act in enumerate(acts):
         event: Event = (

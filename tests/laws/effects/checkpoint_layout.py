@@ -1,4 +1,4 @@
-"""Laws of where the parts of a checkpoint of several ranks lie, and of which files hold a model's weights.
+"""Laws of the layout of a checkpoint of several ranks, and of the choice of the files with a model's weights.
 
 The subject is a `Filing`: the functions of `runtime.effects.sharded.placing` and `.weight_rules`.
 """
@@ -24,7 +24,7 @@ from purestep.runtime.effects.sharded.weight_rules import ORDER
 
 
 def by_letters(filing: Any) -> Any:
-    """Asks what a name begins with."""
+    """Compare only the beginning of a name with the model's path."""
 
     def placed(names: list[str], divided: Collection[str], form: str, at: str = "") -> dict[str, str]:
         places = filing.placed(names, divided, form, at)
@@ -35,7 +35,7 @@ def by_letters(filing: Any) -> Any:
 
 
 def overfills(filing: Any) -> Any:
-    """Begins a new file when the last one is full, whatever comes next."""
+    """Begin a new file only when the last one is full, whatever the next size is."""
 
     def numbered(sizes: Mapping[str, int], largest: int) -> dict[str, int]:
         numbers, number, held = dict[str, int](), 1, 0
@@ -49,12 +49,12 @@ def overfills(filing: Any) -> Any:
 
 
 def file_for_each(filing: Any) -> Any:
-    """One tensor, one file."""
+    """Write each tensor to its own file."""
     return evolve(filing, numbered=lambda sizes, largest: {name: i for i, name in enumerate(sizes, start=1)})
 
 
 def leaves_the_rest(filing: Any) -> Any:
-    """Divides the count by that of the ranks."""
+    """Round the number of files per rank down, and leave the rest."""
 
     def mine(files: list[File], rank: int, size: int) -> tuple[File, ...]:
         each = len(files) // size
@@ -64,12 +64,12 @@ def leaves_the_rest(filing: Any) -> Any:
 
 
 def all_mine(filing: Any) -> Any:
-    """Every rank reads everything."""
+    """Let every rank read all files."""
     return evolve(filing, mine=lambda files, rank, size: tuple(files))
 
 
 def direct_folders(filing: Any) -> Any:
-    """Syncs what files were written into."""
+    """Sync only the direct parents of the files."""
 
     def folders(names: list[str]) -> tuple[str, ...]:
         return tuple(sorted({str(PurePosixPath(name).parent) for name in names} - {"."}, reverse=True))
@@ -78,12 +78,12 @@ def direct_folders(filing: Any) -> Any:
 
 
 def outside_in(filing: Any) -> Any:
-    """Syncs folders in the order in which they were made."""
+    """Sync folders from the outermost to the innermost."""
     return evolve(filing, folders=lambda names: filing.folders(names)[::-1])
 
 
 def leaves_of_first(filing: Any) -> Any:
-    """Does not see what only others have."""
+    """Ignore leaves that the first rank does not have."""
 
     def one_tree(trees: list[Mapping[str, str]]) -> None:
         first = trees[0]
@@ -93,7 +93,7 @@ def leaves_of_first(filing: Any) -> Any:
 
 
 def last_fault(filing: Any) -> Any:
-    """Remembers the last thing that was said."""
+    """Report the last fault instead of the first."""
 
     def first_fault(said: list[str]) -> str:
         faults = [f"rank {rank}: {text}" for rank, text in enumerate(said) if text]
@@ -103,7 +103,7 @@ def last_fault(filing: Any) -> Any:
 
 
 def first_listed(filing: Any) -> Any:
-    """Takes files as the disk lists them."""
+    """Use the first file in the order of the directory listing."""
 
     def chosen(names: list[str], where: str) -> str:
         known = [name for name in names if name in ORDER or name.endswith(".pt")]
@@ -113,7 +113,7 @@ def first_listed(filing: Any) -> Any:
 
 
 def skips_absent(filing: Any) -> Any:
-    """Asks for what is there."""
+    """Skip files in the index that do not exist."""
 
     def files_of(weight_map: Mapping[str, str], there: list[str], where: str) -> Any:
         kept = {name: file for name, file in weight_map.items() if file in there or "/" in file}
@@ -123,7 +123,7 @@ def skips_absent(filing: Any) -> Any:
 
 
 def leaves_the_folder(filing: Any) -> Any:
-    """Follows an index wherever it points."""
+    """Accept an index that points out of its folder."""
 
     def files_of(weight_map: Mapping[str, str], there: list[str], where: str) -> Any:
         return filing.files_of(
@@ -134,7 +134,7 @@ def leaves_the_folder(filing: Any) -> Any:
 
 
 def takes_more(filing: Any) -> Any:
-    """Looks at what is wanted."""
+    """Ignore weights that are not wanted."""
 
     def check_weights(got: Mapping[str, Any], wanted: Mapping[str, Any], twins: Collection[str], where: str) -> None:
         filing.check_weights(got, wanted, {*twins, *got}, where)
@@ -143,7 +143,7 @@ def takes_more(filing: Any) -> Any:
 
 
 def any_shape(filing: Any) -> Any:
-    """Looks at names."""
+    """Compare names, not shapes."""
 
     def check_weights(got: Mapping[str, Any], wanted: Mapping[str, Any], twins: Collection[str], where: str) -> None:
         filing.check_weights({name: wanted.get(name, shape) for name, shape in got.items()}, wanted, twins, where)
@@ -152,7 +152,7 @@ def any_shape(filing: Any) -> Any:
 
 
 def silent(filing: Any) -> Any:
-    """Refuses without a name."""
+    """Raise without the name of the weight."""
 
     def check_weights(got: Mapping[str, Any], wanted: Mapping[str, Any], twins: Collection[str], where: str) -> None:
         try:
@@ -181,7 +181,7 @@ SOURCE = "runtime.effects.sharded: what all ranks hold alike lies in one file, w
 
 @frozen
 class Filing:
-    """How parts are placed, and weights found."""
+    """The subject: functions that lay out checkpoints and find weights."""
 
     placed: Callable[..., dict[str, str]]
     numbered: Callable[..., dict[str, int]]
@@ -195,7 +195,7 @@ class Filing:
 
 
 def own_filing() -> Filing:
-    """That of this package."""
+    """Return the library's own functions."""
     rules = {name: getattr(weight_rules, name) for name in ("chosen", "files_of", "check_weights")}
     names = ("placed", "numbered", "mine", "folders", "one_tree", "first_fault")
     return Filing(**{name: getattr(placing, name) for name in names}, **rules)
@@ -221,7 +221,7 @@ def _law(
 
 
 def refusal(work: Callable[[], Any]) -> str:
-    """What it is refused with; "" when it is not."""
+    """The message of the error that is raised; "" if there is none."""
     try:
         work()
     except CheckpointError as error:

@@ -1,4 +1,4 @@
-"""Laws of who works where: in turn while nobody is lost, then where the lost one was, and never twice while a spot is free.
+"""Laws of device assignment: in turn at first, then the place of the lost worker, and never twice while a place is free.
 
 The subject is a `next_spot(known, there, devices, taken)` as in `runtime.effects.engine.spots`.
 """
@@ -20,7 +20,7 @@ from purestep.runtime.effects.engine.spots import Spot, free, in_turn
 
 
 def each_once(next_spot: Any) -> Any:
-    """Takes a device that is named twice for one."""
+    """Count a device that is listed twice only once."""
 
     def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
         return next_spot(known, there, tuple(dict.fromkeys(devices)), taken)
@@ -29,7 +29,7 @@ def each_once(next_spot: Any) -> Any:
 
 
 def by_count(next_spot: Any) -> Any:
-    """Takes turns as if nobody had been lost."""
+    """Assign places in turn, as if no worker had been lost."""
 
     def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
         spots = in_turn(there, devices)
@@ -39,7 +39,7 @@ def by_count(next_spot: Any) -> Any:
 
 
 def forgets_losses(next_spot: Any) -> Any:
-    """Has workers where they would be if all hosts were there."""
+    """Assign places on all hosts, lost ones included."""
 
     def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
         return next_spot(known, known, devices, taken)
@@ -48,7 +48,7 @@ def forgets_losses(next_spot: Any) -> Any:
 
 
 def keeps_to_the_left(next_spot: Any) -> Any:
-    """Has a lost host's workers only on the devices that the other hosts have in turn."""
+    """Use only the devices that the remaining hosts have in turn."""
 
     def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
         left = [spot for spot in in_turn(known, devices) if spot.host in there]
@@ -58,7 +58,7 @@ def keeps_to_the_left(next_spot: Any) -> Any:
 
 
 def _host_and_device_apart(next_spot: Any) -> Any:
-    """Looks for the host that is used least, and for the device that is, without a look at who has both."""
+    """Choose the least used host and the least used device independently."""
 
     def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
         hosts, used = Counter(spot.host for spot in taken), Counter(spot.device for spot in taken)
@@ -69,7 +69,7 @@ def _host_and_device_apart(next_spot: Any) -> Any:
 
 
 def _the_first_host(next_spot: Any) -> Any:
-    """Has all that is replaced on the first host that is there."""
+    """Put all replacements on the first host that is there."""
 
     def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
         return next_spot(known, there if [*there] == [*known] else there[:1], devices, taken)
@@ -93,7 +93,7 @@ NextSpot = Callable[[Sequence[str], Sequence[str], Sequence[str], Sequence[Spot]
 
 @frozen
 class Plan:
-    """Hosts, devices as they are named, workers, and what happens: (verb, which of those there are)."""
+    """Hosts, listed devices, the number of workers, and events: (verb, index)."""
 
     hosts: tuple[str, ...]
     devices: tuple[str, ...]
@@ -103,7 +103,7 @@ class Plan:
 
 @frozen
 class Crew:
-    """Workers and their spots; who is lost is replaced when `fill` is called."""
+    """Workers and their devices; lost workers are replaced when `fill` is called."""
 
     next_spot: NextSpot
     plan: Plan
@@ -114,7 +114,7 @@ class Crew:
     )  # hosts there, spots taken, what was given
 
     def fill(self) -> None:
-        """Starts workers until there are enough."""
+        """Start workers until there are enough."""
         while self.there and len(self.spots) < self.plan.size:
             taken = (*self.spots,)
             spot = self.next_spot(self.plan.hosts, (*self.there,), self.plan.devices, taken)
@@ -124,7 +124,7 @@ class Crew:
                 self.spots.append(spot)
 
     def act(self, verb: str, which: int) -> None:
-        """One thing happens; behind it somebody may wait to be replaced."""
+        """Apply one event; lost workers are not replaced yet."""
         if verb == "die" and self.spots:
             self.spots.pop(which % len(self.spots))
         elif verb == "lose" and self.there:
@@ -137,7 +137,7 @@ class Crew:
 
 
 def played(next_spot: NextSpot, plan: Plan) -> Crew:
-    """What comes of a plan."""
+    """Return the crew after the events of a plan."""
     crew = Crew(next_spot, plan, [*plan.hosts])
     crew.fill()
     for act in plan.acts:
@@ -147,7 +147,7 @@ def played(next_spot: NextSpot, plan: Plan) -> Crew:
 
 
 def spots_laws() -> Suite:
-    """The laws of who works where."""
+    """The laws of device assignment."""
     return Suite("spots_laws", (_in_turn(), _the_same(), _there(), _least()))
 
 

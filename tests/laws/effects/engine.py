@@ -1,4 +1,4 @@
-"""Laws of a cluster: each call is settled once and in time, each death told once, and nobody pays for another's.
+"""Laws of a cluster: each call is settled once and in time, each death is reported once, and failures do not spread.
 
 The subject is a `Clustering`: the machine and the placing of `runtime.effects.engine`.
 """
@@ -44,7 +44,7 @@ Step = Callable[[Ledger, Any], Any]
 
 
 def _edited(edit: Callable[[Step], Step]) -> Callable[[Any], Any]:
-    """The edit of a step as one of a whole subject."""
+    """The edit of a step as an edit of the whole subject."""
     return lambda cluster: evolve(cluster, step=edit(cluster.step))
 
 
@@ -122,7 +122,7 @@ waits_for_the_time_out, keeps_the_lost = _edited(_waits_for_the_time_out), _edit
 
 
 def fills_hosts(cluster: Any) -> Any:
-    """Has as many on a host as it takes."""
+    """Fill each host before the next one is used."""
 
     def placed(size: int, hosts: tuple[str, ...]) -> tuple[str, ...]:
         each = -(-size // len(hosts))
@@ -132,17 +132,17 @@ def fills_hosts(cluster: Any) -> Any:
 
 
 def asks_for_anybody(cluster: Any) -> Any:
-    """Takes one member for all."""
+    """Count a mesh as whole if it has one member."""
     return evolve(cluster, whole=lambda state, mesh, size: any(one.seat[0] == mesh for one in state.members))
 
 
 def sorts_slices(cluster: Any) -> Any:
-    """Thinks of a slice as of a set."""
+    """Sort the members of a slice."""
     return evolve(cluster, sliced=lambda members, wanted: tuple(sorted(cluster.sliced(members, wanted))))
 
 
 def _tells_twice(step: Step) -> Step:
-    """Answers each sign of a death, as the pipe and the host both give one."""
+    """Report a death again for each further sign of it, as by the pipe and the host."""
 
     def startled(state: Ledger, event: Any) -> Any:
         after, actions = step(state, event)
@@ -154,7 +154,7 @@ def _tells_twice(step: Step) -> Step:
 
 
 def _tells_of_starts(step: Step) -> Step:
-    """Takes a member for begun as soon as it is started."""
+    """Count a member as begun as soon as it is started."""
 
     def early(state: Ledger, event: Any) -> Any:
         meshes = {one.seat[0] for one in state.members}
@@ -166,7 +166,7 @@ def _tells_of_starts(step: Step) -> Step:
 
 
 def _strict_deadline(step: Step) -> Step:
-    """Gives a call a moment more than its time."""
+    """Settle late calls half a second too late."""
 
     def lenient(state: Ledger, event: Any) -> Any:
         return step(state, evolve(event, now=event.now - 0.5) if isinstance(event, Clock) else event)
@@ -175,7 +175,7 @@ def _strict_deadline(step: Step) -> Step:
 
 
 def _ends_elsewhere(step: Step) -> Step:
-    """Sends the end of a member to the host that was added last."""
+    """Send the end of a member to the host that was added last."""
 
     def confused(state: Ledger, event: Any) -> Any:
         after, actions = step(state, event)
@@ -186,7 +186,7 @@ def _ends_elsewhere(step: Step) -> Step:
 
 
 def _forgets_at_return(step: Step) -> Step:
-    """Has a host twice that comes back before it was missed."""
+    """List a host twice if it returns before its loss was noticed."""
 
     def doubled(state: Ledger, event: Any) -> Any:
         after, actions = step(state, event)
@@ -200,7 +200,7 @@ def _forgets_at_return(step: Step) -> Step:
 
 
 def _refuses_whole_calls(step: Step) -> Step:
-    """Fails a call of all where one of them is gone."""
+    """Fail the call on all members if one of them is gone."""
 
     def strict(state: Ledger, event: Any) -> Any:
         there = {one.seat for one in state.members}

@@ -1,4 +1,4 @@
-"""A cluster as the laws see it: the subject, stories of callers, members, hosts and time, and what comes of them."""
+"""A simulated cluster for the laws: the subject, stories of callers, members, hosts and time, and their results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ Acts = tuple[tuple[str, int, int], ...]
 
 @frozen
 class Clustering:
-    """The machine, and what is asked of it: who is there, who is where, which members a slice has."""
+    """The machine, and functions for completeness, placement and slices."""
 
     step: Callable[[rules.Ledger, rules.Event], tuple[rules.Ledger, rules.Actions]]
     whole: Callable[[rules.Ledger, int, int], bool]
@@ -44,7 +44,7 @@ def own_clustering() -> Clustering:
 
 @frozen
 class Moment:
-    """An event, the ledger before and after it, and what is to be done."""
+    """An event, the ledger before and after it, and the actions."""
 
     event: Any
     before: rules.Ledger
@@ -52,7 +52,7 @@ class Moment:
     actions: rules.Actions
 
     def there(self) -> dict[Seat, rules.Member]:
-        """Who was there before."""
+        """The members before the event, by seat."""
         return {member.seat: member for member in self.before.members}
 
     def these(self, kind: type) -> list[Any]:
@@ -62,20 +62,20 @@ class Moment:
 
 @frozen
 class Course:
-    """What came of a story."""
+    """The results of a story."""
 
     moments: list[Moment] = Factory(list)
 
 
 def stories() -> Any:
-    """Acts of callers, members, hosts and time: (what, who, which call or how many seconds)."""
+    """Draw acts of callers, members, hosts and time: (verb, index of the member, index of the call or seconds)."""
     many = ("ask", "ask", "ask", "answer", "answer", "answer", "wait", "ghost", "ghost")
     verbs = st.sampled_from((*many, "spawn", "begin", "end", "stop", "stop", "lost", "again"))
     return st.lists(st.tuples(verbs, st.integers(0, 7), st.integers(0, 3)), min_size=16, max_size=50).map(tuple)
 
 
 def played(cluster: Clustering, story: Acts) -> Course:
-    """Feeds a story to the machine.
+    """Run a story through the machine.
 
     "ghost" is an answer to a call that was settled, "end" a death that is told twice, as by a pipe and by a host.
     """

@@ -1,4 +1,4 @@
-"""Laws of a replay of samples: which are held, which may be drawn, and that each leaves once.
+"""Laws of a replay buffer: which samples it holds, which may be drawn, and that each leaves once.
 
 The subject is a `Replaying`, the rules of `runtime.effects.experience_rules`; a Python list of samples is the model.
 """
@@ -24,12 +24,12 @@ from purestep.runtime.effects import experience_rules as rules
 
 
 def ageless(subject: Any) -> Any:
-    """Finds out that a sample is old where it comes in, and nowhere else."""
+    """Ignore the age of samples in draws."""
     return evolve(subject, draw=lambda *args, max_age=(), uses=(): subject.draw(*args, uses=uses))
 
 
 def takes_some(subject: Any) -> Any:
-    """Uses samples up before it knows whether there are enough."""
+    """Count uses of all samples even if there are too few for the batch."""
 
     def draw(shelf: Any, version: Any, key: Tensor, count: int, **limits: Any) -> Any:
         after, places, enough = subject.draw(shelf, version, key, count, **limits)
@@ -40,7 +40,7 @@ def takes_some(subject: Any) -> Any:
 
 
 def counts_places(subject: Any) -> Any:
-    """Takes an empty place for a sample."""
+    """Count an empty place that is filled as overwritten."""
 
     def add(shelf: Any, version: Tensor) -> Any:
         after, places = subject.add(shelf, version)
@@ -51,7 +51,7 @@ def counts_places(subject: Any) -> Any:
 
 
 def begins_again(subject: Any) -> Any:
-    """Keeps each batch in one piece."""
+    """Keep each batch contiguous in the ring."""
 
     def add(shelf: Any, version: Tensor) -> Any:
         capacity, count = shelf.held.shape[-1], version.shape[-1]
@@ -62,7 +62,7 @@ def begins_again(subject: Any) -> Any:
 
 
 def neighbours(subject: Any) -> Any:
-    """Draws one place and goes on from there."""
+    """Draw one place, and take its neighbours for the rest of the batch."""
 
     def draw(shelf: Any, version: Any, key: Tensor, count: int, **limits: Any) -> Any:
         after, places, enough = subject.draw(shelf, version, key, count, **limits)
@@ -74,7 +74,7 @@ def neighbours(subject: Any) -> Any:
 
 
 def in_place(subject: Any) -> Any:
-    """Saves an allocation."""
+    """Update the uses in place."""
 
     def draw(shelf: Any, version: Any, key: Tensor, count: int, **limits: Any) -> Any:
         after, places, enough = subject.draw(shelf, version, key, count, **limits)
@@ -85,7 +85,7 @@ def in_place(subject: Any) -> Any:
 
 
 def with_replacement(subject: Any) -> Any:
-    """Draws each sample of a batch from all of them."""
+    """Draw the samples of a batch with replacement."""
 
     def draw(shelf: Any, version: Any, key: Tensor, count: int, **limits: Any) -> Any:
         after, places, enough = subject.draw(shelf, version, key, count, **limits)
@@ -96,7 +96,7 @@ def with_replacement(subject: Any) -> Any:
 
 
 def remembers_uses(subject: Any) -> Any:
-    """Leaves the count of uses to the place when another sample takes it."""
+    """Keep the count of uses of a place when another sample is written to it."""
 
     def add(shelf: Any, version: Tensor) -> Any:
         after, places = subject.add(shelf, version)
@@ -106,7 +106,7 @@ def remembers_uses(subject: Any) -> Any:
 
 
 def never_consumes(subject: Any) -> Any:
-    """Draws samples as often as chance will have it."""
+    """Ignore the limit on uses."""
     return evolve(subject, draw=lambda *args, max_age=(), uses=(): subject.draw(*args, max_age=max_age))
 
 
@@ -127,7 +127,7 @@ DRAWS = 1200  # of the law about uniformity
 
 @frozen
 class Replaying:
-    """An empty shelf, adding to it, and drawing from it."""
+    """The subject: functions that make a replay buffer, add to it, and draw from it."""
 
     empty: Callable[[int], Any]
     add: Callable[[Any, Tensor], tuple[Any, Tensor]]
@@ -141,7 +141,7 @@ def own_replaying() -> Replaying:
 
 @frozen
 class Story:
-    """Limits, and acts: (samples to add or -1 to draw, how many to draw, how far the version goes on, a seed)."""
+    """Limits, and acts: (samples to add or -1 to draw, samples to draw, increase of the version, a seed)."""
 
     max_age: Any
     uses: Any
@@ -149,7 +149,7 @@ class Story:
 
 
 def stories() -> SearchStrategy[Story]:
-    """Stories of a replay of four places."""
+    """Draw stories of a replay buffer with four places."""
     act = st.tuples(st.integers(-3, 3), st.integers(1, 3), st.integers(0, 1), st.integers(0, 999))
     acts = st.lists(act, min_size=6, max_size=16).map(tuple)
     limits = st.sampled_from(((), 1, 2))
@@ -158,7 +158,7 @@ def stories() -> SearchStrategy[Story]:
 
 @mutable
 class Sample:
-    """What the model knows of one sample."""
+    """The expected state of one sample."""
 
     place: int
     version: int
@@ -167,7 +167,7 @@ class Sample:
 
 @frozen
 class Scene:
-    """One act as it came out: the shelf after it, what the model held before, and what was drawn."""
+    """The result of one act: the buffer after it, the expected samples before it, and the draw."""
 
     version: int
     shelf: Any
@@ -176,7 +176,7 @@ class Scene:
 
 
 def told(subject: Replaying, story: Story) -> tuple[list[Scene], dict[str, int]]:
-    """The scenes of a story, and what the model counts at its end: added, overwritten, expired, consumed."""
+    """The scenes of a story, and the expected counts at its end: added, overwritten, expired, consumed."""
     shelf, version = subject.empty(CAPACITY), 0
     held: list[Sample] = []
     scenes: list[Scene] = []
@@ -221,7 +221,7 @@ def _after_draw(held: list[Sample], drew: Any, story: Story, version: int, count
 
 
 def experience_laws() -> Suite:
-    """The laws of a replay's rules."""
+    """The laws of a replay buffer's rules."""
     return Suite("experience_laws", (_drawn(), _enough(), _accounts(), _newest(), _uniform(), _batch()))
 
 

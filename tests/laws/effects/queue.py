@@ -1,4 +1,4 @@
-"""Laws of a bounded queue (Q1 to Q4): order, room, age, that nobody waits who could be served, and what comes back.
+"""Laws of a bounded queue (Q1 to Q4): order, capacity, age, no caller that waits without need, and returned samples.
 
 The subject is a `step(line, event) -> (line, answers)` as in `runtime.effects.queue_rules`.
 """
@@ -40,7 +40,7 @@ AnyStep = Callable[[Line, Event], Any]
 
 
 def newest(step: AnyStep) -> AnyStep:
-    """Takes from the end at which samples come in."""
+    """Take the newest samples first."""
 
     def turned(state: Line, event: Event) -> Any:
         entries = state.entries[::-1] if isinstance(event, Take) else state.entries
@@ -51,7 +51,7 @@ def newest(step: AnyStep) -> AnyStep:
 
 
 def drops_oldest(step: AnyStep) -> AnyStep:
-    """A deque with a maximal length."""
+    """Drop the oldest sample of a full queue, as a deque with a maximal length."""
 
     def dropping(state: Line, event: Event) -> Any:
         if isinstance(event, Put) and len(state.entries) == state.capacity and not state.closed:
@@ -62,7 +62,7 @@ def drops_oldest(step: AnyStep) -> AnyStep:
 
 
 def age_when_put(step: AnyStep) -> AnyStep:
-    """Finds out that a sample is old where it comes in, and nowhere else."""
+    """Check the age of samples only when they are put."""
 
     def lax(state: Line, event: Event) -> Any:
         if isinstance(event, Advance):
@@ -73,7 +73,7 @@ def age_when_put(step: AnyStep) -> AnyStep:
 
 
 def wakes_nobody(step: AnyStep) -> AnyStep:
-    """Makes room, and tells those who wait for it at the next Put."""
+    """Do not wake waiting putters at a take; they are answered at the next Put."""
 
     def silent(state: Line, event: Event) -> Any:
         if not isinstance(event, Take):
@@ -85,7 +85,7 @@ def wakes_nobody(step: AnyStep) -> AnyStep:
 
 
 def uncounted(step: AnyStep) -> AnyStep:
-    """Forgets to say that samples were dropped."""
+    """Leave expired samples out of the count."""
 
     def quiet(state: Line, event: Event) -> Any:
         after, answers = step(state, event)
@@ -95,7 +95,7 @@ def uncounted(step: AnyStep) -> AnyStep:
 
 
 def small_first(step: AnyStep) -> AnyStep:
-    """Serves whom it can."""
+    """Serve a small take before larger ones that wait."""
 
     def greedy(state: Line, event: Event) -> Any:
         if isinstance(event, Take) and state.taking and len(state.entries) >= event.count:
@@ -107,7 +107,7 @@ def small_first(step: AnyStep) -> AnyStep:
 
 
 def throws_away(step: AnyStep) -> AnyStep:
-    """Closing is clearing."""
+    """Drop all samples at the close."""
 
     def clearing(state: Line, event: Event) -> Any:
         after, answers = step(state, event)
@@ -119,7 +119,7 @@ def throws_away(step: AnyStep) -> AnyStep:
 
 
 def hands_out_twice(step: AnyStep) -> AnyStep:
-    """Gives a sample and keeps it, as a replay would."""
+    """Return a sample and keep it, as a replay buffer would."""
 
     def keeping(state: Line, event: Event) -> Any:
         after, answers = step(state, event)
@@ -131,7 +131,7 @@ def hands_out_twice(step: AnyStep) -> AnyStep:
 
 
 def answers_twice(step: AnyStep) -> AnyStep:
-    """Tells a caller who was accepted that it was too late, too."""
+    """Answer an accepted caller twice."""
 
     def twice(state: Line, event: Event) -> Any:
         after, answers = step(state, event)
@@ -142,7 +142,7 @@ def answers_twice(step: AnyStep) -> AnyStep:
 
 
 def reports_again(step: AnyStep) -> AnyStep:
-    """Reports what expired to the one who advances and counts it as refused as well."""
+    """Count expired samples as refused as well."""
 
     def double(state: Line, event: Event) -> Any:
         after, answers = step(state, event)
@@ -153,7 +153,7 @@ def reports_again(step: AnyStep) -> AnyStep:
 
 
 def back_at_the_end(step: AnyStep) -> AnyStep:
-    """Puts in again what comes back."""
+    """Put returned samples at the end."""
 
     def behind(state: Line, event: Event) -> Any:
         after, answers = step(state, event)
@@ -167,7 +167,7 @@ def back_at_the_end(step: AnyStep) -> AnyStep:
 
 
 def loses_back(step: AnyStep) -> AnyStep:
-    """Lets callers go with what they were given."""
+    """Lose the samples that a leaving caller returns."""
 
     def losing(state: Line, event: Event) -> Any:
         return step(state, Leave(event.caller) if isinstance(event, Leave) else event)
@@ -193,7 +193,7 @@ Acts = tuple[tuple[str, int], ...]
 
 @frozen
 class Scene:
-    """A capacity, a bound on the lag, and what callers do, one after the other."""
+    """A capacity, a bound on the lag, and acts of callers in their order."""
 
     capacity: int
     max_lag: Any
@@ -202,14 +202,14 @@ class Scene:
 
 @frozen
 class Course:
-    """What came of a scene: the state behind each event, and all answers with the state they were given in."""
+    """The results of a scene: the state after each event, and all answers with the state before their event."""
 
     states: list[Line] = Factory(list)
     events: list[Event] = Factory(list)
     answers: list[tuple[Line, Answer]] = Factory(list)  # (the line before the event, the answer)
 
     def outcomes(self) -> dict[int, list[str]]:
-        """What each caller of a Put was told."""
+        """The answers to each caller of a Put."""
         found: dict[int, list[str]] = {}
         for _, answer in self.answers:
             if isinstance(answer, Answered):
@@ -231,14 +231,14 @@ class Course:
 
 
 def scenes(*, least: int = 16, most: int = 40) -> SearchStrategy[Scene]:
-    """Scenes of a small queue; the number of an act is a count, a version or which of those who wait goes."""
+    """Draw scenes of a small queue; the number of an act is a count, a version or the index of a waiting caller."""
     verbs = st.sampled_from(("put", "put", "put", "take", "take", "leave", "advance", "close"))
     acts = st.lists(st.tuples(verbs, st.integers(0, 5)), min_size=least, max_size=most).map(tuple)
     return st.builds(Scene, capacity=st.integers(2, 4), max_lag=st.sampled_from((0, 1, 1, ())), acts=acts)
 
 
 def played(step: Step, scene: Scene) -> Course:
-    """Feeds the acts to the machine. The caller of a Put is its ticket."""
+    """Run the acts through the machine. The caller of a Put is its ticket."""
     state, course, version = line(scene.capacity, max_lag=scene.max_lag), Course(), 0
     for number, (verb, value) in enumerate(scene.acts):
         waiting = [who for who, _ in (*state.putting, *state.taking)]

@@ -1,4 +1,4 @@
-"""Laws of weights that move (W1 to W6): what a reader gets, whoever goes first between any two accesses.
+"""Laws of weight transfer through a ring (W1 to W6): the weights that a reader gets, under any interleaving of accesses.
 
 The subject is a `Ring`, the two procedures of `runtime.effects.weights_ring`; they run on a memory of a few cells.
 """
@@ -41,7 +41,7 @@ def _with_words(ring: Ring, reader: Callable[[Words, int], Words]) -> Ring:
 
 
 def looks_once(ring: Ring) -> Ring:
-    """Trusts that a copy made is a copy of what was asked for."""
+    """Skip the check of the slot's number after the copy."""
 
     def blind(words: Words, slots: int) -> Words:
         asked: list[int] = [0]
@@ -59,7 +59,7 @@ def looks_once(ring: Ring) -> Ring:
 
 
 def version_of_latest(ring: Ring) -> Ring:
-    """Counts versions beside the bytes."""
+    """Return the version of the latest slot instead of the copied one."""
 
     def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
         found = yield from ring.fetching(words, slots, newer_than, load)
@@ -71,7 +71,7 @@ def version_of_latest(ring: Ring) -> Ring:
 
 
 def any_version(ring: Ring) -> Ring:
-    """Leaves it to the caller to count."""
+    """Accept versions that do not increase."""
 
     def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
         def forgetful(index: int) -> int:
@@ -84,7 +84,7 @@ def any_version(ring: Ring) -> Ring:
 
 
 def counts_first(ring: Ring) -> Ring:
-    """Takes its number before it has anything to show for it."""
+    """Publish the number before the bytes are written."""
 
     def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
         def announced(slot: int, number: int, label: int) -> Steps[int]:
@@ -99,7 +99,7 @@ def counts_first(ring: Ring) -> Ring:
 
 
 def one_behind(ring: Ring) -> Ring:
-    """Keeps away from the slot that was written last."""
+    """Read from the slot before the latest one."""
 
     def reader(words: Words, slots: int) -> Words:
         def read(index: int) -> int:
@@ -112,7 +112,7 @@ def one_behind(ring: Ring) -> Ring:
 
 
 def one_slot(ring: Ring) -> Ring:
-    """Saves memory."""
+    """Use a single slot."""
 
     def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
         return ring.publication(words, 1, version, fill)
@@ -124,7 +124,7 @@ def one_slot(ring: Ring) -> Ring:
 
 
 def zero_is_none(ring: Ring) -> Ring:
-    """Asks `if version`."""
+    """Treat version 0 as absent: `if version`."""
 
     def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
         return ring.fetching(words, slots, max(newer_than, 0), load)
@@ -133,7 +133,7 @@ def zero_is_none(ring: Ring) -> Ring:
 
 
 def no_checksum(ring: Ring) -> Ring:
-    """Believes in the order of stores everywhere."""
+    """Skip the check of the checksum."""
 
     def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
         total: list[int] = [0]
@@ -155,7 +155,7 @@ def no_checksum(ring: Ring) -> Ring:
 
 
 def stubborn(ring: Ring) -> Ring:
-    """Asks for the latest number once."""
+    """Read the latest number only once."""
 
     def reader(words: Words, slots: int) -> Words:
         first: list[int] = []
@@ -173,7 +173,7 @@ def stubborn(ring: Ring) -> Ring:
 
 
 def numbers_afterwards(ring: Ring) -> Ring:
-    """Notes a slot's number when the bytes are there, not before."""
+    """Write a slot's number after the bytes, not before."""
 
     def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
         late: list[tuple[int, int]] = []
@@ -194,7 +194,7 @@ def numbers_afterwards(ring: Ring) -> Ring:
 
 
 def few_bits(ring: Ring) -> Ring:
-    """Compares whether numbers are odd or even, as a lock for one reader would."""
+    """Compare only the parity of numbers."""
 
     def reader(words: Words, slots: int) -> Words:
         asked: list[int] = [0]
@@ -300,7 +300,7 @@ def _failed() -> Law:
 
 
 def _register() -> Law:
-    """With one writer and versions that go up, being linearizable comes to these three bounds on every read."""
+    """The law that reads are linearizable: with one writer and rising versions these three bounds on every read suffice."""
 
     def check(ring: Ring, plan: Plan, seen: Seen) -> None:
         world = played(ring, plan)

@@ -1,4 +1,4 @@
-"""A memory in which any two accesses may meet: the schedule says who goes next, and what was stored may arrive late."""
+"""A simulated shared memory for any interleaving of accesses: a schedule picks the next actor, and stores may arrive late."""
 
 import itertools
 from collections.abc import Callable, Generator, Sequence
@@ -16,12 +16,12 @@ Cell = tuple[Any, ...]
 
 
 class NoRoomError(RuntimeError):
-    """What a fill raises that cannot write its bytes."""
+    """Raised by a fill that cannot write its bytes."""
 
 
 @frozen
 class Plan:
-    """What is published, by whom, and who goes next: 0 for the writer, 1 and 2 for readers, 3 for a late store."""
+    """The publications, and a schedule of actors: 0 for the writer, 1 and 2 for readers, 3 for a late store."""
 
     versions: tuple[int, ...]  # one that does not go up is to be refused
     fails: tuple[bool, ...]  # whether the bytes of the publication cannot be written
@@ -30,7 +30,7 @@ class Plan:
 
 
 def plans(*, turns: int = 16, rising: bool = True, failing: bool = False) -> SearchStrategy[Plan]:
-    """Plans of a few publications, with some steps a turn; `rising` versions are 0, 1, 2, ..., others anything."""
+    """Draw plans of a few publications, with some steps per turn; `rising` versions are 0, 1, 2, ..., others are arbitrary."""
     versions = st.integers(1, 6).map(range).map(tuple) if rising else st.lists(st.integers(0, 4), max_size=6).map(tuple)
     fails = st.lists(st.booleans() if failing else st.just(False), min_size=6, max_size=6).map(tuple)
     turn = st.tuples(st.integers(0, 3), st.integers(1, 9)).map(lambda who_count: who_count[:1] * who_count[1])
@@ -40,7 +40,7 @@ def plans(*, turns: int = 16, rising: bool = True, failing: bool = False) -> Sea
 
 @frozen
 class Operation:
-    """A publication or a fetch, with the moments at which it began and ended; `given` is what it gave."""
+    """A publication or a fetch, with the moments at which it began and ended; `given` is its result."""
 
     who: int
     began: int
@@ -51,7 +51,7 @@ class Operation:
 
 @mutable
 class World:
-    """The memory, the clock and what has happened. `late`: stores arrive in any order, and no fence holds."""
+    """The memory, the clock and the history. `late`: stores arrive in any order, and no fence holds."""
 
     slots: int
     late: bool = False
@@ -65,35 +65,35 @@ class World:
     started: list[tuple[int, int]] = field(factory=list)  # (moment, version) of publications that began
 
     def load(self, cell: Cell) -> int:
-        """What a reader sees."""
+        """Return the value of a cell for a reader."""
         return self.cells.get(cell, 0)
 
     def store(self, cell: Cell, value: int) -> None:
-        """A store of the writer's."""
+        """Store a value as the writer."""
         if self.late:
             self.waiting.append((cell, value))
         else:
             self.cells[cell] = value
 
     def arrive(self, which: int = 0) -> None:
-        """One store that was late arrives; those to one cell in their order."""
+        """Let one late store arrive; those to the same cell arrive in order."""
         if self.waiting:
             cell = self.waiting[which % len(self.waiting)][0]
             first = next(i for i, (other, _) in enumerate(self.waiting) if other == cell)
             self.cells[cell] = self.waiting.pop(first)[1]
 
     def own(self, cell: Cell) -> int:
-        """What the writer sees: its own stores at once."""
+        """Return the value of a cell for the writer, with its own stores at once."""
         return next((value for other, value in reversed(self.waiting) if other == cell), self.load(cell))
 
     def words(self, *, writer: bool) -> Words:
-        """The words, as the writer or a reader has them."""
+        """The words, for the writer or for a reader."""
         read = self.own if writer else self.load
         return Words(lambda i: read(("word", i)), lambda i, value: self.store(("word", i), value), lambda: None)
 
 
 def fill(world: World, broken: bool) -> Callable[[int, int, int], Steps[int]]:
-    """Writes cells that tell the version; a broken one stops in the middle."""
+    """Return a fill that writes the version to every cell; a broken one stops in the middle."""
 
     def filling(slot: int, number: int, version: int) -> Steps[int]:
         world.writing = version
@@ -109,7 +109,7 @@ def fill(world: World, broken: bool) -> Callable[[int, int, int], Steps[int]]:
 
 
 def copy(world: World) -> Callable[[int, int, int], Steps[tuple[Any, int]]]:
-    """Copies the cells one by one; a cell says which version wrote it, -1 if none did."""
+    """Return a load that copies the cells one by one; a cell holds the version that wrote it, -1 if none did."""
 
     def copying(slot: int, number: int, version: int) -> Steps[tuple[Any, int]]:
         found = []
@@ -149,7 +149,7 @@ def _fetching(world: World, ring: Ring, who: int) -> Generator[bool, None, None]
 
 
 def played(ring: Ring, plan: Plan, *, late: bool = False, guarded: bool = False, crash: bool = False) -> World:
-    """What happens by the plan; then the writer finishes, unless it died, and each reader goes on for a while alone."""
+    """Run the plan; then the writer finishes, unless it crashed, and each reader continues alone for a while."""
     world = World(plan.slots, late=late, guarded=guarded)
     actors = [_publishing(world, ring, plan), _fetching(world, ring, 1), _fetching(world, ring, 2)]
 

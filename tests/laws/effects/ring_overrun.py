@@ -1,4 +1,4 @@
-"""Laws of readers that are lapped: what is fetched is whole, and what was thrown away is counted.
+"""Laws of readers that are overrun: a fetch returns one whole version, and discarded copies are counted.
 
 The publisher goes first in the middle of a copy, as often as is drawn, and so often that it writes to the slot being copied.
 """
@@ -18,7 +18,7 @@ from purestep.runtime.effects.weights_ring import LATEST, NUMBER, RING, STRIDE, 
 
 
 def believes_the_copy(transfer: Any) -> Any:
-    """Does not look whether the slot was written again while it copied."""
+    """Skip the check whether the slot was written again during the copy."""
 
     def reading(path: Path, like: Any, *, ring: Ring = RING) -> Any:
         def fetching(words: Words, slots: int, newer_than: int, load: Any) -> Any:
@@ -41,12 +41,12 @@ Drawn = tuple[list[int], str, int]  # publications during each copy, the guard, 
 
 
 def filled(version: int) -> dict[str, Tensor]:
-    """Three leaves that tell the version in every place."""
+    """Three leaves filled with the version."""
     return {name: torch.full((size,), float(version)) for name, size in (("first", 3), ("middle", 8), ("last", 1))}
 
 
 def interrupting(during: Callable[[], None]) -> Ring:
-    """The ring of a reader in whose copies something happens behind the first leaf."""
+    """A ring whose readers call `during` after the first leaf of each copy."""
 
     def fetching(words: Words, slots: int, newer_than: int, load: Any) -> Any:
         def slowly(slot: int, number: int, version: int) -> Any:
@@ -61,7 +61,7 @@ def interrupting(during: Callable[[], None]) -> Ring:
 
 
 def lapped(transfer: Any, drawn: Drawn, seen: Seen, path: Path) -> None:
-    """Fetches once, with publications in the middle."""
+    """Fetch once, with publications during the copy."""
     counts, guard, slots = drawn
     version, during = 0, list(counts)
     with transfer.publishing(filled(0), path=path, slots=slots, guard=guard) as weights:

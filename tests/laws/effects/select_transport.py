@@ -1,4 +1,4 @@
-"""Laws of the choice of a transport for weights: what the hosts and the engine have, and nothing else.
+"""Laws of the choice of a transport for weights: it depends on the hosts and the engine alone.
 
 The subject is a `choice(hosts, engine=, asked=)` as in `runtime.effects.transfer.choice`.
 """
@@ -22,7 +22,7 @@ Choose = Callable[..., Choice]
 
 
 def asks_the_first(choice: Choose) -> Choose:
-    """Takes all hosts for like the one it runs on."""
+    """Use the memory of the first host for all hosts."""
 
     def first(hosts: Any, **how: Any) -> Choice:
         return choice([evolve(host, memory=hosts[0].memory) for host in hosts], **how)
@@ -31,7 +31,7 @@ def asks_the_first(choice: Choose) -> Choose:
 
 
 def counts_twice(choice: Choose) -> Choose:
-    """Says how many hosts it was given."""
+    """Add the number of listed hosts to the reason."""
 
     def counting(hosts: Any, **how: Any) -> Choice:
         found = choice(hosts, **how)
@@ -41,17 +41,17 @@ def counts_twice(choice: Choose) -> Choose:
 
 
 def says_nothing(choice: Choose) -> Choose:
-    """Leaves it to the name."""
+    """Leave out the reason."""
     return lambda hosts, **how: evolve(choice(hosts, **how), why="")
 
 
 def chooses_all_the_same(choice: Choose) -> Choose:
-    """Takes no wishes."""
+    """Ignore the requested transport."""
     return lambda hosts, *, asked="", **how: choice(hosts, **how)
 
 
 def takes_any(choice: Choose) -> Choose:
-    """Takes RDMA where one host has it."""
+    """Choose RDMA if one host has it."""
 
     def lax(hosts: Any, **how: Any) -> Choice:
         verbs = any(host.verbs for host in hosts)
@@ -61,7 +61,7 @@ def takes_any(choice: Choose) -> Choose:
 
 
 def forgets_the_fallback(choice: Choose) -> Choose:
-    """Reports TCP and lets it pass for RDMA."""
+    """Do not report that TCP is a fallback."""
     return lambda hosts, **how: evolve(choice(hosts, **how), fallback=False)
 
 

@@ -1,4 +1,4 @@
-"""Laws of replicas that serve in turn: who serves is healthy, turns are fair, who fails is started again and no process idles.
+"""Laws of a service of replicas: healthy ones serve in fair turns, failed ones are restarted, and no process stays idle.
 
 The subject is a `Serving`: the machine and the slicing of `runtime.effects.service_rules`.
 """
@@ -35,7 +35,7 @@ def _stepping(serving: Any, edit: Callable[[Callable[..., Any], Any, Any], Any])
 
 
 def picks_anybody(serving: Any) -> Any:
-    """Takes the next number."""
+    """Pick the next number, healthy or not."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
         if not isinstance(event, Pick):
@@ -47,7 +47,7 @@ def picks_anybody(serving: Any) -> Any:
 
 
 def counts_over_healthy(serving: Any) -> Any:
-    """Takes a counter modulo the number of those that are healthy."""
+    """Take a counter modulo the number of healthy replicas."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
         healthy = [one for one in state.replicas if one.state == HEALTHY]
@@ -60,7 +60,7 @@ def counts_over_healthy(serving: Any) -> Any:
 
 
 def by_number(serving: Any) -> Any:
-    """Takes what is said about a replica for the one that has its number now."""
+    """Apply events of an earlier generation to the replica that has its number now."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
         if isinstance(event, Failed | Served):
@@ -71,7 +71,7 @@ def by_number(serving: Any) -> Any:
 
 
 def no_pause(serving: Any) -> Any:
-    """Hopes for the best."""
+    """Restart a failed replica without a pause."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
         if isinstance(event, Clock):
@@ -83,7 +83,7 @@ def no_pause(serving: Any) -> Any:
 
 
 def drops_remainder(serving: Any) -> Any:
-    """Divides with //."""
+    """Drop the processes that do not fill a replica."""
 
     def slices(processes: Sequence[Any], per_replica: int) -> Any:
         whole = len(processes) // per_replica * per_replica
@@ -93,7 +93,7 @@ def drops_remainder(serving: Any) -> Any:
 
 
 def starts_twice(serving: Any) -> Any:
-    """Starts a replica again at each look, until it is there."""
+    """Restart a replica at each clock event until it is there."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
         after, actions = step(state, event)
@@ -106,7 +106,7 @@ def starts_twice(serving: Any) -> Any:
 
 
 def forgets_failed_starts(serving: Any) -> Any:
-    """Counts failures from the last start on."""
+    """Reset the count of failures at a failed start."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
         if isinstance(event, NotRestarted):
@@ -119,7 +119,7 @@ def forgets_failed_starts(serving: Any) -> Any:
 
 
 def always_first(serving: Any) -> Any:
-    """Takes the first that is healthy."""
+    """Pick the first healthy replica."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
         if isinstance(event, Pick):
@@ -146,7 +146,7 @@ Story = tuple[tuple[str, int], ...]
 
 @frozen
 class Serving:
-    """The machine, and how processes are made replicas."""
+    """The machine, and the function that groups processes into replicas."""
 
     step: Callable[[rules.Roster, rules.Event], tuple[rules.Roster, tuple[rules.Action, ...]]]
     slices: Callable[[Sequence[Any], int], tuple[tuple[Any, ...], ...]]
@@ -159,7 +159,7 @@ def own_serving() -> Serving:
 
 @frozen
 class Moment:
-    """An event, the roster before and after it, and what is to be done."""
+    """An event, the roster before and after it, and the actions."""
 
     event: Any
     before: rules.Roster
@@ -170,17 +170,17 @@ class Moment:
 
 @frozen
 class Course:
-    """What came of a story."""
+    """The results of a story."""
 
     moments: list[Moment] = Factory(list)
 
     def picks(self) -> list[tuple[int, Picked]]:
-        """Who was picked, with the number of the moment."""
+        """The picks, with the index of their moment."""
         return [(i, one) for i, moment in enumerate(self.moments) for one in moment.actions if isinstance(one, Picked)]
 
 
 def stories() -> Any:
-    """Acts of callers and of time: what, and which call or how many seconds."""
+    """Draw acts of callers and of time: (verb, index of the call or seconds)."""
     verbs = st.sampled_from(
         ("pick", "pick", "pick", "pick", "served", "failed", "late", "wait", "wait", "start", "no start")
     )
@@ -188,7 +188,7 @@ def stories() -> Any:
 
 
 def played(serving: Serving, story: Story) -> Course:
-    """Feeds a story to the machine. "late" tells once more of a call that has failed before."""
+    """Run a story through the machine. "late" reports a call again that has failed before."""
     state, now, course = rules.roster(REPLICAS, pause=1.0, longest=4.0), 0.0, Course()
     out: list[Picked] = []  # calls that are being served
     told: list[Picked] = []  # calls that failed

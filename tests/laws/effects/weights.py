@@ -1,4 +1,4 @@
-"""Laws of weights in shared memory: what was published is what is fetched, and nobody else's.
+"""Laws of weights in shared memory: a fetch returns the published weights, and never those of another publisher.
 
 The subject is a `Transfer`, `publishing` and `reading` of `runtime.effects.weights`, on files in a folder of the law's own.
 Who may go first between two accesses is what `ring_laws` are about.
@@ -40,7 +40,7 @@ def _publish(transfer: Any, edit: Callable[[Any], Any]) -> Any:
 
 
 def loses_strides(transfer: Any) -> Any:
-    """Copies a leaf's memory, in the order in which it lies."""
+    """Copy a leaf's memory in storage order, without its strides."""
 
     def edit(leaf: torch.Tensor) -> torch.Tensor:
         plain = torch.empty(leaf.shape).stride()
@@ -50,7 +50,7 @@ def loses_strides(transfer: Any) -> Any:
 
 
 def through_half(transfer: Any) -> Any:
-    """Sends half the bytes."""
+    """Round floats to bfloat16 in the transfer."""
 
     def edit(leaf: torch.Tensor) -> torch.Tensor:
         return leaf.to(torch.bfloat16).to(leaf.dtype) if leaf.is_floating_point() else leaf
@@ -59,7 +59,7 @@ def through_half(transfer: Any) -> Any:
 
 
 def gives_views(transfer: Any) -> Any:
-    """Gives everybody the same tensors."""
+    """Return the same tensors in every fetch."""
 
     def reading(path: Path, like: Any) -> Any:
         reader = transfer.reading(path, like)
@@ -74,7 +74,7 @@ def gives_views(transfer: Any) -> Any:
 
 
 def counts_fetches(transfer: Any) -> Any:
-    """Counts what was fetched as overtaken too."""
+    """Count fetches as overtaken as well."""
 
     def reading(path: Path, like: Any, **how: Any) -> Any:
         reader, fetched = transfer.reading(path, like, **how), list[int]()
@@ -89,7 +89,7 @@ def counts_fetches(transfer: Any) -> Any:
 
 
 def compares_sizes(transfer: Any) -> Any:
-    """Looks whether the bytes fit."""
+    """Compare the number of bytes only."""
 
     def reading(path: Path, like: Any) -> Any:
         try:
@@ -104,7 +104,7 @@ def compares_sizes(transfer: Any) -> Any:
 
 
 def locks_nothing(transfer: Any) -> Any:
-    """Trusts that nobody else has the path."""
+    """Publish without a lock on the path."""
 
     @contextmanager
     def publishing(params: Any, *, path: Path, **options: Any) -> Iterator[Any]:
@@ -117,7 +117,7 @@ def locks_nothing(transfer: Any) -> Any:
 
 
 def begins_anew(transfer: Any) -> Any:
-    """Clears what is at its path."""
+    """Remove an existing file at the path."""
 
     @contextmanager
     def publishing(params: Any, *, path: Path, **options: Any) -> Iterator[Any]:
@@ -131,7 +131,7 @@ def begins_anew(transfer: Any) -> Any:
 
 
 def never_checks(transfer: Any) -> Any:
-    """Writes no checksum and asks for none."""
+    """Write no checksum and check none."""
 
     @contextmanager
     def publishing(params: Any, *, guard: str = "sequence", **options: Any) -> Iterator[Any]:
@@ -142,7 +142,7 @@ def never_checks(transfer: Any) -> Any:
 
 
 def leaves_the_file(transfer: Any) -> Any:
-    """Keeps the memory for later."""
+    """Leave the file behind at the end."""
 
     @contextmanager
     def publishing(params: Any, *, path: Path, **options: Any) -> Iterator[Any]:
@@ -173,7 +173,7 @@ GUARDS = ("sequence", "checksum")
 
 @frozen
 class Transfer:
-    """How weights are published and read."""
+    """The subject: functions that publish and read weights."""
 
     publishing: Callable[..., AbstractContextManager[Publisher]]  # (params, path=, slots=, guard=)
     reading: Callable[[Path, Any], Reader]
@@ -374,7 +374,7 @@ def _lapped() -> Law:
 def _left() -> Law:
     def check(transfer: Transfer, fails: bool, seen: Seen, path: Path) -> None:
         class Stop(Exception):
-            """Something goes wrong in the block."""
+            """Raised in the block by a test."""
 
         reader = None
         try:

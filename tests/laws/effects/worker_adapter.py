@@ -1,4 +1,4 @@
-"""Laws of letters through calls that may be lost: each is taken once and in order, all come in the end, none goes for ever.
+"""Laws of messages over calls that may be lost: each is taken once and in order, all arrive, and none is resent forever.
 
 The subject is a `Posting`: the two ends of `runtime.effects.engine.hands_rules`.
 """
@@ -19,7 +19,7 @@ from purestep.runtime.effects.engine.hands_rules import Box, Parcel
 
 
 def takes_all(posting: Any) -> Any:
-    """Trusts that each parcel comes once."""
+    """Accept all messages of a parcel, also those that arrived before."""
 
     def opened(box: Box, come: Parcel) -> Any:
         after, _ = posting.opened(box, come)
@@ -29,7 +29,7 @@ def takes_all(posting: Any) -> Any:
 
 
 def forgets_the_sent(posting: Any) -> Any:
-    """Takes what was sent for what has come: an end that has sent a parcel sends what is newer the next time."""
+    """Drop sent messages as if they had arrived: the next parcel has only newer ones."""
 
     def put(box: Box, letter: Any) -> Any:
         return evolve(box, kept=(letter,), first=box.first + len(box.kept))
@@ -38,7 +38,7 @@ def forgets_the_sent(posting: Any) -> Any:
 
 
 def keeps_all(posting: Any) -> Any:
-    """Sends everything each time."""
+    """Keep all messages and send them each time."""
 
     def opened(box: Box, come: Parcel) -> Any:
         after, new = posting.opened(box, come)
@@ -48,7 +48,7 @@ def keeps_all(posting: Any) -> Any:
 
 
 def _lets_go_early(posting: Any) -> Any:
-    """Lets one letter go too many."""
+    """Drop one message too many."""
 
     def opened(box: Box, come: Parcel) -> Any:
         return posting.opened(box, evolve(come, wanted=come.wanted + 1))
@@ -57,7 +57,7 @@ def _lets_go_early(posting: Any) -> Any:
 
 
 def _takes_the_last(posting: Any) -> Any:
-    """Sends the newest letter first."""
+    """Send the newest message first."""
 
     def parcel(box: Box) -> Parcel:
         whole: Parcel = posting.parcel(box)
@@ -81,7 +81,7 @@ Acts = tuple[tuple[str, int], ...]
 
 @frozen
 class Posting:
-    """What an end does."""
+    """The subject: the operations of one end."""
 
     put: Callable[[Box, Any], Box]
     parcel: Callable[[Box], Parcel]
@@ -95,7 +95,7 @@ def own_posting() -> Posting:
 
 @frozen
 class Post:
-    """Both ends, what each has put and taken, and the parcels that are or were under way to each."""
+    """Both ends, the messages that each has put and taken, and the parcels sent to each."""
 
     posting: Posting
     boxes: list[Box] = Factory(lambda: [Box(), Box()])
@@ -105,31 +105,31 @@ class Post:
     come: list[set[int]] = Factory(lambda: [set(), set()])  # which of those has come, by who sent it
 
     def write(self, end: int) -> None:
-        """One more letter."""
+        """Put one more message."""
         letter = f"{'ab'[end]}{len(self.written[end])}"
         self.written[end].append(letter)
         self.boxes[end] = self.posting.put(self.boxes[end], letter)
 
     def send(self, end: int) -> None:
-        """A parcel gets under way."""
+        """Send a parcel."""
         self.sent[end].append(self.posting.parcel(self.boxes[end]))
 
     def deliver(self, end: int, which: int) -> None:
-        """A parcel comes, which may be an old one, or one that has come before."""
+        """Deliver a parcel, which may be an old one, or one that has arrived before."""
         self.come[end].add(which)
         other = 1 - end
         self.boxes[other], new = self.posting.opened(self.boxes[other], self.sent[end][which])
         self.taken[other] += new
 
     def clean(self) -> None:
-        """A call that nothing happens to: a parcel there, and one back; then one there again, which says what has come."""
+        """Run a call without faults: a parcel, one back, and one more that confirms it."""
         for end in (0, 1, 0):
             self.send(end)
             self.deliver(end, len(self.sent[end]) - 1)
 
 
 def played(posting: Posting, story: Acts, seen: Seen) -> Post:
-    """What comes of a story."""
+    """Return both ends after a story."""
     post = Post(posting)
     for verb, which in story:
         end = which % 2
@@ -151,7 +151,7 @@ def played(posting: Posting, story: Acts, seen: Seen) -> Post:
 
 
 def hands_laws() -> Suite:
-    """The laws of letters through calls that may be lost."""
+    """The laws of messages over calls that may be lost."""
     return Suite("hands_laws", (_once(), _all(), _bounded()))
 
 

@@ -1,4 +1,4 @@
-"""Laws of watching over workers: no work is lost or done twice, who is silent is found, who is lost is replaced.
+"""Laws of supervision of workers: no task is lost or done twice, hung workers are found, and lost ones are replaced.
 
 The subject is a `step(crew, event) -> (crew, actions)` as in `runtime.effects.workers_rules`; the world it meets is drawn.
 """
@@ -38,7 +38,7 @@ AnyStep = Callable[[Crew, Event], Any]
 
 
 def sends_to_the_gone(step: AnyStep) -> AnyStep:
-    """A send that succeeds says nothing of who reads."""
+    """Ignore the result of a send."""
 
     def careless(state: Crew, event: Event) -> Any:
         after, actions = step(state, event)
@@ -48,7 +48,7 @@ def sends_to_the_gone(step: AnyStep) -> AnyStep:
 
 
 def takes_any_answer(step: AnyStep) -> AnyStep:
-    """Looks a task up by its number, wherever the answer comes from."""
+    """Look a task up by its number, whichever worker the answer comes from."""
 
     def trusting(state: Crew, event: Event) -> Any:
         if isinstance(event, Answered):
@@ -62,7 +62,7 @@ def takes_any_answer(step: AnyStep) -> AnyStep:
 
 
 def from_the_beginning(step: AnyStep) -> AnyStep:
-    """Gives a worker a time for all it does."""
+    """Measure a worker's silence from its first task on."""
 
     def impatient(state: Crew, event: Event) -> Any:
         after, actions = step(state, event)
@@ -76,7 +76,7 @@ def from_the_beginning(step: AnyStep) -> AnyStep:
 
 
 def replaces_twice(step: AnyStep) -> AnyStep:
-    """Answers every sign of a death with a birth."""
+    """Start a replacement for every sign of a death."""
 
     def eager(state: Crew, event: Event) -> Any:
         known = not isinstance(event, Ended) or event.worker in [one.number for one in state.workers]
@@ -87,7 +87,7 @@ def replaces_twice(step: AnyStep) -> AnyStep:
 
 
 def at_once(step: AnyStep) -> AnyStep:
-    """Does not look back."""
+    """Restart at once, without a count of failures."""
 
     def hasty(state: Crew, event: Event) -> Any:
         after, actions = step(evolve(state, failures=0), event)
@@ -97,7 +97,7 @@ def at_once(step: AnyStep) -> AnyStep:
 
 
 def ignores_strange_answers(step: AnyStep) -> AnyStep:
-    """Drops what it cannot place."""
+    """Ignore answers to unknown tasks."""
 
     def mild(state: Crew, event: Event) -> Any:
         if isinstance(event, Answered):
@@ -110,7 +110,7 @@ def ignores_strange_answers(step: AnyStep) -> AnyStep:
 
 
 def hands_back_all(step: AnyStep) -> AnyStep:
-    """Starts everything anew when something goes wrong."""
+    """Return the tasks of all workers when one is lost."""
 
     def thorough(state: Crew, event: Event) -> Any:
         after, actions = step(state, event)
@@ -125,7 +125,7 @@ def hands_back_all(step: AnyStep) -> AnyStep:
 
 
 def idle_is_hanging(step: AnyStep) -> AnyStep:
-    """Expects to hear from everybody, all the time."""
+    """Count an idle worker as hung."""
 
     def strict(state: Crew, event: Event) -> Any:
         if not isinstance(event, Clock):
@@ -142,7 +142,7 @@ def idle_is_hanging(step: AnyStep) -> AnyStep:
 
 
 def keeps_the_answered(step: AnyStep) -> AnyStep:
-    """Forgets to cross off what was done, so that it is handed back later."""
+    """Keep finished tasks in the list, so that they are returned later."""
 
     def forgetful(state: Crew, event: Event) -> Any:
         after, actions = step(state, event)
@@ -155,7 +155,7 @@ def keeps_the_answered(step: AnyStep) -> AnyStep:
 
 
 def never_ready(step: AnyStep) -> AnyStep:
-    """Gives a worker that has begun the time that beginning takes."""
+    """Ignore that a worker is ready, so that its time limit stays that of the start."""
 
     def slow(state: Crew, event: Event) -> Any:
         return (state, ()) if isinstance(event, Ready) else step(state, event)
@@ -182,7 +182,7 @@ Acts = tuple[tuple[str, int, int], ...]
 
 @frozen
 class Moment:
-    """An event, the crew before and after it, and what is to be done."""
+    """An event, the crew before and after it, and the actions."""
 
     event: Event
     before: Crew
@@ -192,7 +192,7 @@ class Moment:
 
 @frozen
 class Course:
-    """What came of a story."""
+    """The results of a story."""
 
     moments: list[Moment] = Factory(list)
 
@@ -202,7 +202,7 @@ class Course:
 
 
 def stories() -> SearchStrategy[Acts]:
-    """Acts of workers and of those who use them: (what, which worker, which task or how many seconds)."""
+    """Draw acts of workers and callers: (verb, index of the worker, task or seconds)."""
     many = ("send", "send", "send", "answer", "answer", "answer", "wait", "wait")
     verbs = st.sampled_from((*many, "note", "end", "ready", "ready", "ghost", "strange"))
     act = st.tuples(verbs, st.integers(0, 5), st.integers(0, 5))
@@ -210,7 +210,7 @@ def stories() -> SearchStrategy[Acts]:
 
 
 def played(step: Step, story: Acts) -> Course:
-    """Feeds a story to the machine.
+    """Run a story through the machine.
 
     "ghost" is an answer from a worker that may be gone, "strange" one to a task that may be another's.
     """
@@ -249,7 +249,7 @@ def played(step: Step, story: Acts) -> Course:
 
 
 def workers_laws() -> Suite:
-    """The laws of watching over workers."""
+    """The laws of supervision of workers."""
     return Suite("workers_laws", (_once(), _own(), _silent(), _replaced(), _pauses(), _garbage()))
 
 

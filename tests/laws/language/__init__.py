@@ -1,1 +1,1 @@
-"""Laws of worlds of text."""
+"""Laws of text environments."""

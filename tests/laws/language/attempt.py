@@ -1,4 +1,4 @@
-"""Laws of attempts: ids are only appended, as they were sampled, and transcripts tell of each what it was.
+"""Laws of attempts: token ids are only appended, as they were sampled, and transcripts record the origin of each.
 
 The subject is a `Trying`; models are scripts of ids, of bytes that may be no text, on the ledger world.
 """
@@ -114,7 +114,7 @@ def _never_cut(written: Transcript, attempts: Sequence[Attempt[Any]]) -> Transcr
 
 
 def turns_of_the_longest(trying: Trying) -> Trying:
-    """Counts the env steps of all rows by those of the first."""
+    """Use the env steps of the first row for all rows."""
 
     def transcripts(attempts: Sequence[Attempt[Any]], **room: int) -> Transcript:
         written = trying.transcripts(attempts, **room)
@@ -133,7 +133,7 @@ MUTANTS: dict[str, Callable[[Trying], Trying]] = {
 
 
 def pieces_of(attempt: Attempt[Any]) -> tuple[list[Told], list[Heard]]:
-    """What was told, and what was heard."""
+    """Return the pieces of context, and the pieces sampled by the model."""
     told = [piece for piece in attempt.pieces if isinstance(piece, Told)]
     return told, [piece for piece in attempt.pieces if isinstance(piece, Heard)]
 
@@ -148,7 +148,7 @@ SOURCES = {System: SYSTEM, User: USER, ToolResult: TOOL, Feedback: FEEDBACK}
 
 @frozen
 class Talk:
-    """How turns are taken, the room there is, and what a model says while there is room for it."""
+    """The options of the protocol, the capacity, and the model's outputs."""
 
     how: Options
     capacity: int
@@ -168,7 +168,7 @@ def _said(ids: tuple[int, ...], finish_reason: str, version: int) -> Said:
 
 
 def talks() -> SearchStrategy[Talk]:
-    """Completions that are moves, any text, or bytes that are none; some end in a stop token."""
+    """Draw completions that are moves, other texts, or invalid bytes; some end in a stop token."""
     text = st.sampled_from((*MOVES.values(), *MOVES.values())) | texts()
     ids = st.one_of(text.map(lambda one: tuple(one[:60].encode(errors="replace"))), st.binary(max_size=6).map(tuple))
     ended = st.tuples(ids, st.booleans()).map(lambda one: (*one[0], END) if one[1] else one[0])
@@ -183,7 +183,7 @@ def rollout_of(number: int) -> Rollout:
 
 
 def grown(trying: Trying, talk: Talk) -> list[Attempt[Any]]:
-    """The attempt before, between and behind what a model says; what is longer than the room is cut to it."""
+    """The attempt before and after each output of the model; an output is cut to the room that is left."""
     rules = talk.how.protocol()
     rollout = rollout_of(talk.number)
     states = [trying.begin(rules, CODEC, rollout, capacity=talk.capacity, max_new_tokens=70)]
@@ -193,7 +193,7 @@ def grown(trying: Trying, talk: Talk) -> list[Attempt[Any]]:
 
 
 def cut(said: Said, attempt: Attempt[Any]) -> Said:
-    """What a sampler would have given: no more than there is room for."""
+    """The output that a sampler would return: no longer than the room that is left."""
     room = attempt.room if attempt.end == () else len(said.ids)
     return evolve(said, ids=said.ids[:room], log_probs=said.log_probs[:room], versions=said.versions[:room])
 

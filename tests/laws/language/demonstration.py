@@ -26,14 +26,14 @@ from purestep.properties.strategies.values import seeds
 
 @frozen
 class Showing:
-    """What the laws of demonstrations judge: `script(params, task, key, *, skill)` and `demonstrate(protocol, ...)`."""
+    """The subject of the laws of demonstrations: `script(params, task, key, *, skill)` and `demonstrate(protocol, ...)`."""
 
     script: Callable[..., tuple[str, ...]]
     demonstrate: Callable[..., Attempt[Any]]
 
 
 def _played(change: Callable[..., tuple[Any, ...]]) -> Callable[[Showing], Showing]:
-    """An edit of what a demonstration is made with: (spell, rollout, key, numbers) -> the same."""
+    """An edit of the arguments of a demonstration: (spell, rollout, key, numbers) -> the same."""
 
     def make(subject: Showing) -> Showing:
         def demonstrate(protocol: Any, codec: Any, spell: Any, rollout: Any, key: Any, **numbers: Any) -> Attempt[Any]:
@@ -53,7 +53,7 @@ def _texts(change: Callable[[str], str]) -> Callable[..., tuple[Any, ...]]:
 
 
 def _shorter(spell: Any, rollout: Any, key: Any, numbers: Any) -> tuple[Any, ...]:
-    """Cuts a text that finds no room, wherever the limit falls."""
+    """Cut a text to the limit, instead of leaving it out."""
     return (lambda text: spell(text)[: numbers["max_new_tokens"]]), rollout, key, numbers
 
 
@@ -70,7 +70,7 @@ cuts_texts, one_for_a_task, deaf_to_skill = _played(_shorter), _played(_by_task)
 
 
 def one_way(subject: Showing) -> Showing:
-    """Fails in one way only."""
+    """Fail in one way only."""
 
     def script(params: Any, task: Any, key: Any, *, skill: float) -> tuple[str, ...]:
         texts = subject.script(params, task, key, skill=skill)
@@ -81,7 +81,7 @@ def one_way(subject: Showing) -> Showing:
 
 
 def generous(subject: Showing) -> Showing:
-    """Draws once more where it would fail."""
+    """Draw a second time if the first script fails."""
 
     def script(params: Any, task: Any, key: Any, *, skill: float) -> tuple[str, ...]:
         texts = subject.script(params, task, key, skill=skill)
@@ -106,7 +106,7 @@ ROOM: dict[str, Any] = {"script": play_script, "capacity": 999, "max_new_tokens"
 
 @frozen
 class Lesson:
-    """A world, a task in it, and a key to show it with."""
+    """An environment, a task in it, and the key of a demonstration."""
 
     kind: str
     difficulty: str
@@ -115,7 +115,7 @@ class Lesson:
     capacity: int
 
     def world(self) -> Protocol[Any, Any]:
-        """The rules of the world."""
+        """The protocol of the environment."""
         return protocol(zorplex(self.kind, difficulty=self.difficulty), zorplex_parser(), max_steps=8)
 
     def rollout(self) -> Rollout:
@@ -126,7 +126,7 @@ class Lesson:
 
 @st.composite
 def lessons(draw: DrawFn) -> Lesson:
-    """Tasks of all kinds."""
+    """Draw tasks of all kinds."""
     return Lesson(
         kind=draw(st.sampled_from(tuple(KINDS))),
         difficulty=draw(st.sampled_from(("easy", "medium", "hard"))),
@@ -137,7 +137,7 @@ def lessons(draw: DrawFn) -> Lesson:
 
 
 def spelled(text: str) -> tuple[int, ...]:
-    """Bytes, and the mark of an end."""
+    """The UTF-8 bytes of a text, and the end token."""
     return *text.encode(), END
 
 

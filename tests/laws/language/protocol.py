@@ -1,4 +1,4 @@
-"""Laws of taking turns in a world of text: what a completion may change, and what it may not.
+"""Laws of the turn protocol of a text environment: the effects that a completion may have, and those that it may not.
 
 The subject is a `Turns`: the two functions of a protocol. They are tried on a ledger, a world whose tools add and peek.
 """
@@ -104,7 +104,7 @@ tools_are_free = _after(_free_tools)
 
 
 def goes_on(turns: Turns) -> Turns:
-    """Takes a completion after the end for one more."""
+    """Accept a completion after the end of the episode."""
 
     def step(rules: Any, episode: Episode[Any], completion: Completion, key: Any) -> tuple[Episode[Any], Any]:
         return turns.step(rules, evolve(episode, end=()), completion, key)
@@ -113,7 +113,7 @@ def goes_on(turns: Turns) -> Turns:
 
 
 def counts_aborted(turns: Turns) -> Turns:
-    """Counts a model call that was given up."""
+    """Count a model call that was aborted."""
 
     def step(rules: Any, episode: Episode[Any], completion: Completion, key: Any) -> tuple[Episode[Any], Any]:
         after, turn = turns.step(rules, episode, completion, key)
@@ -124,7 +124,7 @@ def counts_aborted(turns: Turns) -> Turns:
 
 
 def reads_what_was_cut(turns: Turns) -> Turns:
-    """Reads a completion that was cut at its length like any other."""
+    """Parse a completion that was cut at its length limit like any other."""
 
     def step(rules: Any, episode: Episode[Any], completion: Completion, key: Any) -> tuple[Episode[Any], Any]:
         return turns.step(evolve(rules, incomplete="accept"), episode, completion, key)

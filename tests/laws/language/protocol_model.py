@@ -1,4 +1,4 @@
-"""What a turn protocol does to the ledger world, as a plain table and a plain loop: judge of the real one."""
+"""The turn protocol for the ledger environment, as a plain table and a plain loop: the reference of its laws."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ UNREADABLE: dict[str, Row] = {  # what the world never sees
 
 @frozen
 class Expected:
-    """The steps as rows, how it ended ("" if it goes on), the world's numbers, and which rows of the table came up."""
+    """The steps as rows, the end ("" if there is none), the environment's numbers, and the rows of the table that occurred."""
 
     rows: tuple[Row, ...]
     end: str
@@ -35,7 +35,7 @@ class Expected:
 
 
 def unread(kind: str, last: bool) -> Row:
-    """The row of a completion that gave no action; `last`: there is room for no other."""
+    """The row of a completion without an action; `last`: it is the last step."""
     limit = {"truncated": last, "reason": "max_steps" if last else ""}
     return {**UNREADABLE[kind], **limit, "acted": False, "parse_error": True, "terminated": False}
 
@@ -48,7 +48,7 @@ def acted(kind: str, last: bool, total: int) -> Row:
 
 
 def expected(options: Options, script: list[Move]) -> Expected:
-    """What the protocol's table says of a script."""
+    """Return the expected result of a script, by the protocol's table."""
     rows: list[Row] = []
     seen: list[str] = []
     numbers, calls, tools, end = [1], 0, 0, ""

@@ -1,4 +1,4 @@
-"""Laws of requests: one is one episode, reproducible from its keys, and multiplicity is more of them.
+"""Laws of requests: each is one episode, reproducible from its keys; more episodes are more requests.
 
 The subject is an `Asking`: the functions that make requests.
 """
@@ -42,7 +42,7 @@ def _expanding(change: Callable[[Request, Request], Request]) -> Callable[[Askin
 
 
 def same_for_all_groups(asking: Asking) -> Asking:
-    """Draws the sampling keys of every group from the key alone."""
+    """Derive the sampling keys of every group from the key alone."""
 
     def expand(request: Request, n: int, key: Key) -> tuple[Request, ...]:
         attempts = asking.expand(request, n, key)
@@ -54,7 +54,7 @@ def same_for_all_groups(asking: Asking) -> Asking:
 
 
 def counts_runs(asking: Asking) -> Asking:
-    """Folds into the key how often it was asked."""
+    """Fold the number of calls into the key."""
     asked: list[int] = []
 
     def expand(request: Request, n: int, key: Key) -> tuple[Request, ...]:
@@ -65,7 +65,7 @@ def counts_runs(asking: Asking) -> Asking:
 
 
 def one_stream(asking: Asking) -> Asking:
-    """Evaluates on the training tasks from number 1000 on."""
+    """Use the training tasks from number 1000 on for evaluation."""
 
     def task_keys(key: Key, stream: str, n: int, *, first: int = 0) -> tuple[Words, ...]:
         return asking.task_keys(key, "training", n, first=first + (1000 if stream == "evaluation" else 0))
@@ -74,12 +74,12 @@ def one_stream(asking: Asking) -> Asking:
 
 
 def always_from_the_start(asking: Asking) -> Asking:
-    """Begins each chunk of a stream at its first task."""
+    """Begin each chunk of a stream at its first task."""
     return evolve(asking, task_keys=lambda key, stream, n, *, first=0: asking.task_keys(key, stream, n))
 
 
 def repeats_one_task(asking: Asking) -> Asking:
-    """Repeats the task along with the request."""
+    """Repeat the task along with the request."""
 
     def repeat(request: Request, n: int, key: Key) -> tuple[Request, ...]:
         return tuple(evolve(again, task=request.task) for again in asking.repeat(request, n, key))
@@ -88,7 +88,7 @@ def repeats_one_task(asking: Asking) -> Asking:
 
 
 def one_voice(asking: Asking) -> Asking:
-    """Lets all participants sample with the request's own key."""
+    """Let all participants sample with the request's own key."""
 
     def rollouts(request: Request) -> tuple[Rollout, ...]:
         return tuple(evolve(rollout, sampling=request.sampling) for rollout in asking.rollouts(request))
@@ -113,7 +113,7 @@ PEOPLE = ("asks", "answers", "judges")
 
 @frozen
 class Batch:
-    """Seeds of tasks and of samplers, how many requests, how often each, where their tasks begin, who takes part."""
+    """Seeds of tasks and samplers, the number of requests and of attempts, the first task, the participants and the stream."""
 
     tasks: int
     samplers: int
@@ -130,7 +130,7 @@ class Batch:
 
 
 def batches() -> SearchStrategy[Batch]:
-    """Batches of up to four requests; some begin where a fixed offset would have had them meet."""
+    """Draw batches of up to four requests; some begin where a fixed offset between streams would make them overlap."""
     return st.builds(
         Batch,
         seeds(),

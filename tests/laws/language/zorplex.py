@@ -1,4 +1,4 @@
-"""Laws of the zorplex world: tasks that tools alone solve, and rewards that only solving earns.
+"""Laws of the zorplex environment: tasks that only tools can solve, and rewards that only solutions earn.
 
 The subject is `zorplex(kind, **options) -> TextEnv`.
 """
@@ -47,7 +47,7 @@ def _generating(change: Callable[[Any, Task, Any], Task]) -> Callable[[World], W
 
 
 def _stepping(change: Callable[[Any, Play, Any, Play, Outcome], tuple[Play, Outcome]]) -> Callable[[World], World]:
-    """The edit that changes what follows: `change(params, before, action, after, outcome)`."""
+    """The edit of the result of a step: `change(params, before, action, after, outcome)`."""
 
     def make(world: World) -> World:
         def zorplex(kind: str, **options: Any) -> TextEnv[Any, Play]:
@@ -81,7 +81,7 @@ def _any_call_counts(params: Any, before: Play, action: Any, after: Play, outcom
 
 
 def _links_at_will(vocabulary: Any, task: Task, key: Any) -> Task:
-    """Lets a word redirect to any word, itself and those that lead back included."""
+    """Let a word redirect to any word, even to itself or in a cycle."""
     n = len(vocabulary.words)
     if not task.links:
         return task
@@ -90,7 +90,7 @@ def _links_at_will(vocabulary: Any, task: Task, key: Any) -> Task:
 
 
 def _right_to_left(vocabulary: Any, task: Task, key: Any) -> Task:
-    """Computes a - b - c as a - (b - c)."""
+    """Compute a - b - c as a - (b - c)."""
     value = dict(zip(vocabulary.words, task.values, strict=True))
     if " - " not in task.question or len(task.asked) < 3:
         return task
@@ -99,7 +99,7 @@ def _right_to_left(vocabulary: Any, task: Task, key: Any) -> Task:
 
 
 def counts_tasks(world: World) -> World:
-    """Draws the table anew at each reset, whatever the key."""
+    """Draw another table at each reset, whatever the key is."""
     made: list[int] = []
 
     def zorplex(kind: str, **options: Any) -> TextEnv[Any, Play]:
@@ -115,7 +115,7 @@ def counts_tasks(world: World) -> World:
 
 
 def remembers_beside(world: World) -> World:
-    """Keeps the number of calls beside the state."""
+    """Keep the number of calls outside the state."""
 
     def zorplex(kind: str, **options: Any) -> TextEnv[Any, Play]:
         env, made = world(kind, **options), list[int]()
@@ -150,7 +150,7 @@ TINY = Vocabulary(("bli", "kra", "zor", "mup", "tel", "van"), -9, 9)
 
 @frozen
 class Setting:
-    """Which world, and which of its tasks."""
+    """The options of an environment, and the seed of a task."""
 
     kind: str
     difficulty: str
@@ -176,7 +176,7 @@ Attempt = tuple[Setting, list[Any]]
 
 
 def settings(*kinds: str) -> SearchStrategy[Setting]:
-    """Settings of these kinds of tasks."""
+    """Draw settings of these kinds of tasks."""
     difficulties, words = st.sampled_from(("easy", "medium", "hard")), st.sampled_from(("tiny", "syllables", "letters"))
     return st.builds(Setting, st.sampled_from(kinds or tuple(KINDS)), difficulties, words, st.integers(1, 3), seeds())
 

@@ -1,4 +1,4 @@
-"""Laws of states up to the names of their variables, judged by trying every renaming: `Renaming(canonical, state_hash)`."""
+"""Laws of states up to renaming of variables, checked by all renamings: `Renaming(canonical, state_hash)`."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -24,14 +24,14 @@ from .resolution import Atom
 
 @frozen
 class Renaming:
-    """`canonical(names, atoms)` and `state_hash(names, canonical_atoms)`: what is judged together."""
+    """The subject of these laws: `canonical(names, atoms)` and `state_hash(names, canonical_atoms)`."""
 
     canonical: Callable[[Vocabulary, Tensor], Tensor]
     state_hash: Callable[[Vocabulary, Tensor], Tensor]
 
 
 def _ranked(names: Vocabulary, atoms: Tensor, order: int) -> Tensor:
-    """Variables numbered by their own numbers, smallest first (order 1) or largest first (order -1)."""
+    """Number variables by their own numbers, smallest first (order 1) or largest first (order -1)."""
     terms = atoms[..., 1:].flatten(-2)
     place = torch.arange(terms.shape[-1])
     repeated = ((terms[..., :, None] == terms[..., None, :]) & (place[None, :] < place[:, None])).any(-1)
@@ -42,17 +42,17 @@ def _ranked(names: Vocabulary, atoms: Tensor, order: int) -> Tensor:
 
 
 def by_size(subject: Renaming) -> Renaming:
-    """Closes the gaps between the variables' numbers and keeps their order."""
+    """Close the gaps between the variables' numbers and keep their order."""
     return evolve(subject, canonical=lambda names, atoms: _ranked(names, atoms, 1))
 
 
 def by_size_downwards(subject: Renaming) -> Renaming:
-    """Numbers variables from the largest down."""
+    """Number variables from the largest down."""
     return evolve(subject, canonical=lambda names, atoms: _ranked(names, atoms, -1))
 
 
 def last_constant_varies(subject: Renaming) -> Renaming:
-    """Takes the last constant for a variable."""
+    """Treat the last constant as a variable."""
 
     def canonical(names: Vocabulary, atoms: Tensor) -> Tensor:
         return subject.canonical(evolve(names, constants=names.constants[:-1]), atoms)
@@ -61,7 +61,7 @@ def last_constant_varies(subject: Renaming) -> Renaming:
 
 
 def counts_on(subject: Renaming) -> Renaming:
-    """Goes on counting from one state to the next."""
+    """Continue the numbering from one state to the next."""
 
     def canonical(names: Vocabulary, atoms: Tensor) -> Tensor:
         found = subject.canonical(names, atoms)
@@ -74,7 +74,7 @@ def counts_on(subject: Renaming) -> Renaming:
 
 
 def adds_up(subject: Renaming) -> Renaming:
-    """Adds up hashes of single atoms, in whatever order they come."""
+    """Add up hashes of single atoms, whatever their order is."""
 
     def state_hash(names: Vocabulary, atoms: Tensor) -> Tensor:
         value = torch.zeros_like(atoms[..., 0, 0])
@@ -86,7 +86,7 @@ def adds_up(subject: Renaming) -> Renaming:
 
 
 def all_alike(subject: Renaming) -> Renaming:
-    """Forgets which variables are one."""
+    """Replace all variables by the first one."""
 
     def canonical(names: Vocabulary, atoms: Tensor) -> Tensor:
         first = len(names.constants) + 1
@@ -96,7 +96,7 @@ def all_alike(subject: Renaming) -> Renaming:
 
 
 def overflows(subject: Renaming) -> Renaming:
-    """Reads the atoms as the digits of one number, of which only the lowest bits are kept."""
+    """Hash the atoms as digits of one number, and keep only its lowest bits."""
 
     def state_hash(names: Vocabulary, atoms: Tensor) -> Tensor:
         value = torch.zeros_like(atoms[..., 0, 0])
@@ -168,7 +168,7 @@ def _under(others: dict[int, int], state: State) -> State:
 
 
 def alike(one: State, other: State) -> bool:
-    """Whether some renaming of variables, different ones to different ones, makes the first state the second."""
+    """Return whether some injective renaming of variables turns the first state into the second."""
     mine, theirs = (sorted({term for atom in state for term in atom[1:] if term >= OPEN}) for state in (one, other))
     orders = itertools.permutations(theirs) if len(mine) == len(theirs) else ()
     return any(_under(dict(zip(mine, order, strict=True)), one) == other for order in orders)

@@ -1,4 +1,4 @@
-"""Laws of negatives, judged by Python's sets: of one for each atom, f = corrupt, and of all of them, f = corruptions."""
+"""Laws of negatives, checked by Python sets: of one for each atom, f = corrupt, and of all of them, f = corruptions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -25,27 +25,27 @@ from .resolution import Atom
 
 
 class Corrupt(Protocol):
-    """One negative for each atom."""
+    """The type of functions that return one negative for each atom."""
 
     def __call__(
         self, names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Tensor, key: Key, *, tries: int
     ) -> tuple[Tensor, Tensor]:
-        """Negatives [*, 3] and whether there is one [*]."""
+        """Return negatives [*, 3] and whether there is one [*]."""
         ...
 
 
 class Corruptions(Protocol):
-    """All negatives of each atom."""
+    """The type of functions that return all negatives of each atom."""
 
     def __call__(
         self, names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
     ) -> Tensor:
-        """Negatives [*, most, 3]."""
+        """Return negatives [*, most, 3]."""
         ...
 
 
 def nothing_known(make: Any) -> Any:
-    """Forgets to leave out what is known."""
+    """Leave known atoms among the negatives."""
 
     def mutant(names: Vocabulary, within: Domains, known: Tensor, *rest: Any, **options: Any) -> Any:
         return make(names, within, known_atoms(names, known.new_zeros(0, 3)), *rest, **options)
@@ -54,7 +54,7 @@ def nothing_known(make: Any) -> Any:
 
 
 def any_constant(make: Any) -> Any:
-    """Draws from all constants, whatever the domain."""
+    """Draw from all constants, whatever the domain is."""
 
     def mutant(names: Vocabulary, within: Domains, *rest: Any, **options: Any) -> Any:
         return make(names, domains(names), *rest, **options)
@@ -63,7 +63,7 @@ def any_constant(make: Any) -> Any:
 
 
 def other_argument(make: Any) -> Any:
-    """Replaces the argument that should stay."""
+    """Replace the other argument."""
 
     def mutant(
         names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Any, *rest: Any, **options: Any
@@ -74,7 +74,7 @@ def other_argument(make: Any) -> Any:
 
 
 def without_the_last(make: Any) -> Any:
-    """Takes the excluded end of a range for the last constant of a domain."""
+    """Leave out the last constant of a domain."""
 
     def mutant(names: Vocabulary, within: Domains, *rest: Any, **options: Any) -> Any:
         return make(names, replace(within, count=(within.count - 1).clamp_min(1)), *rest, **options)
@@ -87,7 +87,7 @@ def _one_key(key: Key) -> Key:
 
 
 def zeros_on_failure(corrupt: Corrupt) -> Corrupt:
-    """Returns padding where nothing is found: a query that fails, and is paid for failing."""
+    """Return padding if no negative is found: a query that fails, with a reward for failing."""
 
     def mutant(
         names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Tensor, key: Key, *, tries: int
@@ -99,7 +99,7 @@ def zeros_on_failure(corrupt: Corrupt) -> Corrupt:
 
 
 def one_key(corrupt: Corrupt) -> Corrupt:
-    """Draws for all of a batch with the first one's key."""
+    """Use the key of the first atom for the whole batch."""
 
     def mutant(
         names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Tensor, key: Key, *, tries: int
@@ -110,7 +110,7 @@ def one_key(corrupt: Corrupt) -> Corrupt:
 
 
 def always_found(corrupt: Corrupt) -> Corrupt:
-    """Takes the atom that comes back for a negative."""
+    """Report every returned atom as a negative."""
 
     def mutant(
         names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: Tensor, key: Key, *, tries: int
@@ -122,7 +122,7 @@ def always_found(corrupt: Corrupt) -> Corrupt:
 
 
 def with_replacement(corruptions: Corruptions) -> Corruptions:
-    """Draws from the negatives again and again."""
+    """Draw from the negatives with replacement."""
 
     def mutant(
         names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
@@ -137,7 +137,7 @@ def with_replacement(corruptions: Corruptions) -> Corruptions:
 
 
 def sorts_what_it_keeps(corruptions: Corruptions) -> Corruptions:
-    """Puts the negatives drawn in the order of their constants."""
+    """Sort the negatives drawn by their constants."""
 
     def mutant(
         names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
@@ -150,7 +150,7 @@ def sorts_what_it_keeps(corruptions: Corruptions) -> Corruptions:
 
 
 def one_order(corruptions: Corruptions) -> Corruptions:
-    """Shuffles once and for all."""
+    """Use the same shuffle for every key."""
 
     def mutant(
         names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
@@ -161,7 +161,7 @@ def one_order(corruptions: Corruptions) -> Corruptions:
 
 
 def one_key_for_all(corruptions: Corruptions) -> Corruptions:
-    """Shuffles all of a batch with the first one's key."""
+    """Shuffle the whole batch with the key of the first atom."""
 
     def mutant(
         names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
@@ -192,7 +192,7 @@ TRIES = 256  # with 6 constants, one that is allowed is missed with probability 
 
 @frozen
 class Case:
-    """Atoms to make negatives of, what may stand where, and what is known to be true."""
+    """Atoms to corrupt, the domains of arguments, and the known atoms."""
 
     domains: dict[tuple[str, int], tuple[str, ...]]
     known: tuple[Atom, ...]
@@ -213,7 +213,7 @@ class Case:
         return [NAMES.constants.index(constant) + 1 for constant in given]
 
     def told(self) -> tuple[Domains, Tensor, Tensor]:
-        """Domains, known atoms, atoms [N, 3]."""
+        """Return domains, known atoms, atoms [N, 3]."""
         known = torch.tensor(self.known, dtype=torch.int64).reshape(-1, 3)
         return domains(NAMES, self.domains), known_atoms(NAMES, known), torch.tensor(self.atoms)
 

@@ -1,4 +1,4 @@
-"""Laws of all negatives of an atom, judged by Python's sets: f(names, within, known, atom, argument, most, key)."""
+"""Laws of all negatives of an atom, checked by Python sets: f(names, within, known, atom, argument, most, key)."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Corruptions, Ca
 
 
 def _made(corruptions: Corruptions, case: Case, most: int) -> Tensor:
-    """Negatives [N, most, 3] in the first atom's argument."""
+    """Return negatives [N, most, 3] in the first atom's argument."""
     return corruptions(NAMES, *case.told(), case.arguments[0], most, case.keys())
 
 

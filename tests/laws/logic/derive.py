@@ -1,4 +1,4 @@
-"""Laws of one step of resolution, judged by plain Python: f(names, base, widths, states, excluded) -> Successors."""
+"""Laws of one step of resolution, checked by plain Python: f(names, base, widths, states, excluded) -> Successors."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ Derive = Callable[[Vocabulary, Knowledge, Widths, Tensor, Tensor], Successors]
 
 
 def repeated_heads_fail(derive: Derive) -> Derive:
-    """Takes no rule whose head has twice the same variable."""
+    """Skip rules whose head has the same variable twice."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         repeated = is_variable(names, base.heads[:, 1]) & (base.heads[:, 1] == base.heads[:, 2])
@@ -39,7 +39,7 @@ def repeated_heads_fail(derive: Derive) -> Derive:
 
 
 def shares_a_proof(derive: Derive) -> Derive:
-    """Reduces over the batch too: where one state is proven, all are."""
+    """Reduce over the batch too: where one state is proven, all are."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
@@ -51,7 +51,7 @@ def shares_a_proof(derive: Derive) -> Derive:
 
 
 def first_rule_only(derive: Derive) -> Derive:
-    """Commits to the first rule that can be used."""
+    """Use only the first rule that applies."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
@@ -65,7 +65,7 @@ def first_rule_only(derive: Derive) -> Derive:
 
 
 def without_the_last_constant(derive: Derive) -> Derive:
-    """Ends a range of constants one too early."""
+    """Skip facts with the last constant, as if a range ended one too early."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         last = (base.facts == len(names.constants)).any(-1, keepdim=True)
@@ -76,7 +76,7 @@ def without_the_last_constant(derive: Derive) -> Derive:
 
 
 def facts_for_the_room(derive: Derive) -> Derive:
-    """Tries as many facts as there is room for successors."""
+    """Try only as many facts as there are places for successors."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         fewer = evolve(widths, facts=min(widths.facts, widths.successors))
@@ -86,7 +86,7 @@ def facts_for_the_room(derive: Derive) -> Derive:
 
 
 def forgets_the_untried(derive: Derive) -> Derive:
-    """Counts only the successors for which there is no room."""
+    """Leave facts that were not tried out of the count."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
@@ -97,7 +97,7 @@ def forgets_the_untried(derive: Derive) -> Derive:
 
 
 def forgets_the_rules(derive: Derive) -> Derive:
-    """Counts nothing of the rules for which there is no slot."""
+    """Leave rules without a slot out of the count."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
@@ -108,7 +108,7 @@ def forgets_the_rules(derive: Derive) -> Derive:
 
 
 def cuts_off(derive: Derive) -> Derive:
-    """Cuts off the goals for which a state has no room."""
+    """Drop the goals that exceed the length of a state."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         body = base.bodies.shape[-2]
@@ -120,7 +120,7 @@ def cuts_off(derive: Derive) -> Derive:
 
 
 def place_for_number(derive: Derive) -> Derive:
-    """Gives the place among the successors for the number of the fact or rule."""
+    """Return the place among the successors instead of the number of the fact or rule."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
@@ -130,7 +130,7 @@ def place_for_number(derive: Derive) -> Derive:
 
 
 def marks_fail(derive: Derive) -> Derive:
-    """Treats marks as goals that nothing proves."""
+    """Derive `false` from marks."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
@@ -142,7 +142,7 @@ def marks_fail(derive: Derive) -> Derive:
 
 
 def leaves_a_gap(derive: Derive) -> Derive:
-    """Numbers the variables of successors from the second on."""
+    """Number the variables of successors from the second one on."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
@@ -154,7 +154,7 @@ def leaves_a_gap(derive: Derive) -> Derive:
 
 
 def uses_the_excluded(derive: Derive) -> Derive:
-    """Proves a query by itself."""
+    """Ignore the excluded atom, so that a query proves itself."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         return derive(names, base, widths, states, torch.zeros_like(excluded))
@@ -169,7 +169,7 @@ class _Shared(Widths):
 
 
 def shares_variables(derive: Derive) -> Derive:
-    """Does not rename rules apart."""
+    """Skip the renaming of the rules' variables."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         same = _Shared(widths.atoms, widths.successors, widths.facts, widths.rules)
@@ -179,7 +179,7 @@ def shares_variables(derive: Derive) -> Derive:
 
 
 def strikes_the_excluded(derive: Derive) -> Derive:
-    """Takes the excluded atom for known in what follows."""
+    """Remove the excluded atom from successors, as if it were proven."""
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
@@ -219,7 +219,7 @@ def derive_law(
 
 
 def found_wide(derive: Derive, question: Question) -> Successors:
-    """What follows from the states of a question where there is room for all of it."""
+    """Return the successors of the states of a question, with room for all of them."""
     return derive(NAMES, question.base(), WIDE, *question.asked())
 
 

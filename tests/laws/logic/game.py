@@ -1,4 +1,4 @@
-"""Laws of the proving game, judged by resolution in plain Python: of how an episode begins, goes on and ends."""
+"""Laws of the proving game, checked by resolution in plain Python: the begin of an episode, its moves and its end."""
 
 from collections.abc import Callable
 
@@ -45,7 +45,7 @@ from .resolution import shortest_proof
 
 
 def excludes_nothing(moves: Moves) -> Moves:
-    """Proves a query by itself."""
+    """Ignore the excluded atom, so that a query proves itself."""
 
     def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
         free = replace(state, original_query=torch.zeros_like(state.original_query))
@@ -55,7 +55,7 @@ def excludes_nothing(moves: Moves) -> Moves:
 
 
 def forgets_the_query(moves: Moves) -> Moves:
-    """Remembers the states moved to, and not the one an episode began with."""
+    """Leave the first state of an episode out of the history."""
 
     def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
         later = replace(state, history=state.history.index_fill(-1, torch.tensor([0]), 0))
@@ -65,7 +65,7 @@ def forgets_the_query(moves: Moves) -> Moves:
 
 
 def remembers_always(moves: Moves) -> Moves:
-    """Leaves out states seen before, whatever the rules say."""
+    """Leave out states seen before, whatever the game's rules are."""
 
     def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
         return moves.look(evolve(game, memory=True), base, state)
@@ -74,7 +74,7 @@ def remembers_always(moves: Moves) -> Moves:
 
 
 def terminates_at_the_limit(moves: Moves) -> Moves:
-    """Takes the limit of moves for an end of the world."""
+    """Terminate an episode at the limit of moves."""
 
     def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
         after = moves.advance(game, state, action)
@@ -84,7 +84,7 @@ def terminates_at_the_limit(moves: Moves) -> Moves:
 
 
 def one_move_less(moves: Moves) -> Moves:
-    """Truncates one move too early."""
+    """Truncate one move too early."""
 
     def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
         after = moves.advance(game, state, action)
@@ -95,7 +95,7 @@ def one_move_less(moves: Moves) -> Moves:
 
 
 def pays_at_the_limit(moves: Moves) -> Moves:
-    """Pays where moves have run out, too."""
+    """Give the reward of termination at the limit of moves, too."""
 
     def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
         after = moves.advance(game, state, action)
@@ -107,7 +107,7 @@ def pays_at_the_limit(moves: Moves) -> Moves:
 
 
 def pays_again(moves: Moves) -> Moves:
-    """Pays the reward of an episode that is over once more."""
+    """Give the reward of a finished episode once more."""
 
     def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
         after, over = moves.advance(game, state, action), ended(state.terminated, state.truncated)
@@ -118,7 +118,7 @@ def pays_again(moves: Moves) -> Moves:
 
 
 def no_end_in_a_full_row(moves: Moves) -> Moves:
-    """Offers to give up only where there is room beside all other successors."""
+    """Offer to give up only if there is room besides all other successors."""
 
     def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
         plain = moves.look(evolve(game, end_proof=False), base, state)
@@ -135,7 +135,7 @@ def no_end_in_a_full_row(moves: Moves) -> Moves:
 
 
 def counts_what_it_skips(moves: Moves) -> Moves:
-    """Counts states passed over as moves."""
+    """Count skipped states as moves."""
 
     def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
         after = moves.look(game, base, state)
@@ -145,7 +145,7 @@ def counts_what_it_skips(moves: Moves) -> Moves:
 
 
 def ends_together(moves: Moves) -> Moves:
-    """Reduces over the batch too: where one episode ends, all do."""
+    """Reduce over the batch too: where one episode ends, all do."""
 
     def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
         after = moves.advance(game, state, action)
@@ -155,7 +155,7 @@ def ends_together(moves: Moves) -> Moves:
 
 
 def one_negative_less(moves: Moves) -> Moves:
-    """Plays a positive after every `negatives` episodes, not after so many negatives."""
+    """Play one negative fewer between positives: a positive after every `negatives` episodes."""
 
     def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Tensor) -> ProofState:
         return moves.begin(evolve(game, negatives=max(game.negatives - 1, 0)), world, key, pointer, counter)
@@ -164,7 +164,7 @@ def one_negative_less(moves: Moves) -> Moves:
 
 
 def in_any_order(moves: Moves) -> Moves:
-    """Takes two states with the same goals in another order for one."""
+    """Treat states with the same goals in another order as the same."""
 
     def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
         found = moves.look(evolve(game, memory=False), base, state)
@@ -196,7 +196,7 @@ MUTANTS: dict[str, Callable[[Moves], Moves]] = {
 
 
 def game_laws() -> Suite:
-    """The laws of what the game is made of: `Moves(begin, look, advance)`."""
+    """The laws of the parts of the game: `Moves(begin, look, advance)`."""
     every = (shares(), _sound(), _memory(), _limit(), paid(), _given_up(), _passed_over(), _stays(), _alone())
     return Suite("game_laws", every)
 

@@ -1,4 +1,4 @@
-"""The law of what a proof earns: with the termination of an episode, and by the table of reward types."""
+"""The law of the reward of a proof: it comes with the termination of an episode, by the table of reward types."""
 
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ from .game_strategies import END, FEW, TRUE, YES_OR_NO, Match, Moves, game_law, 
 
 
 def paid_like_a_positive(moves: Moves) -> Moves:
-    """Pays for a proof, whether or not there is one of what is true."""
+    """Give the reward of a positive query for all queries."""
 
     def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
         after = moves.advance(game, replace(state, label=torch.ones_like(state.label)), action)
@@ -37,7 +37,7 @@ TABLE = {
 
 
 def _worth(game: Game, last: object, positive: bool) -> float:
-    """What an episode that ended in this state is worth."""
+    """The return of an episode that ended in this state."""
     kind = 2 * (not positive) + (last != TRUE)
     if kind < 3 or game.reward < 4:
         return TABLE[game.reward][kind]

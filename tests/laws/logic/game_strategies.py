@@ -1,4 +1,4 @@
-"""Matches of the proving game: a random program, queries, and the moves to make, small enough for plain Python to judge."""
+"""Matches of the proving game: a random program, queries, and moves, small enough for the reference in plain Python."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ Advance = Callable[[Game, ProofState, Tensor], ProofState]
 
 @frozen
 class Moves:
-    """What the game is made of: how an episode begins, what may follow a state, and what a move does."""
+    """The parts of the game: the begin of an episode, the successors of a state, and the effect of a move."""
 
     begin: Begin
     look: Look
@@ -63,7 +63,7 @@ class Match:
     game: Game
 
     def begun(self) -> ProofState:
-        """The first states, before it is known what follows."""
+        """The first states, before their successors are computed."""
         zero = torch.zeros(len(self.queries), dtype=torch.int64)
         return opened(self.game, torch.tensor(self.queries), torch.tensor(self.labels), zero, zero)
 
@@ -72,12 +72,12 @@ class Match:
         return self.question.program()
 
     def following(self, slot: int, state: State) -> list[State]:
-        """What the reference says follows from a state of this slot, but states too long."""
+        """The successors of a state of this slot by the reference, without states that are too long."""
         return evolve(self.question, states=(state,), excluded=(self.queries[slot],)).following(0, GOALS)[0]
 
 
 def chosen(state: ProofState, numbers: Sequence[int]) -> Tensor:
-    """The successors that the numbers stand for."""
+    """The indices of the successors that the numbers select."""
     return torch.tensor(numbers) % state.derived_count.clamp_min(1)
 
 
@@ -97,22 +97,22 @@ def goals(atoms: Tensor) -> State:
 
 
 def offered(state: ProofState, slot: int) -> list[State]:
-    """What may follow in a slot, in its order."""
+    """The successors in a slot, in its order."""
     return [goals(atoms) for atoms in state.derived[slot, : int(state.derived_count[slot])]]
 
 
 def is_mark(state: State) -> bool:
-    """Whether a state is that of an ended proof."""
+    """Return whether a state marks an ended proof."""
     return state in (TRUE, FALSE, END)
 
 
 def over(state: ProofState, slot: int) -> bool:
-    """Whether a slot's episode has ended."""
+    """Return whether a slot's episode has ended."""
     return bool(state.terminated[slot] | state.truncated[slot])
 
 
 def matches(**changes: SearchStrategy[Any]) -> SearchStrategy[Match]:
-    """Matches by rules of the game in which these are drawn."""
+    """Draw matches by rules of the game in which these are drawn."""
     data = st.binary(min_size=BYTES, max_size=BYTES)
     return st.builds(_match, questions(), data, st.fixed_dictionaries(changes))
 
@@ -128,7 +128,7 @@ def _match(question: Question, data: bytes, changes: dict[str, Any]) -> Match:
     facts, wanted = list(question.facts), sorted(_consequences(question))
 
     def query() -> Atom:
-        """A fact, what one rule makes of facts, or any atom."""
+        """A fact, a consequence of one rule, or any atom."""
         options, number = pick((wanted or facts, wanted or facts, facts or wanted, ())), next(rest)
         loose = (PREDICATES[number % 8], pick(CONSTANTS), CONSTANTS[number % len(CONSTANTS)])
         return options[number % len(options)] if options else loose
@@ -142,7 +142,7 @@ def _match(question: Question, data: bytes, changes: dict[str, Any]) -> Match:
 
 
 def _consequences(question: Question) -> set[Atom]:
-    """What a rule with one atom in its body, or the first and a fact that fits the second, makes of the facts."""
+    """The atoms that one rule with one or two atoms in its body derives from the facts."""
     program, found = question.program(), set[Atom]()
     for head, body in question.rules:
         bindings: list[dict[int, int]] = [{}]

@@ -1,4 +1,4 @@
-"""The law of an episode's query: from the pool in its order, or false in the share asked for, and then never true."""
+"""The law of an episode's query: from the pool in its order, or a negative with the given frequency, and then never true."""
 
 from typing import Literal
 
@@ -24,7 +24,7 @@ from .resolution import Atom
 
 
 def failed_draws_are_false(moves: Moves) -> Moves:
-    """Calls a query false where no replacement was found: a reward for failing to prove what is true."""
+    """Label a query as false even if no negative was found: a reward for failing to prove a true one."""
 
     def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Tensor) -> ProofState:
         state = moves.begin(game, world, key, pointer, counter)
@@ -57,7 +57,7 @@ class Beginnings:
         return Game(names=NAMES, widths=WIDE, negatives=self.negatives, argument=self.argument, order=self.order)
 
     def world(self) -> ProofWorld:
-        """The pool, and what is known."""
+        """The pool, and the known atoms."""
         known = [*self.queries, *((2, a, b) for a in EVERYONE for b in EVERYONE)]
         none = torch.zeros(0, 3, dtype=torch.int64)
         return ProofWorld(
@@ -75,7 +75,7 @@ class Beginnings:
 
 
 def beginnings() -> SearchStrategy[Beginnings]:
-    """Pools in which some queries have negatives and others have none."""
+    """Draw pools in which some queries have negatives and others have none."""
     pools = st.lists(st.sampled_from([*FREE, *FULL]), min_size=1, max_size=4, unique=True).map(tuple)
     sides, orders = st.sampled_from(sorted(SIDES)), st.sampled_from(["random", "in_turn"])
     numbers = st.integers(0, 3), st.integers(0, 9), st.integers(0, 1000)

@@ -1,4 +1,4 @@
-"""Laws of a knowledge base, judged by Python's sets: of building it, f = knowledge, and of searching it, f = matching."""
+"""Laws of a knowledge base, checked by Python sets: of building it, f = knowledge, and of searching it, f = matching."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Matching = Callable[[Vocabulary, Knowledge, Tensor, int], tuple[Tensor, Tensor, 
 
 
 def without_the_last(build: Build) -> Build:
-    """Sets the guard at the end of the keys over the last of them."""
+    """Set the guard at the end of the keys to the last key."""
 
     def mutant(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
         base = build(names, facts, heads, bodies)
@@ -35,7 +35,7 @@ def without_the_last(build: Build) -> Build:
 
 
 def as_they_come(build: Build) -> Build:
-    """Leaves the facts unsorted."""
+    """Leave the facts unsorted."""
 
     def mutant(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
         base = build(names, facts, heads, bodies)
@@ -45,7 +45,7 @@ def as_they_come(build: Build) -> Build:
 
 
 def one_off(build: Build) -> Build:
-    """Looks each predicate's rows up under the one before it."""
+    """Shift the rule rows by one predicate."""
 
     def mutant(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
         base = build(names, facts, heads, bodies)
@@ -55,7 +55,7 @@ def one_off(build: Build) -> Build:
 
 
 def sorts_heads_alone(build: Build) -> Build:
-    """Sorts the heads and leaves the bodies where they were."""
+    """Sort the heads and leave the bodies in their order."""
 
     def mutant(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
         base = build(names, facts, heads, bodies)
@@ -65,7 +65,7 @@ def sorts_heads_alone(build: Build) -> Build:
 
 
 def keeps_doubles(build: Build) -> Build:
-    """Sorts facts and keeps those that come twice."""
+    """Sort the facts and keep duplicates."""
 
     def mutant(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
         base, order = build(names, facts, heads, bodies), pack(names, facts).argsort()
@@ -75,7 +75,7 @@ def keeps_doubles(build: Build) -> Build:
 
 
 def first_argument_only(matching: Matching) -> Matching:
-    """Searches by the first argument; where that is open, by nothing."""
+    """Search by the first argument only; if it is a variable, by the predicate alone."""
 
     def mutant(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor]:
         predicate, first, second = goal.unbind(-1)
@@ -90,7 +90,7 @@ def first_argument_only(matching: Matching) -> Matching:
 
 
 def counts_nothing(matching: Matching) -> Matching:
-    """Does not say how many facts had no slot."""
+    """Report 0 facts without a slot."""
 
     def mutant(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor]:
         numbers, among, more = matching(names, base, goal, slots)
@@ -100,7 +100,7 @@ def counts_nothing(matching: Matching) -> Matching:
 
 
 def as_the_first(matching: Matching) -> Matching:
-    """Uses as many slots for each goal of a batch as the first one has facts."""
+    """Use as many slots for each goal of a batch as the first one has facts."""
 
     def mutant(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor]:
         numbers, among, more = matching(names, base, goal, slots)
@@ -204,7 +204,7 @@ def _once() -> Law:
 
 
 def matching_laws() -> Suite:
-    """The laws of searching the facts that a goal may be made one with."""
+    """The laws of searching the facts that a goal may unify with."""
     return Suite("matching_laws", (_finds(), _counts(), _alone()))
 
 

@@ -1,4 +1,4 @@
-"""Laws of learning links: f(params, facts, negatives, form) -> a loss for each fact [B]."""
+"""Laws of link prediction losses: f(params, facts, negatives, form) -> a loss for each fact [B]."""
 
 import cmath
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Loss = Callable[[Embedding, Tensor, Tensor, str], Tensor]
 
 
 def without_the_fact(loss: Loss) -> Loss:
-    """Leaves the fact out of the sum that it is compared with."""
+    """Leave the fact out of the log-sum-exp."""
     del loss
 
     def mutant(params: Embedding, facts: Tensor, negatives: Tensor, form: str) -> Tensor:
@@ -33,7 +33,7 @@ def without_the_fact(loss: Loss) -> Loss:
 
 
 def averaged(loss: Loss) -> Loss:
-    """Takes the mean over the batch."""
+    """Return the mean over the batch."""
 
     def mutant(params: Embedding, facts: Tensor, negatives: Tensor, form: str) -> Tensor:
         each = loss(params, facts, negatives, form)
@@ -43,7 +43,7 @@ def averaged(loss: Loss) -> Loss:
 
 
 def with_one_negative(loss: Loss) -> Loss:
-    """Looks at the first negative only."""
+    """Use the first negative only."""
 
     def mutant(params: Embedding, facts: Tensor, negatives: Tensor, form: str) -> Tensor:
         return loss(params, facts, negatives[:, :1], form)
@@ -64,7 +64,7 @@ PREDICATES, TERMS, SIZE = 3, 4, 4
 
 @st.composite
 def cases(draw: DrawFn) -> Case:
-    """Vectors of four numbers, up to three facts and up to three negatives for each, in any form."""
+    """Draw vectors of four numbers, up to three facts and up to three negatives for each, in any form."""
     facts, negatives = draw(st.integers(1, 3)), draw(st.integers(1, 3))
 
     def atoms(count: int) -> Tensor:
@@ -99,7 +99,7 @@ def _numbers(vector: Tensor) -> list[complex]:
 
 
 def _plausible(params: Embedding, atom: Tensor, form: str) -> float:
-    """The plausibility of one atom, by Python's numbers."""
+    """The plausibility of one atom, in Python floats."""
     predicate, first, second = params.predicates[atom[0]], params.terms[atom[1]], params.terms[atom[2]]
     if form == "transe":
         return -sum((float(h) + float(r) - float(t)) ** 2 for h, r, t in zip(first, predicate, second, strict=True))

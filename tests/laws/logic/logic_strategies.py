@@ -1,4 +1,4 @@
-"""Programs and states drawn small enough for plain Python to judge what follows from them."""
+"""Random programs and states, small enough for the reference in plain Python."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -55,11 +55,11 @@ class Question:
         return knowledge(NAMES, facts, head_rows, torch.tensor(body_rows, dtype=torch.int64).reshape(-1, BODY, 3))
 
     def asked(self, goals: int = GOALS) -> tuple[Tensor, Tensor]:
-        """States [N, A, 3] and excluded atoms [N, 3]."""
+        """Return states [N, A, 3] and excluded atoms [N, 3]."""
         return torch.tensor([padded(state, goals) for state in self.states]), torch.tensor(self.excluded)
 
     def every(self, number: int) -> list[State]:
-        """What the reference says follows from a state, however long; () is a proof."""
+        """The successors of a state by the reference, however long; () is a proof."""
         return successors(self.program(), self.states[number], self.excluded[number])
 
     def sources(self, number: int) -> dict[int, State]:
@@ -74,7 +74,7 @@ class Question:
         return dict(zip(numbers, self.every(number), strict=True))
 
     def following(self, number: int, goals: int = GOALS) -> tuple[list[State], int]:
-        """What the engine should say follows from a state, and how many states it should find too long."""
+        """The expected successors of a state, and the expected number of states that are too long."""
         every = self.every(number)
         if () in every:
             return [mark(NAMES.true)], 0

@@ -1,4 +1,4 @@
-"""Laws of a policy over successors: each is judged by what it is, not by its place, its neighbours or what pads it."""
+"""Laws of a policy over successors: probabilities do not depend on a successor's place, its neighbours or padding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ Judged = tuple[Any, Tensor, Any]
 
 
 def _after(model: ActorCritic, change: Callable[[Tensor, Tensor, Any], tuple[Tensor, Tensor]]) -> ActorCritic:
-    """With `change` made to logits and value, given the observation."""
+    """Return the model with `change` applied to logits and value, given the observation."""
 
     def apply(params: Any, observation: Any, carry: Any) -> tuple[Distribution, Tensor, Any]:
         distribution, value, carry = model.apply(params, observation, carry)
@@ -39,7 +39,7 @@ def _after(model: ActorCritic, change: Callable[[Tensor, Tensor, Any], tuple[Ten
 
 
 def _before(model: ActorCritic, change: Callable[[Any], Any]) -> ActorCritic:
-    """With `change` made to what it sees."""
+    """Return the model with `change` applied to the observation."""
 
     def apply(params: Any, observation: Any, carry: Any) -> Judged:
         return model.apply(params, change(observation), carry)
@@ -48,7 +48,7 @@ def _before(model: ActorCritic, change: Callable[[Any], Any]) -> ActorCritic:
 
 
 def prefers_the_first(model: ActorCritic) -> ActorCritic:
-    """Learns a bias for each place, so that the order of successors counts."""
+    """Add a bias for each place, so that the order of successors counts."""
 
     def change(logits: Tensor, value: Tensor, observation: Any) -> tuple[Tensor, Tensor]:
         return logits - 0.1 * torch.arange(logits.shape[-1]), value
@@ -57,12 +57,12 @@ def prefers_the_first(model: ActorCritic) -> ActorCritic:
 
 
 def forgets_the_mask(model: ActorCritic) -> ActorCritic:
-    """Gives places without a successor a probability too."""
+    """Give places without a successor a probability too."""
     return _before(model, lambda seen: replace(seen, action_mask=torch.ones_like(seen.action_mask)))
 
 
 def reads_padding(model: ActorCritic) -> ActorCritic:
-    """Embeds padding as if it were an atom of the first predicate."""
+    """Embed padding as if it were an atom of the first predicate."""
 
     def named(atoms: Tensor) -> Tensor:
         first = atoms[..., :1]
@@ -77,12 +77,12 @@ def reads_padding(model: ActorCritic) -> ActorCritic:
 
 
 def values_what_follows(model: ActorCritic) -> ActorCritic:
-    """Adds the best successor's logit to the value."""
+    """Add the largest logit of the successors to the value."""
     return _after(model, lambda logits, value, observation: (logits, value + logits.amax(-1)))
 
 
 def judges_together(model: ActorCritic) -> ActorCritic:
-    """Divides logits by their deviation over the whole batch, which acting and learning have of different sizes."""
+    """Divide logits by their mean magnitude over the whole batch, whose size differs between acting and learning."""
 
     def change(logits: Tensor, value: Tensor, observation: Any) -> tuple[Tensor, Tensor]:
         legal = torch.where(observation.action_mask, logits, 0.0)
@@ -92,7 +92,7 @@ def judges_together(model: ActorCritic) -> ActorCritic:
 
 
 def goals_in_order(model: ActorCritic) -> ActorCritic:
-    """Reads the first goal alone."""
+    """Use the first goal alone."""
     return _before(
         model,
         lambda seen: replace(
@@ -112,7 +112,7 @@ BATCH, PLACES, GOALS = 3, 5, 3
 
 @frozen
 class Sight:
-    """What a policy sees in a batch of states, and what else might stand where nothing is."""
+    """Observations of a batch of states, and another content of padding."""
 
     goals: tuple[int, ...]  # of each state
     counts: tuple[int, ...]  # successors of each state
@@ -170,7 +170,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Check, *needs: str) -> La
 
 
 def _judged(model: ActorCritic, sight: Sight, seen: ProofObservation) -> tuple[Tensor, Tensor]:
-    """Probabilities [BATCH, PLACES] of the places and the value [BATCH]."""
+    """Return probabilities [BATCH, PLACES] of the places and the value [BATCH]."""
     distribution, value, _ = model.apply(sight.params(model), seen, ())
     places = torch.arange(PLACES).unsqueeze(-1).expand(PLACES, BATCH)
     return torch.stack([distribution.log_prob(place) for place in places], -1).exp(), value

@@ -1,4 +1,4 @@
-"""Laws of many proofs in few slots: where and when a candidate is played changes nothing about what becomes of it."""
+"""Laws of many proofs in few slots: the slot and the time of a candidate do not change its result."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, get_args
@@ -33,26 +33,26 @@ from .table_policy import table_policy
 
 
 class MakePlay(Protocol):
-    """What makes the function that plays some steps."""
+    """The type of functions that make a `Play`, which plays some steps."""
 
     def __call__(self, game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recycled") -> Play:
-        """A function (params, base, slots, feed, first) -> (slots, finished, taken)."""
+        """Return a function (params, base, slots, feed, first) -> (slots, finished, taken)."""
         ...
 
 
 class ProveAll(Protocol):
-    """What plays until every query has finished."""
+    """The type of functions that play until every query has finished."""
 
     def __call__(
         self, run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int
     ) -> Finished:
-        """What becomes of each query."""
+        """Return the results of all queries."""
         ...
 
 
 @frozen
 class Recycling:
-    """How candidates are put into slots, and what they came to taken out."""
+    """The subject: functions that play candidates in slots, and return the results of all queries."""
 
     play: MakePlay
     proven_all: ProveAll
@@ -62,7 +62,7 @@ Run = tuple[Slots, Finished, Tensor]
 
 
 def _around(recycling: Recycling, change: Callable[[Run, Any, Slots], Run]) -> Recycling:
-    """With `change` made to what each call of the program gives, of (result, params, slots before)."""
+    """Return the subject with `change` applied to the result of each call, given (result, params, slots before)."""
 
     def play(game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recycled") -> Play:
         inner = recycling.play(game, model, steps, feeding=feeding)
@@ -76,7 +76,7 @@ def _around(recycling: Recycling, change: Callable[[Run, Any, Slots], Run]) -> R
 
 
 def keeps_the_score(recycling: Recycling) -> Recycling:
-    """A slot that has finished adds the next candidate's score to the old one."""
+    """Add the score of a finished candidate to that of the next one in its slot."""
 
     def change(result: Run, params: Any, before: Slots) -> Run:
         slots, told, taken = result
@@ -87,7 +87,7 @@ def keeps_the_score(recycling: Recycling) -> Recycling:
 
 
 def idle_is_the_first(recycling: Recycling) -> Recycling:
-    """What slots report that have finished nothing goes to the first query."""
+    """Report the result of an idle slot for the first query."""
 
     def change(result: Run, params: Any, before: Slots) -> Run:
         slots, told, taken = result
@@ -97,7 +97,7 @@ def idle_is_the_first(recycling: Recycling) -> Recycling:
 
 
 def forgets_who_plays_on(recycling: Recycling) -> Recycling:
-    """What is under way when a call ends begins the next call without its score."""
+    """Reset the scores of unfinished candidates at the end of each call."""
 
     def change(result: Run, params: Any, before: Slots) -> Run:
         slots, told, taken = result
@@ -107,7 +107,7 @@ def forgets_who_plays_on(recycling: Recycling) -> Recycling:
 
 
 def in_order_of_finishing(recycling: Recycling) -> Recycling:
-    """Gives results in the order in which proofs ended."""
+    """Return results in the order in which proofs ended."""
 
     def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int) -> Finished:
         told = recycling.proven_all(run, params, base, slots, queries, feed=feed)
@@ -119,7 +119,7 @@ def in_order_of_finishing(recycling: Recycling) -> Recycling:
 
 
 def padding_is_a_query(recycling: Recycling) -> Recycling:
-    """Reports padding as a query that was not proven."""
+    """Report padding as a query that was not proven."""
 
     def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int) -> Finished:
         told = recycling.proven_all(run, params, base, slots, queries, feed=feed)
@@ -129,7 +129,7 @@ def padding_is_a_query(recycling: Recycling) -> Recycling:
 
 
 def trains_meanwhile(recycling: Recycling) -> Recycling:
-    """Counts its calls in the params."""
+    """Write to the params in each call."""
 
     def change(result: Run, params: Any, before: Slots) -> Run:
         params.add_(0)
@@ -152,7 +152,7 @@ VOID: Atom = (PADDING, PADDING, PADDING)
 
 @frozen
 class Room:
-    """In how many slots, how many steps and rows at a time."""
+    """The numbers of slots, of steps per call and of rows per feed, and the kind of feeding."""
 
     slots: int
     steps: int
@@ -162,7 +162,7 @@ class Room:
 
 @frozen
 class Exam:
-    """Queries of one program, and a policy of integers that shall prove them."""
+    """Queries of one program, and a policy of integers that tries to prove them."""
 
     match: Match
     padding: tuple[bool, ...]  # instead of which query
@@ -185,7 +185,7 @@ Check = Callable[[Recycling, Exam, Seen], None]
 
 
 def rooms() -> SearchStrategy[Room]:
-    """From one slot and one step on; few rows at a time leave slots without a candidate."""
+    """Draw one or more slots and steps; few rows at a time leave slots without a candidate."""
     slots, steps, feed = st.sampled_from([1, 2, 3, 8]), st.sampled_from([1, 3, 6]), st.sampled_from([2, 6, 9])
     return st.builds(Room, slots, steps, feed, st.sampled_from(get_args(Feeding)))
 
@@ -225,7 +225,7 @@ def _finished(recycling: Recycling, exam: Exam, room: Room, queries: Tensor) -> 
 
 
 def _by_itself(exam: Exam, query: Tensor) -> Finished:
-    """What becomes of one query, played without slots."""
+    """The result of one query, played without slots."""
     game, base, model = exam.match.game, exam.match.question.base(), table_policy(NAMES)
     zero, yes, score = torch.tensor(0), torch.tensor(True), torch.tensor(0.0)
     state = look(game, base, opened(game, query, yes, zero, zero))

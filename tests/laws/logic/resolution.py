@@ -1,4 +1,4 @@
-"""Resolution in plain Python, one state at a time, with substitutions as dictionaries: what the engine is judged by."""
+"""Resolution in plain Python, one state at a time, with substitutions as dictionaries: the reference for the engine."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,14 +11,14 @@ Binding = dict[int, int]
 
 @frozen
 class Program:
-    """Facts and rules, and from which term on there are variables."""
+    """Facts and rules, and the number of the first variable."""
 
     facts: frozenset[Atom]
     rules: tuple[tuple[Atom, State], ...]
     first_variable: int
 
     def variable(self, term: int) -> bool:
-        """Whether a term is a variable."""
+        """Return whether a term is a variable."""
         return term >= self.first_variable
 
 

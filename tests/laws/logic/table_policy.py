@@ -1,4 +1,4 @@
-"""A policy of integers: what it weighs, chooses and adds up has the same bits in any batch and any lowering.
+"""A policy of integers: weights, choices and sums have the same bits in any batch and any lowering.
 
 Laws about where proofs are played, and not about what a policy prefers, need one that cannot round.
 """
@@ -29,7 +29,7 @@ class Weighted:
         return (self.weights.gather(-1, action[..., None])[..., 0] - WEIGHTS).to(torch.float32)
 
     def entropy(self) -> Tensor:
-        """How many actions there are to choose from: [*]."""
+        """The number of actions to choose from: [*]."""
         return (self.weights > 0).sum(-1).to(torch.float32)
 
     def mode(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Laws of unification, judged by trying every way to put constants for variables: f(names, goal, head) -> Unifier."""
+"""Laws of unification, checked by all assignments of constants to variables: f(names, goal, head) -> Unifier."""
 
 import itertools
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def matches_only(unify: Unify) -> Unify:
 
 
 def too_special(unify: Unify) -> Unify:
-    """Where a second binding is free, the variable that two were made into becomes the first constant."""
+    """Bind a free variable of the second binding, into which two variables were merged, to the first constant."""
 
     def mutant(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
         found = unify(names, goal, head)
@@ -77,7 +77,7 @@ def other_order(unify: Unify) -> Unify:
 
 
 def all_or_none(unify: Unify) -> Unify:
-    """Reduces over the batch too."""
+    """Reduce over the batch too."""
 
     def mutant(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
         found = unify(names, goal, head)
@@ -87,7 +87,7 @@ def all_or_none(unify: Unify) -> Unify:
 
 
 def ignores_the_predicate(unify: Unify) -> Unify:
-    """Compares the arguments only."""
+    """Compare the arguments only."""
 
     def mutant(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
         predicate = torch.ones_like(goal[..., :1])
@@ -120,7 +120,7 @@ GROUNDINGS = _groundings()
 
 @st.composite
 def atom_pairs(draw: DrawFn, most: int = 6) -> Pairs:
-    """Goals and rule heads [N, 3] over few names, so that they repeat: some of them padding, most of one predicate."""
+    """Draw goals and rule heads [N, 3] over few names, so that they repeat: some of them padding, most of one predicate."""
     count = draw(st.integers(1, most))
     predicates, terms = st.sampled_from([1, 1, 1, 1, 2, PADDING]), st.integers(1, NAMES.base - 1)
     atoms = st.lists(st.tuples(predicates, terms, terms).map(_padded), min_size=count, max_size=count)
@@ -157,7 +157,7 @@ def _makes_one() -> Law:
 
 
 def _solutions(pairs: Pairs) -> Tensor:
-    """Which assignments make the atoms of a pair equal: bool [G, N]."""
+    """Return the assignments that make the atoms of a pair equal: bool [G, N]."""
     left, right = (GROUNDINGS[:, atoms[:, 1:]] for atoms in pairs)
     alike = (pairs[0][:, 0] == pairs[1][:, 0]) & (pairs[0][:, 0] != PADDING)
     return (left == right).all(-1) & alike
