@@ -50,7 +50,7 @@ def matches_only(unify: Unify) -> Unify:
 
 
 def too_special(unify: Unify) -> Unify:
-    """Bind a free variable of the second binding, into which two variables were merged, to the first constant."""
+    """Bind the variable that two were merged into to the first constant, if the second binding is free."""
 
     def mutant(names: Vocabulary, goal: Tensor, head: Tensor) -> Unifier:
         found = unify(names, goal, head)

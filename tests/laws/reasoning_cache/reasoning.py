@@ -1,4 +1,4 @@
-"""Laws of the reasoning cache: whatever goes wrong on the way, a run is the run in which nothing did.
+"""Laws of the reasoning cache: a run with aborted calls and repeated replies equals the run without them.
 
 The subject is a `Thinking`: the functions of core.language.reasoning_cache, of what is made of its runs, and of templates.
 """
@@ -72,7 +72,7 @@ def stamps(state: InferenceProblemState) -> list[Metadata | tuple[()]]:
 
 
 def table(run: Run) -> list[Metadata]:
-    """What the metadata of a whole run has to be."""
+    """The expected metadata of a whole run."""
     return [
         Metadata(
             model_version=run.said[number].version,
@@ -117,7 +117,7 @@ def _undisturbed() -> Law:
 
 
 def _bare(text: str, thinks: bool) -> str:
-    """What a text of reasoning comes down to, written once more."""
+    """The expected reasoning text without think tags, by a second implementation."""
     kept = text.split("</think>")[0] if thinks else text.replace("</think>", "")
     return "".join(kept.split("<think>")).strip()
 

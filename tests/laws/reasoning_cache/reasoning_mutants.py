@@ -1,4 +1,4 @@
-"""How people get cycles of reasoning wrong, most of them seen in systems that others run."""
+"""Common errors in cycles of reasoning, most of them seen in real systems."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -45,7 +45,7 @@ def _stepping(change: Callable[[Step, ReasoningCache, State, Reply], State]) -> 
 
 
 def _restarts_the_cycle(step: Step, cache: ReasoningCache, state: State, reply: Reply) -> State:
-    """A summary that was given up takes its cycle back to the beginning, whose reasoning is then stored once more."""
+    """Restart a cycle whose summary was aborted, so that its reasoning is stored a second time."""
     number = state.overall_cycle_step
     if reply.finish_reason == ABORT and number % 2 == 1:
         text = state.reasoning_string_complete_store[-1]
@@ -58,7 +58,7 @@ def _takes_repeats(step: Step, cache: ReasoningCache, state: State, reply: Reply
 
 
 def _counts_before(step: Step, cache: ReasoningCache, state: State, reply: Reply) -> State:
-    """Stamps the step's number when it has been counted."""
+    """Stamp a step with its number after the count was increased."""
 
     def later(text: TrainingText) -> TrainingText:
         metadata: Any = text.metadata
@@ -86,17 +86,17 @@ def _replaces_one_by_one(template: str, values: Mapping[str, str]) -> str:
 
 
 def formats(thinking: Thinking) -> Thinking:
-    """Fills templates with str.format."""
+    """Fill templates with str.format."""
     return evolve(thinking, fill=lambda template, values: template.format(**values))
 
 
 def replaces_one_by_one(thinking: Thinking) -> Thinking:
-    """Looks for names in what it has put in."""
+    """Replace names in inserted values as well."""
     return evolve(thinking, fill=_replaces_one_by_one)
 
 
 def counts_beside(thinking: Thinking) -> Thinking:
-    """Counts the turns of the run that it sees in a list of its own."""
+    """Count the turns of a run in a list outside its state."""
     turns: list[int] = []
 
     def step(cache: ReasoningCache, state: State, reply: Reply) -> State:
@@ -118,7 +118,7 @@ def _sums_up_the_answer(step: Step, cache: ReasoningCache, state: State, reply: 
 
 
 def shows_the_first_summary(thinking: Thinking) -> Thinking:
-    """Prompts every cycle with the summary of the first."""
+    """Prompt every cycle with the summary of the first."""
 
     def due(cache: ReasoningCache, state: State) -> Ask | tuple[()]:
         return thinking.due(cache, evolve(state, curr_summary="".join(state.summarization_string_store[:1])))
@@ -127,7 +127,7 @@ def shows_the_first_summary(thinking: Thinking) -> Thinking:
 
 
 def keeps_counters(thinking: Thinking) -> Thinking:
-    """Goes back to an earlier state, and keeps the numbers of the later one."""
+    """Return to an earlier state, but keep the turn number of the later one."""
 
     def at_turn(state: State, turn_number: int) -> State:
         return evolve(thinking.at_turn(state, turn_number), reasoning_turn_number=state.reasoning_turn_number)
@@ -136,7 +136,7 @@ def keeps_counters(thinking: Thinking) -> Thinking:
 
 
 def never_from_nothing(thinking: Thinking) -> Thinking:
-    """Leaves out the state before the first summary."""
+    """Leave out the state before the first summary."""
 
     def starting_points(states: Sequence[State], key: Key, *, number: int) -> tuple[State, ...]:
         found = thinking.starting_points(states, key, number=number)
@@ -146,7 +146,7 @@ def never_from_nothing(thinking: Thinking) -> Thinking:
 
 
 def repeats_groups(thinking: Thinking) -> Thinking:
-    """Draws from each run alone, and so has groups of one state twice."""
+    """Draw starting points from each run alone, so that a state may occur in two groups."""
 
     def starting_points(states: Sequence[State], key: Key, *, number: int) -> tuple[State, ...]:
         return tuple(point for state in states for point in thinking.starting_points([state], key, number=number))
@@ -155,7 +155,7 @@ def repeats_groups(thinking: Thinking) -> Thinking:
 
 
 def trains_summaries(thinking: Thinking) -> Thinking:
-    """Learns from summaries as from reasoning."""
+    """Return summaries as training texts as well."""
 
     def trainable(states: Sequence[State]) -> tuple[TrainingText, ...]:
         summaries = (
@@ -167,7 +167,7 @@ def trains_summaries(thinking: Thinking) -> Thinking:
 
 
 def one_key_for_all_cycles(thinking: Thinking) -> Thinking:
-    """Samples every call of an attempt with the attempt's key."""
+    """Sample every call of an attempt with the attempt's key."""
 
     def call_request(attempt: Request, state: State, place: int) -> Request:
         return evolve(thinking.call_request(attempt, state, place), sampling=attempt.sampling)
@@ -176,7 +176,7 @@ def one_key_for_all_cycles(thinking: Thinking) -> Thinking:
 
 
 def keys_by_place(thinking: Thinking) -> Thinking:
-    """Samples with a key that depends on which other attempts are under way."""
+    """Sample with a key that depends on the other attempts in progress."""
 
     def call_request(attempt: Request, state: State, place: int) -> Request:
         made = thinking.call_request(attempt, state, place)
@@ -186,7 +186,7 @@ def keys_by_place(thinking: Thinking) -> Thinking:
 
 
 def one_group(thinking: Thinking) -> Thinking:
-    """Compares attempts at different states with one another."""
+    """Put attempts from different states into one group."""
 
     def start_requests(points: int, key: Key, *, attempts: int) -> tuple[Request, ...]:
         return tuple(evolve(request, group=0) for request in thinking.start_requests(points, key, attempts=attempts))
@@ -195,7 +195,7 @@ def one_group(thinking: Thinking) -> Thinking:
 
 
 def pays_summaries(thinking: Thinking) -> Thinking:
-    """Judges summaries like reasoning."""
+    """Reward summaries like reasoning."""
 
     def step_world(cache: ReasoningCache, states: Sequence[State]) -> TextEnv[Any, Any]:
         return thinking.step_world(evolve(cache, summarization_rollout_policy=cache.solution_rollout_policy), states)
@@ -204,7 +204,7 @@ def pays_summaries(thinking: Thinking) -> Thinking:
 
 
 def once_right_always_right(thinking: Thinking) -> Thinking:
-    """Counts a run as right from the first right answer on."""
+    """Count a run as right in all cycles after the first right answer."""
 
     def accuracy_by_cycle(states: Sequence[State]) -> tuple[float, ...]:
         found = thinking.accuracy_by_cycle(states)
@@ -214,7 +214,7 @@ def once_right_always_right(thinking: Thinking) -> Thinking:
 
 
 def rows_by_kind(thinking: Thinking) -> Thinking:
-    """Publishes all reasoning first."""
+    """Publish all reasoning before all summaries."""
 
     def published_rows(result: GroupResult) -> tuple[dict[str, Any], ...]:
         def kind(text: dict[str, Any]) -> bool:

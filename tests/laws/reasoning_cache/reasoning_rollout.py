@@ -1,4 +1,4 @@
-"""Laws of problems run through cycles in the world: whatever places, workers and failures there are, the same is said.
+"""Laws of problems run through cycles: the texts do not depend on places, workers and failures.
 
 The subject is a `Cycling`: the functions of core.language.reasoning_cycles and reasoning_evaluation.
 """
@@ -41,7 +41,7 @@ class Cycling:
 
 
 def _asking(one: Cycling, change: Callable[[int, Query], Query]) -> Cycling:
-    """Every query is another one, by its place among those that are due."""
+    """Return the subject with `change` applied to every query, given its position among the queries that are due."""
 
     def cycling(*given: Any, **named: Any) -> Prompting[Any, Any]:
         made = one.cycling(*given, **named)
@@ -60,12 +60,12 @@ def _asking(one: Cycling, change: Callable[[int, Query], Query]) -> Cycling:
 
 
 def keys_by_place(one: Cycling) -> Cycling:
-    """Samples each call with a key of its place in the batch."""
+    """Sample each call with a key of its position in the batch."""
     return _asking(one, lambda place, query: evolve(query, sampling=(place, 0)))
 
 
 def one_limit(one: Cycling) -> Cycling:
-    """Gives summaries the tokens of steps of reasoning."""
+    """Use the token limit of reasoning for summaries."""
 
     def cycling(*given: Any, limits: tuple[int, int], **named: Any) -> Prompting[Any, Any]:
         return one.cycling(*given, limits=(limits[0], limits[0]), **named)
@@ -74,7 +74,7 @@ def one_limit(one: Cycling) -> Cycling:
 
 
 def without_places(one: Cycling) -> Cycling:
-    """Has all runs under way at once."""
+    """Run all attempts at once, without the limit on rollouts."""
 
     def cycling(cache: Any, settings: Any, *given: Any, **named: Any) -> Prompting[Any, Any]:
         return one.cycling(cache, evolve(settings, llm_max_rollouts=999), *given, **named)
@@ -83,7 +83,7 @@ def without_places(one: Cycling) -> Cycling:
 
 
 def loses_the_last(one: Cycling) -> Cycling:
-    """Finds all groups but the last."""
+    """Drop the last group of the result."""
 
     def cycling(cache: Any, settings: Any, problems: Any, result: Any, **named: Any) -> Prompting[Any, Any]:
         def found(key: Any, cycles: Cycles) -> Any:
@@ -95,12 +95,12 @@ def loses_the_last(one: Cycling) -> Cycling:
 
 
 def hurries(one: Cycling) -> Cycling:
-    """Makes calls that failed again at once."""
+    """Retry failed calls at once."""
     return _asking(one, lambda place, query: evolve(query, delay=0.0))
 
 
 def never_forgets(cycling: Cycling) -> Cycling:
-    """Counts what a summary once carried for good."""
+    """Count a task as carried in all cycles after the first that carried it."""
 
     def standing(states: Sequence[InferenceProblemState]) -> Standing:
         found = cycling.standing(states)
@@ -111,7 +111,7 @@ def never_forgets(cycling: Cycling) -> Cycling:
 
 
 def newest_tokens(cycling: Cycling) -> Cycling:
-    """Counts the tokens of each cycle alone."""
+    """Count the tokens of each cycle alone."""
 
     def standing(states: Sequence[InferenceProblemState]) -> Standing:
         found = cycling.standing(states)
@@ -138,7 +138,7 @@ SUMS_UP = "sum up: {problem} {existing_summary} {reasoning}"
 
 @frozen
 class Plan:
-    """Problems, how many runs of each, where they find places, and which calls fail."""
+    """Problems, runs of each, the limits on rollouts, workers and queues, and the batches that fail."""
 
     problems: int
     samples: int
@@ -153,7 +153,7 @@ class Plan:
 
     @property
     def settings(self) -> Settings:
-        """As `cycled` is told them; a call is made again as often as any may fail."""
+        """The settings of `cycled`, with as many retries as there may be failures."""
         return Settings(
             output_dir="nowhere",
             num_reasoning_steps=self.cycles,
@@ -169,7 +169,7 @@ class Plan:
 
 
 def plans() -> SearchStrategy[Plan]:
-    """Few problems, and fewer places."""
+    """Draw few problems, and fewer places."""
     two, few = st.integers(1, 2), st.integers(1, 3)
     failing = st.lists(st.booleans(), max_size=4).map(tuple)
     streams = st.sampled_from(("training", "evaluation"))
@@ -178,7 +178,7 @@ def plans() -> SearchStrategy[Plan]:
 
 @frozen
 class Model:
-    """Says to every call by which key it was asked, and what; some batches fail. Several threads may ask it."""
+    """A model that replies to each call with its key and its prompt; some batches fail. Several threads may call it."""
 
     failing: Iterator[bool]
     calls: list[Query] = Factory(list)  # that were answered
@@ -238,7 +238,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *nee
 
 
 def _said(found: Sequence[GroupResult]) -> dict[Any, Any]:
-    """What each run says, by problem, sample and attempt: groups may be finished in another order."""
+    """The texts of each run, by problem, sample and attempt: groups may be finished in another order."""
     runs = [(one.state, one.failed) for result in found for one in result.attempts]
     told = {
         (state.problem.problem_id, state.sample_id, state.rollout_index): (

@@ -1,4 +1,4 @@
-"""Laws of the reasoning schedule: under any failures, delays and repetitions nothing is lost, doubled or out of bounds.
+"""Laws of the reasoning schedule: under failures, delays and repetitions nothing is lost, duplicated or out of bounds.
 
 The subject is a factory of machines, as `reasoning_machine`; runs go through `reasoning_world`.
 """
@@ -61,7 +61,7 @@ def _with_settings(settings: Callable[[Settings], Settings]) -> Callable[[Factor
 
 
 def _begins_anew(step: Step, schedule: Schedule, event: Event) -> Answer:
-    """An attempt that goes back to wait keeps what it has stored, and begins its cycles from the first."""
+    """Keep the stored texts of an attempt that is returned to the queue, and restart its cycles."""
     before = {one.number: one.returns for one in (*schedule.running, *schedule.waiting)}
     after, commands = step(schedule, event)
     back = {one.number for one in (*after.running, *after.waiting) if one.returns > before.get(one.number, 0)}

@@ -1,4 +1,4 @@
-"""Problems, templates and replies for the laws of the reasoning cache: texts full of what templates and tags are made of."""
+"""Problems, templates and replies for the laws of the reasoning cache, with the syntax of templates and tags in their texts."""
 
 from attrs import frozen
 from hypothesis import strategies as st
@@ -40,12 +40,12 @@ PIECES = (
 
 
 def said() -> SearchStrategy[str]:
-    """What a model may say: names in braces, backslashes, tags and answers, and anything between them."""
+    """Draw texts of a model: names in braces, backslashes, tags and answers, with any text between them."""
     return st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=5).map("".join)
 
 
 def templates() -> SearchStrategy[str]:
-    """Templates, and whatever else holds names in braces."""
+    """Draw templates, and other texts with names in braces."""
     return st.sampled_from(REASONING_TEMPLATES) | said()
 
 
@@ -61,14 +61,14 @@ def _cache(cycles: int, tags: bool, reasoning: str, summing: str) -> ReasoningCa
 
 
 def caches() -> SearchStrategy[ReasoningCache]:
-    """Caches of one to four cycles."""
+    """Draw caches of one to four cycles."""
     reasoning, summing = st.sampled_from(REASONING_TEMPLATES), st.sampled_from(SUMMARIZATION_TEMPLATES)
     return st.builds(_cache, st.integers(1, 4), st.booleans(), reasoning, summing)
 
 
 @frozen
 class Utterance:
-    """A reply to the step that is due, and what disturbs the run before it comes."""
+    """A reply to the step that is due, and the disturbances before it arrives."""
 
     text: str
     version: int
@@ -78,7 +78,7 @@ class Utterance:
 
 @frozen
 class Run:
-    """A cache, a problem, and what a model says to it, call by call: at least as many as there are steps."""
+    """A cache, a problem, and the model's replies, call by call: at least as many as there are steps."""
 
     cache: ReasoningCache
     problem: Problem
@@ -99,7 +99,7 @@ def _problem(number: int, text: str) -> Problem:
 
 
 def problems() -> SearchStrategy[Problem]:
-    """Problems whose texts may hold anything."""
+    """Draw problems with arbitrary texts."""
     return st.builds(_problem, st.integers(0, 9), said())
 
 
@@ -122,12 +122,12 @@ def _utterance(text: str, disturbances: int) -> Utterance:
 
 
 def runs(texts: SearchStrategy[str] | None = None) -> SearchStrategy[Run]:
-    """Runs in which calls are given up and replies come again; what a model says is from `texts`, else anything."""
+    """Draw runs with aborted calls and repeated replies; the model's texts are from `texts`, else arbitrary."""
     each = st.builds(_utterance, said() if texts is None else texts, st.integers(0, 10 * 16 * 3 - 1))
     utterances = st.lists(each, min_size=8, max_size=8).map(tuple)
     return st.builds(Run, caches(), problems(), st.integers(0, 3), utterances)
 
 
 def few_runs() -> SearchStrategy[tuple[Run, Run]]:
-    """Two runs, in which a model says one of a few things."""
+    """Draw two runs in which the model's texts are from a short list."""
     return st.tuples(runs(st.sampled_from(SPEECHES)), runs(st.sampled_from(SPEECHES)))

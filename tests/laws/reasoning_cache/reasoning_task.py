@@ -1,4 +1,4 @@
-"""Laws of lists to be reduced: step by step they can be finished, and whether a step is right can be told from it alone.
+"""Laws of lists to reduce: they can be reduced step by step, and each step can be checked on its own.
 
 The subject is a `Listing`: the functions of core.language.reasoning_tasks and reasoning_demonstrations.
 """
@@ -49,12 +49,12 @@ class Listing:
 
 
 def always_longest(listing: Listing) -> Listing:
-    """Draws lists of one length."""
+    """Draw lists of one length."""
     return evolve(listing, list_task=lambda lists, key: listing.list_task(evolve(lists, shortest=lists.longest), key))
 
 
 def one_alphabet(listing: Listing) -> Listing:
-    """Begins the labels anew behind z."""
+    """Restart the labels after z."""
 
     def list_problem(task: ListTask) -> Problem:
         problem = listing.list_problem(task)
@@ -68,7 +68,7 @@ def one_alphabet(listing: Listing) -> Listing:
 
 
 def answers_alone(listing: Listing) -> Listing:
-    """Takes a step for right if its answer is, or if it gives none."""
+    """Accept a step if its answer is right, or if it has no answer."""
 
     def step_correct(task: ListTask, summary: str, text: str, *, numbers: int) -> bool:
         return strict_answer(text) in ((), task.results[-1])
@@ -77,7 +77,7 @@ def answers_alone(listing: Listing) -> Listing:
 
 
 def trusts_summaries(listing: Listing) -> Listing:
-    """Takes a summary's label for true, whatever its result."""
+    """Accept a summary with a right label, whatever its result is."""
 
     def carried(task: ListTask, summary: str) -> int:
         named = summary.partition(" ")[0]
@@ -88,7 +88,7 @@ def trusts_summaries(listing: Listing) -> Listing:
 
 
 def reads_cut_items(listing: Listing) -> Listing:
-    """Reads an item that was cut as if it were whole."""
+    """Parse an item that was cut as if it were complete."""
 
     def reached(task: ListTask, summary: str, text: str) -> int | tuple[()]:
         return listing.reached(task, summary, text if "[" in text or text[-1:] in ("", ";", " ") else f"{text};")
@@ -97,12 +97,12 @@ def reads_cut_items(listing: Listing) -> Listing:
 
 
 def forgets_the_label(listing: Listing) -> Listing:
-    """Sums up the result alone."""
+    """Leave the label out of a summary."""
     return evolve(listing, summed_up=lambda summary, text: summed_up(summary, text).rpartition(" ")[2])
 
 
 def shows_only_right(listing: Listing) -> Listing:
-    """Demonstrates with full skill whatever it is told."""
+    """Demonstrate reasoning with full skill, whatever the skill is."""
 
     def show_reasoning(task: ListTask, count: int, key: Key, *, skill: float, numbers: int) -> str:
         return listing.show_reasoning(task, count, key, skill=1.0, numbers=numbers)
@@ -111,7 +111,7 @@ def shows_only_right(listing: Listing) -> Listing:
 
 
 def sums_up_what_is_right(listing: Listing) -> Listing:
-    """Sums up with full skill whatever it is told."""
+    """Demonstrate summaries with full skill, whatever the skill is."""
 
     def show_summary(summary: str, text: str, key: Key, *, skill: float) -> str:
         return listing.show_summary(summary, text, key, skill=1.0)
@@ -120,12 +120,12 @@ def sums_up_what_is_right(listing: Listing) -> Listing:
 
 
 def thinks_the_answer(listing: Listing) -> Listing:
-    """Ends what is thought behind the answer, so that nothing is said."""
+    """End the thinking after the answer, so that no text follows it."""
     return evolve(listing, aloud=lambda text: f"{text}</think>")
 
 
 def pays_every_text(listing: Listing) -> Listing:
-    """Pays a step as if it were to take one number, whatever it is told."""
+    """Reward a step as if it had to reduce one number, whatever `numbers` is."""
 
     def list_rollout(state: InferenceProblemState, asked: Ask, reply: Reply, *, numbers: int = 1) -> RolloutResult:
         return listing.list_rollout(state, asked, reply, numbers=1)
@@ -134,7 +134,7 @@ def pays_every_text(listing: Listing) -> Listing:
 
 
 def pays_for_less(listing: Listing) -> Listing:
-    """Takes a step for right that gets anywhere."""
+    """Accept a step that reduces one number, whatever `numbers` is."""
 
     def step_correct(task: ListTask, summary: str, text: str, *, numbers: int) -> bool:
         return listing.step_correct(task, summary, text, numbers=1)
@@ -159,7 +159,7 @@ REDUCE: dict[str, Callable[[list[int]], int]] = {
 
 @frozen
 class Lesson:
-    """A list, and how many numbers a step takes."""
+    """A list, and the count of numbers that a step reduces."""
 
     kind: str
     numbers: tuple[int, ...]
@@ -173,7 +173,7 @@ class Lesson:
 
 
 def lessons() -> SearchStrategy[Lesson]:
-    """Lists of one to 31 numbers, some of them negative: beyond the alphabet."""
+    """Draw lists of one to 31 numbers, some of them negative; the longest have more labels than the alphabet."""
     some = st.lists(st.integers(-9, 30), min_size=1, max_size=9)
     many = st.integers(27, 31).map(lambda n: [(7 * i) % 10 - 3 for i in range(n)])
     numbers = st.one_of(some, some, many).map(tuple)

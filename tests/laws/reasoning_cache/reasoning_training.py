@@ -1,4 +1,4 @@
-"""Laws of what runs of the reasoning cache are good for: states to train from, requests, rewards, accuracy, rows."""
+"""Laws of training on runs of the reasoning cache: starting states, requests, rewards, accuracy, rows."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -28,7 +28,7 @@ Play = Callable[[Thinking, Run], list[InferenceProblemState]]
 
 @frozen
 class Batch:
-    """Runs of one cache, of which the last may be of the first one's problem, and a seed."""
+    """Runs of one cache, the last of which may have the first one's problem, and a seed."""
 
     runs: tuple[Run, Run]
     twice: bool
@@ -52,7 +52,7 @@ def batches() -> SearchStrategy[Batch]:
 
 
 def training_laws(play: Play) -> tuple[Law, ...]:
-    """The laws; `play` gives the states of a run."""
+    """The laws; `play` returns the states of a run."""
     checks = (_at_turn, _points, _trainable, _groups, _calls, _world, _accuracy, _rows)
     return tuple(law(play) for law in checks)
 

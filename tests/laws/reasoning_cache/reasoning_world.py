@@ -1,4 +1,4 @@
-"""A world in which calls of models fail, come late, come twice and are lost, for the laws of the reasoning schedule."""
+"""A simulation of model calls that fail, arrive late or twice, or are lost, for the laws of the reasoning schedule."""
 
 import json
 from collections.abc import Callable
@@ -37,7 +37,7 @@ OFTEN = 99  # returns: more than any script has failures
 
 @frozen
 class Plan:
-    """How big everything is, and a script: for each event a byte, which says what happens next and how it goes wrong."""
+    """All sizes and limits, and a script: a byte per event, which selects the next event and its fault."""
 
     problems: int
     samples: int
@@ -53,7 +53,7 @@ class Plan:
 
     @property
     def settings(self) -> Settings:
-        """As the machine is told them."""
+        """The settings of the machine."""
         return Settings(
             output_dir="nowhere",
             num_reasoning_steps=self.cycles,
@@ -82,7 +82,7 @@ def plans() -> SearchStrategy[Plan]:
 
 @mutable
 class Trace:
-    """What came of a run: the states before each event, the events, and the commands they led to."""
+    """The history of a run: the states before each event, the events, and the commands that followed."""
 
     states: list[Schedule]
     events: list[Event]
@@ -98,7 +98,7 @@ class Trace:
 
 
 def answer(plan: Plan, trace: Trace, command: Command) -> Event:
-    """What comes of a command when all goes well: always the same."""
+    """The result of a command without a fault: always the same for the same command."""
     if isinstance(command, Fetch):
         numbers = range(command.first, min(command.first + command.most, plan.problems))
         problems = tuple(Problem(problem_id=str(n), problem_text=f"{n} + 0?", answer=str(n)) for n in numbers)
@@ -115,7 +115,7 @@ def answer(plan: Plan, trace: Trace, command: Command) -> Event:
 
 
 def ran(factory: Factory, plan: Plan, *, script: bytes | None = None, restarts: bool = False) -> Trace:
-    """A run to its end. A byte of the script picks what happens next, and its highest bits how it goes wrong.
+    """Return the trace of a whole run. A byte of the script selects the next event, and its highest bits the fault.
 
     Raises: Broken where the run does not end, or stands still before it is told to stop.
     """
@@ -142,7 +142,7 @@ def ran(factory: Factory, plan: Plan, *, script: bytes | None = None, restarts: 
 
 
 def _happens(plan: Plan, trace: Trace, chosen: Any, how: int) -> tuple[Event, list[Any]]:
-    """What happens: the event, and what will happen besides: it comes again, or a call fails whose reply comes late."""
+    """The next event, and the later ones: the same event again, or the late reply of a call that failed."""
     if not isinstance(chosen, Fetch | Call | Wait | Publish):
         return chosen, []
     event = answer(plan, trace, chosen)

@@ -1,4 +1,4 @@
-"""Families of laws of the runtime's identities and of actors that lag behind."""
+"""Families of laws of function identities and of actors with stale weights."""
 
 from purestep.properties.framework.families import Family, edits
 from purestep.runtime.identity import identity

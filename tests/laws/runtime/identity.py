@@ -1,4 +1,4 @@
-"""Laws of a function's identity: equal for one function made twice, another wherever one would compute something else.
+"""Laws of a function's identity: equal for a function that is made twice, different for functions with different results.
 
 The subject is an `identity(function) -> bytes` as in `runtime.identity`.
 """
@@ -34,7 +34,7 @@ def _cells(function: Callable[..., Any]) -> list[Any]:
 
 
 def code_alone(identity: Identity) -> Identity:
-    """Hashes bytecode and its constants, not what the function closes over."""
+    """Hash bytecode and its constants, but not the closure."""
     del identity
 
     def bytecode(function: Callable[..., Any]) -> bytes:
@@ -45,7 +45,7 @@ def code_alone(identity: Identity) -> Identity:
 
 
 def by_place(identity: Identity) -> Identity:
-    """Uses the default repr of what is closed over, which holds an address."""
+    """Include the default repr of closed-over objects, which contains an address."""
 
     def placed(function: Callable[..., Any]) -> bytes:
         return identity(function) + repr([object.__repr__(one) for one in _cells(function)] + [id(function)]).encode()
@@ -54,7 +54,7 @@ def by_place(identity: Identity) -> Identity:
 
 
 def shallow(identity: Identity) -> Identity:
-    """Describes functions at the first level, and of what they hold only the types."""
+    """Describe functions at the first level, and only the types of the objects in containers."""
 
     def first_level(function: Callable[..., Any]) -> bytes:
         held = [one for one in _cells(function) if isinstance(one, tuple | dict)]
@@ -64,7 +64,7 @@ def shallow(identity: Identity) -> Identity:
 
 
 def without_defaults(identity: Identity) -> Identity:
-    """Leaves out the values that arguments have by default."""
+    """Leave out the default values of arguments."""
 
     def bare(function: Callable[..., Any]) -> bytes:
         if not isinstance(function, types.FunctionType):
@@ -207,7 +207,7 @@ def _of_nested() -> Law:
 
 
 def nested(function: Callable[..., Any], depth: int) -> Callable[..., Any]:
-    """The function behind so many others, that hold it in a tuple or a dict."""
+    """The function inside so many others, which hold it in a tuple or a dict."""
     for level in range(depth):
         function = _held({"inner": function} if level % 2 else (function,), "inner" if level % 2 else 0)
     return function

@@ -1,4 +1,4 @@
-"""Laws of training that lags behind itself. The subject makes a Trainer: (model, algorithm, staleness) -> Trainer.
+"""Laws of training with stale actors. The subject makes a Trainer: (model, algorithm, staleness) -> Trainer.
 
 The laws give it a model whose one parameter counts the updates it has had, and shows it in every log-prob.
 """
@@ -32,17 +32,17 @@ Make = Callable[..., Trainer]  # (model, algorithm, staleness)
 
 
 def never_late(make: Make) -> Make:
-    """Plays with the newest weights, whatever was asked for."""
+    """Play with the newest weights, whatever the staleness is."""
     return lambda model, algorithm, staleness: make(model, algorithm, 0)
 
 
 def one_later(make: Make) -> Make:
-    """Counts the update under way too."""
+    """Play with weights that are one update older than the staleness."""
     return lambda model, algorithm, staleness: make(model, algorithm, staleness + 1)
 
 
 def beside(make: Make) -> Make:
-    """Keeps old weights in a variable of its own, which no checkpoint holds."""
+    """Keep old weights in a variable outside the state, which no checkpoint holds."""
 
     def made(model: Any, algorithm: Any, staleness: int) -> Trainer:
         one, kept = make(model, algorithm, staleness), list[Any]()
@@ -101,7 +101,7 @@ SLOPE = 0.25  # of a logit with each update
 
 @frozen
 class Case:
-    """A run: its key, how far play lags behind, and how long it goes on."""
+    """A run: the seed of its key, the staleness, and its length."""
 
     seed: int
     staleness: int
@@ -125,7 +125,7 @@ def counting_model() -> ActorCritic:
 
 
 def counting(told: list[Trajectory]) -> Algorithm:
-    """Adds 1 to the parameter at each update, and notes what it was given."""
+    """Add 1 to the parameter at each update, and record the arguments."""
 
     def init(key: keys.Key) -> TrainState:
         params = counting_model().init(key)
@@ -139,12 +139,12 @@ def counting(told: list[Trajectory]) -> Algorithm:
 
 
 def own_lagging(model: ActorCritic, algorithm: Algorithm, staleness: int) -> Trainer:
-    """Our own trainer, of two small worlds."""
+    """The library's own trainer, on two small environments."""
     return trainer(make("cartpole"), model, algorithm, envs=2, horizon=2, staleness=staleness)
 
 
 def lagging_laws() -> Suite:
-    """The laws of a trainer whose worlds are played by older weights."""
+    """The laws of a trainer whose environments are played by older weights."""
     return Suite("lagging_laws", (_plays_old(), _learns_new(), _in_parts()))
 
 

@@ -1,4 +1,4 @@
-"""Laws of maps and queues as values: they are a dict and a list, and what was there before stays as it was.
+"""Laws of persistent maps and queues: they equal a dict and a list, and earlier versions stay unchanged.
 
 The subject is a `Filing`: the functions of `runtime.scheduling.numbered`.
 """
@@ -24,7 +24,7 @@ Draw = list[tuple[int, int]]  # a key, and the value to put there; a multiple of
 
 @frozen
 class Filing:
-    """How maps and queues are made."""
+    """The subject: the operations of maps and queues."""
 
     find: Callable[[Numbered[int], int], Any]
     put: Callable[[Numbered[int], int, int], Numbered[int]]
@@ -52,7 +52,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Filing, Draw, S
 
 
 def _changes(filing: Filing, moves: Draw) -> list[tuple[Numbered[int], dict[int, int]]]:
-    """A map and the dict it stands for, after each move."""
+    """A map and the equal dict, after each move."""
     states = [(Numbered[int](), dict[int, int]())]
     for key, value in moves:
         made, model = states[-1]

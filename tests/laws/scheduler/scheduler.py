@@ -1,4 +1,4 @@
-"""Laws of a scheduler: what is counted, what is bounded, and how versions rise.
+"""Laws of a scheduler: counts, bounds and versions.
 
 The subject is a `Scheduling`. It is played against a world on paper, which keeps its own book; see `scheduler_world`.
 """
@@ -19,7 +19,7 @@ from .scheduler_world import Scheduling, Script, Told, World
 
 
 def scheduler_laws() -> Suite:
-    """The laws of a `Scheduling(scheduler, begin)` in a world where nothing is lost for good."""
+    """The laws of a `Scheduling(scheduler, begin)` in which nothing is lost for good."""
     bounds = (_counted(), _under_way(), _spread(), _let_in(), _room(), _age(), _versions(), _recovered())
     return Suite("scheduler_laws", (*bounds, *batch_laws()))
 

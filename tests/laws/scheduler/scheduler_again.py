@@ -1,4 +1,4 @@
-"""Laws of a scheduler about what failed at the trainer or could not be given up: it is asked again, or costs nothing."""
+"""Laws of a scheduler's retries: failed trainer commands are sent again, and failed aborts cost nothing."""
 
 from collections.abc import Mapping
 
@@ -21,12 +21,12 @@ TRAINER = (say.Recompute, say.Train, say.Publish)
 
 
 def again_laws() -> tuple[Law, ...]:
-    """Those of `scheduler_fault_laws` that are about doing something again."""
+    """The laws of `scheduler_fault_laws` about retries."""
     return (_asked(), _tries(), _tightened(), _aborts())
 
 
 def _moved(told: Told, command: Command) -> bool:
-    """Whether a sample the command is about has another attempt by now, or has left."""
+    """Return whether a sample of the command has another attempt by now, or was removed."""
     return isinstance(command, say.Recompute) and not {*command.samples} <= {name for name, _ in live(told.before)}
 
 

@@ -1,4 +1,4 @@
-"""Laws of a scheduler's batches: whole groups, each once, what becomes of the rest, and that there is always another."""
+"""Laws of a scheduler's batches: complete groups, each used once, the handling of the rest, and progress."""
 
 from purestep.core.machine import Stop
 from purestep.properties.framework.compare import require, same
@@ -14,7 +14,7 @@ from .scheduler_world import Name, Scheduling, Script, Told, World
 
 
 def batch_laws() -> tuple[Law, ...]:
-    """Those of `scheduler_laws` that are about batches."""
+    """The laws of `scheduler_laws` about batches."""
     return (_whole(), _once(), _starves(), _pace(), _requeue(), _proximal())
 
 

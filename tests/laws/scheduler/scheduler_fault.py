@@ -1,4 +1,4 @@
-"""Laws of a scheduler among faults: lost generators, late, double and impossible messages, Ctrl-C, and runs that go on."""
+"""Laws of a scheduler under faults: lost rollout workers, late, duplicate and invalid messages, Ctrl-C, and resumed runs."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from .scheduler_world import Scheduling, Script, Told, World, tell, through_text
 
 
 def scheduler_fault_laws() -> Suite:
-    """The laws of a `Scheduling(scheduler, begin)` about what goes wrong, and about its states as values."""
+    """The laws of a `Scheduling(scheduler, begin)` about faults, and about its states as values."""
     faults = (_aborted(), _bystanders(), _late(), _garbage(), _pauses(), _repair(), _interrupted())
     return Suite("scheduler_fault_laws", (*faults, *again_laws(), _replay(), _text()))
 
@@ -90,7 +90,7 @@ def _late() -> Law:
 
 
 def _under_way(told: Told) -> bool:
-    """Whether the event is of tokens of a sample that is under way."""
+    """Return whether the event has tokens of a sample in progress."""
     event = told.event
     if not isinstance(event, say.TokenChunk):
         return False

@@ -1,4 +1,4 @@
-"""What can happen in a world of generators: moves, faults among them, and whole schedules of moves.
+"""The moves of a simulated scheduler run, faults among them, and functions that play schedules of moves.
 
 A move is a number: it picks one of the things that can happen now, and what they happen to.
 """
@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 def chunk(here: World, pick: int) -> None:
-    """More tokens of a sample, with its version or a newer one."""
+    """Report more tokens of a sample, with its version or a newer one."""
     name, flight = _nth(here.flights, pick)
     version = min(newest(here), max((flight.version, *flight.versions)) + pick // 3 % 3)
     flight.versions, flight.tokens = (*flight.versions, version), flight.tokens + 1 + pick % 5
@@ -24,14 +24,14 @@ def chunk(here: World, pick: int) -> None:
 
 
 def repeat(here: World, pick: int) -> None:
-    """The tokens of a sample under way are told a second time."""
+    """Report the tokens of a sample in progress a second time."""
     spoken = {name: flight for name, flight in here.flights.items() if flight.versions}
     name, flight = _nth(spoken, pick)
     tell(here, "twice", say.TokenChunk(*name, flight.tokens, flight.versions[-1]))
 
 
 def finish(here: World, pick: int) -> None:
-    """A sample is whole, the last begun rather than another; a few more tokens may come with that."""
+    """Finish a sample, the last begun rather than another; a few more tokens may come with that."""
     name, flight = _nth(here.flights, pick if pick % 3 == 0 else len(here.flights) - 1)
     if pick % 2 or not flight.versions:
         version = min(newest(here), max((flight.version, *flight.versions)) + pick // 3 % 3)
@@ -43,7 +43,7 @@ def finish(here: World, pick: int) -> None:
 
 
 def fail(here: World, pick: int) -> None:
-    """A generator raises."""
+    """Report an error of a rollout worker."""
     name, flight = _nth(here.flights, pick)
     end(here, name)
     command = say.Dispatch(*name, flight.prompt, flight.worker, flight.version)
@@ -51,25 +51,25 @@ def fail(here: World, pick: int) -> None:
 
 
 def upset(here: World, pick: int) -> None:
-    """A generator raises that has a sample whose log-probs are being recomputed, or are to be when a pause is over."""
+    """Report an error of a rollout worker that has a sample to be recomputed, now or after a pause."""
     name = _recomputing(here)[pick % len(_recomputing(here))]
     fail(here, list(here.flights).index(name))
 
 
 def _recomputing(here: World) -> list[Name]:
-    """The samples under way that the trainer was asked to recompute."""
+    """The samples in progress that the trainer was asked to recompute."""
     return [
         name for one in here.trainer if isinstance(one, say.Recompute) for name in one.samples if name in here.flights
     ]
 
 
 def time_out(here: World, pick: int) -> None:
-    """A sample takes too long."""
+    """Report a time-out of a sample."""
     tell(here, "time_out", say.TimedOut(*_nth(here.flights, pick)[0]))
 
 
 def garbage(here: World, pick: int) -> None:
-    """A generator says what cannot be."""
+    """Send an invalid message from a rollout worker."""
     name, flight = _nth(here.flights, pick)
     last, tokens = max((flight.version, *flight.versions)), flight.tokens
     head = min(flight.versions, default=flight.version)
@@ -86,7 +86,7 @@ def garbage(here: World, pick: int) -> None:
 
 
 def lose(here: World, pick: int) -> None:
-    """A generator is gone, with its work."""
+    """Remove a rollout worker, with its work."""
     worker, _ = _nth(here.workers, pick)
     del here.workers[worker]
     for name in [name for name, flight in here.flights.items() if flight.worker == worker]:
@@ -95,19 +95,19 @@ def lose(here: World, pick: int) -> None:
 
 
 def join(here: World, pick: int) -> None:
-    """Another generator is there."""
+    """Add another rollout worker."""
     here.workers[here.newcomers] = 1 + pick % 2
     here.newcomers += 1
     tell(here, "join", say.Joined(here.newcomers - 1, 1 + pick % 2))
 
 
 def wake(here: World, pick: int) -> None:
-    """A pause is over."""
+    """End a pause."""
     tell(here, "due", say.Due(here.due.pop(pick % len(here.due)).command))
 
 
 def trained(here: World, pick: int) -> None:
-    """The trainer has done what it was asked for."""
+    """Report the trainer's command as finished."""
     command = here.trainer.pop()
     here.answers.append(command)
     here.updates += isinstance(command, say.Train)
@@ -121,29 +121,29 @@ def _answer(command: Command) -> Event:
 
 
 def trainer_fails(here: World, pick: int) -> None:
-    """The trainer raises, and does nothing until it is asked again."""
+    """Report an error of the trainer, which does nothing until it gets another command."""
     here.fails, here.resting = here.fails + 1, True
     tell(here, "trainer_fails", Failed(here.trainer[0], "RuntimeError: out of memory"))
 
 
 def abort_fails(here: World, pick: int) -> None:
-    """Who was to give an attempt up is not there."""
+    """Report that an abort failed, because the rollout worker is not there."""
     command = here.aborts.pop(pick % len(here.aborts))
     tell(here, "abort_fails", Failed(command, "LookupError: no such generator"))
 
 
 def unwanted(here: World, pick: int) -> None:
-    """Somebody finds that a group is not worth learning from."""
+    """Report a group as not worth training on."""
     tell(here, "filter", say.Filtered(pick % max(1, here.state.next_group)))
 
 
 def submit(here: World, pick: int) -> None:
-    """More prompts."""
+    """Submit more prompts."""
     tell(here, "submit", say.Submitted(1 + pick % 3))
 
 
 def late(here: World, pick: int) -> None:
-    """A message about an attempt that is over, or from a trainer that has failed, or is done."""
+    """Send a message about a finished attempt, or from a trainer that has failed or finished."""
     told = list[Event]()
     if here.over:
         name, version = here.over[pick % len(here.over)], here.state.version
@@ -162,7 +162,7 @@ TWICE = (say.TokenChunk, say.Finished, say.Recomputed, say.Consumed, say.Publish
 
 
 def twice(here: World, pick: int) -> None:
-    """A message that was told before."""
+    """Send a message a second time."""
     heard = [one.event for one in here.told if one.move != "late"]  # what was told late may yet be told in time
     kinds = [kind for kind in TWICE if any(isinstance(event, kind) for event in heard)]
     if kinds:
@@ -171,7 +171,7 @@ def twice(here: World, pick: int) -> None:
 
 
 def resume(here: World, pick: int) -> None:
-    """Ctrl-C, or worse; then the run goes on in a new process, from the state as text."""
+    """Interrupt the run, as by Ctrl-C, and resume it in a new process from the state as text."""
     if pick % 2:
         tell(here, "interrupt", Interrupted())
     here.state = through_text(here.state)
@@ -228,7 +228,7 @@ def possible(here: World, weights: Mapping[Move, int] = MOVES) -> Iterator[Move]
 
 
 def unwatched(here: World, told: Told) -> None:
-    """Nobody looks."""
+    """Watch no step."""
 
 
 def play(
@@ -249,7 +249,7 @@ def play(
 
 
 def fair(here: World, updates: int, patience: int = 2000) -> bool:
-    """Lets everything that is under way end well, in order, and new prompts come; whether so many updates were made."""
+    """Finish all work in order and submit new prompts; return whether the given number of updates was made."""
     wanted = here.updates + updates
     for _ in range(patience):
         if here.updates >= wanted or here.stop:

@@ -1,4 +1,4 @@
-"""Schedulers as people get them wrong: the defects of the systems in the field, each an edit around a right one."""
+"""Common errors in schedulers: defects of published systems, each an edit of a right one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ def _stepping(edit: Callable[[Step, Schedule, Event], Answer]) -> Edit:
 
 
 def _ruling(rule: Callable[[Rules, Schedule], Rules]) -> Edit:
-    """The edit that keeps to other rules at each step: `rule(rules, state)`."""
+    """The edit that uses other rules at each step: `rule(rules, state)`."""
 
     def make(subject: Scheduling) -> Scheduling:
         def scheduler(rules: Rules) -> Machine[Schedule]:
@@ -149,7 +149,7 @@ def _clip(state: Schedule, event: Event) -> Event:
 
 
 def _add_chunks(state: Schedule, event: Event) -> Event:
-    """Takes what a sample has by now for what it has gained."""
+    """Treat the token count of a chunk as the total, not as an increase."""
     if not isinstance(event, say.TokenChunk) or event.tokens < 1:
         return event
     group = find(state.groups, event.group)
@@ -158,7 +158,7 @@ def _add_chunks(state: Schedule, event: Event) -> Event:
 
 
 def _one_by_one(step: Step, state: Schedule, event: Event) -> Answer:
-    """Gives what is begun to the generators of the lowest numbers, as long as they have room."""
+    """Dispatch all new attempts to the rollout worker with the lowest number that has room."""
     after, commands = step(state, event)
     begun = [one for one in commands if isinstance(one, say.Dispatch)]
     for one in begun:
@@ -171,7 +171,7 @@ def _one_by_one(step: Step, state: Schedule, event: Event) -> Answer:
 
 
 def _given(state: Schedule, command: say.Dispatch, worker: int) -> Schedule:
-    """The state in which a sample under way is with another generator, or with none."""
+    """The state after a sample in progress is moved to another rollout worker, or to none."""
     group, place = find(state.groups, command.group) or Group(NOBODY), (command.group, command.seat)
     seat = group.seats[command.seat]
     old, new = find(state.workers, seat.worker), find(state.workers, worker)
@@ -233,7 +233,7 @@ def _at_once(state: Schedule, command: Command) -> tuple[Command, ...]:
 
 
 def last_batch_again(subject: Scheduling) -> Scheduling:
-    """Gives the trainer what it had last time, every other time."""
+    """Repeat the last batch every other time."""
 
     def scheduler(rules: Rules) -> Machine[Schedule]:
         inner, batches = subject.scheduler(rules), list[Any]()
@@ -254,7 +254,7 @@ def last_batch_again(subject: Scheduling) -> Scheduling:
 
 
 def counts_beside(subject: Scheduling) -> Scheduling:
-    """Every seventh event it was ever told counts as ignored."""
+    """Count every seventh event as ignored, by a counter outside the state."""
     events = list[Event]()
 
     def scheduler(rules: Rules) -> Machine[Schedule]:
@@ -271,7 +271,7 @@ def counts_beside(subject: Scheduling) -> Scheduling:
 
 
 def by_heart(subject: Scheduling) -> Scheduling:
-    """Does not trust a state that it has not made itself."""
+    """Count events as ignored whose state was made by another instance."""
 
     def scheduler(rules: Rules) -> Machine[Schedule]:
         inner, made = subject.scheduler(rules), list[Schedule]()
@@ -288,7 +288,7 @@ def by_heart(subject: Scheduling) -> Scheduling:
 
 
 def from_nothing(subject: Scheduling) -> Scheduling:
-    """Goes on at a later version with counters at 0."""
+    """Resume at a later version with counters at 0."""
 
     def begin(rules: Rules, **how: Any) -> Schedule:
         state = subject.begin(rules, **how)

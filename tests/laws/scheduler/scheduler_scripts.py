@@ -1,4 +1,4 @@
-"""What laws of a scheduler share: drawn schedules, who looks at their steps, and what is read off a state."""
+"""Shared parts of the laws of a scheduler: drawn schedules, observers of their steps, and properties of states."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,18 +26,18 @@ Watch = Callable[[World, Told], None]
 
 @frozen
 class Played:
-    """A law that looks at every step of a script; `watching` makes what looks, `weights` are how often which move comes."""
+    """A check of every step of a script; `watching` makes the observer, `weights` are the frequencies of the moves."""
 
     watching: Callable[[Script, Seen], Watch]
     weights: Mapping[Move, int] = MOVES
 
     def __call__(self, subject: Scheduling, script: Script, seen: Seen) -> None:
-        """Plays the script under the law's eyes."""
+        """Play the script, and check each step with the observer."""
         play(subject, script, self.watching(script, seen), self.weights)
 
 
 def scripts(**fixed: Any) -> SearchStrategy[Script]:
-    """Few samples, few generators, and 60 to 90 moves; `fixed` rules are not drawn."""
+    """Draw scripts with few samples, few rollout workers, and 60 to 90 moves; `fixed` rules are not drawn."""
     return _drawn().map(lambda script: evolve(script, rules=evolve(script.rules, **fixed)))
 
 
@@ -87,17 +87,17 @@ def scheduler_law(
 
 
 def live(state: Schedule) -> list[tuple[Name, Any]]:
-    """Every sample that was let in and is still here, with its seat."""
+    """All samples that were admitted and not yet removed, with their seats."""
     return [((n, i, seat.attempt), seat) for n, group in entries(state.groups) for i, seat in enumerate(group.seats)]
 
 
 def trains(told: Told) -> list[say.Train]:
-    """The batches given to the trainer, those given again aside."""
+    """The batches sent to the trainer, without those that are sent again."""
     return [one for one in told.commands if isinstance(one, say.Train) and told.before.phase in (IDLE, RECOMPUTE)]
 
 
 def budget(here: World) -> int:
-    """How many samples more may be let in, by the book."""
+    """The number of samples that may still be admitted, by the recorded history."""
     rules, now = here.rules, here.state
     held = sum(len(group.seats) for _, group in entries(now.groups))
     running = sum(seat.status != THERE for _, group in entries(now.groups) for seat in group.seats)

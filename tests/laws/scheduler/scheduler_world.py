@@ -1,4 +1,4 @@
-"""Generators and a trainer that exist on paper: what a scheduler asks for is noted, and somebody says what comes of it.
+"""Simulated rollout workers and a simulated trainer: the scheduler's commands are recorded, and moves report their results.
 
 A world keeps its own book of who has what under way, from commands and events alone, so that laws can hold a scheduler's
 state against it. What can happen in it stands in `scheduler_moves`.
@@ -20,7 +20,7 @@ Name = tuple[int, int, int]  # group, seat, attempt
 
 @frozen
 class Scheduling:
-    """The subject of the laws: how a machine and its first state are made."""
+    """The subject of the laws: functions that make a machine and its first state."""
 
     scheduler: Callable[[Rules], Machine[Schedule]]
     begin: Callable[..., Schedule]
@@ -33,7 +33,7 @@ def own_scheduling() -> Scheduling:
 
 @frozen
 class Script:
-    """Rules, who is there at the beginning, and the moves."""
+    """Rules, the workers, slots and prompts at the beginning, and the moves."""
 
     rules: Rules
     workers: int
@@ -44,7 +44,7 @@ class Script:
 
 @define
 class Flight:
-    """An attempt under way."""
+    """An attempt in progress."""
 
     worker: int
     prompt: int
@@ -55,7 +55,7 @@ class Flight:
 
 @define
 class World:
-    """What is under way, what was said, and the book of all that happened."""
+    """The work in progress, the messages sent, and the history of all events."""
 
     rules: Rules
     machine: Machine[Schedule]
@@ -80,7 +80,7 @@ class World:
 
 @frozen
 class Told:
-    """An event, what kind of move told it, and what came of it."""
+    """An event, the move that sent it, and its results."""
 
     move: str
     event: Event
@@ -97,7 +97,7 @@ def world(subject: Scheduling, script: Script, watch: Callable[[World, Told], No
 
 
 def tell(here: World, move: str, event: Event) -> Told:
-    """Tells the machine, and notes what it asks for."""
+    """Send an event to the machine, and record its commands."""
     before = here.state
     here.state, commands = here.machine.step(before, event)
     told = Told(move, event, before, here.state, commands)
@@ -127,12 +127,12 @@ def _note(here: World, command: Command) -> None:
 
 
 def work_of(command: Command) -> tuple[type, int]:
-    """What the trainer is asked for: its samples may be others by the time it is asked again."""
+    """The identity of a trainer command: its samples may have changed when it is sent again."""
     return type(command), command.version
 
 
 def end(here: World, name: Name) -> None:
-    """Notes that an attempt ended without a sample."""
+    """Record that an attempt ended without a sample."""
     if here.flights.pop(name, None) is not None:
         here.over.append(name)
 
@@ -144,6 +144,6 @@ def newest(here: World) -> int:
 
 
 def through_text(state: Schedule) -> Schedule:
-    """The state, written and read."""
+    """The state after a round trip through JSON."""
     again: Schedule = decode(json.loads(json.dumps(encode(state))), CLASSES)
     return again

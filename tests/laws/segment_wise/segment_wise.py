@@ -1,4 +1,4 @@
-"""Laws of segment-wise PPO's executor: what is counted, begun, recomputed, left out and handed out, whatever the schedule.
+"""Laws of segment-wise PPO's executor: counts, starts, recomputation, filtering and batches, under every schedule.
 
 The subject is a `SegmentWise`; it is played in a world on paper, see `segment_wise_world`.
 """
@@ -115,7 +115,7 @@ class _OnlyPositive(layer.FilteredSamplesCapacityModifier):
 
 
 class _Busy(layer.StalenessManager):
-    """Holds its lock while it asks, and says so where a plain lock would wait for itself for ever."""
+    """Raise an error where a plain lock would deadlock: when the lock is taken twice by one thread."""
 
     def __init__(self, *arguments: int) -> None:
         super().__init__(*arguments)
@@ -146,7 +146,7 @@ class _SlicesTwice(layer.ProximalRecomputer):
 
 
 class _Short:
-    """An engine whose answer begins at `start_index` of what should have begun there already."""
+    """An engine that applies `start_index` twice: its answer begins with the log-probs from there on once more."""
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine

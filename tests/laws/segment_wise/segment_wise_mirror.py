@@ -1,4 +1,4 @@
-"""The executor of segment-wise PPO beside the pure scheduler: both are told the same, so both have to begin the same."""
+"""The executor of segment-wise PPO beside the pure scheduler: with the same events, both must begin the same rollouts."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ ENOUGH = 400  # rollouts submitted ahead: the scheduler ends when it has nothing
 
 
 class Mirror:
-    """Both, and what the scheduler dispatched; its samples have one seat each, and their group is their number."""
+    """Executor and scheduler, and the dispatched samples, which have one seat each; their group is their number."""
 
     def __init__(self, subject: SegmentWise, script: Script) -> None:
         # The scheduler knows nothing of a queue of its own: let it bound neither.
@@ -39,7 +39,7 @@ class Mirror:
         self.tell(Started())
 
     def tell(self, event: Event) -> None:
-        """Tells the scheduler; when it trains, the executor is to have the same batch."""
+        """Send an event to the scheduler; when it trains, the executor must return the same batch."""
         self.state, said = self.machine.step(self.state, event)
         self.dispatched.extend(one.prompt - self.offset for one in said if isinstance(one, say.Dispatch))
         for one in said:
@@ -51,7 +51,7 @@ class Mirror:
                 self.here.finish(one.group, wanted=False)  # it takes too long: the scheduler rejects it
 
     def moves(self) -> Iterator[str]:
-        """Makes the moves of the script, in both."""
+        """Make the moves of the script in both, and yield the kind of each."""
         for move in self.here.script.moves:
             running, pick, trains = list(self.here.flights), move // 16, self.trains
             if move % 16 < 3 and running:

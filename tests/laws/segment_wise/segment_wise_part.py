@@ -80,7 +80,7 @@ def _tallies() -> Law:
 
 
 class _Asking(layer.CapacityModifier):
-    """Asks the manager for numbers while the manager asks it."""
+    """A modifier that reads the manager's counts while the manager calls it."""
 
     def __init__(self, manager: layer.StalenessManager, more: int) -> None:
         self.manager, self.more, self.heard = manager, more, list[layer.RolloutStat]()

@@ -1,4 +1,4 @@
-"""Samples of a world on paper: what a rollout becomes, and what can be read off it again.
+"""Simulated samples: the results of rollouts, and functions that read their fields.
 
 A token is scored by its place and the version alone, in numbers that floats hold exactly, so that a proximal log-prob shows
 which weights it is of.
@@ -47,12 +47,12 @@ def tokens(sample: Any) -> list[tuple[int, int, float]]:
 
 
 def number_of(sample: Any) -> int:
-    """Whose sample it is."""
+    """The number of the rollout that a sample belongs to."""
     return int(sample["input_ids"][0] if isinstance(sample, dict) else sample["input_ids"][0, 0])
 
 
 def queued(queue: layer.RolloutQueue) -> list[Any]:
-    """What is in a queue; all of it is put back."""
+    """The items of a queue; all of them are put back."""
     items = [queue.get_nowait() for _ in range(queue.qsize())]
     for item in items:
         queue.put_nowait(item)

@@ -1,4 +1,4 @@
-"""A trainer and an engine on paper around the executor of segment-wise PPO: rollouts run when a move says so.
+"""A simulated trainer and engine around the executor of segment-wise PPO: rollouts run when a move selects them.
 
 A rollout under way is a dict; some end as one, others as a TensorDict. Weights are a version and no more.
 """
@@ -22,7 +22,7 @@ Job = Callable[[], None]
 
 @frozen
 class SegmentWise:
-    """The subject of the laws: how the parts of the layer are made."""
+    """The subject of the laws: functions that make the parts of the layer."""
 
     manager: Callable[[int, int, int], layer.StalenessManager]
     modifier: Callable[[], layer.FilteredSamplesCapacityModifier]
@@ -48,7 +48,7 @@ def own_segment_wise() -> SegmentWise:
 
 @frozen
 class Script:
-    """Bounds, the version to begin with, and moves, each a number that picks what happens and what it happens to."""
+    """Bounds, the initial version, and moves, each a number that selects an action and its target."""
 
     concurrency: int
     batch: int
@@ -73,13 +73,13 @@ def _scripts(draw: DrawFn, least: int, most: int) -> Script:
 
 
 def scripts(*, least: int = 60, most: int = 90) -> SearchStrategy[Script]:
-    """Few samples and many moves."""
+    """Draw few samples and many moves."""
     return _scripts(least, most)
 
 
 @define
 class Engine:
-    """Weights that are a version; `heard` is told whenever a score is asked for."""
+    """An engine whose weights are a version number; `heard` is called whenever scores are requested."""
 
     version: int
     heard: Callable[[], None] = lambda: None
@@ -96,18 +96,18 @@ class Engine:
 
 @define
 class Log:
-    """What a logger was told."""
+    """A logger that records warnings."""
 
     warnings: list[str] = Factory(list)
 
     def warning(self, text: str) -> None:
-        """Notes it."""
+        """Record a warning."""
         self.warnings.append(text)
 
 
 @define
 class World:
-    """The executor, and a book of where each rollout is."""
+    """The executor, and a record of each rollout's state."""
 
     script: Script
     engine: Engine
@@ -124,7 +124,7 @@ class World:
     submitted: int = 0
 
     def start(self, job: Job) -> None:
-        """Begins a rollout: rollouts are begun in the order in which they were submitted."""
+        """Begin a rollout: rollouts are begun in the order in which they were submitted."""
         number = len(self.begun)
         self.begun.append(number)
         self.jobs[number] = job
@@ -133,7 +133,7 @@ class World:
         self.speak(number)
 
     def workflow(self, engine: Any, number: int) -> Any:
-        """What a rollout gives when a move ends it."""
+        """Return the result that a move has set for a rollout."""
         return self.ends.pop(number)
 
     def submit(self) -> None:
@@ -142,7 +142,7 @@ class World:
         self.executor.submit(self.submitted - 1, self.workflow)
 
     def speak(self, number: int) -> None:
-        """One more token of a rollout, of the weights there are now."""
+        """Add one token to a rollout, sampled with the current weights."""
         flight = self.flights[number]
         place = len(flight["input_ids"])
         flight["input_ids"].append(7)
@@ -150,7 +150,7 @@ class World:
         flight[PROXIMAL].append(score(place, self.engine.version))
 
     def finish(self, number: int, *, wanted: bool = True) -> bool:
-        """Ends a rollout; whether its sample was accepted."""
+        """End a rollout; return whether its sample was accepted."""
         flight, job = self.flights.pop(number), self.jobs.pop(number)
         self.ends[number] = (flight if number % 2 else columns(flight)) if wanted else None
         before = self.executor.account().accepted
@@ -221,7 +221,7 @@ def world(subject: SegmentWise, script: Script) -> World:
 
 
 def play(here: World, *, learns: bool = False) -> Iterator[str]:
-    """Makes the moves of the script, and says which each was; if it `learns`, there are no new weights without a batch."""
+    """Make the moves of the script, and yield the kind of each; if it `learns`, weights are updated only after a batch."""
     for move in here.script.moves:
         verb, pick = move % 16, move // 16
         running = list(here.flights)
@@ -245,7 +245,7 @@ def play(here: World, *, learns: bool = False) -> Iterator[str]:
 
 
 def fair(here: World) -> bool:
-    """Lets all that is under way end, over and over, and more be submitted; whether that gives a batch."""
+    """Finish and submit rollouts repeatedly; return whether that results in a batch."""
     for _ in range(10):
         for _ in range(max(0, len(here.begun) + 20 - here.submitted)):
             here.submit()
@@ -258,7 +258,7 @@ def fair(here: World) -> bool:
 
 
 def balanced(here: World) -> layer.Account:
-    """The account, after it was held against the book."""
+    """Return the account, after it was checked against the recorded history."""
     now = here.executor.account()
     same("submitted", now.submitted, now.running + now.accepted + now.rejected)
     same("accepted", now.accepted, now.consumed + now.filtered + now.queued + now.cached)

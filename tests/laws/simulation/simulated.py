@@ -1,4 +1,4 @@
-"""Laws of simulated twins: clocks keep order, and luck depends on a key and a number alone.
+"""Laws of simulated workers: clocks keep order, and random numbers depend on a key and a number alone.
 
 The subject is a `Simulating`: the functions of `runtime.simulated`.
 """
@@ -29,7 +29,7 @@ Edit = Callable[["Simulating"], "Simulating"]
 
 @frozen
 class Simulating:
-    """How clocks, times and lines are made."""
+    """The subject: functions that make agendas, durations and lines."""
 
     later: Callable[[Agenda, float, Any], Agenda]
     due: Callable[[Agenda], tuple[Agenda, Any]]
@@ -38,7 +38,7 @@ class Simulating:
 
 
 def last_first(subject: Simulating) -> Simulating:
-    """An agenda that is a stack where times agree."""
+    """Order items of the same time last in, first out."""
 
     def later(agenda: Agenda, seconds: float, what: Any) -> Agenda:
         when = agenda.now + seconds
@@ -50,7 +50,7 @@ def last_first(subject: Simulating) -> Simulating:
 
 
 def draws_the_next(subject: Simulating) -> Simulating:
-    """A generator beside the twin, which goes on with each question."""
+    """Count calls outside the state, and draw the next number at each."""
 
     def counted(make: Callable[..., Any]) -> Callable[..., Any]:
         def made(key: Key, **how: Any) -> Any:
@@ -63,7 +63,7 @@ def draws_the_next(subject: Simulating) -> Simulating:
 
 
 def mean_is_median(subject: Simulating) -> Simulating:
-    """exp(log mean + sigma z), whose mean is larger."""
+    """Use exp(log mean + sigma z), whose mean is larger."""
 
     def log_normal(key: Key, *, mean: float, sigma: float) -> Drawn:
         return subject.log_normal(key, mean=mean * math.exp(sigma**2 / 2), sigma=sigma)
@@ -72,7 +72,7 @@ def mean_is_median(subject: Simulating) -> Simulating:
 
 
 def doubles_the_lost(subject: Simulating) -> Simulating:
-    """One number decides about both, from the same end."""
+    """Use the same random number for losses and duplicates."""
 
     def line(key: Key, *, drop: float = 0.0, double: float = 0.0, **how: float) -> Line:
         lossy, doubling = subject.line(key, drop=drop, **how), subject.line(key, double=1.0, **how)
@@ -82,7 +82,7 @@ def doubles_the_lost(subject: Simulating) -> Simulating:
 
 
 def one_delay(subject: Simulating) -> Simulating:
-    """The delay of message 0 for all."""
+    """Use the delay of message 0 for all messages."""
 
     def line(key: Key, **how: float) -> Line:
         inner = subject.line(key, **how)
@@ -93,7 +93,7 @@ def one_delay(subject: Simulating) -> Simulating:
 
 
 def _ignores_the_second(subject: Simulating) -> Simulating:
-    """Both copies of a message have the delay of the first."""
+    """Give both copies of a message the delay of the first."""
 
     def line(key: Key, **how: float) -> Line:
         inner = subject.line(key, **how)
@@ -103,7 +103,7 @@ def _ignores_the_second(subject: Simulating) -> Simulating:
 
 
 def _forgets_the_clock(subject: Simulating) -> Simulating:
-    """Seconds are counted from the beginning of time."""
+    """Count seconds from time 0, not from the current time."""
 
     def later(agenda: Agenda, seconds: float, what: Any) -> Agenda:
         made = subject.later(evolve(agenda, now=0.0), seconds, what)
@@ -113,7 +113,7 @@ def _forgets_the_clock(subject: Simulating) -> Simulating:
 
 
 def _normal(subject: Simulating) -> Simulating:
-    """Times with the same mean and spread, and no tails."""
+    """Draw durations from a normal distribution with the same mean and spread."""
 
     def log_normal(key: Key, *, mean: float, sigma: float) -> Drawn:
         inner = subject.log_normal(key, mean=1.0, sigma=1.0)

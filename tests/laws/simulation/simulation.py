@@ -1,4 +1,4 @@
-"""Laws of simulated generators: what is begun ends once, samples are their chunks, and weights come the way that was chosen.
+"""Laws of simulated rollout workers: work ends once, samples are their chunks, and weights arrive by the chosen method.
 
 The subject is a `Twinning`: the pure functions of `runtime.scheduling.twin_world`.
 """
@@ -30,7 +30,7 @@ Edit = Callable[[Twinning], Twinning]
 
 
 def _as_if(change: Callable[[Twins], Twins]) -> Edit:
-    """The edit that takes the generators for others: `change(twins)`."""
+    """The edit that replaces the rollout workers' parameters: `change(twins)`."""
 
     def make(subject: Twinning) -> Twinning:
         return Twinning(
@@ -42,7 +42,7 @@ def _as_if(change: Callable[[Twins], Twins]) -> Edit:
 
 
 def _telling(change: Callable[[World, Any], Any]) -> Edit:
-    """The edit of each event that is told: `change(world, event)`."""
+    """The edit of each event: `change(world, event)`."""
 
     def make(subject: Twinning) -> Twinning:
         def happened(twins: Twins, world: World) -> tuple[World, Entry]:
@@ -55,7 +55,7 @@ def _telling(change: Callable[[World, Any], Any]) -> Edit:
 
 
 def forgets_the_command(subject: Twinning) -> Twinning:
-    """A sample that was given up never ends: whoever waits for its command waits for ever."""
+    """Drop the end of a cancelled sample's command, so that it never finishes."""
 
     def happened(twins: Twins, world: World) -> tuple[World, Entry]:
         while True:
@@ -67,7 +67,7 @@ def forgets_the_command(subject: Twinning) -> Twinning:
 
 
 def goes_on_regardless(subject: Twinning) -> Twinning:
-    """An abort is noted and changes nothing."""
+    """Ignore aborts."""
 
     def begun(twins: Twins, world: World, number: int, command: Command) -> World:
         nobody = evolve(command, group=-1) if isinstance(command, say.Abort) else command
@@ -77,7 +77,7 @@ def goes_on_regardless(subject: Twinning) -> Twinning:
 
 
 def known_too_early(subject: Twinning) -> Twinning:
-    """Weights can be had as soon as they are to be published."""
+    """Make weights available as soon as their publication begins."""
 
     def begun(twins: Twins, world: World, number: int, command: Command) -> World:
         after = subject.begun(twins, world, number, command)
@@ -87,7 +87,7 @@ def known_too_early(subject: Twinning) -> Twinning:
 
 
 def goes_on_from_the_last(subject: Twinning) -> Twinning:
-    """Knows the agenda that it made last, whatever world it is given."""
+    """Continue from the last agenda that was returned, whatever world is given."""
     last = list[World]()
 
     def happened(twins: Twins, world: World) -> tuple[World, Entry]:
@@ -188,7 +188,7 @@ def _whole(story: Story) -> list[tuple[int, Name, say.Dispatch, float, say.Finis
 
 
 def _begins(plot: Plot, story: Story, number: int, end: say.Finished) -> float:
-    """When a sample began: where generators wait for each other that may be later than its command."""
+    """The time when a sample began: with a barrier it may be later than its command."""
     came = next(at for at, version in story.newest if version == end.head)
     return max(story.begun[number], came) if plot.twins.weights == BARRIER else story.begun[number]
 

@@ -1,4 +1,4 @@
-"""Simulated generators at work, for laws: commands are begun and what happens is written down, with the time."""
+"""Runs of simulated rollout workers, for laws: commands are begun, and all events are recorded with their times."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ from purestep.runtime.simulated import line, log_normal
 
 @frozen
 class Twinning:
-    """The subject of the laws: how commands begin, and what happens next."""
+    """The subject of the laws: functions that begin commands and return the next event."""
 
     begun: Callable[[Twins, World, int, Command], World]
     happened: Callable[[Twins, World], tuple[World, Entry]]
@@ -32,7 +32,7 @@ def own_twinning() -> Twinning:
 
 @frozen
 class Plot:
-    """What generators are like, and the moves."""
+    """The parameters of the rollout workers, and the moves."""
 
     twins: Twins
     moves: tuple[int, ...]
@@ -40,7 +40,7 @@ class Plot:
 
 @define
 class Story:
-    """What was begun, and what came of it."""
+    """The commands that were begun, and the events that followed."""
 
     world: World
     commands: list[Command]
@@ -60,14 +60,14 @@ class Story:
         return [(n, (one.group, one.seat, one.attempt), one) for n, one in numbered if isinstance(one, say.Dispatch)]
 
     def given_up(self) -> dict[Name, float]:
-        """When which samples were given up."""
+        """The samples that were cancelled, with their times."""
         aborts = [(one, now) for one, now in zip(self.commands, self.begun, strict=True) if isinstance(one, say.Abort)]
         return {(one.group, one.seat, one.attempt): now for one, now in aborts}
 
 
 @st.composite
 def plots(draw: DrawFn, /, **fixed: Any) -> Plot:
-    """Generators of any kind on a sound line; `fixed` settings are not drawn."""
+    """Draw rollout workers of any kind on a line without losses; `fixed` settings are not drawn."""
     tokens = log_normal(keys.key(draw(st.integers(0, 1 << 30))), mean=draw(st.sampled_from((3.0, 8.0))), sigma=1.0)
     how: dict[str, Any] = {
         "tokens": tokens,
@@ -89,7 +89,7 @@ def unsound(plot: Plot, seed: int) -> Plot:
 
 
 def played(subject: Twinning, plot: Plot) -> Story:
-    """The story of a plot, until nothing is under way."""
+    """Return the story of a plot, until no command is left."""
     story = Story(World(), [], [], [], [(0.0, 0)], [])
     for move in plot.moves:
         if move % 8 < 4 and _open(story):
@@ -126,7 +126,7 @@ def _begin(subject: Twinning, plot: Plot, story: Story, command: Command) -> Non
 
 
 def _command(story: Story, move: int) -> Command:
-    """What is begun next: samples mostly; one publication at a time."""
+    """The next command: samples mostly; one publication at a time."""
     last, samples = story.newest[-1][1], story.dispatches()
     publishing = sum(isinstance(one, say.Publish) for one in story.commands) > last
     if move % 8 == 5 and not publishing:
