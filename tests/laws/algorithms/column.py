@@ -16,7 +16,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.learner import Talks, talks
 
 # --- mutants ---
-# Columns of transcripts as people get them wrong: each an edit of what is right.
+# Common errors in columns of transcripts: each an edit of a right function.
 
 
 @attrs.frozen

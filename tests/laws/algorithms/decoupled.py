@@ -18,7 +18,7 @@ from purestep.properties.strategies.values import POISON, dyadic, flags, integer
 from purestep.properties.suites.loss import PADDING
 
 # --- mutants ---
-# Decoupled losses as people get them wrong: each an edit of what is right.
+# Common errors in decoupled losses: each an edit of a right function.
 
 
 @attrs.frozen

@@ -31,7 +31,7 @@ from purestep.properties.strategies.values import integers, seeds
 from purestep.properties.suites.update import lessons, small_model
 
 # --- mutants ---
-# PPO with two anchors as people get it wrong: each is what is right, written once more with one mistake.
+# Common errors in PPO with two anchors: each is the right update, written once more with one mistake.
 
 
 Make = Callable[..., Algorithm]  # what `decoupled_ppo` is

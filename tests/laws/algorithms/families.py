@@ -28,22 +28,22 @@ from .supervised import supervised_laws
 
 
 def own_anchoring() -> Anchoring:
-    """Our own decoupled clip and proximal log-probs."""
+    """Return the library's decoupled clip and proximal log-probs."""
     return Anchoring(decoupled_clip, interpolation, interpolated)
 
 
 def own_columns() -> Columns:
-    """Our own columns of transcripts."""
+    """Return the library's columns of transcripts."""
     return Columns(token_batch, token_rewards, numbered, counts)
 
 
 def own_packer() -> Packer:
-    """Our own."""
+    """Return the library's own functions."""
     return Packer(packing, pack, unpack, segment_mask, packed_log_probs)
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(column_laws(), own_columns(), edits(COLUMN_MUTANTS)),
         Family(scoring_laws(), scored, edits(SCORING_MUTANTS)),

@@ -14,7 +14,7 @@ from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, 
 from .segment_model import Sentences, at_once, in_parts, sentences
 
 # --- mutants ---
-# Micro-batches as people get them wrong: each an edit of what is right.
+# Common errors in micro-batches: each an edit of a right function.
 
 
 Batches = tuple[tuple[int, ...], ...]

@@ -18,7 +18,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from .segment_model import LONGEST, Params, Sentences, at_once, logits, padded_log_probs, parameters, sentences, slopes
 
 # --- mutants ---
-# Packing as people get it wrong: each an edit of packing that is right.
+# Common errors in packing: each an edit of a right function.
 
 
 @attrs.frozen

@@ -25,7 +25,7 @@ from purestep.properties.strategies.learner import (
 )
 
 # --- mutants ---
-# Scores of tokens as people get them wrong: each an edit of scores that are right.
+# Common errors in scores of tokens: each an edit of right scores.
 
 
 Scored = Callable[..., Scores]  # (model, params, token, length, temperature, *, layout)

@@ -110,7 +110,7 @@ REDUCTIONS: Mapping[str, tuple[Reduce, Count]] = {
 
 
 def slopes(params: Params, log_prob: Tensor, advantage: Tensor, mask: Tensor, whole: Tensor) -> Slopes:
-    """The loss -A log_prob and its gradient under each reduction, divided by what the mask of the `whole` batch says."""
+    """The loss -A log_prob and its gradient under each reduction, divided by the count of the `whole` batch's mask."""
     found = {}
     for name, (reduce, count) in REDUCTIONS.items():
         value = reduce(-advantage * log_prob, mask, count(whole))

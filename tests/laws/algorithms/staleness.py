@@ -16,7 +16,7 @@ from purestep.properties.framework.law import Inputs, Law, Mutant, Seen, Suite, 
 from purestep.properties.strategies.values import flags, integers
 
 # --- mutants ---
-# Ages and capacities as people get them wrong, each an edit around right functions.
+# Common errors in ages and capacities, each an edit of right functions.
 
 
 Count = Callable[..., int]
@@ -178,7 +178,7 @@ def versions(draw: DrawFn) -> Versions:
 
 
 def own_aging() -> Aging:
-    """Our own."""
+    """Return the library's own functions."""
     names = ("capacity", "head_staleness", "tail_staleness", "standard", "segment_wise", "proximal_version")
     return Aging(**{name: getattr(staleness, name) for name in (*names, "recompute_due")})
 

@@ -15,7 +15,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import dyadic, flags, integers
 
 # --- mutants ---
-# Cross-entropies of transcripts as people get them wrong.
+# Common errors in cross-entropies of transcripts.
 
 
 Entropy = Callable[..., Tensor]  # (model, params, token, mask, *, denominator) -> []

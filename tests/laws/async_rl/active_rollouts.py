@@ -1,6 +1,6 @@
 """Laws of attempts that are added and removed while others run: none is lost or affects another, and all tokens are reported.
 
-The subject is a `Desking`, the functions of `runtime.asynchronous.desk` around a generation that goes on; it is tried on a
+The subject is a `Desking`, the functions of `runtime.asynchronous.desk` around a generation in progress; the laws use a
 model of integers, so that equal means equal bits.
 """
 
@@ -21,7 +21,7 @@ from purestep.runtime.effects.generate_turns import FREE, AnyAttempt, Generation
 from .rollout_schedules import Course, Desking, Scene, alone, by_definition, calls_of, played, scenes
 
 # --- mutants ---
-# Desks as people get them wrong: edits of how attempts come to a generation, leave it, and are told of.
+# Common errors: edits of the functions that add attempts to a generation, remove them and report their tokens.
 
 
 NOBODY = -1

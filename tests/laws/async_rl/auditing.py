@@ -15,7 +15,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.asynchronous.auditing import Audit, Bounds, Heard
 
 # --- mutants ---
-# Audits as people get them wrong: each an edit around a right one.
+# Common errors in audits: each an edit of a right one.
 
 
 Auditor = Callable[..., Audit]

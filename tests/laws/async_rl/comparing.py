@@ -32,7 +32,7 @@ class Comparing:
 
 
 def own_comparing() -> Comparing:
-    """Our own."""
+    """Return the library's own functions."""
     return Comparing(Comparison.ratios, figures.better, comparing.difference)
 
 

@@ -47,7 +47,7 @@ class Writing:
 
 
 def own_writing() -> Writing:
-    """Our own."""
+    """Return the library's own functions."""
     return Writing(
         partial(samples.samples_of, zorplex_task()),
         samples.stacked,

@@ -23,12 +23,12 @@ from .timeline import own_timing, timeline_laws
 
 
 def own_starts(groups: int) -> Starts:
-    """Our own starts."""
+    """Return the library's starts."""
     return Starts(groups=groups)
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(desk_laws(), own_desking(), edits(ACTIVE_ROLLOUTS_MUTANTS)),
         Family(sample_laws(), own_writing(), edits(SAMPLE_MUTANTS)),

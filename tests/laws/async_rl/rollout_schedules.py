@@ -39,7 +39,7 @@ Told = tuple[int, int, int]  # task, tokens, version
 
 @frozen
 class Desking:
-    """The functions of `runtime.asynchronous.desk`, and how the generation between them is taken further."""
+    """The functions of `runtime.asynchronous.desk`, and the function that advances the generation between them."""
 
     added: Callable[[Desk, int, AnyAttempt], Desk]
     given_up: Callable[[Desk, int], Desk]
@@ -49,7 +49,7 @@ class Desking:
 
 
 def own_desking() -> Desking:
-    """Our own."""
+    """Return the library's own functions."""
     return Desking(own.added, own.given_up, own.taken, own.chunks, lambda made, *given: made.advance(*given))
 
 

@@ -24,7 +24,7 @@ from .conversations import CALLS, CODEC, ROOM, AnyAttempt, Talk, Writing, ended,
 from .sample_faults import SPOILED
 
 # --- mutants ---
-# Samples as people get them wrong: edits of what is made of attempts, and of what is found in it.
+# Common errors in samples: edits of their construction from attempts, and of the search for faults.
 
 
 def _making(change: Callable[[AnyAttempt, Sample], Sample]) -> Callable[[Writing], Writing]:

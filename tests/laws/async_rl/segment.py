@@ -1,7 +1,7 @@
 """Laws of segment-wise proximal log-probs in a run: those of a token are under the weights one version after its own.
 
-The subject is a function (learning, samples) -> samples, as `Learning.anchored`. Weights are numbers and a log-prob is made
-of weights, token and place, so that equal means equal bits; weights are kept no longer than a run keeps them.
+The subject is a function (learning, samples) -> samples, as `Learning.anchored`. Weights are numbers, and a log-prob is
+computed from weights, token and place, so that equal means equal bits; weights are kept no longer than a run keeps them.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ from purestep.runtime.asynchronous.samples import OWN, Sample
 from purestep.runtime.language.config import TaskRun
 
 # --- mutants ---
-# How people get segment-wise proximal log-probs wrong: edits of a function like `Learning.anchored`.
+# Common errors in segment-wise proximal log-probs: edits of a function like `Learning.anchored`.
 
 
 Anchor = Callable[[Learning, Mapping[Any, Anchored]], dict[Any, Anchored]]

@@ -1,7 +1,7 @@
 """Laws of starts: each group is prepared once, by one rollout worker, whichever workers come or go; no waiting command is lost.
 
-The subject is a function (groups) -> `Starts`. It is gone through commands that need starts, preparations that are done and
-generators that are lost, in any order.
+The subject is a function (groups) -> `Starts`. The laws run it through commands that need starts, finished preparations and
+lost rollout workers, in any order.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.asynchronous.preparing import Held, Ready, Starts
 
 # --- mutants ---
-# How people get starts wrong: what is prepared twice, freed once, forgotten, or given to the wrong group.
+# Common errors in starts: preparations done twice, freed once, forgotten, or used for the wrong group.
 
 
 Subject = Callable[[int], Starts]
@@ -100,7 +100,7 @@ class Course:
     last: tuple[str, int] = ("", 0)  # the last move, and its generator
 
     def move(self, kind: str, one: int, worker: int) -> None:
-        """One thing happens."""
+        """Apply one move."""
         self.last = kind, worker
         if kind == "ask":
             self._ask(one, worker)
@@ -145,14 +145,14 @@ class Course:
 
 
 def moves() -> Any:
-    """A few generators, prompts of a few preparations, and how many groups one is for."""
+    """Draw moves of a few rollout workers, prompts of a few preparations, and the number of groups of each."""
     kinds = st.sampled_from(("ask", "ask", "ask", "ask", "done", "lost", "drop"))
     move = st.tuples(kinds, st.integers(0, 3), st.integers(0, 2))
     return st.tuples(st.integers(1, 3), st.lists(move, min_size=10, max_size=30))
 
 
 def gone_through(subject: Subject, drawn: tuple[int, list[Move]], after: Callable[[Course], None]) -> Course:
-    """The course of some moves, looked at after each."""
+    """Return the course after some moves, checked after each."""
     groups, made = drawn
     course = Course(subject(groups), groups)
     for kind, one, worker in made:

@@ -31,7 +31,7 @@ class Timing:
 
 
 def own_timing() -> Timing:
-    """Our own."""
+    """Return the library's own functions."""
     return Timing(timeline.merged, timeline.shifts, timeline.middle)
 
 

@@ -73,7 +73,7 @@ class Exam:
 
 @st.composite
 def talks(draw: DrawFn) -> Talk:
-    """Up to three calls, the later ones told something or nothing."""
+    """Draw up to three calls, the later ones with or without new context."""
     calls = draw(st.integers(1, 3))
     prompt = draw(st.lists(st.integers(0, 5), min_size=1, max_size=6))
     more = [draw(st.lists(st.integers(0, 5), max_size=3)) for _ in range(calls - 1)]

@@ -1,6 +1,6 @@
 """Laws of decoding in slots: slot, neighbours, chunks and blocks do not change the tokens that are sampled.
 
-The subject is a `Slots`, the functions of `core.slots` and `core.decode`; it is tried on a model of integers.
+The subject is a `Slots`, the functions of `core.slots` and `core.decode`; the laws use a model of integers.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from .conversations import (
 )
 
 # --- mutants ---
-# How people get decoding in slots wrong: edits of its functions.
+# Common errors in decoding in slots: edits of its functions.
 
 
 def _behind(change: Callable[[Decoding, Decoding], Decoding]) -> Callable[[Slots], Slots]:

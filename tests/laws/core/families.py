@@ -24,22 +24,22 @@ from .transcript_fork import transcript_fork_laws
 
 
 def own_slots() -> Slots:
-    """Our own."""
+    """Return the library's own functions."""
     return Slots(slots.idle, slots.seat, slots.forget, decode.step, decode.chunk, decode.prefill)
 
 
 def own_sampling() -> Sampling:
-    """Our own."""
+    """Return the library's own functions."""
     return Sampling(sampling.sampled, sampling.greedy, sampling.nucleus)
 
 
 def own_muon() -> Turning:
-    """Our own."""
+    """Return the library's own functions."""
     return Turning(muon, orthogonal)
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(kernel_laws(), tabular),
         Family(sampling_laws(), own_sampling(), edits(SAMPLING_MUTANTS)),

@@ -18,7 +18,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 
 # --- mutants ---
-# Muon as people get it wrong.
+# Common errors in Muon.
 
 
 @frozen
@@ -258,7 +258,7 @@ def _ahead() -> Law:
             velocity = push.momentum * velocity + (1.0 - push.momentum) * gradient
         ahead = (1.0 - push.momentum) * push.gradients[-1] + push.momentum * velocity
         wanted = -_sized(push) * subject.orthogonal(ahead)
-        # Where what is ahead has a small singular value, rounding in the mean shows in the direction.
+        # If the look-ahead has a small singular value, rounding in the mean is visible in the direction.
         values = torch.linalg.svdvals(ahead)
         clear = bool(values[-1] > 0.05 * values[0])
         seen("a clear direction", clear)

@@ -14,7 +14,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import dyadic, flags
 
 # --- mutants ---
-# How people get drawing tokens wrong: edits of its functions.
+# Common errors in sampling tokens: edits of its functions.
 
 
 Draw = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]

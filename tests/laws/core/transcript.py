@@ -45,7 +45,7 @@ from purestep.properties.strategies.transcripts import (
 from .reference_transcript import Book, books
 
 # --- mutants ---
-# Transcripts as people get them wrong.
+# Common errors in writing transcripts.
 
 
 Make = Callable[[Transcripts], Transcripts]

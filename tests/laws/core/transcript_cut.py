@@ -15,7 +15,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.transcripts import Program, own_transcripts, programs, states
 
 # --- mutants ---
-# Cuts of transcripts as people get them wrong.
+# Common errors in cuts of transcripts.
 
 
 CutTo = Callable[[Transcript, int], Cut]

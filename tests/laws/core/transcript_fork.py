@@ -24,7 +24,7 @@ from purestep.properties.strategies.transcripts import (
 from .transcript import Make, columns, law
 
 # --- mutants ---
-# Forks of transcripts, and readings of them, as people get them wrong.
+# Common errors in forks of transcripts, and in the columns that a learner reads.
 
 
 def keeps_the_rest(subject: Transcripts) -> Transcripts:

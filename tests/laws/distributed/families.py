@@ -12,7 +12,7 @@ from .reduce import own_putting, putting_laws
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(ranks_laws(), simulated_ranks, edits(RANKS_MUTANTS)),
         Family(dealing_laws(), own_dealing(), edits(DEALS)),

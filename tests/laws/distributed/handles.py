@@ -1,7 +1,7 @@
 """Laws of handles for sharded leaves: a handle that is sent is resolved to the same leaf on every rank.
 
-A talk is played on several ranks at once. The first says which trees to make of which, and forgets some; every rank makes
-them of its own leaves. `held` is what each has by number, as `runtime.effects.ranks.leading` keeps it.
+A sequence of messages is run on several ranks at once. The first rank selects the trees to make from others, and forgets some;
+every rank makes them from its own leaves. `held` maps handles to a rank's leaves, as in `runtime.effects.ranks.leading`.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from purestep.runtime.ranks import naming
 from purestep.runtime.ranks.naming import Name
 
 # --- mutants ---
-# Names of leaves that stand on several processes, as people get them wrong; each an edit of what is right.
+# Common errors in handles of sharded leaves; each an edit of a right function.
 
 
 @attrs.frozen
@@ -107,7 +107,7 @@ RANKS = 2
 
 
 def own_naming() -> Naming:
-    """Our own naming."""
+    """Return the library's functions for handles."""
     return Naming(named=naming.named, found=naming.found, enrolled=naming.enrolled)
 
 

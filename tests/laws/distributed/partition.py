@@ -19,7 +19,7 @@ from purestep.runtime.ranks import dealing
 from purestep.runtime.ranks.dealing import Deal
 
 # --- mutants ---
-# Parts of learning on several ranks as people get them wrong: deals, and what puts together; each an edit of what is right.
+# Common errors in partitions of a batch over ranks; each an edit of a right function.
 
 
 @attrs.frozen
@@ -103,7 +103,7 @@ WAITS = (
 
 
 def own_dealing() -> Dealing:
-    """Our own deals."""
+    """Return the library's partitions."""
     return Dealing(dealing.by_tokens, dealing.by_parts, dealing.placed, dealing.piece)
 
 

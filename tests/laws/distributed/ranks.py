@@ -26,7 +26,7 @@ from purestep.properties.suites.learner import prepared
 from purestep.runtime.ranks.dealing import Deal, placed
 
 # --- mutants ---
-# Learning on several ranks as people get it wrong: each an edit of what is right.
+# Common errors in learning on several ranks: each an edit of a right function.
 
 
 NORM = 0.05  # that gradients of the laws are shortened to

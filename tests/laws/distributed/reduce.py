@@ -22,7 +22,7 @@ from purestep.runtime.ranks import putting
 from purestep.runtime.ranks.clipping import clip_by_whole_norm
 
 # --- mutants ---
-# What puts together as people get it wrong.
+# Common errors in reductions.
 
 
 @attrs.frozen
@@ -97,7 +97,7 @@ def in_the_dtype_of_leaves(subject: Putting) -> Putting:
 
 
 def own_putting() -> Putting:
-    """Our own ways to put together."""
+    """Return the library's reductions."""
     return Putting(
         united=putting.united,
         as_row=putting.as_row,

@@ -14,7 +14,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.sharded.later_rules import Answer, Ask, Begin, Desk, Ended, Event, Gone, Leave, Tell, Wait
 
 # --- mutants ---
-# Saves beside training as people get them wrong: each an edit around a right step.
+# Common errors in saves beside training: each an edit of a right step.
 
 
 AnyStep = Callable[[Desk, Event], Any]

@@ -20,7 +20,7 @@ from purestep.runtime.effects.sharded.placing import File
 from purestep.runtime.effects.sharded.weight_rules import ORDER
 
 # --- mutants ---
-# Filings as people get them wrong, each an edit around a right one.
+# Common errors in checkpoint layouts, each an edit of a right one.
 
 
 def by_letters(filing: Any) -> Any:

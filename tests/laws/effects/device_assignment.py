@@ -16,7 +16,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.engine.spots import Spot, free, in_turn
 
 # --- mutants ---
-# Ways to place workers as people get them wrong: each an edit of a right one.
+# Common errors in device assignment: each an edit of a right one.
 
 
 def each_once(next_spot: Any) -> Any:

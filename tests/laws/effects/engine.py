@@ -1,6 +1,6 @@
 """Laws of a cluster: each call is settled once and in time, each death is reported once, and failures do not spread.
 
-The subject is a `Clustering`: the machine and the placing of `runtime.effects.engine`.
+The subject is a `Clustering`: the machine and the placement of `runtime.effects.engine`.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ from purestep.runtime.effects.engine.processes_rules import (
 from .engine_world import Acts, Clustering, Course, played, stories
 
 # --- mutants ---
-# Clusters as people get them wrong: each an edit of a right one.
+# Common errors in clusters: each an edit of a right one.
 
 
 Step = Callable[[Ledger, Any], Any]

@@ -38,7 +38,7 @@ class Clustering:
 
 
 def own_clustering() -> Clustering:
-    """Our own."""
+    """Return the library's own functions."""
     return Clustering(rules.step, rules.whole, interface.placed, interface.sliced)
 
 
@@ -77,7 +77,7 @@ def stories() -> Any:
 def played(cluster: Clustering, story: Acts) -> Course:
     """Run a story through the machine.
 
-    "ghost" is an answer to a call that was settled, "end" a death that is told twice, as by a pipe and by a host.
+    "ghost" is an answer to a call that was settled, "end" a death that is reported twice, as by a pipe and by a host.
     """
     state, now, course, calls, meshes = rules.Ledger(), 0.0, Course(), 0, 0
     known: list[Seat] = []

@@ -1,6 +1,6 @@
 """Laws of a replay buffer: which samples it holds, which may be drawn, and that each leaves once.
 
-The subject is a `Replaying`, the rules of `runtime.effects.experience_rules`; a Python list of samples is the model.
+The subject is a `Replaying`, the rules of `runtime.effects.experience_rules`; a Python list of samples is the reference.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects import experience_rules as rules
 
 # --- mutants ---
-# Replays as people get them wrong: each an edit of one of the rules.
+# Common errors in replay buffers: each an edit of one of the rules.
 
 
 def ageless(subject: Any) -> Any:
@@ -135,7 +135,7 @@ class Replaying:
 
 
 def own_replaying() -> Replaying:
-    """Our own."""
+    """Return the library's own functions."""
     return Replaying(rules.empty, rules.add, rules.draw)
 
 

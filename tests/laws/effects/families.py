@@ -35,7 +35,7 @@ from .workers import workers_laws
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(ring_laws(), RING, edits(RING_MUTANTS)),
         Family(weights_laws(), own_transfer(), edits(WEIGHTS_MUTANTS)),

@@ -33,7 +33,7 @@ from purestep.runtime.effects.queue_rules import (
 )
 
 # --- mutants ---
-# Queues as people get them wrong: each an edit around a right step.
+# Common errors in queues: each an edit of a right step.
 
 
 AnyStep = Callable[[Line, Event], Any]

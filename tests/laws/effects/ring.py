@@ -27,7 +27,7 @@ from purestep.runtime.effects.weights_ring import (
 from .ring_model import CELLS, Operation, Plan, World, plans, played
 
 # --- mutants ---
-# Rings as people get them wrong: each an edit of the writer or of the reader.
+# Common errors in rings: each an edit of the writer or of the reader.
 
 
 Edit = Callable[[Any], Any]

@@ -1,6 +1,6 @@
 """Laws of readers that are overrun: a fetch returns one whole version, and discarded copies are counted.
 
-The publisher goes first in the middle of a copy, as often as is drawn, and so often that it writes to the slot being copied.
+During each copy the publisher publishes a drawn number of times, sometimes until it writes to the slot being copied.
 """
 
 from collections.abc import Callable

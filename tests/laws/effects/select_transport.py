@@ -15,7 +15,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.transfer.choice import Choice, Host
 
 # --- mutants ---
-# Choices of a way as people get them wrong: each an edit around a right one.
+# Common errors in the choice of a transport: each an edit of a right one.
 
 
 Choose = Callable[..., Choice]

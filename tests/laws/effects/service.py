@@ -27,7 +27,7 @@ from purestep.runtime.effects.service_rules import (
 )
 
 # --- mutants ---
-# Services as people get them wrong: each an edit around a right machine.
+# Common errors in services: each an edit of a right machine.
 
 
 def _stepping(serving: Any, edit: Callable[[Callable[..., Any], Any, Any], Any]) -> Any:
@@ -153,7 +153,7 @@ class Serving:
 
 
 def own_serving() -> Serving:
-    """Our own."""
+    """Return the library's own functions."""
     return Serving(rules.step, rules.slices)
 
 

@@ -1,7 +1,7 @@
 """Laws of weights in shared memory: a fetch returns the published weights, and never those of another publisher.
 
-The subject is a `Transfer`, `publishing` and `reading` of `runtime.effects.weights`, on files in a folder of the law's own.
-Who may go first between two accesses is what `ring_laws` are about.
+The subject is a `Transfer`, `publishing` and `reading` of `runtime.effects.weights`, on files in a temporary folder.
+Interleavings of single accesses are covered by `ring_laws`.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ from purestep.runtime.effects.weights_layout import WeightsError, layout
 from . import ring_overrun as laps
 
 # --- mutants ---
-# Transfers of weights as people get them wrong: each an edit around a right one.
+# Common errors in transfers of weights: each an edit of a right one.
 
 
 def _publish(transfer: Any, edit: Callable[[Any], Any]) -> Any:
@@ -180,7 +180,7 @@ class Transfer:
 
 
 def own_transfer() -> Transfer:
-    """Our own."""
+    """Return the library's own functions."""
     return Transfer(publishing, reading)
 
 

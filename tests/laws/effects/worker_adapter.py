@@ -15,7 +15,7 @@ from purestep.runtime.effects.engine import hands_rules as own
 from purestep.runtime.effects.engine.hands_rules import Box, Parcel
 
 # --- mutants ---
-# Posts as people get them wrong: each an edit of a right one.
+# Common errors in the exchange of messages: each an edit of a right one.
 
 
 def takes_all(posting: Any) -> Any:
@@ -89,7 +89,7 @@ class Posting:
 
 
 def own_posting() -> Posting:
-    """Our own."""
+    """Return the library's own functions."""
     return Posting(own.put, own.parcel, own.opened)
 
 

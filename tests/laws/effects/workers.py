@@ -1,6 +1,6 @@
 """Laws of supervision of workers: no task is lost or done twice, hung workers are found, and lost ones are replaced.
 
-The subject is a `step(crew, event) -> (crew, actions)` as in `runtime.effects.workers_rules`; the world it meets is drawn.
+The subject is a `step(crew, event) -> (crew, actions)` as in `runtime.effects.workers_rules`; the events are drawn.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from purestep.runtime.effects.workers_rules import (
 )
 
 # --- mutants ---
-# Supervisors as people get them wrong: each an edit around a right step.
+# Common errors in supervisors: each an edit of a right step.
 
 
 AnyStep = Callable[[Crew, Event], Any]

@@ -1,6 +1,6 @@
 """Laws of attempts: token ids are only appended, as they were sampled, and transcripts record the origin of each.
 
-The subject is a `Trying`; models are scripts of ids, of bytes that may be no text, on the ledger world.
+The subject is a `Trying`; models are scripts of ids, of bytes that may be invalid text, in the ledger environment.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.language import MOVES, Options, options, texts
 
 # --- mutants ---
-# How people get token ids of episodes wrong: edits of how attempts grow and are written down.
+# Common errors in token ids of episodes: edits of the functions that extend attempts and write transcripts.
 
 
 @frozen

@@ -21,7 +21,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 
 # --- mutants ---
-# Demonstrations as people get them wrong.
+# Common errors in demonstrations.
 
 
 @frozen

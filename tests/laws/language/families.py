@@ -18,27 +18,27 @@ from .zorplex import zorplex_laws
 
 
 def own_turns() -> Turns:
-    """Our own turn protocol."""
+    """Return the library's turn protocol."""
     return Turns(protocol.begin, protocol.step)
 
 
 def own_asking() -> Asking:
-    """Our own requests."""
+    """Return the library's requests."""
     return Asking(requests.task_keys, requests.expand, requests.repeat, requests.rollouts)
 
 
 def own_trying() -> Trying:
-    """Our own attempts and transcripts."""
+    """Return the library's attempts and transcripts."""
     return Trying(attempt.begin_attempt, attempt.hear, transcribe.transcripts)
 
 
 def own_showing() -> Showing:
-    """Our own demonstrations."""
+    """Return the library's demonstrations."""
     return Showing(demonstrations.script, demonstrate)
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(protocol_laws(), own_turns(), edits(PROTOCOL_MUTANTS)),
         Family(request_laws(), own_asking(), edits(REQUEST_MUTANTS)),

@@ -1,6 +1,6 @@
 """Laws of the turn protocol of a text environment: the effects that a completion may have, and those that it may not.
 
-The subject is a `Turns`: the two functions of a protocol. They are tried on a ledger, a world whose tools add and peek.
+The subject is a `Turns`: the two functions of a protocol. The laws use a ledger environment with the tools add and peek.
 """
 
 import json
@@ -24,7 +24,7 @@ from purestep.runtime.values import decode, encode
 from .protocol_model import expected
 
 # --- mutants ---
-# How people get turns wrong: edits of a protocol's step.
+# Common errors in turns: edits of a protocol's step.
 
 
 Begin = Callable[..., tuple[Episode[Any], Any]]
@@ -165,7 +165,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *nee
 
 
 def played(turns: Turns, how: Options, completions: Iterable[Completion]) -> list[tuple[Episode[Any], Any]]:
-    """The episode before, between and behind the completions, each with whose turn it is."""
+    """The episode before and after each completion, with the turn that is due."""
     rules = how.protocol()
     states = [turns.begin(rules, keys.key(1))]
     for number, completion in enumerate(completions):

@@ -18,7 +18,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 
 # --- mutants ---
-# How people get the multiplicity of requests wrong.
+# Common errors in the multiplicity of requests.
 
 
 @frozen

@@ -23,7 +23,7 @@ from purestep.properties.strategies.values import seeds
 from purestep.runtime.values import decode, encode
 
 # --- mutants ---
-# How people get the zorplex world wrong: edits of `zorplex(kind, **options) -> TextEnv`.
+# Common errors in the zorplex environment: edits of `zorplex(kind, **options) -> TextEnv`.
 
 
 World = Callable[..., TextEnv[Any, Play]]

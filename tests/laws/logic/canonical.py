@@ -19,7 +19,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from .resolution import Atom
 
 # --- mutants ---
-# Canonical names and hashes of states as people get them wrong.
+# Common errors in canonical names and hashes of states.
 
 
 @frozen

@@ -21,7 +21,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Subject, Suite,
 from .resolution import Atom
 
 # --- mutants ---
-# Negatives as people make them wrongly.
+# Common errors in negatives.
 
 
 class Corrupt(Protocol):

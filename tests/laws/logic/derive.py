@@ -21,7 +21,7 @@ from .logic_strategies import GOALS, NAMES, OPEN, WIDE, Question, by_origin, lis
 from .resolution import Atom, State, unifier
 
 # --- mutants ---
-# Steps of resolution as people get them wrong.
+# Common errors in steps of resolution.
 
 
 Derive = Callable[[Vocabulary, Knowledge, Widths, Tensor, Tensor], Successors]
@@ -197,7 +197,7 @@ MUTANTS: dict[str, Callable[[Derive], Derive]] = {
 
 
 # --- widths ---
-# Laws of one step of resolution where there is little room: what does not fit is left out whole, and counted.
+# Laws of one step of resolution with little room: states that do not fit are left out whole, and counted.
 
 
 SOURCE = "Kowalski 1974, Predicate logic as programming language"

@@ -34,7 +34,7 @@ from .unify import unify_laws
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(unify_laws(), unify, edits(UNIFY_MUTANTS)),
         Family(knowledge_laws(), knowledge, edits(KNOWLEDGE_MUTANTS)),

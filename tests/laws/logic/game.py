@@ -41,7 +41,7 @@ from .logic_strategies import WIDE
 from .resolution import shortest_proof
 
 # --- mutants ---
-# The proving game as people play it by wrong rules.
+# Common errors in the rules of the proving game.
 
 
 def excludes_nothing(moves: Moves) -> Moves:

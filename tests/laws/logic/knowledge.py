@@ -15,7 +15,7 @@ from purestep.properties.framework.compare import EXACT, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Subject, Suite, always
 
 # --- mutants ---
-# Knowledge bases as people get them wrong.
+# Common errors in knowledge bases.
 
 
 Build = Callable[[Vocabulary, Tensor, Tensor, Tensor], Knowledge]

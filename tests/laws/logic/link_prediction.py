@@ -15,7 +15,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import dyadic
 
 # --- mutants ---
-# Losses of link prediction as people get them wrong.
+# Common errors in losses of link prediction.
 
 
 Loss = Callable[[Embedding, Tensor, Tensor, str], Tensor]

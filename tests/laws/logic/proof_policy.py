@@ -21,7 +21,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from .logic_strategies import NAMES
 
 # --- mutants ---
-# Policies over successors as people build them wrongly.
+# Common errors in policies over successors.
 
 
 Judged = tuple[Any, Tensor, Any]

@@ -29,7 +29,7 @@ from .resolution import Atom
 from .table_policy import table_policy
 
 # --- mutants ---
-# Many proofs in few slots, as people mix them up.
+# Common errors in running many proofs in few slots.
 
 
 class MakePlay(Protocol):

@@ -1,6 +1,6 @@
 """A policy of integers: weights, choices and sums have the same bits in any batch and any lowering.
 
-Laws about where proofs are played, and not about what a policy prefers, need one that cannot round.
+Laws about the slots in which proofs are played need a policy without rounding.
 """
 
 from typing import Any

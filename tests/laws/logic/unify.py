@@ -15,7 +15,7 @@ from purestep.properties.framework.compare import EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 
 # --- mutants ---
-# Unification as people get it wrong.
+# Common errors in unification.
 
 
 Unify = Callable[[Vocabulary, Tensor, Tensor], Unifier]

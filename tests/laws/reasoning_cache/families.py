@@ -26,7 +26,7 @@ from .reasoning_task import Listing, reasoning_task_laws
 
 
 def own_thinking() -> Thinking:
-    """Our own cycles of reasoning, and what is made of them."""
+    """Return the library's cycles of reasoning, and functions of their runs."""
     return Thinking(
         fill=reasoning_templates.fill,
         due=reasoning_cache.due,
@@ -43,7 +43,7 @@ def own_thinking() -> Thinking:
 
 
 def own_listing() -> Listing:
-    """Our own lists to be reduced, and demonstrations on them."""
+    """Return the library's lists to reduce, and demonstrations on them."""
     return Listing(
         list_task=reasoning_tasks.list_task,
         list_problem=reasoning_tasks.list_problem,
@@ -62,12 +62,12 @@ def own_listing() -> Listing:
 
 
 def own_cycling() -> Cycling:
-    """Our own runs of cycles in the world, and what they come to."""
+    """Return the library's runs of cycles, and their evaluation."""
     return Cycling(cycling=reasoning_cycles.cycling, standing=reasoning_evaluation.standing)
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(reasoning_laws(), own_thinking(), edits(reasoning_mutants.MUTANTS)),
         Family(reasoning_schedule_laws(), reasoning_machine, edits(REASONING_SCHEDULE_MUTANTS)),

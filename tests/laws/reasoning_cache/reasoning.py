@@ -1,6 +1,6 @@
 """Laws of the reasoning cache: a run with aborted calls and repeated replies equals the run without them.
 
-The subject is a `Thinking`: the functions of core.language.reasoning_cache, of what is made of its runs, and of templates.
+The subject is a `Thinking`: the functions of core.language.reasoning_cache, functions of its runs, and templates.
 """
 
 import json
@@ -48,7 +48,7 @@ def played(thinking: Thinking, run: Run, *, disturbed: bool) -> list[InferencePr
 
 
 def repeated(run: Run, number: int) -> list[int]:
-    """The steps whose replies come again behind this one."""
+    """The steps whose replies are repeated after this one."""
     return [number - back for back in range(4) if run.said[number].again >> back & 1 and back <= number]
 
 

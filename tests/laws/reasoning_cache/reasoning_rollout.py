@@ -29,7 +29,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 
 # --- mutants ---
-# How people run problems through cycles wrong: keys by place, tokens of the other kind, places without end, runs lost.
+# Common errors in running problems through cycles: keys by place, the other kind's tokens, unlimited rollouts, lost runs.
 
 
 @frozen
@@ -207,13 +207,13 @@ def _replied(one: Query) -> Response:
 
 
 def cache_of(cycles: int) -> ReasoningCache:
-    """A cache with short prompts, which say what is asked."""
+    """A cache with short prompts, which begin with the kind of the step."""
     templates: dict[str, Any] = {"reasoning_prompt_template": REASONS, "summarization_prompt_template": SUMS_UP}
     return reasoning_cache(solution_rollout, summarization_rollout, num_reasoning_steps=cycles, **templates)
 
 
 def ran(cycling: Cycling, plan: Plan, settings: Settings, failing: Sequence[bool]) -> tuple[Any, Model]:
-    """The groups of a run, and the model that was asked."""
+    """Return the groups of a run, and the model that was called."""
     model = Model(iter(failing))
     problems = [Problem(problem_id=str(n), problem_text=f"{n} + 1?", answer=str(n + 1)) for n in range(plan.problems)]
     made = cycling.cycling(
@@ -368,7 +368,7 @@ def _stood() -> Law:
 
 
 def _worked(key: keys.Key, cycles: int, skill: float) -> InferenceProblemState:
-    """A run of a demonstrator of some skill, who forgets now and then."""
+    """A run of a demonstrator with some skill, which forgets summaries now and then."""
     task = list_task(Lists(shortest=2, longest=6), keys.fold_in(key, 0))
     cache = cache_of(cycles)
     state = InferenceProblemState(problem=list_problem(task))

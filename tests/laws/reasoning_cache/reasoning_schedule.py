@@ -32,7 +32,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from .reasoning_world import OFTEN, Factory, Plan, Trace, plans, ran
 
 # --- mutants ---
-# How people lose, double or tangle attempts when calls of models fail.
+# Common errors when model calls fail: attempts that are lost, duplicated or mixed up.
 
 
 Answer = tuple[Schedule, tuple[Command, ...]]

@@ -26,7 +26,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 
 # --- mutants ---
-# How people get lists to be reduced wrong, and what is right about one step on them.
+# Common errors in lists to reduce, and in the check of a step.
 
 
 @frozen

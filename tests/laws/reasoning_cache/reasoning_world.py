@@ -117,7 +117,7 @@ def answer(plan: Plan, trace: Trace, command: Command) -> Event:
 def ran(factory: Factory, plan: Plan, *, script: bytes | None = None, restarts: bool = False) -> Trace:
     """Return the trace of a whole run. A byte of the script selects the next event, and its highest bits the fault.
 
-    Raises: Broken where the run does not end, or stands still before it is told to stop.
+    Raises: Broken if the run does not end, or has no more events before its stop command.
     """
     machine, left = plan.machine(factory), list(plan.script if script is None else script)
     trace = Trace([Schedule()], [], [], {})

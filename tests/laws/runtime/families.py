@@ -10,7 +10,7 @@ from .stale_actor import lagging_laws, own_lagging
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(identity_laws(), identity, edits(IDENTITY_MUTANTS)),
         Family(lagging_laws(), own_lagging, edits(STALE_ACTOR_MUTANTS)),

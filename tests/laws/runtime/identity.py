@@ -17,7 +17,7 @@ from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 
 # --- mutants ---
-# Identities of functions as people get them wrong.
+# Common errors in identities of functions.
 
 
 Identity = Callable[[Callable[..., Any]], bytes]

@@ -1,6 +1,6 @@
 """Laws of training with stale actors. The subject makes a Trainer: (model, algorithm, staleness) -> Trainer.
 
-The laws give it a model whose one parameter counts the updates it has had, and shows it in every log-prob.
+The laws use a model whose single parameter counts its updates and determines every log-prob.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from purestep.properties.strategies.values import seeds
 from purestep.runtime.train import RunState, Trainer, train, trainer
 
 # --- mutants ---
-# Trainers that lag as people get them wrong: each is an edit around a right one.
+# Common errors in trainers with stale actors: each is an edit of a right one.
 
 
 Make = Callable[..., Trainer]  # (model, algorithm, staleness)
@@ -112,7 +112,7 @@ _CASES = st.builds(Case, seed=seeds(), staleness=st.integers(0, 3), iterations=s
 
 
 def counting_model() -> ActorCritic:
-    """Two actions with logits (SLOPE theta, 0), theta the number of updates: a log-prob tells which weights played."""
+    """Two actions with logits (SLOPE theta, 0), theta the number of updates: a log-prob identifies the weights that played."""
 
     def init(key: keys.Key) -> dict[str, Tensor]:
         return {"theta": torch.zeros((), device=key.device)}

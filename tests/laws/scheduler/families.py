@@ -10,7 +10,7 @@ from .scheduler_world import own_scheduling
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(scheduler_laws(), own_scheduling(), edits(scheduler_mutants.MUTANTS)),
         Family(scheduler_fault_laws(), own_scheduling(), edits(scheduler_mutants.FAULTS)),

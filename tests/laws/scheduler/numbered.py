@@ -36,7 +36,7 @@ class Filing:
 
 
 def own_filing() -> Filing:
-    """Our own."""
+    """Return the library's own functions."""
     names = ("find", "put", "remove", "entries", "push", "pop", "waiting")
     return Filing(**{name: getattr(numbered, name) for name in names})
 

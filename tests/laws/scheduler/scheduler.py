@@ -1,6 +1,6 @@
 """Laws of a scheduler: counts, bounds and versions.
 
-The subject is a `Scheduling`. It is played against a world on paper, which keeps its own book; see `scheduler_world`.
+The subject is a `Scheduling`. It runs against a simulation with its own records; see `scheduler_world`.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """The moves of a simulated scheduler run, faults among them, and functions that play schedules of moves.
 
-A move is a number: it picks one of the things that can happen now, and what they happen to.
+A move is a number: it selects one of the possible events, and its target.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -163,7 +163,7 @@ TWICE = (say.TokenChunk, say.Finished, say.Recomputed, say.Consumed, say.Publish
 
 def twice(here: World, pick: int) -> None:
     """Send a message a second time."""
-    heard = [one.event for one in here.told if one.move != "late"]  # what was told late may yet be told in time
+    heard = [one.event for one in here.told if one.move != "late"]  # a late event may still be sent in time
     kinds = [kind for kind in TWICE if any(isinstance(event, kind) for event in heard)]
     if kinds:
         same = [event for event in heard if isinstance(event, kinds[pick % len(kinds)])]

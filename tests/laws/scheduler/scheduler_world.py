@@ -1,7 +1,7 @@
 """Simulated rollout workers and a simulated trainer: the scheduler's commands are recorded, and moves report their results.
 
-A world keeps its own book of who has what under way, from commands and events alone, so that laws can hold a scheduler's
-state against it. What can happen in it stands in `scheduler_moves`.
+A world records the work in progress of each worker, from commands and events alone, so that laws can compare a scheduler's
+state with it. Its possible events are in `scheduler_moves`.
 """
 
 import json
@@ -27,7 +27,7 @@ class Scheduling:
 
 
 def own_scheduling() -> Scheduling:
-    """Our own."""
+    """Return the library's own functions."""
     return Scheduling(scheduler, begin)
 
 

@@ -9,7 +9,7 @@ from .segment_wise_world import own_segment_wise
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(segment_wise_laws(), own_segment_wise(), edits(SEGMENT_WISE_MUTANTS)),
         Family(segment_wise_part_laws(), own_segment_wise(), edits(PARTS)),

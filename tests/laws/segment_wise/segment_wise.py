@@ -1,6 +1,6 @@
 """Laws of segment-wise PPO's executor: counts, starts, recomputation, filtering and batches, under every schedule.
 
-The subject is a `SegmentWise`; it is played in a world on paper, see `segment_wise_world`.
+The subject is a `SegmentWise`; it runs in a simulation, see `segment_wise_world`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +23,7 @@ from .segment_wise_samples import score, tokens
 from .segment_wise_world import Script, SegmentWise, balanced, fair, play, scripts, world
 
 # --- mutants ---
-# Segment-wise PPO as people get it wrong: the defects of the published implementation, each an edit of a right part.
+# Common errors in segment-wise PPO: the defects of the published implementation, each an edit of a right part.
 
 
 Edit = Callable[[SegmentWise], SegmentWise]

@@ -1,7 +1,7 @@
 """Simulated samples: the results of rollouts, and functions that read their fields.
 
-A token is scored by its place and the version alone, in numbers that floats hold exactly, so that a proximal log-prob shows
-which weights it is of.
+A token's score depends on its place and the version alone, in numbers that floats represent exactly, so that a proximal
+log-prob identifies its weights.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from purestep.runtime.effects.segment_wise.samples import MARK, PROXIMAL
 
 
 def score(place: int, version: int) -> float:
-    """The log-prob of the token there under that version.
+    """The log-prob of the token at a place under a version.
 
     >>> score(3, 2)
     -2.1875

@@ -1,6 +1,6 @@
 """A simulated trainer and engine around the executor of segment-wise PPO: rollouts run when a move selects them.
 
-A rollout under way is a dict; some end as one, others as a TensorDict. Weights are a version and no more.
+A rollout in progress is a dict; some end as a dict, others as a TensorDict. Weights are a version number only.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ class SegmentWise:
 
 
 def own_segment_wise() -> SegmentWise:
-    """Our own."""
+    """Return the library's own functions."""
     return SegmentWise(
         layer.StalenessManager,
         layer.FilteredSamplesCapacityModifier,

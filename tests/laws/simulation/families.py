@@ -10,7 +10,7 @@ from .simulation_plays import own_twinning
 
 
 def families() -> list[Family]:
-    """One subject for each suite."""
+    """Return one subject for each suite."""
     return [
         Family(simulated_laws(), own_simulating(), edits(SIMULATED_MUTANTS)),
         Family(twin_laws(), own_twinning(), edits(SIMULATION_MUTANTS)),

@@ -21,7 +21,7 @@ from purestep.runtime import simulated
 from purestep.runtime.simulated import Agenda, Drawn, Line
 
 # --- mutants ---
-# Simulated twins as people get them wrong.
+# Common errors in simulated workers.
 
 
 Edit = Callable[["Simulating"], "Simulating"]
@@ -138,7 +138,7 @@ NEAR = 0.04  # five standard deviations of a share of so many
 
 
 def own_simulating() -> Simulating:
-    """Our own."""
+    """Return the library's own functions."""
     return Simulating(simulated.later, simulated.due, simulated.log_normal, simulated.line)
 
 

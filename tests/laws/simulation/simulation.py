@@ -23,7 +23,7 @@ from purestep.runtime.scheduling.twins import BARRIER, INTERRUPT, NEXT, Name, Tw
 from .simulation_plays import Plot, Story, Twinning, played, plots, unsound
 
 # --- mutants ---
-# Simulated generators as people get them wrong.
+# Common errors in simulated rollout workers.
 
 
 Edit = Callable[[Twinning], Twinning]

@@ -26,7 +26,7 @@ class Twinning:
 
 
 def own_twinning() -> Twinning:
-    """Our own."""
+    """Return the library's own functions."""
     return Twinning(twin_world.begun, twin_world.happened)
 
 
@@ -50,7 +50,7 @@ class Story:
     before: list[World]  # the world before each entry
 
     def told(self, kind: type, number: int = -1) -> list[tuple[float, Any]]:
-        """The events of a kind, of one command if it is given, and when they were told."""
+        """The events of a kind, of one command if it is given, with their times."""
         found = [(now, entry) for now, entry in self.entries if isinstance(entry, Told)]
         return [(now, one.event) for now, one in found if type(one.event) is kind and number in (-1, one.command)]
 
