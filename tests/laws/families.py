@@ -35,5 +35,5 @@ PACKAGES = (
 
 
 def families() -> tuple[Family, ...]:
-    """Every suite of our own machinery with a subject and its mutants."""
+    """Return every suite of the library's own machinery with a subject and its mutants."""
     return tuple(family for package in PACKAGES for family in package.families())

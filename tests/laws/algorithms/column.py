@@ -85,13 +85,13 @@ def _law(
 
 
 def _silenced(said: Transcript) -> Transcript:
-    """The same with a second call that sampled nothing, in every other row."""
+    """Return the transcript with a second call that sampled nothing, in every other row."""
     silent = (said.call == 1) & (torch.arange(len(said.length)) % 2 == 0)[:, None]
     return replace(said, is_action=said.is_action & ~silent, call=torch.where(silent, ABSENT, said.call))
 
 
 def _paid(said: Transcript, row: int) -> list[float]:
-    """Rewards of tokens as a loop over calls: to the last token of the call, or of the last call before it that has any."""
+    """The rewards of tokens by a loop over calls: at the last token of the call, or of the last call before it with any."""
     paid, last = [0.0] * said.token.shape[1], -1
     for call in range(int(said.calls[row])):
         own = [t for t in range(len(paid)) if bool(said.is_action[row, t]) and int(said.call[row, t]) == call]

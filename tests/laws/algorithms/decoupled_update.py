@@ -138,7 +138,7 @@ class Case:
         return Versioned(trajectory=self.trajectory, version=self.version)
 
     def on_policy(self) -> "Case":
-        """The same rows as if the learner's own weights had played them."""
+        """Return the case with log-probs as if the learner's own weights had played the rows."""
         log_prob = proximal_log_prob(MODEL, self.state.params, self.trajectory)
         return Case(self.state, replace(self.trajectory, behaviour_log_prob=log_prob), self.version, self.key)
 
@@ -177,7 +177,7 @@ def _make(subject: Make, proximal: str, **choices: Any) -> Algorithm:
 
 
 def _as_ppo(subject: Make, case: Case, proximal: str, seen: Seen) -> None:
-    """Several epochs, so that later ones find ratios beyond the clip."""
+    """Require the result of PPO, over several epochs, so that later ones have ratios beyond the clip."""
     passes: dict[str, Any] = {"epochs": 3, "minibatches": 1}
     wanted, figures = ppo(MODEL, sgd(RATE), clip=CLIP, **passes).update(case.state, case.trajectory, case.key)
     seen(f"a ratio beyond the clip, {proximal}", figures["clip_fraction"] > 0)

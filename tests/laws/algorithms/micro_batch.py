@@ -138,7 +138,7 @@ class Load:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Of the sequences."""
+        """The lengths of the sequences."""
         return self.drawn.lengths
 
 

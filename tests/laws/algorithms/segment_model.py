@@ -50,7 +50,7 @@ def sentences(draw: DrawFn) -> Sentences:
 
 
 def parameters() -> Params:
-    """Some that are all different."""
+    """Return parameters that are all different."""
     size = (VOCABULARY + LONGEST) * FEATURES
     both = torch.linspace(0.0, 20.0, size, dtype=torch.float64).sin().reshape(-1, FEATURES)
     return both[:VOCABULARY].clone().requires_grad_(), both[VOCABULARY:].clone().requires_grad_()
@@ -119,7 +119,7 @@ def slopes(params: Params, log_prob: Tensor, advantage: Tensor, mask: Tensor, wh
 
 
 def at_once(drawn: Sentences) -> Slopes:
-    """Of all sequences in one batch, a row each."""
+    """The losses and gradients of all sequences in one batch, a row each."""
     params = parameters()
     log_prob = padded_log_probs(params, drawn.token, drawn.lengths)
     return slopes(params, log_prob, drawn.advantage, drawn.mask, drawn.mask)

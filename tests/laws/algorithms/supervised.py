@@ -127,7 +127,7 @@ def _law(
 
 
 def _surprises(said: Said) -> list[Tensor]:
-    """Of every token that counts, as a loop."""
+    """Return -log p of every token that counts, in a loop."""
     rows = torch.log_softmax(said.table, -1)
     places = [(int(row), int(place)) for row, place in said.mask.nonzero()]
     return [-rows[said.token[row, place - 1], said.token[row, place]] for row, place in places]

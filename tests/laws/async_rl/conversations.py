@@ -66,7 +66,7 @@ class Talk:
 
 
 def talks() -> SearchStrategy[tuple[Talk, ...]]:
-    """Several attempts; versions come in any order."""
+    """Draw several attempts; versions are in any order."""
     version = st.integers(0, 3)
     several = st.lists(st.sampled_from((*SAYS, "call", "right")), min_size=1, max_size=CALLS)
     verbs = several | st.just(["spam"] * (CALLS - 1) + ["wrong"])

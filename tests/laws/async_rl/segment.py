@@ -36,7 +36,7 @@ Samples = Mapping[Any, Anchored]
 
 
 def newest_for_all(anchor: Anchor) -> Anchor:
-    """One pass under the newest weights, whatever the version."""
+    """Use one pass under the newest weights, whatever the version is."""
 
     def newest(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
         policy = learning.state.params.policy
@@ -156,7 +156,7 @@ class Course:
 
 
 def scenes() -> SearchStrategy[Scene]:
-    """A few samples over a few updates."""
+    """Draw a few samples over a few updates."""
     return st.integers(1, 3).flatmap(_with_staleness)
 
 
@@ -210,7 +210,7 @@ def learning_at(version: int, staleness: int) -> Learning:
 
 
 def played(anchor: Anchor, scene: Scene) -> Course:
-    """At each version samples come, and all that is due is set."""
+    """Return the course of a scene: at each version samples arrive, and all log-probs that are due are set."""
     course, there = Course(), dict[int, Anchored]()
     for version in range(scene.updates):
         for number, arrival in enumerate(scene.arrivals):

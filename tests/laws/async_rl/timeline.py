@@ -45,7 +45,7 @@ class Scene:
 
 
 def scenes() -> st.SearchStrategy[Scene]:
-    """A few spans of two actors that overlap often, in ten seconds."""
+    """Draw a few spans of two actors that overlap often, in ten seconds."""
     span = st.builds(
         lambda actor, kind, begin, cells, version: Span(actor, kind, begin * CELL, (begin + cells) * CELL, version),
         st.sampled_from((TRAINER, "generator 0")),

@@ -44,7 +44,7 @@ class Talk:
     seed: int
 
     def key(self, call: int) -> Any:
-        """Of the call: [2]."""
+        """The key of a call: [2]."""
         return keys.fold_in(keys.key(self.seed), call)
 
 
@@ -67,7 +67,7 @@ class Exam:
     seed: int
 
     def params(self, version: int = 0) -> Any:
-        """Of the model."""
+        """The parameters of the model."""
         return MODEL.init(keys.fold_in(keys.key(self.seed), version))
 
 

@@ -109,7 +109,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Build, Place, S
 
 
 def _everywhere(build: Build, place: Place) -> tuple[Any, Any]:
-    """One step with each pair of noise from the middle of a cell: states and timesteps [CELLS * CELLS]."""
+    """Run one step with each pair of noise from the middle of a cell: states and timesteps [CELLS * CELLS]."""
     env = build(place.mdp)
     middle = (torch.arange(CELLS, dtype=torch.float32) + 0.5) / CELLS
     noise = torch.cartesian_prod(middle, middle)

@@ -138,7 +138,7 @@ class Choice:
     top_p: float
 
     def probability(self) -> Tensor:
-        """At the temperature, of all tokens: [V] float64."""
+        """The probabilities of all tokens at the temperature: [V] float64."""
         return torch.softmax(self.logits.to(torch.float64) / self.temperature, -1)
 
 

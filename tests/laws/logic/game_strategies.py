@@ -68,7 +68,7 @@ class Match:
         return opened(self.game, torch.tensor(self.queries), torch.tensor(self.labels), zero, zero)
 
     def program(self) -> Program:
-        """For the reference."""
+        """The program for the reference."""
         return self.question.program()
 
     def following(self, slot: int, state: State) -> list[State]:

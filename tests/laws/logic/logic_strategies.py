@@ -44,11 +44,11 @@ class Question:
     excluded: tuple[Atom, ...]  # padding where all facts are facts
 
     def program(self) -> Program:
-        """For the reference."""
+        """The program for the reference."""
         return Program(frozenset(self.facts), self.rules, OPEN)
 
     def base(self) -> Knowledge:
-        """For the engine."""
+        """The knowledge base for the engine."""
         heads, bodies = zip(*self.rules, strict=True) if self.rules else ((), ())
         facts, head_rows = (torch.tensor(rows, dtype=torch.int64).reshape(-1, 3) for rows in (self.facts, heads))
         body_rows = [padded(body, BODY) for body in bodies]
@@ -63,7 +63,7 @@ class Question:
         return successors(self.program(), self.states[number], self.excluded[number])
 
     def sources(self, number: int) -> dict[int, State]:
-        """The same by the number of the fact or rule that each comes by; rules are counted on from the facts."""
+        """The successors by the number of the fact or rule that each comes from; rules are numbered after the facts."""
         program, goal, excluded = self.program(), self.states[number][0], self.excluded[number]
         usable = [place for place, fact in enumerate(self.facts) if fact != excluded]
         numbers = [place for place in usable if unifier(program, goal, self.facts[place]) is not None]

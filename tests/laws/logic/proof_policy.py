@@ -120,7 +120,7 @@ class Sight:
     seed: int
 
     def params(self, model: ActorCritic) -> Any:
-        """Of the policy."""
+        """The parameters of the policy."""
         return model.init(keys.key(self.seed))
 
     def seen(self) -> ProofObservation:

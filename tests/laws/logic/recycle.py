@@ -176,7 +176,7 @@ class Exam:
         return torch.tensor([VOID if padding else query for query, padding in pairs])
 
     def params(self) -> Tensor:
-        """Of the policy."""
+        """The parameters of the policy."""
         params: Tensor = table_policy(NAMES).init(keys.key(self.seed))
         return params
 

@@ -73,7 +73,7 @@ class Plan:
 
 
 def plans() -> SearchStrategy[Plan]:
-    """Small plans with long scripts."""
+    """Draw small plans with long scripts."""
     few, two = st.integers(1, 3), st.integers(1, 2)
     returns = st.sampled_from((0, 1, OFTEN, OFTEN))
     script = st.binary(min_size=24, max_size=60)

@@ -137,7 +137,7 @@ class World:
         return self.ends.pop(number)
 
     def submit(self) -> None:
-        """One more rollout to begin."""
+        """Submit one more rollout."""
         self.submitted += 1
         self.executor.submit(self.submitted - 1, self.workflow)
 
@@ -160,7 +160,7 @@ class World:
         return kept
 
     def take(self) -> list[int]:
-        """A batch, if there is one."""
+        """Return a batch, or nothing if there is none."""
         try:
             batch = self.executor.wait(self.script.batch, 0.0)
         except TimeoutError:
@@ -171,7 +171,7 @@ class World:
         return numbers
 
     def update(self, meanwhile: bool = False) -> None:
-        """New weights; with `meanwhile` the rollout begun first ends while proximal log-probs are recomputed."""
+        """Update the weights; with `meanwhile` the first rollout ends while proximal log-probs are recomputed."""
         arrived = list[int]()
 
         def arrive() -> None:

@@ -83,7 +83,7 @@ def plots(draw: DrawFn, /, **fixed: Any) -> Plot:
 
 
 def unsound(plot: Plot, seed: int) -> Plot:
-    """The same generators on a line that loses most messages."""
+    """Return the same rollout workers on a line that loses most messages."""
     how = {name: getattr(plot.twins, name) for name in ("tokens", "chunk", "speed", "load", "weights")}
     return Plot(Twins(**how, patience=3.0, line=line(keys.key(seed), delay=0.25, drop=0.6)), plot.moves)
 
