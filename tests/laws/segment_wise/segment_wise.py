@@ -115,7 +115,7 @@ class _OnlyPositive(layer.FilteredSamplesCapacityModifier):
 
 
 class _Busy(layer.StalenessManager):
-    """Raise an error where a plain lock would deadlock: when the lock is taken twice by one thread."""
+    """A manager that holds a plain lock while it calls modifiers, and raises an error instead of a deadlock."""
 
     def __init__(self, *arguments: int) -> None:
         super().__init__(*arguments)
@@ -146,7 +146,7 @@ class _SlicesTwice(layer.ProximalRecomputer):
 
 
 class _Short:
-    """An engine that applies `start_index` twice: its answer begins with the log-probs from there on once more."""
+    """An engine that cuts its answer at `start_index` a second time, and moves the rest to the end."""
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine
