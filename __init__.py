@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from .core.networks import Network as Network
     from .core.networks import functional as functional
     from .core.networks import mlp as mlp
-    from .core.optim import Optimizer as Optimizer
-    from .core.optim import adam as adam
-    from .core.optim import adamw as adamw
-    from .core.optim import apply_updates as apply_updates
-    from .core.optim import chain as chain
-    from .core.optim import clip_by_global_norm as clip_by_global_norm
-    from .core.optim import linear as linear
-    from .core.optim import scale_by_schedule as scale_by_schedule
-    from .core.optim import sgd as sgd
+    from .core.optim.optimizers import Optimizer as Optimizer
+    from .core.optim.optimizers import adam as adam
+    from .core.optim.optimizers import adamw as adamw
+    from .core.optim.optimizers import apply_updates as apply_updates
+    from .core.optim.optimizers import chain as chain
+    from .core.optim.optimizers import clip_by_global_norm as clip_by_global_norm
+    from .core.optim.optimizers import linear as linear
+    from .core.optim.optimizers import scale_by_schedule as scale_by_schedule
+    from .core.optim.optimizers import sgd as sgd
     from .core.policy import ActorCritic as ActorCritic
     from .core.policy import act as act
     from .core.policy import actor_critic_mlp as actor_critic_mlp
@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from .core.steps import first as first
     from .core.steps import following as following
     from .runtime.compile import program as program
-    from .runtime.drive import drive as drive
     from .runtime.evaluate import evaluate as evaluate
+    from .runtime.machine.drive import drive as drive
     from .runtime.normalizer import running as running
     from .runtime.rollout import rollout as rollout
     from .runtime.train import RunState as RunState
@@ -98,7 +98,7 @@ else:
         "core.errors": ("PurestepError",),
         "core.machine": ("Machine",),
         "core.networks": ("Network", "functional", "mlp"),
-        "core.optim": (
+        "core.optim.optimizers": (
             "Optimizer",
             "adam",
             "adamw",
@@ -115,7 +115,7 @@ else:
         "core.spaces": ("Box", "Discrete", "Fields"),
         "core.steps": ("TimeStep", "Trajectory", "Transition", "first", "following"),
         "runtime.compile": ("program",),
-        "runtime.drive": ("drive",),
+        "runtime.machine.drive": ("drive",),
         "runtime.evaluate": ("evaluate",),
         "runtime.normalizer": ("running",),
         "runtime.rollout": ("rollout",),

@@ -2,7 +2,7 @@
 
 import sys
 
-from .runtime.cli import main
+from .runtime.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

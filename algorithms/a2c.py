@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ..core.optim import Optimizer
+from ..core.optim.optimizers import Optimizer
 from ..core.policy import ActorCritic
 from ..core.steps import Trajectory
 from .actor_critic import actor_critic
@@ -32,7 +32,7 @@ def a2c(
     Source: Mnih et al. 2016, arXiv:1602.01783, with synchronous workers.
 
     >>> from purestep.core import keys
-    >>> from purestep.core.optim import sgd
+    >>> from purestep.core.optim.optimizers import sgd
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
     >>> algorithm = a2c(actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2)), sgd(0.1))

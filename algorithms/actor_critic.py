@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..core.keys import Key
-from ..core.optim import Optimizer, apply_updates, check_optimizer, global_norm
+from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
 from ..core.policy import ActorCritic, check_model
 from ..core.steps import Trajectory
 from .algorithm import Algorithm, Metrics, TrainState
@@ -39,7 +39,7 @@ def actor_critic(
     which measures how far the data are off-policy. `update` ignores its key.
 
     >>> from purestep.core import keys
-    >>> from purestep.core.optim import sgd
+    >>> from purestep.core.optim.optimizers import sgd
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from ..core.shapes import boolean
 from .hyperparameters import Number, check_number
-from .masking import mean_of_tokens, neutral
+from .language.masking import mean_of_tokens, neutral
 
 Denominator = Number | tuple[()]  # () if this batch is the whole batch
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from ..core.errors import choose
 from ..core.shapes import same_shape
 from .importance import importance_weights
-from .masking import neutral
-from .token_losses import Clip, token_clip
+from .language.masking import neutral
+from .language.token_losses import Clip, token_clip
 
 Weights = Callable[[Tensor, Tensor, Tensor], Tensor]  # (log_prob, sampler_log_prob, mask) -> [*, L]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..core.errors import StructureError, choose, message
 from ..core.keys import Key
-from ..core.optim import Optimizer
+from ..core.optim.optimizers import Optimizer
 from ..core.policy import ActorCritic
 from ..core.record import record, replace, tensor
 from ..core.steps import Trajectory
@@ -70,7 +70,7 @@ def decoupled_ppo(
     Source: Hilton et al. 2021, arXiv:2110.00641; Fu et al. 2025, arXiv:2505.24298; interpolation: arXiv:2512.06547.
 
     >>> from purestep.core import keys
-    >>> from purestep.core.optim import adam
+    >>> from purestep.core.optim.optimizers import adam
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))

@@ -22,7 +22,7 @@ from torch import Tensor
 from ..core.errors import choose
 from ..core.shapes import boolean, same_shape
 from .hyperparameters import Number, bounded, check_number
-from .masking import mean_of_tokens, neutral
+from .language.masking import mean_of_tokens, neutral
 
 
 def importance_weights(log_prob: Tensor, sampler_log_prob: Tensor, mask: Tensor, *, level: str = "token") -> Tensor:

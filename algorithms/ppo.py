@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..core.optim import Optimizer
+from ..core.optim.optimizers import Optimizer
 from ..core.policy import ActorCritic
 from ..core.steps import Trajectory
 from .algorithm import Algorithm
@@ -49,7 +49,7 @@ def ppo(
     Source: Schulman et al. 2017, arXiv:1707.06347; details: Huang et al. 2022, "The 37 implementation details of PPO".
 
     >>> from purestep.core import keys
-    >>> from purestep.core.optim import adam, chain, clip_by_global_norm
+    >>> from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..core import keys
 from ..core.errors import ShapeError, at_least, choose, message
 from ..core.keys import Key
-from ..core.optim import Optimizer, apply_updates, check_optimizer, global_norm
+from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
 from ..core.policy import ActorCritic, check_model
 from ..core.record import record, replace, select, take, tensor
 from ..core.scan import scan
@@ -99,7 +99,7 @@ def learner(
     `metrics` are METRICS, in which divergence and clip fraction are against the surrogate's own log-probs, followed by the
     names of the surrogate's own metrics.
 
-    >>> from purestep.core.optim import sgd
+    >>> from purestep.core.optim.optimizers import sgd
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
     >>> from .policy_losses import policy_gradient

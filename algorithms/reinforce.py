@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from ..core.errors import choose
-from ..core.optim import Optimizer
+from ..core.optim.optimizers import Optimizer
 from ..core.policy import ActorCritic
 from ..core.steps import Trajectory
 from .actor_critic import Estimate, actor_critic
@@ -43,7 +43,7 @@ def reinforce(
     Source: Williams 1992, doi:10.1007/BF00992696; Sutton and Barto 2018, section 13.4.
 
     >>> from purestep.core import keys
-    >>> from purestep.core.optim import sgd
+    >>> from purestep.core.optim.optimizers import sgd
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
     >>> algorithm = reinforce(actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2)), sgd(0.1), baseline="mean")

@@ -6,7 +6,7 @@ trained, over the tokens of a sample that are in the mask and have a version,
     head staleness = v - the smallest        tail staleness = v - the largest        0 for a sample without any
 
 Other entries, including versions in the padding, are ignored. `capacity` limits the number of samples and bounds their age on
-average only, since a long one may start early and finish late; `runtime.scheduling.scheduler` bounds the age of each sample.
+average only, since a long one may start early and finish late; `runtime.async_rl.scheduler.machine` bounds the age of each.
 Staleness refers to the update about to be made: measure it before the version is incremented.
 
 Sources: Fu et al. 2025, arXiv:2505.24298 (AReaL), sections 4 and 5; its segment-wise decoupled PPO for `segment_wise`.
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..core.errors import ChoiceError, DtypeError, message
 from ..core.shapes import boolean, same_shape
-from ..core.transcript import ABSENT
+from ..core.transcript.record import ABSENT
 
 
 def capacity(

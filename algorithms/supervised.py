@@ -8,9 +8,9 @@ from attrs import frozen
 from torch import Tensor
 
 from ..core.causal import CausalModel
-from ..core.optim import Optimizer, apply_updates, global_norm
-from ..core.transcript import Transcript
-from ..core.transcript_scores import loss_mask, token_log_probs
+from ..core.optim.optimizers import Optimizer, apply_updates, global_norm
+from ..core.transcript.log_probs import loss_mask, token_log_probs
+from ..core.transcript.record import Transcript
 from ..core.tree import all_finite
 from .aggregate import Denominator, token_mean
 from .algorithm import Metrics, TrainState
@@ -49,7 +49,7 @@ def supervised(model: CausalModel, optimizer: Optimizer) -> Supervised:
     """Return a learner that makes one optimiser step for each batch, on `cross_entropy` over the sampled tokens.
 
     >>> from ..core.bigram import bigram
-    >>> from ..core.optim import sgd
+    >>> from ..core.optim.optimizers import sgd
     >>> learner = supervised(bigram(2), sgd(1.0))
     >>> int(learner.init(torch.zeros(2, 2)).step)
     0

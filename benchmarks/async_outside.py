@@ -17,12 +17,12 @@ from typing import Any
 
 from attrs import define, field
 
-from purestep.runtime.asynchronous import keeping
-from purestep.runtime.asynchronous.auditing import heard
-from purestep.runtime.asynchronous.replaying import replayed
-from purestep.runtime.asynchronous.report import audit
-from purestep.runtime.effects.child_process import PROGRAM
-from purestep.runtime.effects.lines import objects
+from purestep.runtime.async_rl import checkpoint as keeping
+from purestep.runtime.async_rl.audit import heard
+from purestep.runtime.async_rl.replay_phase import replayed
+from purestep.runtime.async_rl.report import audit
+from purestep.runtime.effects.json_lines import objects
+from purestep.runtime.effects.workers.process import PROGRAM
 
 PURESTEP = Path(sys.executable).with_name("purestep")
 PROCESSES = Path("/proc")

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from purestep.runtime.effects.plot import COLOURS, FAINT, GRID, INK
+from purestep.runtime.effects.reporting.plot import COLOURS, FAINT, GRID, INK
 
 from .prove_picture import look
 

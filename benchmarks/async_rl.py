@@ -19,8 +19,8 @@ from typing import Any
 
 from attrs import evolve
 
-from purestep.runtime.scheduling.state import Rules
-from purestep.runtime.scheduling.twins import BARRIER, INTERRUPT, NEXT
+from purestep.runtime.async_rl.scheduler.state import Rules
+from purestep.runtime.async_rl.simulation.workers import BARRIER, INTERRUPT, NEXT
 
 from . import evidence
 from .async_picture import picture

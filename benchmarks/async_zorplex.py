@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from purestep.runtime.asynchronous.keeping import EVENTS, TOTALS
+from purestep.runtime.async_rl.checkpoint import EVENTS, TOTALS
 
 from . import async_outside as outside
 from . import evidence

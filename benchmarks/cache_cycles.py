@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from purestep.core.language.evaluation import Axis, Curve
-from purestep.runtime.effects.curves_picture import curves_picture, student
-from purestep.runtime.effects.metrics import read
+from purestep.runtime.effects.reporting.curves_picture import curves_picture, student
+from purestep.runtime.effects.reporting.metrics import read
 
 from . import evidence
 
@@ -37,7 +37,7 @@ def trained(run: Path, seed: int, words: Sequence[str]) -> dict[str, Any]:
     told = ["train", "cache", "--seed", str(seed), "--draw", str(seed), "--run", str(run), *words]
     begin, spent = time.perf_counter(), os.times()
     done = subprocess.run(
-        [sys.executable, "-m", "purestep.runtime.cli", *told], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "purestep.runtime.cli.main", *told], check=True, capture_output=True, text=True
     )
     seconds, after = time.perf_counter() - begin, os.times()
     print(done.stdout, end="", flush=True)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.interface import Answer, Cluster, Done, Mesh
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.interface import Answer, Cluster, Done, Mesh
 
 from .engine_actor import Echo
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from purestep.runtime.effects.engine import ENGINES
+from purestep.runtime.effects.cluster import ENGINES
 
 from . import evidence
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from purestep.runtime.asynchronous.comparing import difference
-from purestep.runtime.language.evaluate import ACCURACY, HIGH, LOW, Standing, wilson
+from purestep.runtime.async_rl.comparison import difference
+from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, Standing, wilson
 
 from .async_outside import Row
 from .async_verdicts import mean_of

@@ -20,10 +20,10 @@ from typing import Any
 
 from attrs import define
 
-from purestep.runtime.asynchronous.keeping import TIMELINE, TOTALS
+from purestep.runtime.async_rl.checkpoint import TIMELINE, TOTALS
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.engine import ENGINES
-from purestep.runtime.effects.metrics import read
+from purestep.runtime.effects.cluster import ENGINES
+from purestep.runtime.effects.reporting.metrics import read
 
 from . import async_outside as outside
 from . import evidence

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from purestep.runtime.effects.plot import COLOURS, FAINT, GRID, INK
+from purestep.runtime.effects.reporting.plot import COLOURS, FAINT, GRID, INK
 
 from .async_outside import Row
 from .prove_picture import look

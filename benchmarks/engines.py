@@ -17,9 +17,9 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from purestep.runtime.effects.engine import ENGINES
-from purestep.runtime.effects.engine.interface import EngineError
-from purestep.runtime.effects.plot import COLOURS, GRID, INK
+from purestep.runtime.effects.cluster import ENGINES
+from purestep.runtime.effects.cluster.interface import EngineError
+from purestep.runtime.effects.reporting.plot import COLOURS, GRID, INK
 
 from . import evidence, transfer_paths
 from .engine_calls import measured

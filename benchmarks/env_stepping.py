@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from purestep.runtime.effects.plot import bars
+from purestep.runtime.effects.reporting.plot import bars
 
 from . import evidence, sides, targets
 from .sides import Report

@@ -17,10 +17,11 @@ from typing import Any
 
 from attrs import define, frozen
 
-from purestep.runtime.asynchronous.session import WARM
-from purestep.runtime.effects import checkpoint, folder
-from purestep.runtime.effects.manifest import describe
-from purestep.runtime.effects.step_folders import PARTIAL
+from purestep.runtime.async_rl.run import WARM
+from purestep.runtime.effects import folder
+from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint.directory import PARTIAL
+from purestep.runtime.effects.checkpoint.manifest import describe
 
 from . import async_outside, outside
 from .async_outside import PROCESSES, Process, alive

@@ -345,7 +345,7 @@ def _child(words: Sequence[str], here: Path, variables: Mapping[str, str], after
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGQUIT, sys.stderr)
     try:
-        from purestep.runtime.cli import main
+        from purestep.runtime.cli.main import main
 
         code = main(list(words))
     except SystemExit as leaving:
@@ -371,7 +371,7 @@ def call(given: Input, case: Path, here: Path, shared: Path, after: Callable[[],
     variables, began = surroundings(case, shared), time.monotonic()
     with said[0].open("rb") as typed, said[1].open("wb") as out, said[2].open("wb") as err:
         if given.alone:
-            program = [sys.executable, "-P", "-m", "purestep.runtime.cli", *given.words]
+            program = [sys.executable, "-P", "-m", "purestep.runtime.cli.main", *given.words]
             pid = subprocess.Popen(
                 program, stdin=typed, stdout=out, stderr=err, cwd=here, env=variables, preexec_fn=_limited
             ).pid

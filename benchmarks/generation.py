@@ -16,9 +16,9 @@ import torch
 
 from purestep.core.language.codec import NOTHING
 from purestep.core.language.events import User
-from purestep.runtime.effects.generate import complete, generator
-from purestep.runtime.effects.library import library
-from purestep.runtime.effects.plot import bars
+from purestep.runtime.effects.generation.engine import complete, generator
+from purestep.runtime.effects.hugging_face.optional import library
+from purestep.runtime.effects.reporting.plot import bars
 
 from . import evidence
 from .prove_timing import ratio, spread, turns

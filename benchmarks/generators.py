@@ -12,13 +12,13 @@ from attrs import Factory, define, frozen
 
 from purestep.core import keys
 from purestep.core.machine import Command, Event, Started, Stop
-from purestep.runtime.drive import Told
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.scheduler import begin, scheduler
-from purestep.runtime.scheduling.state import Rules, Schedule
-from purestep.runtime.scheduling.twin_world import begun, happened
-from purestep.runtime.scheduling.twins import INTERRUPT, Name, Twins, World
-from purestep.runtime.simulated import log_normal
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.state import Rules, Schedule
+from purestep.runtime.async_rl.simulation.effects import begun, happened
+from purestep.runtime.async_rl.simulation.workers import INTERRUPT, Name, Twins, World
+from purestep.runtime.machine.drive import Told
+from purestep.runtime.machine.simulation import log_normal
 
 
 @frozen(kw_only=True)

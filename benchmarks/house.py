@@ -32,7 +32,7 @@ ALL = "all"
 def package(path: str) -> str:
     """Return the package to which a file's lines are counted.
 
-    >>> package("core/env.py"), package("runtime/cli.py"), package("runtime/effects/engine/ray.py"), package("conftest.py")
+    >>> package("core/env.py"), package("runtime/cli/main.py"), package("runtime/effects/engine/ray.py"), package("conftest.py")
     ('core', 'runtime', 'runtime/effects/engine', '.')
     """
     folders = tuple(path.split("/")[:-1])

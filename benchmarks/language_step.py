@@ -20,19 +20,19 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from torch import Tensor
 
-from purestep.algorithms.language import LanguageState, learner
-from purestep.algorithms.language_batch import Reading
-from purestep.algorithms.language_objectives import grpo
-from purestep.algorithms.micro_batches import micro_batches, padding_waste
-from purestep.algorithms.packing import packed_rows
-from purestep.algorithms.token_batch import TokenBatch
-from purestep.algorithms.token_policy import Layout
+from purestep.algorithms.language.batch import Reading
+from purestep.algorithms.language.learner import LanguageState, learner
+from purestep.algorithms.language.micro_batches import micro_batches, padding_waste
+from purestep.algorithms.language.objectives import grpo
+from purestep.algorithms.language.packing import packed_rows
+from purestep.algorithms.language.scoring import Layout
+from purestep.algorithms.language.token_batch import TokenBatch
 from purestep.core.causal import CausalModel
-from purestep.core.optim import adamw, chain, clip_by_global_norm
+from purestep.core.optim.optimizers import adamw, chain, clip_by_global_norm
 from purestep.core.record import replace, take
-from purestep.core.transcript import ABSENT, Transcript, empty
+from purestep.core.transcript.record import ABSENT, Transcript, empty
 from purestep.core.tree import leaf_paths, leaves, tree_map
-from purestep.runtime.language_train import language_trainer
+from purestep.runtime.text.trainer import language_trainer
 
 from . import evidence
 from .prove_timing import ratio, scaled, turns
@@ -91,7 +91,7 @@ def opened(folder: Path) -> tuple[CausalModel, Any, Transcript]:
     """The model, its parameters, and the conversations as it might have had them itself."""
     from transformers import LlamaForCausalLM
 
-    from purestep.runtime.effects.causal_lm import causal_model
+    from purestep.runtime.effects.hugging_face.causal_lm import causal_model
 
     module = LlamaForCausalLM.from_pretrained(folder)
     model, params = causal_model(module), {name: value.detach() for name, value in module.named_parameters()}
@@ -221,7 +221,7 @@ def made(folder: Path) -> None:
     """Writes the model and the conversations."""
     from transformers import LlamaForCausalLM
 
-    from purestep.runtime.effects.causal_lm import tiny_llama
+    from purestep.runtime.effects.hugging_face.causal_lm import tiny_llama
 
     torch.manual_seed(3)
     LlamaForCausalLM(tiny_llama(VOCABULARY)).save_pretrained(folder)

@@ -14,11 +14,11 @@ from attrs import define, field, frozen
 from torch import Tensor
 
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.manifest import TENSORS, describe
-from purestep.runtime.effects.step_folders import LATEST, PARTIAL
+from purestep.runtime.effects.checkpoint.directory import LATEST, PARTIAL
+from purestep.runtime.effects.checkpoint.manifest import TENSORS, describe
+from purestep.runtime.machine.json_codec import decode
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.training_machine import Loop
-from purestep.runtime.values import decode
 
 PURESTEP = Path(sys.executable).with_name("purestep")
 PAUSE = 0.0002  # seconds between two looks at a folder

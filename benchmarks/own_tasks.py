@@ -24,9 +24,9 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from purestep.runtime.effects.metrics import Row, read
-from purestep.runtime.effects.vllm_process import running
-from purestep.runtime.language.columns import LABEL
+from purestep.runtime.effects.openai_server.vllm_process import running
+from purestep.runtime.effects.reporting.metrics import Row, read
+from purestep.runtime.text.columns import LABEL
 
 from . import evidence
 from .ranks_recipe import world
@@ -90,7 +90,7 @@ def line(row: Mapping[str, Any]) -> str:
 def program(words: Sequence[str], ranks: int = 1) -> list[str]:
     """A command line of `purestep` in a process of its own, or in several by torchrun."""
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m", "--"]
-    return [sys.executable, "-m", *(launcher if ranks > 1 else []), "purestep.runtime.cli", *words]
+    return [sys.executable, "-m", *(launcher if ranks > 1 else []), "purestep.runtime.cli.main", *words]
 
 
 def done(rows: Rows, what: str, words: Sequence[str], log: Path, figures: Figures = dict, *, ranks: int = 1) -> None:
@@ -105,7 +105,7 @@ def done(rows: Rows, what: str, words: Sequence[str], log: Path, figures: Figure
 def killed(rows: Rows, what: str, words: Sequence[str], home: Path, log: Path, *, ranks: int = 1) -> None:
     """Runs a command on so many ranks and kills all of it when there is a certain checkpoint."""
     start = time.perf_counter()
-    with world(ranks, log, "purestep.runtime.cli", *words) as processes:
+    with world(ranks, log, "purestep.runtime.cli.main", *words) as processes:
         processes.killed_at(home / "checkpoints" / f"step_{KILL_AT:06d}")
         code = processes.each[0].returncode
     rows.add(what, code, time.perf_counter() - start)
@@ -166,7 +166,7 @@ def served(rows: Rows, task: Task, home: Path, python: Path) -> None:
     run, log, port = home / "served", home / "served.log", free_port()
     start = time.perf_counter()
     words = task.train(run, f"{FEW} --steps 2 --server http://127.0.0.1:{port}/v1")
-    with world(1, log, "purestep.runtime.cli", *words) as process:
+    with world(1, log, "purestep.runtime.cli.main", *words) as process:
         link = run / "served" / "served"
         while not link.exists() and process.each[0].poll() is None:
             time.sleep(0.1)

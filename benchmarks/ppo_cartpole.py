@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import frozen
 
-from purestep.runtime.effects.plot import bars
+from purestep.runtime.effects.reporting.plot import bars
 
 from . import evidence, sides, targets
 from .sides import Report

@@ -35,7 +35,7 @@ PICTURES = {"learning_curve.png": "prove_family_curve.png", "proof.png": "prove_
 def trained(folder: Path, data: str, seed: int) -> dict[str, float]:
     """The command, timed as a whole, in caches of its own; and what its evaluation says."""
     asked = [] if data == USUAL else ["--data", data]
-    words = [sys.executable, "-m", "purestep.runtime.cli", "train", "prove", *asked, "--run", str(folder)]
+    words = [sys.executable, "-m", "purestep.runtime.cli.main", "train", "prove", *asked, "--run", str(folder)]
     words += ["--seed", str(seed)] if seed else []
     caches = {"XDG_CACHE_HOME": str(folder.parent / "home"), "TORCHINDUCTOR_CACHE_DIR": str(folder.parent / "compiler")}
     start = time.perf_counter()

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from purestep.runtime.effects.tensor_file import read_tensors, write_tensors
+from purestep.runtime.effects.checkpoint.tensor_file import read_tensors, write_tensors
 
 from . import evidence
 from .ranks_agree_side import BATCHES, SHAPE, SIZES, arguments, compact
@@ -37,10 +37,10 @@ MOVES = ((2, 0, 7), (3, 7, 13), (1, 13, 20))  # ranks, and the batches from the 
 
 def record(path: Path) -> None:
     """Trains a small run of the recipe in this process and writes down what its trainer was given."""
-    from purestep.runtime.language.parts import parts_of
-    from purestep.runtime.language.serving import asking
-    from purestep.runtime.language.world import LanguageWorld, held_at, learning_parts, phases
     from purestep.runtime.runs.training_machine import Train
+    from purestep.runtime.text.components import parts_of
+    from purestep.runtime.text.sampling import asking
+    from purestep.runtime.text.training_loop import LanguageWorld, held_at, learning_parts, phases
 
     own, held = arguments(), dict[str, Any]()
     parts = parts_of(own)

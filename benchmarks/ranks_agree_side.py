@@ -23,25 +23,25 @@ import torch
 from attrs import evolve
 from torch import Tensor
 
-from purestep.algorithms.language import LanguageAlgorithm, LanguageState, learner
+from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
 from purestep.core import keys
 from purestep.core.causal import CausalModel
-from purestep.core.optim import adamw, chain, linear, scale_by_schedule
+from purestep.core.optim.optimizers import adamw, chain, linear, scale_by_schedule
 from purestep.core.record import replace
-from purestep.core.transcript import CALL_BLANKS, TOKEN_BLANKS, Transcript, empty
-from purestep.runtime.effects.causal_lm import causal_model, tiny_llama
-from purestep.runtime.effects.checkpoint import latest, load, save
-from purestep.runtime.effects.library import library
-from purestep.runtime.effects.ranks.learning import ranked_learner
-from purestep.runtime.effects.ranks.spread import spread_state, whole
-from purestep.runtime.effects.ranks.world import Ranks, on_ranks, summed
-from purestep.runtime.effects.tensor_file import read_tensors
-from purestep.runtime.language.learning import objective_of, optimizer_of, updates_of
-from purestep.runtime.language_train import language_trainer
-from purestep.runtime.ranks.clipping import clip_by_whole_norm
-from purestep.runtime.ranks.dealing import by_parts
+from purestep.core.transcript.record import CALL_BLANKS, TOKEN_BLANKS, Transcript, empty
+from purestep.runtime.distributed.clip import clip_by_whole_norm
+from purestep.runtime.distributed.partition import by_parts
+from purestep.runtime.effects.checkpoint.single import latest, load, save
+from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
+from purestep.runtime.effects.distributed.learner import ranked_learner
+from purestep.runtime.effects.distributed.process_group import Ranks, on_ranks, summed
+from purestep.runtime.effects.distributed.shard import spread_state, whole
+from purestep.runtime.effects.hugging_face.causal_lm import causal_model, tiny_llama
+from purestep.runtime.effects.hugging_face.optional import library
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
+from purestep.runtime.text.build_learner import objective_of, optimizer_of, updates_of
+from purestep.runtime.text.trainer import language_trainer
 
 BATCHES, ORDER = 50, 11
 BUDGET, ALL = (

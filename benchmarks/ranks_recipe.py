@@ -22,9 +22,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from purestep.runtime.asynchronous.comparing import difference
-from purestep.runtime.effects.metrics import read
-from purestep.runtime.language.evaluate import ACCURACY, HIGH, LOW, Standing
+from purestep.runtime.async_rl.comparison import difference
+from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, Standing
 
 from . import async_outside as outside
 from . import evidence
@@ -105,7 +105,7 @@ def world(size: int, log: Path, *words: object) -> Iterator[World]:
 
 def purestep(size: int, run: Path, *words: object) -> AbstractContextManager[World]:
     """`purestep` on so many ranks, whose words go into a log beside the run's folder."""
-    return world(size, run.with_suffix(".log"), "purestep.runtime.cli", *words)
+    return world(size, run.with_suffix(".log"), "purestep.runtime.cli.main", *words)
 
 
 def trained(run: Path, words: Sequence[str], plan: Sequence[tuple[int, int]], home: Path) -> Row:

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from purestep.core import keys
-from purestep.runtime.effects.tensor_file import read_tensors
-from purestep.runtime.language.parts import parts_of
-from purestep.runtime.language.ranked import in_world
-from purestep.runtime.language.team import Team
+from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
+from purestep.runtime.text.components import parts_of
+from purestep.runtime.text.distributed_learner import in_world
+from purestep.runtime.text.learner_backend import Team
 
 from .ranks_agree_side import ORDER, arguments, batches_of
 

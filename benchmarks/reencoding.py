@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from purestep.core.language.attempt import Attempt
-from purestep.runtime.effects.generate import generator
-from purestep.runtime.effects.plot import bars
+from purestep.core.language.rollout import Attempt
+from purestep.runtime.effects.generation.engine import generator
+from purestep.runtime.effects.reporting.plot import bars
 
 from . import evidence
 from .prove_timing import ratio, spread, turns

@@ -27,7 +27,7 @@ from typing import Any
 from attrs import frozen
 
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.metrics import read
+from purestep.runtime.effects.reporting.metrics import read
 
 from . import async_outside as outside
 from . import evidence

@@ -21,8 +21,8 @@ from attrs import frozen
 
 from purestep.core.machine import Failed, Interrupted, Started, Stop
 from purestep.properties import Seen
-from purestep.runtime.scheduling.messages import COMMANDS, EVENTS
-from purestep.runtime.scheduling.state import Rules
+from purestep.runtime.async_rl.scheduler.events import COMMANDS, EVENTS
+from purestep.runtime.async_rl.scheduler.state import Rules
 from tests.laws.scheduler.scheduler import scheduler_laws
 from tests.laws.scheduler.scheduler_fault import scheduler_fault_laws
 from tests.laws.scheduler.scheduler_moves import fair, play

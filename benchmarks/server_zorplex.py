@@ -24,38 +24,38 @@ from typing import Any
 import torch
 from attrs import frozen
 
-from purestep.algorithms.language import LanguageState, learner
-from purestep.algorithms.language_objectives import grpo
+from purestep.algorithms.language.learner import LanguageState, learner
+from purestep.algorithms.language.objectives import grpo
+from purestep.algorithms.language.scoring import LearnerParams, scored
 from purestep.algorithms.supervised import supervised
-from purestep.algorithms.token_policy import LearnerParams, scored
 from purestep.core import keys
 from purestep.core.causal import CausalModel
 from purestep.core.keys import Key
-from purestep.core.language.attempt import Attempt, begin_attempt
+from purestep.core.language.cached_reset import remembering
 from purestep.core.language.codec import Codec
-from purestep.core.language.demonstrations import play_script
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Request, expand, requests, rollouts, task_keys
-from purestep.core.language.transcribe import transcripts
-from purestep.core.language.zorplex import zorplex, zorplex_parser
-from purestep.core.language.zorplex_corpus import zorplex_texts
-from purestep.core.language.zorplex_task import zorplex_task
-from purestep.core.optim import adamw, chain, clip_by_global_norm, linear, scale_by_schedule
-from purestep.core.transcript import Transcript
-from purestep.core.transcript_scores import loss_mask, token_log_probs
-from purestep.runtime.effects.causal_folder import save_model
-from purestep.runtime.effects.causal_lm import from_config, tiny_llama
-from purestep.runtime.effects.chat import served, server
-from purestep.runtime.effects.chat_client import Server
-from purestep.runtime.effects.chat_template import chat_codec, speller
-from purestep.runtime.effects.tokenizer import train_tokenizer
-from purestep.runtime.effects.vllm import TOLERANCE, lay_out, publish
-from purestep.runtime.effects.vllm_process import running
-from purestep.runtime.language.evaluate import evaluated, standing
-from purestep.runtime.language.parts import LEAST
-from purestep.runtime.language.remember import remembering
-from purestep.runtime.language.warm_start import Lessons, drawn, shown, taught, warm_optimizer
-from purestep.runtime.language_train import language_trainer
+from purestep.core.language.rollout import Attempt, begin_attempt
+from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.zorplex.corpus import zorplex_texts
+from purestep.core.language.zorplex.demonstrations import play_script
+from purestep.core.language.zorplex.env import zorplex, zorplex_parser
+from purestep.core.language.zorplex.task import zorplex_task
+from purestep.core.optim.optimizers import adamw, chain, clip_by_global_norm, linear, scale_by_schedule
+from purestep.core.transcript.log_probs import loss_mask, token_log_probs
+from purestep.core.transcript.record import Transcript
+from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
+from purestep.runtime.effects.hugging_face.chat_template import chat_codec, speller
+from purestep.runtime.effects.hugging_face.folder import save_model
+from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
+from purestep.runtime.effects.openai_server.client import Server
+from purestep.runtime.effects.openai_server.sample import served, server
+from purestep.runtime.effects.openai_server.vllm_process import running
+from purestep.runtime.effects.openai_server.vllm_weights import TOLERANCE, lay_out, publish
+from purestep.runtime.text.components import LEAST
+from purestep.runtime.text.evaluation import evaluated, standing
+from purestep.runtime.text.supervised_warm_start import Lessons, drawn, shown, taught, warm_optimizer
+from purestep.runtime.text.trainer import language_trainer
 
 from . import evidence
 

@@ -25,13 +25,13 @@ from typing import Any
 import torch
 from attrs import frozen
 
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.addresses import outward
-from purestep.runtime.effects.engine.interface import EngineError
-from purestep.runtime.effects.engine.security import monarch_scheme
-from purestep.runtime.effects.transfer import outlet
-from purestep.runtime.effects.transfer.ray import store_for
-from purestep.runtime.effects.weights_layout import layout
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.addresses import outward
+from purestep.runtime.effects.cluster.interface import EngineError
+from purestep.runtime.effects.cluster.security import monarch_scheme
+from purestep.runtime.effects.weight_sync import outlet
+from purestep.runtime.effects.weight_sync.ray import store_for
+from purestep.runtime.effects.weight_sync.shared_memory.layout import layout
 
 from . import evidence, ray_nodes, sockets_forged
 from .engine_calls import given

@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.interface import Cluster, Done, EngineError, Failed, Mesh
-from purestep.runtime.effects.engine.security import MONARCH, RAY, USE_RAY_TLS
-from purestep.runtime.effects.transfer import outlet
-from purestep.runtime.effects.transfer.checksums import agreed, known, summing, sums
-from purestep.runtime.effects.transfer.monarch import CHUNK_BYTES
-from purestep.runtime.effects.transfer.ray import store_for
-from purestep.runtime.effects.transfer.ray_board import digest
-from purestep.runtime.effects.weights_layout import layout
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError, Failed, Mesh
+from purestep.runtime.effects.cluster.security import MONARCH, RAY, USE_RAY_TLS
+from purestep.runtime.effects.weight_sync import outlet
+from purestep.runtime.effects.weight_sync.checksums import agreed, known, summing, sums
+from purestep.runtime.effects.weight_sync.monarch import CHUNK_BYTES
+from purestep.runtime.effects.weight_sync.ray import store_for
+from purestep.runtime.effects.weight_sync.ray_board import digest
+from purestep.runtime.effects.weight_sync.shared_memory.layout import layout
 
 from . import evidence, ray_nodes
 from .engine_hosts import PORT, Host

@@ -1,6 +1,6 @@
 """An actor for `sockets`: it fetches weights and looks at every number."""
 
-from purestep.runtime.effects.transfer import inlet
+from purestep.runtime.effects.weight_sync import inlet
 
 from .transfer_sides import params_of, whole
 

@@ -28,9 +28,10 @@ from purestep.core import keys
 from purestep.core.errors import NonFiniteError
 from purestep.core.record import take
 from purestep.runtime.compile import program
-from purestep.runtime.effects.plot import COLOURS, FAINT, GRID, INK, average, curve, short
-from purestep.runtime.effects.progress import progress
+from purestep.runtime.effects.reporting.plot import COLOURS, FAINT, GRID, INK, average, curve, short
+from purestep.runtime.effects.reporting.progress import progress
 from purestep.runtime.evaluate import Summary, summary
+from purestep.runtime.machine.json_codec import encode
 from purestep.runtime.population import population
 from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
 from purestep.runtime.recipes.arguments import loop_of, run_steps
@@ -41,7 +42,6 @@ from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.logging import RETURN
 from purestep.runtime.runs.loop_state import rows_of
 from purestep.runtime.train import RunState, train
-from purestep.runtime.values import encode
 
 from . import evidence
 

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from attrs import frozen
 
+from purestep.runtime.machine.json_codec import encode
 from purestep.runtime.runs.arguments import flatten
-from purestep.runtime.values import encode
 
 from . import evidence
 from .staleness_figures import NAMES, SCORES, STALENESS, at_the_top, described, ordering, scores_of, table, verdicts

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from purestep.runtime.effects.plot import COLOURS, FAINT, GRID, INK, short
+from purestep.runtime.effects.reporting.plot import COLOURS, FAINT, GRID, INK, short
 
 from .staleness_figures import NAMES, mean_of
 from .staleness_parts import LONGEST, METHODS, Cell

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from . import evidence
 
 HELP_SECONDS, IMPORT_SECONDS, LINE_SECONDS = 0.4, 0.3, 1.0  # limits: of CPU; of CPU beyond torch's; of the clock
-PURESTEP = (sys.executable, "-m", "purestep.runtime.cli")
+PURESTEP = (sys.executable, "-m", "purestep.runtime.cli.main")
 NOTHING, TYRO, TORCH = "python -c pass", "import tyro", "import torch"
 PACKAGE, NAMES = "import torch, purestep", "import torch, and every name of purestep but program"
 EVERY = "import torch, purestep\nfor name in purestep.__all__:\n    if name != 'program': getattr(purestep, name)"

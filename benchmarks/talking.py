@@ -8,14 +8,14 @@ from attrs import frozen
 
 from purestep.core import keys
 from purestep.core.causal import CausalModel
-from purestep.core.language.attempt import Attempt, begin_attempt
 from purestep.core.language.codec import NOTHING, Codec, Standing
 from purestep.core.language.events import Event
 from purestep.core.language.parsers import Parsed
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import requests, rollouts, task_keys
-from purestep.core.language.world import Outcome, TextEnv
-from purestep.runtime.effects.causal_lm import from_config, tiny_llama
+from purestep.core.language.rollout import Attempt, begin_attempt
+from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 
 VOCABULARY = 400
 

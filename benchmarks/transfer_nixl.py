@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from purestep.runtime.effects.transfer.ray_board import digest
-from purestep.runtime.effects.weights_layout import layout, views
+from purestep.runtime.effects.weight_sync.ray_board import digest
+from purestep.runtime.effects.weight_sync.shared_memory.layout import layout, views
 
 from .transfer_paths_sides import content
 from .transfer_sides import Params, params_of

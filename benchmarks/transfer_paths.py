@@ -22,11 +22,11 @@ from typing import Any
 
 import torch
 
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.addresses import outward
-from purestep.runtime.effects.transfer import inlet
-from purestep.runtime.effects.transfer.ray import ROOM, store_for
-from purestep.runtime.effects.weights_layout import layout
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.addresses import outward
+from purestep.runtime.effects.weight_sync import inlet
+from purestep.runtime.effects.weight_sync.ray import ROOM, store_for
+from purestep.runtime.effects.weight_sync.shared_memory.layout import layout
 
 from . import evidence, ray_nodes, transfer_nixl, transfer_paths_sides
 from .engine_calls import given

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from purestep.runtime.effects.transfer import Outlet, outlet
+from purestep.runtime.effects.weight_sync import Outlet, outlet
 
 from .transfer_sides import Params, filled, params_of
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from purestep.runtime.effects.weights import reading
-from purestep.runtime.effects.weights_ring import RING, Ring, Words, publication
-from purestep.runtime.effects.workers_engines import Mailbox
+from purestep.runtime.effects.weight_sync.shared_memory.publisher import reading
+from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING, Ring, Words, publication
+from purestep.runtime.effects.workers.backends import Mailbox
 
 LAYERS = 24
 KINDS = 7  # of weights that a writer takes turns with: two laps of a slot differ, unless they are a multiple of 7 apart

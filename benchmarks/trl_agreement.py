@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from purestep.algorithms.language import learner
+from purestep.algorithms.language.learner import learner
 
 from . import evidence
 from .environments import environment

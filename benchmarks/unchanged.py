@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from attrs import frozen
 
-from purestep.runtime.effects.checkpoint import environment
+from purestep.runtime.effects.checkpoint.single import environment
 
 from . import evidence, ranks_agree
 from .unchanged_values import (
@@ -49,7 +49,7 @@ from .unchanged_values import (
     translate,
 )
 
-PURESTEP = (sys.executable, "-m", "purestep.runtime.cli")
+PURESTEP = (sys.executable, "-m", "purestep.runtime.cli.main")
 EXPECTED = evidence.ROOT / "benchmarks" / "recorded" / "unchanged.json"
 RECORDED = EXPECTED.with_suffix("")  # a run with generators, and what its updates learned from
 SEED = 3

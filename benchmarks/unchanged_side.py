@@ -22,17 +22,17 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 
 from purestep.core.record import take
-from purestep.core.transcript import Transcript
-from purestep.runtime import cli
-from purestep.runtime.asynchronous.learning import Anchored, learning_of, segment_wise
-from purestep.runtime.asynchronous.phase import Phase
-from purestep.runtime.asynchronous.samples import Sample, stacked
-from purestep.runtime.asynchronous.session import arguments_in
-from purestep.runtime.effects.checkpoint import save
-from purestep.runtime.effects.tensor_file import read_tensors, write_tensors
-from purestep.runtime.language.parts import parts_of
-from purestep.runtime.language.world import learning_parts
+from purestep.core.transcript.record import Transcript
+from purestep.runtime.async_rl.run import arguments_in
+from purestep.runtime.async_rl.samples import Sample, stacked
+from purestep.runtime.async_rl.trainer import Anchored, learning_of, segment_wise
+from purestep.runtime.async_rl.training_phase import Phase
+from purestep.runtime.cli import main as cli
+from purestep.runtime.effects.checkpoint.single import save
+from purestep.runtime.effects.checkpoint.tensor_file import read_tensors, write_tensors
 from purestep.runtime.runs.arguments import changed
+from purestep.runtime.text.components import parts_of
+from purestep.runtime.text.training_loop import learning_parts
 
 from .ranks_agree_side import READ, batches_of, compact
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from purestep.runtime.effects.weights import publishing, reading
-from purestep.runtime.effects.workers import Answer, Joined, Workers, working
+from purestep.runtime.effects.weight_sync.shared_memory.publisher import publishing, reading
+from purestep.runtime.effects.workers.pool import Answer, Joined, Workers, working
 
 from . import evidence, transfer_sides
 from .transfer_sides import KINDS, Params, filled, params_of, size

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from purestep.runtime.effects.library import library
+from purestep.runtime.effects.hugging_face.optional import library
 
 from . import evidence
 from .world_sizes_side import FORMS, KINDS, config, drawn, loaded, saved, tree_of, world

@@ -20,16 +20,16 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from purestep.core import keys
-from purestep.core.optim import adamw
+from purestep.core.optim.optimizers import adamw
 from purestep.core.tree import leaf_names, leaves, tree_map
-from purestep.runtime.effects.causal_lm import tiny_llama
-from purestep.runtime.effects.library import library
-from purestep.runtime.effects.sharded.forms import FULL, SHARDED, Form, hugging_face
-from purestep.runtime.effects.sharded.group import ALONE, Group, gathered, joined
-from purestep.runtime.effects.sharded.loading import load
-from purestep.runtime.effects.sharded.modules import ModuleState, restore, state_of
-from purestep.runtime.effects.sharded.saving import save
-from purestep.runtime.values import decode, encode
+from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, Form, hugging_face
+from purestep.runtime.effects.checkpoint.group import ALONE, Group, gathered, joined
+from purestep.runtime.effects.checkpoint.load import load
+from purestep.runtime.effects.checkpoint.modules import ModuleState, restore, state_of
+from purestep.runtime.effects.checkpoint.save import save
+from purestep.runtime.effects.hugging_face.causal_lm import tiny_llama
+from purestep.runtime.effects.hugging_face.optional import library
+from purestep.runtime.machine.json_codec import decode, encode
 
 FORMS = ("sharded", "full", "hugging_face")
 KINDS = ("functional", "torch")  # of optimisers

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from purestep.runtime.language.config import CHANGES
+from purestep.runtime.text.config import CHANGES
 
 from . import evidence
 from .zorplex_learns import trained

@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
-from purestep.core.transcript_scores import token_log_probs
-from purestep.runtime.language.evaluate import held_out
-from purestep.runtime.language.parts import attempts_at
-from purestep.runtime.language.session import policy_of
+from purestep.core.transcript.log_probs import token_log_probs
 from purestep.runtime.runs import run as runs
+from purestep.runtime.text.components import attempts_at
+from purestep.runtime.text.evaluation import held_out
+from purestep.runtime.text.run import policy_of
 
 from . import evidence
 
@@ -42,7 +42,17 @@ with torch.no_grad():
 
 def trained(run: Path, seed: int, words: list[str]) -> dict[str, Any]:
     """The command, timed as a whole, and what its evaluation says."""
-    command = [sys.executable, "-m", "purestep.runtime.cli", "train", "zorplex", "--seed", str(seed), "--run", str(run)]
+    command = [
+        sys.executable,
+        "-m",
+        "purestep.runtime.cli.main",
+        "train",
+        "zorplex",
+        "--seed",
+        str(seed),
+        "--run",
+        str(run),
+    ]
     begin = time.perf_counter()
     done = subprocess.run([*command, *words], check=True, capture_output=True, text=True)
     seconds = time.perf_counter() - begin

@@ -1,7 +1,7 @@
 """Effects as data: a pure state machine returns commands, and a driver performs them.
 
 `step(state, event) -> (state, commands)` is pure. Events and commands are frozen attrs values of ints, strings, tuples and
-records; `runtime.drive` performs the commands and feeds their results back as events.
+records; `runtime.machine.drive` performs the commands and feeds their results back as events.
 """
 
 from collections.abc import Callable, Iterable

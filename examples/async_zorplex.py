@@ -19,7 +19,7 @@ with app.setup:
 
     import marimo as mo
 
-    from purestep.runtime.cli import main as purestep
+    from purestep.runtime.cli.main import main as purestep
 
     MOST = {"steps": 200, "generators": 4}  # the ends of the sliders
 

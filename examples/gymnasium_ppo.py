@@ -12,10 +12,10 @@ import gymnasium
 
 from purestep.algorithms.ppo import ppo
 from purestep.core import keys
-from purestep.core.optim import adam, chain, clip_by_global_norm, linear, scale_by_schedule
+from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm, linear, scale_by_schedule
 from purestep.core.policy import actor_critic_mlp, flat
 from purestep.runtime.compile import program
-from purestep.runtime.effects.gymnasium import gymnasium_trainer, gymnasium_world
+from purestep.runtime.effects.gymnasium.env import gymnasium_trainer, gymnasium_world
 
 Row = dict[str, float]
 Lower = Callable[[Callable[..., Any]], Callable[..., Any]]

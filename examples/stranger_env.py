@@ -17,13 +17,13 @@ from purestep.algorithms.ppo import ppo
 from purestep.core import keys
 from purestep.core.env import Env, time_limit
 from purestep.core.keys import Key
-from purestep.core.optim import adam, chain, clip_by_global_norm
+from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm
 from purestep.core.policy import actor_critic_mlp, flat
 from purestep.core.record import record, tensor
 from purestep.core.spaces import Box, Discrete
 from purestep.core.steps import TimeStep, first, following
 from purestep.properties import check, env_laws
-from purestep.runtime.effects.plot import learning_curve
+from purestep.runtime.effects.reporting.plot import learning_curve
 from purestep.runtime.train import train, trainer
 
 Row = dict[str, float]

@@ -14,10 +14,10 @@ from itertools import pairwise
 from attrs import evolve, frozen
 
 from purestep.core import keys
-from purestep.core.language.attempt import Attempt
 from purestep.core.language.parsers import Parsed
+from purestep.core.language.rollout import Attempt
 from purestep.core.language.task import TextTask
-from purestep.core.language.world import Outcome, TextEnv
+from purestep.core.language.text_env import Outcome, TextEnv
 
 DAYS, LOW, HIGH = 20, 1, 9
 LABELS = ("rich", "poor", "ruined", "unfinished")

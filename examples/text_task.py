@@ -16,10 +16,10 @@ from typing import Any
 from attrs import frozen
 
 from purestep.core import keys
-from purestep.core.language.attempt import Attempt
 from purestep.core.language.parsers import Call, Parsed
+from purestep.core.language.rollout import Attempt
 from purestep.core.language.task import TextTask
-from purestep.core.language.world import Outcome, TextEnv
+from purestep.core.language.text_env import Outcome, TextEnv
 
 
 @frozen

@@ -11,19 +11,20 @@ from typing import Any
 import torch
 from attrs import frozen
 
-from purestep.algorithms.language import learner
-from purestep.algorithms.language_objectives import grpo
-from purestep.core import keys, optim
+from purestep.algorithms.language.learner import learner
+from purestep.algorithms.language.objectives import grpo
+from purestep.core import keys
 from purestep.core.language.codec import byte_codec
 from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import expand, requests, task_keys
-from purestep.core.language.transcribe import transcripts
-from purestep.core.language.world import Outcome, TextEnv
+from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.core.language.to_transcript import transcripts
+from purestep.core.optim import optimizers as optim
 from purestep.properties import check, text_env_laws
-from purestep.runtime.effects.causal_lm import from_config, tiny_llama
-from purestep.runtime.effects.generate import rollouts
-from purestep.runtime.language_train import language_trainer
+from purestep.runtime.effects.generation.engine import rollouts
+from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
+from purestep.runtime.text.trainer import language_trainer
 
 
 @frozen

@@ -24,8 +24,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from trl import GRPOConfig, GRPOTrainer
 
 from purestep.algorithms.aggregate import sequence_mean
-from purestep.algorithms.masking import per_token
-from purestep.algorithms.token_losses import token_clip
+from purestep.algorithms.language.masking import per_token
+from purestep.algorithms.language.token_losses import token_clip
 
 WORDS, PROMPT, WANTED, STEPS = 14, "w3 w4", "w7", 60
 

@@ -34,8 +34,8 @@ from .files.reading import reason as why
 from .files.secret import NAME as SECRET
 from .files.secret import private_folder, secret_in
 from .identity import UnknownError, identity
-from .inductor.loops import borrowing_loops
-from .inductor.toolchain import hurried
+from .inductor.compile_speed import hurried
+from .inductor.loop_codegen import borrowing_loops
 from .inductor.untraceable import quiet, untraceable
 
 P = ParamSpec("P")

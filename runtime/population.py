@@ -7,9 +7,9 @@ import attrs
 import torch
 from torch import Tensor
 
-from ..core import optim
 from ..core.errors import ShapeError, message
 from ..core.keys import Key, check_key
+from ..core.optim import optimizers as optim
 from ..core.record import replace
 from .evaluate import Evaluate, Evaluation
 from .train import RunState, Trainer

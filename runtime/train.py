@@ -19,7 +19,7 @@ from ..core.tree import all_finite, tree_map
 from .declared import COUNTS as COUNTS
 from .declared import all_names, as_declared
 from .diverged import refusing
-from .episodes import Episodes, follow, none_yet
+from .episode_returns import Episodes, follow, none_yet
 from .normalizer import Normalizer, check_normalizer, identity
 from .rollout import Worlds, begin, rollout
 from .validate import validate

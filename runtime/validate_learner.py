@@ -24,7 +24,7 @@ def validate_learner(model: ActorCritic, algorithm: Algorithm, observation: Any,
     Raises: StructureError, ShapeError, DtypeError; the first fault, with its remedy.
 
     >>> from purestep.algorithms.a2c import a2c
-    >>> from purestep.core.optim import adam
+    >>> from purestep.core.optim.optimizers import adam
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (3,)), Discrete(2))

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.tool_calls import in_processes
-from purestep.runtime.effects.vllm_process import running
-from purestep.runtime.effects.workers import Note, working
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.openai_server.vllm_process import running
+from purestep.runtime.effects.tools.calls import in_processes
+from purestep.runtime.effects.workers.pool import Note, working
 
 
 def start_in_a_group_of_its_own(folder: str = "") -> int:

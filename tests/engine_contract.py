@@ -24,7 +24,7 @@ from attrs import frozen
 from engine_actors import Counter, Plain  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.engine.interface import Cluster, Done, EngineError, Failed, Failure, Mesh, late
+from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError, Failed, Failure, Mesh, late
 
 SOON = 30.0  # seconds for what works; nobody waits for so long
 FOUND = 3.0  # within so many seconds a death is told

@@ -14,9 +14,9 @@ from typing import Any
 from attrs import frozen
 from engine_actors import Counter  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.engine.hands import on
-from purestep.runtime.effects.engine.interface import Cluster, Done, Failed, Failure, Mesh, late
-from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Workers, working
+from purestep.runtime.effects.cluster.interface import Cluster, Done, Failed, Failure, Mesh, late
+from purestep.runtime.effects.cluster.worker_handles import on
+from purestep.runtime.effects.workers.pool import Answer, Joined, Lost, Note, Workers, working
 
 from .engine_contract import SOON, left, path_with, running, values
 from .engine_spaces import Space, spaces
@@ -59,7 +59,7 @@ def hosted(engine: str, there: Sequence[Space], folder: Path) -> Iterator[tuple[
     In the end those that were not killed end well at SIGTERM; none is left, whatever happens.
     """
     (folder / "space_bodies.py").write_text(BODIES)
-    program = [sys.executable, "-m", "purestep.runtime.cli", "host", "--engine", engine]
+    program = [sys.executable, "-m", "purestep.runtime.cli.main", "host", "--engine", engine]
     path = os.pathsep.join([str(folder), str(Path(__file__).parent)])
     environment = {**os.environ, "PYTHONPATH": path_with(Path(path))}
     processes = list[subprocess.Popen[str]]()

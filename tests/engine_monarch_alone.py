@@ -11,8 +11,8 @@ from typing import Any
 from engine_actors import Counter  # type: ignore[import-not-found]
 from engine_contract import FOUND, descendants  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.interface import Done, Failure, Mesh
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.interface import Done, Failure, Mesh
 
 monarch: Any = importlib.import_module("monarch.actor")
 

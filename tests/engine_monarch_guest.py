@@ -5,8 +5,8 @@ import time
 
 from engine_actors import Counter  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.interface import Done
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.interface import Done
 
 if __name__ == "__main__":
     with opened("monarch", hosts=(sys.argv[1],)) as cluster:

@@ -11,8 +11,8 @@ from engine_actors import Counter  # type: ignore[import-not-found]
 from engine_contract import FOUND, descendants  # type: ignore[import-not-found]
 
 from purestep.core.errors import PurestepError
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.interface import Done, Failure
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.interface import Done, Failure
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from purestep.core.errors import PurestepError
-from purestep.runtime.effects.transfer import inlet
+from purestep.runtime.effects.weight_sync import inlet
 
 SIZE = 100_000
 

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.ranks import channel, leading
-from purestep.runtime.effects.ranks.leading import Lead, divided, led
-from purestep.runtime.effects.ranks.spread import spread, whole
-from purestep.runtime.effects.ranks.world import RankError, Ranks, gathered, joined, summed
+from purestep.runtime.effects.distributed import driver as leading
+from purestep.runtime.effects.distributed import heartbeat as channel
+from purestep.runtime.effects.distributed.driver import Lead, divided, led
+from purestep.runtime.effects.distributed.process_group import RankError, Ranks, gathered, joined, summed
+from purestep.runtime.effects.distributed.shard import spread, whole
 
 Found = dict[str, Any]
 

@@ -14,7 +14,7 @@ from purestep.core.language.preparation import Preparation, Prepared, Record, St
 from purestep.core.language.prompting import Prompting, Query, Response
 from purestep.core.language.requests import words_of
 from purestep.core.language.task import TextTask
-from purestep.core.language.world import Outcome, TextEnv
+from purestep.core.language.text_env import Outcome, TextEnv
 
 
 @frozen

@@ -59,7 +59,7 @@ def host(
     listen: str, *, within: Callable[..., list[str]] = lambda *words: [*words]
 ) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """`purestep host`: its process, and the address that it says."""
-    program = [sys.executable, "-m", "purestep.runtime.cli", "host", "--listen", listen]
+    program = [sys.executable, "-m", "purestep.runtime.cli.main", "host", "--listen", listen]
     with subprocess.Popen(within(*program), stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process, first_line(process)
@@ -117,7 +117,7 @@ class World:
 
 
 def purestep(size: int, *words: object) -> World:
-    return World(size, "-m", "purestep.runtime.cli", *words)
+    return World(size, "-m", "purestep.runtime.cli.main", *words)
 
 
 def well(world: World) -> str:

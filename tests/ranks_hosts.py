@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from purestep.core.tree import leaves
-from purestep.runtime.effects.ranks.learning import ranked_learner
-from purestep.runtime.effects.ranks.spread import whole
-from purestep.runtime.effects.ranks.world import Ranks, on_ranks
-from purestep.runtime.language_train import language_trainer
+from purestep.runtime.effects.distributed.learner import ranked_learner
+from purestep.runtime.effects.distributed.process_group import Ranks, on_ranks
+from purestep.runtime.effects.distributed.shard import whole
+from purestep.runtime.text.trainer import language_trainer
 
 SECONDS = 6.0  # behind which a rank that says nothing is taken for lost
 UPDATES = 2

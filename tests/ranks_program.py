@@ -19,30 +19,30 @@ from attrs import evolve
 from torch import Tensor
 
 from purestep.algorithms.importance import truncated_weights
-from purestep.algorithms.language import LanguageAlgorithm, LanguageState, learner
-from purestep.algorithms.language_batch import Reading
-from purestep.algorithms.language_objectives import Objective, dapo, grpo, gspo, ppo
-from purestep.algorithms.language_parts import by_token
+from purestep.algorithms.language.batch import Reading
+from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
+from purestep.algorithms.language.objectives import Objective, dapo, grpo, gspo, ppo
+from purestep.algorithms.language.reductions import by_token
 from purestep.core import keys
 from purestep.core.causal import CausalModel
 from purestep.core.errors import StructureError
-from purestep.core.optim import Optimizer, adamw, chain, clip_by_global_norm
+from purestep.core.optim.optimizers import Optimizer, adamw, chain, clip_by_global_norm
 from purestep.core.record import replace
-from purestep.core.transcript import ABSENT, Transcript, empty
+from purestep.core.transcript.record import ABSENT, Transcript, empty
 from purestep.core.tree import leaves, tree_map
-from purestep.runtime.effects.causal_lm import causal_model, from_config, tiny_llama
-from purestep.runtime.effects.checkpoint import latest, load, save
-from purestep.runtime.effects.library import library
-from purestep.runtime.effects.ranks.learning import ranked_learner
-from purestep.runtime.effects.ranks.spread import spread, spread_state, whole
-from purestep.runtime.effects.ranks.torch_optimizer import torch_optimizer
-from purestep.runtime.effects.ranks.world import Ranks, gathered, on_ranks, same_on_all, shared
-from purestep.runtime.effects.sharded import loading as sharded_loading
-from purestep.runtime.effects.sharded import saving as sharded_saving
-from purestep.runtime.effects.sharded.group import joined as grouped
-from purestep.runtime.language_train import language_trainer
-from purestep.runtime.ranks.clipping import clip_by_whole_norm
-from purestep.runtime.ranks.dealing import Deal, by_parts, by_tokens, placed
+from purestep.runtime.distributed.clip import clip_by_whole_norm
+from purestep.runtime.distributed.partition import Deal, by_parts, by_tokens, placed
+from purestep.runtime.effects.checkpoint import load as sharded_loading
+from purestep.runtime.effects.checkpoint import save as sharded_saving
+from purestep.runtime.effects.checkpoint.group import joined as grouped
+from purestep.runtime.effects.checkpoint.single import latest, load, save
+from purestep.runtime.effects.distributed.learner import ranked_learner
+from purestep.runtime.effects.distributed.process_group import Ranks, gathered, on_ranks, same_on_all, shared
+from purestep.runtime.effects.distributed.shard import spread, spread_state, whole
+from purestep.runtime.effects.distributed.torch_optimizer import torch_optimizer
+from purestep.runtime.effects.hugging_face.causal_lm import causal_model, from_config, tiny_llama
+from purestep.runtime.effects.hugging_face.optional import library
+from purestep.runtime.text.trainer import language_trainer
 
 VOCABULARY, ROWS, WIDTH, BUDGET = 11, 7, 14, 32
 LENGTHS = (14, 5, 9, 3, 12, 7, 6)

@@ -17,14 +17,14 @@ import torch
 
 from purestep.core import keys
 from purestep.core.record import replace
-from purestep.core.transcript import ABSENT, Transcript, empty
-from purestep.runtime import cli
-from purestep.runtime.language.parts import parts_of
-from purestep.runtime.language.ranked import in_world
-from purestep.runtime.language.team import Team
+from purestep.core.transcript.record import ABSENT, Transcript, empty
+from purestep.runtime.cli import main as cli
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.training_machine import Loop
+from purestep.runtime.text.components import parts_of
+from purestep.runtime.text.distributed_learner import in_world
+from purestep.runtime.text.learner_backend import Team
 
 TINY: dict[str, Any] = {"width": 16, "layers": 2, "heads": 2, "steps": 20, "capacity": 64, "budget": 64}
 ROWS, WIDTH = 8, 40

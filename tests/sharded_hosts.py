@@ -10,10 +10,12 @@ from attrs import evolve
 from torch import Tensor
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from purestep.runtime.effects.files import DISK, Files
-from purestep.runtime.effects.ranks.world import Ranks, on_ranks
-from purestep.runtime.effects.sharded import later, loading, saving
-from purestep.runtime.effects.sharded.group import joined, locked
+from purestep.runtime.effects.checkpoint import async_save as later
+from purestep.runtime.effects.checkpoint import load as loading
+from purestep.runtime.effects.checkpoint import save as saving
+from purestep.runtime.effects.checkpoint.atomic_files import DISK, Files
+from purestep.runtime.effects.checkpoint.group import joined, locked
+from purestep.runtime.effects.distributed.process_group import Ranks, on_ranks
 
 SECONDS = 5.0  # behind which a rank that says nothing is taken for lost
 FIRST, SECOND, LAST = 3, 5, 9  # updates behind which a checkpoint is made, and of the whole run

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from purestep.runtime.effects.causal_folder import open_model
-from purestep.runtime.effects.generate import complete, generator
-from purestep.runtime.effects.vllm import lay_out
-from purestep.runtime.language import serving
+from purestep.runtime.effects.generation.engine import complete, generator
+from purestep.runtime.effects.hugging_face.folder import open_model
+from purestep.runtime.effects.openai_server.vllm_weights import lay_out
+from purestep.runtime.text import sampling as serving
 
 
 def stood_in(

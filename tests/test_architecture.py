@@ -42,29 +42,30 @@ WORLD = words(  # files, clocks, sockets, processes, the generators and settings
     "urllib uuid warnings webbrowser concurrent queue"
 )
 LEAVE = {  # what stands outside effects and yet has to do with the world, and why
-    "runtime/drive.py": {"threading", "queue", "concurrent", "signal"},  # the one loop that performs effects
+    "runtime/machine/drive.py": {"threading", "queue", "concurrent", "signal"},  # the one loop that performs effects
     # says how long a compilation took, keeps what came of it, and has the compiler build in a folder of the user's own
     "runtime/compile.py": {"time", "pathlib", "warnings", "os", "io"},
     # and these look into the compiler's own files and threads
-    "runtime/inductor/toolchain.py": {"threading", "concurrent", "pathlib"},
+    "runtime/inductor/compile_speed.py": {"threading", "concurrent", "pathlib"},
     "runtime/inductor/untraceable.py": {"logging", "pathlib"},
     "runtime/identity.py": {"os", "attr"},  # whose code a function is, its path tells; attrs has two names
     "runtime/runs/arguments.py": {"os"},  # how many threads make sense, the number of processors tells
     "runtime/recipes": {"pathlib"},  # a run has a folder
     "runtime/recipes/text.py": {"tyro", "pathlib"},  # and options of its own on the command line
     "runtime/runs": {"pathlib"},
-    "runtime/language": {"pathlib"},  # so has a language model's
-    "runtime/language/serving.py": {"threading"},  # and workers that share a server publish to it one after the other
-    "runtime/asynchronous/": {"pathlib"},  # and a phase of a run with generators
-    "runtime/asynchronous/crew.py": {"concurrent"},  # whose trainer works in a thread, beside the loop that drives it
-    "runtime/asynchronous/phase.py": {"threading"},  # which both write to its files
-    "runtime/asynchronous/metering.py": {"threading"},
-    "runtime/cli.py": {"sys", "importlib", "os"},  # the command line
-    "runtime/commands.py": {"tyro", "pathlib"},  # what its commands do
-    "runtime/replay_command.py": {"tyro", "pathlib"},
-    "runtime/host_commands.py": {"tyro", "pathlib"},
-    "runtime/chat_command.py": {"tyro", "sys", "pathlib"},  # and whom they ask
-    "runtime/words.py": {"tyro", "sys", "pathlib"},
+    "runtime/text": {"pathlib"},  # so has a language model's
+    "runtime/text/sampling.py": {"threading"},  # and workers that share a server publish to it one after the other
+    "runtime/async_rl": {"pathlib"},  # and a phase of a run with generators
+    # whose trainer works in a thread, beside the loop that drives it
+    "runtime/async_rl/orchestrator.py": {"concurrent"},
+    "runtime/async_rl/training_phase.py": {"threading"},  # which both write to its files
+    "runtime/async_rl/metrics.py": {"threading"},
+    "runtime/cli/main.py": {"sys", "importlib", "os"},  # the command line
+    "runtime/cli/run.py": {"tyro", "pathlib"},  # what its commands do
+    "runtime/cli/replay.py": {"tyro", "pathlib"},
+    "runtime/cli/host.py": {"tyro", "pathlib"},
+    "runtime/cli/chat.py": {"tyro", "sys", "pathlib"},  # and whom they ask
+    "runtime/cli/common.py": {"tyro", "sys", "pathlib"},
     # a test bed watches clocks, generators, files and logs, and its mutants misuse them
     "properties": words("os time random io logging pathlib tempfile"),
     "properties/framework/matrix.py": words(
@@ -268,9 +269,9 @@ def test_comments_promise_nothing(path: Path) -> None:
 
 ASKED_FOR = {
     "runtime/deferred.py": {"ModuleType"},  # Python takes nothing else for the class of a package
-    "runtime/effects/gymnasium_export.py": {"Env", "VectorEnv"},  # Gymnasium takes nothing else for an env
-    "runtime/effects/sharded/shards.py": {"FileSystemReader", "Unpickler"},  # both are made to be narrowed
-    "runtime/effects/ranks/workspace.py": {"Module"},  # torch shards nothing else
+    "runtime/effects/gymnasium/export.py": {"Env", "VectorEnv"},  # Gymnasium takes nothing else for an env
+    "runtime/effects/checkpoint/shards.py": {"FileSystemReader", "Unpickler"},  # both are made to be narrowed
+    "runtime/effects/distributed/fsdp_module.py": {"Module"},  # torch shards nothing else
     # the interface that is rebuilt there is one of base classes
     "runtime/effects/segment_wise/interfaces.py": {"ABC"},
     "runtime/effects/segment_wise/strategies.py": {"ABC", "StalenessControlStrategy"},
@@ -317,7 +318,7 @@ def test_pure_code_can_be_imported_without_what_it_does_not_need() -> None:
 
 
 def test_the_runtime_can_be_imported_without_what_only_effects_need() -> None:
-    assert loaded_after(names("runtime", but=(*EFFECTS, "runtime/recipes", "runtime/cli.py")), NEVER) == []
+    assert loaded_after(names("runtime", but=(*EFFECTS, "runtime/recipes", "runtime/cli/main.py")), NEVER) == []
 
 
 # --- the house itself ---

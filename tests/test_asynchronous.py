@@ -12,28 +12,31 @@ import pytest
 import torch
 from attrs import evolve
 
-from purestep.algorithms.language_batch import Reading
+from purestep.algorithms.language.batch import Reading
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError
 from purestep.core.record import replace
 from purestep.core.tree import leaves
-from purestep.runtime.asynchronous import keeping, learning, phase, running
-from purestep.runtime.asynchronous import session as phases
-from purestep.runtime.asynchronous.learning import Anchored, learning_of
-from purestep.runtime.asynchronous.prompts import prompt_requests
-from purestep.runtime.asynchronous.samples import Sample, sample_of, stacked
-from purestep.runtime.effects.metrics import read
-from purestep.runtime.effects.tokenizer import tokenizer_files
-from purestep.runtime.effects.workers_engines import WorkersError
-from purestep.runtime.language import session
-from purestep.runtime.language.parts import parts_of, sampler
-from purestep.runtime.language.world import asked, learning_parts
+from purestep.runtime.async_rl import checkpoint as keeping
+from purestep.runtime.async_rl import run as phases
+from purestep.runtime.async_rl import run_phase as running
+from purestep.runtime.async_rl import trainer as learning
+from purestep.runtime.async_rl import training_phase as phase
+from purestep.runtime.async_rl.requests import prompt_requests
+from purestep.runtime.async_rl.samples import Sample, sample_of, stacked
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.machine import begin
+from purestep.runtime.async_rl.trainer import Anchored, learning_of
+from purestep.runtime.effects.hugging_face.tokenizer import tokenizer_files
+from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.workers.backends import WorkersError
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.runs.recipe import Outcome
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.scheduler import begin
+from purestep.runtime.text import run as session
+from purestep.runtime.text.components import parts_of, sampler
+from purestep.runtime.text.training_loop import asked, learning_parts
 
 TINY: dict[str, Any] = {
     "width": 16,

@@ -13,15 +13,15 @@ from attrs import define, evolve, field
 
 from purestep.core.language.requests import Request
 from purestep.core.machine import Command, Event, Failed, Interrupted, Machine
-from purestep.core.transcript import empty
-from purestep.runtime.asynchronous.crew import Hands, crew
-from purestep.runtime.asynchronous.generating import GivenUp, GiveUp, Job, Made, Progress
-from purestep.runtime.asynchronous.samples import OWN, Sample
-from purestep.runtime.drive import DRIVER, Entry, Finished, Told, drive
-from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Report, Workers
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.scheduler import begin, scheduler
-from purestep.runtime.scheduling.state import Rules, Schedule
+from purestep.core.transcript.record import empty
+from purestep.runtime.async_rl.orchestrator import Hands, crew
+from purestep.runtime.async_rl.rollout_worker import GivenUp, GiveUp, Job, Made, Progress
+from purestep.runtime.async_rl.samples import OWN, Sample
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.state import Rules, Schedule
+from purestep.runtime.effects.workers.pool import Answer, Joined, Lost, Note, Report, Workers
+from purestep.runtime.machine.drive import DRIVER, Entry, Finished, Told, drive
 
 PATIENCE = 2000  # reports that do not come before a test is over
 

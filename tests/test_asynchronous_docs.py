@@ -11,15 +11,19 @@ from attrs import fields
 pytest.importorskip("transformers")
 
 from purestep.core.machine import Started
-from purestep.runtime import cli
-from purestep.runtime.asynchronous import keeping, replaying, report, session
-from purestep.runtime.effects import engine, folder
+from purestep.runtime.async_rl import checkpoint as keeping
+from purestep.runtime.async_rl import replay_phase as replaying
+from purestep.runtime.async_rl import report
+from purestep.runtime.async_rl import run as session
+from purestep.runtime.cli import main as cli
+from purestep.runtime.effects import cluster as engine
+from purestep.runtime.effects import folder
 from purestep.runtime.effects.layout import GENERATORS
-from purestep.runtime.language import report as turns_report
-from purestep.runtime.language import session as zorplex_session
-from purestep.runtime.language.asynchronous_config import Asynchronous
 from purestep.runtime.recipes import text_run
 from purestep.runtime.runs.arguments import flag
+from purestep.runtime.text import report as turns_report
+from purestep.runtime.text import run as zorplex_session
+from purestep.runtime.text.async_config import Asynchronous
 
 from .run_folders import begun
 

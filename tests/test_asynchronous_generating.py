@@ -18,23 +18,23 @@ from purestep.core import keys
 from purestep.core.errors import StructureError
 from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.requests import Request
-from purestep.core.language.world import Outcome
-from purestep.core.language.zorplex import Play
+from purestep.core.language.text_env import Outcome
+from purestep.core.language.zorplex.env import Play
 from purestep.core.record import replace
-from purestep.core.transcript_scores import token_log_probs
+from purestep.core.transcript.log_probs import token_log_probs
 from purestep.core.tree import leaves
-from purestep.runtime.asynchronous import generating
-from purestep.runtime.asynchronous.generating import GivenUp, GiveUp, Job, Made, Progress, Spec, generate, refusing
-from purestep.runtime.asynchronous.samples import Sample, samples_of
-from purestep.runtime.asynchronous.tools import served_tools
-from purestep.runtime.effects.tools import Failed
-from purestep.runtime.effects.weights import Publisher, publishing
-from purestep.runtime.effects.workers import Answer, Lost, Note, Workers, working
-from purestep.runtime.effects.workers_engines import WorkersError, in_process, in_thread
-from purestep.runtime.language.parts import Parts, attempts_at, parts_of, sampler
-from purestep.runtime.language.world import asked
+from purestep.runtime.async_rl import rollout_worker as generating
+from purestep.runtime.async_rl.rollout_worker import GivenUp, GiveUp, Job, Made, Progress, Spec, generate, refusing
+from purestep.runtime.async_rl.samples import Sample, samples_of
+from purestep.runtime.async_rl.tool_service import served_tools
+from purestep.runtime.effects.tools.guard import Failed
+from purestep.runtime.effects.weight_sync.shared_memory.publisher import Publisher, publishing
+from purestep.runtime.effects.workers.backends import WorkersError, in_process, in_thread
+from purestep.runtime.effects.workers.pool import Answer, Lost, Note, Workers, working
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
+from purestep.runtime.text.components import Parts, attempts_at, parts_of, sampler
+from purestep.runtime.text.training_loop import asked
 
 TINY: dict[str, Any] = {
     "width": 16,

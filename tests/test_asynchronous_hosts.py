@@ -12,21 +12,21 @@ import torch
 from attrs import evolve, frozen
 
 from purestep.core.errors import CheckpointError, ChoiceError
-from purestep.runtime import commands
-from purestep.runtime.asynchronous import placing
-from purestep.runtime.asynchronous.alike import packages
-from purestep.runtime.asynchronous.generating import Spec, generate
-from purestep.runtime.asynchronous.placing import on_devices, placed, seen
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.interface import Cluster, EngineError
-from purestep.runtime.effects.engine.rejoining import rejoining
-from purestep.runtime.effects.transfer import inlet, this_host
-from purestep.runtime.effects.workers import Lost, Note, working
-from purestep.runtime.effects.workers_engines import Mailbox, in_thread
-from purestep.runtime.language import session
-from purestep.runtime.language.asynchronous_config import Asynchronous
+from purestep.runtime.async_rl import placement as placing
+from purestep.runtime.async_rl.placement import on_devices, placed, seen
+from purestep.runtime.async_rl.rollout_worker import Spec, generate
+from purestep.runtime.async_rl.version_check import packages
+from purestep.runtime.cli import run as commands
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.interface import Cluster, EngineError
+from purestep.runtime.effects.cluster.rejoining import rejoining
+from purestep.runtime.effects.weight_sync import inlet, this_host
+from purestep.runtime.effects.workers.backends import Mailbox, in_thread
+from purestep.runtime.effects.workers.pool import Lost, Note, working
 from purestep.runtime.recipes.zorplex import check, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
+from purestep.runtime.text import run as session
+from purestep.runtime.text.async_config import Asynchronous
 
 from .programs import until
 from .run_folders import begun

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from purestep.runtime.asynchronous.replaying import replayed
-from purestep.runtime.asynchronous.report import audit
+from purestep.runtime.async_rl.replay_phase import replayed
+from purestep.runtime.async_rl.report import audit
 
 from .engine_spaces import Space, spaces
 from .programs import END, host, until
 from .test_asynchronous import TINY, learned_from
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("monarch") is None, reason="Monarch is an extra")]
-COMMAND = [sys.executable, "-m", "purestep.runtime.cli"]
+COMMAND = [sys.executable, "-m", "purestep.runtime.cli.main"]
 OWN = ("generator_engine", "mode")  # of the arguments, for which this test has others
 WAY = "RDMA on none of them; Monarch's buffers fall back to TCP"
 STEPS = 20

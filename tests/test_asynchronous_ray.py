@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from purestep.runtime.asynchronous.replaying import replayed
-from purestep.runtime.asynchronous.report import audit
+from purestep.runtime.async_rl.replay_phase import replayed
+from purestep.runtime.async_rl.report import audit
 
 from .engine_spaces import Space, spaces
 from .programs import END, until
@@ -18,7 +18,7 @@ from .ray_clusters import TOKEN, head, node
 from .test_asynchronous import TINY, learned_from
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is an extra")]
-COMMAND = [sys.executable, "-m", "purestep.runtime.cli"]
+COMMAND = [sys.executable, "-m", "purestep.runtime.cli.main"]
 OWN = ("generator_engine", "mode")  # of the arguments, for which this test has others
 STEPS = 30
 

@@ -13,23 +13,25 @@ pytest.importorskip("transformers")
 
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError
 from purestep.properties import check
-from purestep.runtime import cli
-from purestep.runtime.asynchronous import report, session
-from purestep.runtime.asynchronous.auditing import audited
-from purestep.runtime.asynchronous.folding import folded
-from purestep.runtime.asynchronous.phase import Phase
-from purestep.runtime.asynchronous.replaying import replayed
-from purestep.runtime.effects import folder, plot, timeline_picture
-from purestep.runtime.effects.lines import objects
-from purestep.runtime.language import session as turns
-from purestep.runtime.language.evaluate import wilson
+from purestep.runtime.async_rl import report
+from purestep.runtime.async_rl import run as session
+from purestep.runtime.async_rl.audit import audited
+from purestep.runtime.async_rl.replay import folded
+from purestep.runtime.async_rl.replay_phase import replayed
+from purestep.runtime.async_rl.scheduler.state import Schedule
+from purestep.runtime.async_rl.scheduler.timeline import Span, merged, shifts
+from purestep.runtime.async_rl.training_phase import Phase
+from purestep.runtime.cli import main as cli
+from purestep.runtime.effects import folder
+from purestep.runtime.effects.json_lines import objects
+from purestep.runtime.effects.reporting import plot, timeline_picture
+from purestep.runtime.machine.json_codec import encode, line
 from purestep.runtime.recipes.zorplex import zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.runs.recipe import Outcome
-from purestep.runtime.scheduling.state import Schedule
-from purestep.runtime.scheduling.timeline import Span, merged, shifts
-from purestep.runtime.values import encode, line
+from purestep.runtime.text import run as turns
+from purestep.runtime.text.evaluation import wilson
 
 from .laws.async_rl.auditing import auditing_laws
 from .laws.async_rl.comparing import comparing_laws, own_comparing

@@ -4,14 +4,14 @@ import pytest
 from attrs import evolve
 
 from purestep.core.errors import ChoiceError, ShapeError
-from purestep.core.language.attempt import Attempt, Said, begin_attempt, hear
 from purestep.core.language.codec import END, MODEL, byte_codec
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, rollouts
-from purestep.core.language.transcribe import transcripts
-from purestep.core.language.world import Terminated, Truncated
-from purestep.core.language.zorplex import Play, zorplex, zorplex_parser
-from purestep.core.transcript import LENGTH, MAX_SEQ_LEN, STOP, TOOL, USER
+from purestep.core.language.rollout import Attempt, Said, begin_attempt, hear
+from purestep.core.language.text_env import Terminated, Truncated
+from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.zorplex.env import Play, zorplex, zorplex_parser
+from purestep.core.transcript.record import LENGTH, MAX_SEQ_LEN, STOP, TOOL, USER
 
 RULES = protocol(zorplex("simple"), zorplex_parser(), max_steps=4)
 CODEC = byte_codec()

@@ -7,15 +7,32 @@ import pytest
 import torch
 from torch import Tensor
 
-from purestep.algorithms import credit
 from purestep.algorithms.advantages import gae
-from purestep.algorithms.group_advantages import grpo_advantages
-from purestep.algorithms.micro_batches import longest_first, micro_batches, padded_tokens, padding_waste, shards
-from purestep.algorithms.packing import Packing, pack, packed_log_probs, packed_rows, packing, segment_mask, unpack
-from purestep.algorithms.token_gae import following, token_gae
+from purestep.algorithms.language import credit
+from purestep.algorithms.language.group_advantages import grpo_advantages
+from purestep.algorithms.language.micro_batches import (
+    longest_first,
+    micro_batches,
+    padded_tokens,
+    padding_waste,
+    shards,
+)
+from purestep.algorithms.language.packing import (
+    Packing,
+    pack,
+    packed_log_probs,
+    packed_rows,
+    packing,
+    segment_mask,
+    unpack,
+)
+from purestep.algorithms.language.token_gae import following, token_gae
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 from purestep.core.record import check as check_record
-from purestep.core.transcript import (
+from purestep.core.transcript.calls import begin_call, end_call, ended
+from purestep.core.transcript.edit import cut_to
+from purestep.core.transcript.forks import fork
+from purestep.core.transcript.record import (
     ENV,
     MAX_SEQ_LEN,
     NONE,
@@ -28,9 +45,6 @@ from purestep.core.transcript import (
     append_sampled,
     empty,
 )
-from purestep.core.transcript_calls import begin_call, end_call, ended
-from purestep.core.transcript_cuts import cut_to
-from purestep.core.transcript_forks import fork
 
 
 def said(transcript: Transcript, tokens: int, finish_reason: int, reward: float) -> Transcript:

@@ -21,41 +21,42 @@ pytest.importorskip("transformers")
 
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, PurestepError, StructureError, TrustError
-from purestep.core.language.attempt import Heard, Said
 from purestep.core.language.evaluation import Axis, Curve
 from purestep.core.language.events import Sampled, User
+from purestep.core.language.list_reduction.lists import Lists
+from purestep.core.language.list_reduction.problems import given_source, list_source
+from purestep.core.language.list_reduction.tasks import read_list, right_reasoning, step_correct
 from purestep.core.language.parsers import strict_answer
 from purestep.core.language.prompting import Prompting, Query, Response, prompted
-from purestep.core.language.reasoning_cycles import Cycles, attempt_request, cycling
-from purestep.core.language.reasoning_evaluation import Standing, standing
-from purestep.core.language.reasoning_events import GroupResult
-from purestep.core.language.reasoning_lists import Lists
-from purestep.core.language.reasoning_problems import given_source, list_source
-from purestep.core.language.reasoning_rollouts import answered
-from purestep.core.language.reasoning_settings import Settings
-from purestep.core.language.reasoning_state import Problem
-from purestep.core.language.reasoning_tasks import read_list, right_reasoning, step_correct
-from purestep.core.language.reasoning_templates import thought
+from purestep.core.language.reasoning_cache.cycles import Cycles, attempt_request, cycling
+from purestep.core.language.reasoning_cache.evaluation import Standing, standing
+from purestep.core.language.reasoning_cache.events import GroupResult
+from purestep.core.language.reasoning_cache.rollouts import answered
+from purestep.core.language.reasoning_cache.settings import Settings
+from purestep.core.language.reasoning_cache.state import Problem
+from purestep.core.language.reasoning_cache.templates import thought
+from purestep.core.language.rollout import Heard, Said
 from purestep.core.language.task import TextTask
 from purestep.properties import check as check_laws
 from purestep.properties import preparation_laws
 from purestep.properties.framework.families import own_prepared
-from purestep.runtime import cli
-from purestep.runtime.effects.curves_picture import banded, curves_picture, student
-from purestep.runtime.effects.metrics import read
-from purestep.runtime.effects.stream import read as read_stream
-from purestep.runtime.language import prompting, report, session
-from purestep.runtime.language.config import CHANGES
-from purestep.runtime.language.parts import check_room, parts_of
-from purestep.runtime.language.prompting import asked, fits, in_process
-from purestep.runtime.language.report import evaluation
-from purestep.runtime.language.serving import source
-from purestep.runtime.language.world import LanguageWorld, demonstrated, held_at, learning_parts, phases, policy_of
+from purestep.runtime.cli import main as cli
+from purestep.runtime.effects.jsonl_stream import read as read_stream
+from purestep.runtime.effects.reporting.curves_picture import banded, curves_picture, student
+from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.recipes.cache import Cache, cache_defaults, cache_with, check, lists_of, settings_of
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag, flatten
 from purestep.runtime.runs.training_machine import Train
 from purestep.runtime.runs.trusting import Trust
+from purestep.runtime.text import prompting, report
+from purestep.runtime.text import run as session
+from purestep.runtime.text.components import check_room, parts_of
+from purestep.runtime.text.config import CHANGES
+from purestep.runtime.text.prompting import asked, fits, in_process
+from purestep.runtime.text.report import evaluation
+from purestep.runtime.text.sampling import source
+from purestep.runtime.text.training_loop import LanguageWorld, demonstrated, held_at, learning_parts, phases, policy_of
 
 from .laws.reasoning_cache.families import own_cycling
 from .laws.reasoning_cache.reasoning_rollout import cycling_laws
@@ -334,7 +335,7 @@ def test_a_prompt_without_room_gets_an_empty_reply() -> None:
 ONE = (0.5,)
 STOOD = Standing(problems=1, accuracy=ONE, accuracy_low=ONE, accuracy_high=ONE, carried=ONE, tokens=ONE)
 POLICIES = """
-from purestep.core.language.reasoning_rollouts import rollout_policy
+from purestep.core.language.reasoning_cache.rollouts import rollout_policy
 
 def paid(state, asked, reply, *, numbers, seed):
     return rollout_policy(lambda state, text: numbers + seed / 8)(state, asked, reply)
@@ -772,7 +773,7 @@ ASYNC = ["--mode", "async", "--no-compare", "--generators", "2", "--generator-sl
 def test_generators_prepare_a_run_that_is_killed_and_goes_on(tmp_path: Path, capsys: Said_) -> None:
     run = tmp_path / "run"
     told_ = ["train", "cache", "--run", str(run), *WORDS, "--steps", "6", *ASYNC]
-    words = [sys.executable, "-m", "purestep.runtime.cli", *told_]
+    words = [sys.executable, "-m", "purestep.runtime.cli.main", *told_]
     going = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
     third = run / "async" / "checkpoints" / "step_000003"
     until(third.exists, "it has made three updates", alive=lambda: going.poll() is None, said=lambda: "it ended")
@@ -797,7 +798,9 @@ def test_two_ranks_learn_what_one_process_learns(tmp_path: Path) -> None:
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
     words = [*WORDS, "--algorithm", "reinforce"]
     subprocess.run(
-        [*launch, "purestep.runtime.cli", "train", "cache", "--run", str(run), *words], check=True, capture_output=True
+        [*launch, "purestep.runtime.cli.main", "train", "cache", "--run", str(run), *words],
+        check=True,
+        capture_output=True,
     )
     assert cli.main(["train", "cache", "--run", str(tmp_path / "one"), *words]) == 0
     import safetensors.torch
@@ -821,7 +824,7 @@ def test_several_curves_become_a_mean_and_its_interval(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ctrl_c_saves_the_step_in_flight_and_resume_goes_on(trained: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = [sys.executable, "-m", "purestep.runtime.cli", "train", "cache", "--run", str(run), *WORDS]
+    words = [sys.executable, "-m", "purestep.runtime.cli.main", "train", "cache", "--run", str(run), *WORDS]
     going = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
     deadline = time.monotonic() + 120
     while not (run / "checkpoints").exists() and time.monotonic() < deadline:

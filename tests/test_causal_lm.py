@@ -26,10 +26,10 @@ from purestep.core.tree import tree_map
 from purestep.properties import Tolerance, causal_laws, check, same
 from purestep.properties.framework.law import Suite
 from purestep.properties.strategies.table_causal import table_causal
-from purestep.runtime.effects.causal_folder import open_model, save_model
-from purestep.runtime.effects.causal_lm import causal_model, from_config, tiny_llama
-from purestep.runtime.effects.library import library
-from purestep.runtime.effects.lora import with_lora
+from purestep.runtime.effects.hugging_face.causal_lm import causal_model, from_config, tiny_llama
+from purestep.runtime.effects.hugging_face.folder import open_model, save_model
+from purestep.runtime.effects.hugging_face.lora import with_lora
+from purestep.runtime.effects.hugging_face.optional import library
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 transformers: Any = pytest.importorskip("transformers")

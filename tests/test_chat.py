@@ -20,19 +20,22 @@ from attrs import field, frozen
 
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
-from purestep.core.language.attempt import Attempt, Heard, begin_attempt
 from purestep.core.language.codec import byte_codec
 from purestep.core.language.events import LENGTH, STOP, Event, ToolResult
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Rollout, expand, requests, rollouts, task_keys
-from purestep.core.language.transcribe import transcripts
-from purestep.core.language.world import Outcome, Raised, Terminated, TextEnv
-from purestep.core.language.zorplex import zorplex, zorplex_parser
-from purestep.core.transcript_scores import token_log_probs
-from purestep.runtime.effects import chat, chat_client, chat_reply, chat_text
-from purestep.runtime.effects.chat import ServerError, served, server, serving
-from purestep.runtime.effects.chat_client import Server, reached
-from purestep.runtime.effects.chat_text import spoken
+from purestep.core.language.rollout import Attempt, Heard, begin_attempt
+from purestep.core.language.text_env import Outcome, Raised, Terminated, TextEnv
+from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.zorplex.env import zorplex, zorplex_parser
+from purestep.core.transcript.log_probs import token_log_probs
+from purestep.runtime.effects.openai_server import client as chat_client
+from purestep.runtime.effects.openai_server import parse_response as chat_reply
+from purestep.runtime.effects.openai_server import sample as chat
+from purestep.runtime.effects.openai_server import text_only as chat_text
+from purestep.runtime.effects.openai_server.client import Server, reached
+from purestep.runtime.effects.openai_server.sample import ServerError, served, server, serving
+from purestep.runtime.effects.openai_server.text_only import spoken
 
 httpx2 = pytest.importorskip("httpx2")
 pytest.importorskip("openai")

@@ -26,10 +26,10 @@ from torch import Tensor
 
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError
 from purestep.core.record import record, tensor
-from purestep.runtime.effects.checkpoint import differences, environment, latest, load, save
-from purestep.runtime.effects.files import DISK, Files, lock, write_whole
-from purestep.runtime.effects.manifest import MANIFEST, SCHEMA, TENSORS, DamagedError, describe
-from purestep.runtime.values import line
+from purestep.runtime.effects.checkpoint.atomic_files import DISK, Files, lock, write_whole
+from purestep.runtime.effects.checkpoint.manifest import MANIFEST, SCHEMA, TENSORS, DamagedError, describe
+from purestep.runtime.effects.checkpoint.single import differences, environment, latest, load, save
+from purestep.runtime.machine.json_codec import line
 
 
 @record
@@ -576,8 +576,8 @@ SAVER = """
 import sys
 from pathlib import Path
 import torch
-from purestep.runtime.effects.checkpoint import latest, load, save
-from purestep.runtime.effects.files import lock
+from purestep.runtime.effects.checkpoint.single import latest, load, save
+from purestep.runtime.effects.checkpoint.atomic_files import lock
 run = Path(sys.argv[1])
 def tree(step):
     return {"w": torch.full((200, 200), float(step)), "step": torch.tensor(step)}

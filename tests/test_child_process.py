@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from child_parts import hang, idle  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.child_process import ChildProcess, run_body
-from purestep.runtime.effects.heir import ended_afterwards
-from purestep.runtime.effects.tool_calls import TIMED_OUT, Failure, in_processes
-from purestep.runtime.effects.workers import Note, working
+from purestep.runtime.effects.tools.calls import TIMED_OUT, Failure, in_processes
+from purestep.runtime.effects.workers.pool import Note, working
+from purestep.runtime.effects.workers.process import ChildProcess, run_body
+from purestep.runtime.effects.workers.survivor import ended_afterwards
 
 from .engine_contract import left
 from .engine_contract import running as runs
@@ -103,8 +103,8 @@ def test_a_death_is_reported_once_and_last() -> None:
 def test_an_heir_ends_a_program_of_a_parent_that_is_killed_and_no_other() -> None:
     program = """
 import sys, time
-from purestep.runtime.effects.child_process import ChildProcess
-from purestep.runtime.effects.heir import ended_afterwards
+from purestep.runtime.effects.workers.process import ChildProcess
+from purestep.runtime.effects.workers.survivor import ended_afterwards
 child = ChildProcess(["sleep", "600"])
 with ended_afterwards(child):
     print(child.pid, flush=True)

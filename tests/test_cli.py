@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import ChoiceError, NonFiniteError
-from purestep.runtime import cli, commands
-from purestep.runtime.chat_command import typed_lines
+from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import run as commands
+from purestep.runtime.cli.chat import typed_lines
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.files import lock
+from purestep.runtime.effects.checkpoint.atomic_files import lock
 from purestep.runtime.effects.layout import COMMON
 from purestep.runtime.runs import loop_state as world
 from purestep.runtime.runs.arguments import flag, flatten, option

@@ -21,11 +21,11 @@ import yaml  # type: ignore[import-untyped]
 
 pytest.importorskip("transformers", reason="the extra llm is not installed")
 
-from purestep.runtime import cli
-from purestep.runtime.effects import engine
-from purestep.runtime.language import session
-from purestep.runtime.language.config import generators
+from purestep.runtime.cli import main as cli
+from purestep.runtime.effects import cluster as engine
 from purestep.runtime.runs.kinds import with_generators
+from purestep.runtime.text import run as session
+from purestep.runtime.text.config import generators
 
 from . import run_folders
 from .programs import END, free_port, until

@@ -18,11 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from purestep.core.errors import CheckpointError, PurestepError
-from purestep.runtime import cli
-from purestep.runtime.effects import checkpoint
-from purestep.runtime.effects.manifest import MANIFEST, TENSORS, DamagedError, checksum_of
-from purestep.runtime.effects.sharded import loading, saving
-from purestep.runtime.effects.sharded.shards import ShardReader
+from purestep.runtime.cli import main as cli
+from purestep.runtime.effects.checkpoint import load as loading
+from purestep.runtime.effects.checkpoint import save as saving
+from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint.manifest import MANIFEST, TENSORS, DamagedError, checksum_of
+from purestep.runtime.effects.checkpoint.shards import ShardReader
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed

@@ -13,7 +13,7 @@ from purestep.algorithms.ppo import METRICS, ppo
 from purestep.core import keys
 from purestep.core.envs import make
 from purestep.core.errors import ChoiceError, StructureError
-from purestep.core.optim import adam
+from purestep.core.optim.optimizers import adam
 from purestep.core.policy import actor_critic_mlp, flat
 from purestep.core.record import take
 from purestep.core.tree import leaves

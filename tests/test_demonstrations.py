@@ -9,15 +9,15 @@ from purestep.core import keys
 from purestep.core.bigram import bigram
 from purestep.core.errors import ChoiceError
 from purestep.core.language.codec import END, byte_codec
-from purestep.core.language.demonstrate import demonstrate
-from purestep.core.language.demonstrations import play_script, right_calls, script
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import key_of, requests, rollouts, task_keys
-from purestep.core.language.transcribe import transcripts
-from purestep.core.language.zorplex import KINDS, zorplex, zorplex_parser
-from purestep.core.optim import adam
-from purestep.core.transcript import Transcript
-from purestep.core.transcript_scores import loss_mask
+from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.zorplex.demonstrate import demonstrate
+from purestep.core.language.zorplex.demonstrations import play_script, right_calls, script
+from purestep.core.language.zorplex.env import KINDS, zorplex, zorplex_parser
+from purestep.core.optim.optimizers import adam
+from purestep.core.transcript.log_probs import loss_mask
+from purestep.core.transcript.record import Transcript
 from purestep.properties import ROUNDING, check, step_laws
 from purestep.properties.strategies.values import dyadic, flags, integers
 

@@ -11,7 +11,7 @@ from purestep.core import keys
 from purestep.core.env import Env, map_step, time_limit
 from purestep.core.envs import make
 from purestep.core.errors import NonFiniteError
-from purestep.core.optim import adam
+from purestep.core.optim.optimizers import adam
 from purestep.core.policy import actor_critic_mlp
 from purestep.core.record import replace
 from purestep.runtime.compile import program

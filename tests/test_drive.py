@@ -16,8 +16,8 @@ from torch import Tensor
 
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.machine import Failed, Interrupted, Machine, Started, Stop
-from purestep.runtime.drive import Effects, Finished, Handlers, Told, drive, serial, threads
-from purestep.runtime.replay import Log, from_lines, recorded, replayed, simulated, to_lines
+from purestep.runtime.machine.drive import Effects, Finished, Handlers, Told, drive, serial, threads
+from purestep.runtime.machine.replay import Log, from_lines, recorded, replayed, simulated, to_lines
 
 
 @frozen

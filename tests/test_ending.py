@@ -8,14 +8,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from purestep.runtime import cli
-from purestep.runtime.effects.ending import interruptible
-from purestep.runtime.effects.ranks.world import RankError
+from purestep.runtime.cli import main as cli
+from purestep.runtime.effects.distributed.process_group import RankError
+from purestep.runtime.effects.signals import interruptible
 
 LOST = """
 import atexit, sys
 from purestep.runtime import cli
-from purestep.runtime.effects.ranks.world import RankError
+from purestep.runtime.effects.distributed.process_group import RankError
 
 def lost(words):
     raise RankError("rank 0 is\\n alone")

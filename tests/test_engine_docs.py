@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from purestep.runtime import cli
-from purestep.runtime.effects.engine import ENGINES
-from purestep.runtime.effects.engine.hands import on as hands_on
-from purestep.runtime.effects.engine.monarch_engine import SILENCE
-from purestep.runtime.effects.engine.replicas import on as replicas_on
+from purestep.runtime.cli import main as cli
+from purestep.runtime.effects.cluster import ENGINES
+from purestep.runtime.effects.cluster.monarch.engine import SILENCE
+from purestep.runtime.effects.cluster.replicas import on as replicas_on
+from purestep.runtime.effects.cluster.worker_handles import on as hands_on
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "engines.md").read_text()

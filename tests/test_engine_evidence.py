@@ -20,7 +20,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
 
 def told(right: int, tasks: int = 256) -> Row:
-    from purestep.runtime.language.evaluate import wilson
+    from purestep.runtime.text.evaluation import wilson
 
     low, high = wilson(right, tasks)
     return {"attempts": tasks, "accuracy": right / tasks, "accuracy_low": low, "accuracy_high": high}

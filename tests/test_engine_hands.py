@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from purestep.runtime.effects.child_program import NOTE
-from purestep.runtime.effects.engine import ENGINES, opened, replicas
-from purestep.runtime.effects.engine import hands_rules as rules
-from purestep.runtime.effects.engine.hands import on
-from purestep.runtime.effects.engine.hands_actor import Post
-from purestep.runtime.effects.engine.interface import Cluster, Mesh
-from purestep.runtime.effects.engine.processes_cluster import State
-from purestep.runtime.effects.engine.processes_here import Place, here
-from purestep.runtime.effects.service import serving
-from purestep.runtime.effects.service_rules import HEALTHY
-from purestep.runtime.effects.tool_calls import RAISED, TIMED_OUT, Failure, Returned, ToolError
-from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Workers, working
-from purestep.runtime.effects.workers_engines import WorkersError
+from purestep.runtime.effects.cluster import ENGINES, opened, replicas
+from purestep.runtime.effects.cluster import worker_rules as rules
+from purestep.runtime.effects.cluster.interface import Cluster, Mesh
+from purestep.runtime.effects.cluster.local.cluster import State
+from purestep.runtime.effects.cluster.local.members import Place, here
+from purestep.runtime.effects.cluster.worker_actor import Post
+from purestep.runtime.effects.cluster.worker_handles import on
+from purestep.runtime.effects.tools.calls import RAISED, TIMED_OUT, Failure, Returned, ToolError
+from purestep.runtime.effects.tools.service import serving
+from purestep.runtime.effects.tools.service_rules import HEALTHY
+from purestep.runtime.effects.workers.backends import WorkersError
+from purestep.runtime.effects.workers.pool import Answer, Joined, Lost, Note, Workers, working
+from purestep.runtime.effects.workers.program import NOTE
 
 from .engine_contract import left
 

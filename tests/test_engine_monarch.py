@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from engine_actors import Counter  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.interface import EngineError, Failure, late
-from purestep.runtime.effects.engine.monarch_engine import SILENCE, hosted
-from purestep.runtime.effects.engine.monarch_home import reached
-from purestep.runtime.effects.engine.monarch_place import LEAST
-from purestep.runtime.effects.engine.monarch_version import installed, tried
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.interface import EngineError, Failure, late
+from purestep.runtime.effects.cluster.monarch.engine import SILENCE, hosted
+from purestep.runtime.effects.cluster.monarch.members import LEAST
+from purestep.runtime.effects.cluster.monarch.runtime import reached
+from purestep.runtime.effects.cluster.monarch.version import installed, tried
 
 from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, path_with, values
 from .programs import first_line, last_words
@@ -97,7 +97,7 @@ def said(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 def host(listen: str = "127.0.0.1:0", *before: str) -> AbstractContextManager[tuple[subprocess.Popen[str], str]]:
     """A host as a process of its own, and its address."""
-    return said(*before, sys.executable, "-m", "purestep.runtime.cli", "host", "--listen", listen)
+    return said(*before, sys.executable, "-m", "purestep.runtime.cli.main", "host", "--listen", listen)
 
 
 def node_of(pid: int) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from purestep.runtime.effects.engine.monarch_engine import clustered
+from purestep.runtime.effects.cluster.monarch.engine import clustered
 
 from .engine_hosts import outlived
 from .engine_spaces import spaces

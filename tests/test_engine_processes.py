@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from purestep.runtime.effects.engine import opened, served
-from purestep.runtime.effects.engine.interface import EngineError
+from purestep.runtime.effects.cluster import opened, served
+from purestep.runtime.effects.cluster.interface import EngineError
 
 from .engine_contract import CONTRACT, Bench, Claim, name_of
 

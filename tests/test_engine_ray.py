@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from engine_actors import Counter  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.engine import opened, served
-from purestep.runtime.effects.engine.interface import EngineError, Failure, late
-from purestep.runtime.effects.engine.ray_folders import PREFIX, made, sweep
-from purestep.runtime.effects.engine.ray_version import tried
+from purestep.runtime.effects.cluster import opened, served
+from purestep.runtime.effects.cluster.interface import EngineError, Failure, late
+from purestep.runtime.effects.cluster.ray.folders import PREFIX, made, sweep
+from purestep.runtime.effects.cluster.ray.version import tried
 
 from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, path_with, values
 from .programs import first_line, last_words

@@ -12,10 +12,10 @@ import torch
 from engine_actors import Counter  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.interface import EngineError, Failure
-from purestep.runtime.effects.transfer import outlet
-from purestep.runtime.effects.weights_layout import WeightsError
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.interface import EngineError, Failure
+from purestep.runtime.effects.weight_sync import outlet
+from purestep.runtime.effects.weight_sync.shared_memory.layout import WeightsError
 
 from .engine_contract import FOUND, SOON, left, values
 from .ray_clusters import TOKEN, Node, head, node, own_address

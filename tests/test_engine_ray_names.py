@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from purestep.runtime.effects.engine import ray_given
-from purestep.runtime.effects.engine.processes_cluster import State
-from purestep.runtime.effects.engine.processes_here import ENDED, Place
+from purestep.runtime.effects.cluster.local.cluster import State
+from purestep.runtime.effects.cluster.local.members import ENDED, Place
+from purestep.runtime.effects.cluster.ray import existing_cluster as ray_given
 
 
 def test_a_node_that_replaces_one_of_its_name_gets_the_name_once_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,11 @@ import pytest
 from engine_actors import Plain  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.engine import monarch_engine, monarch_home, opened
-from purestep.runtime.effects.engine.interface import Cluster, Done, EngineError
-from purestep.runtime.effects.transfer import inlet, outlet
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError
+from purestep.runtime.effects.cluster.monarch import engine as monarch_engine
+from purestep.runtime.effects.cluster.monarch import runtime as monarch_home
+from purestep.runtime.effects.weight_sync import inlet, outlet
 
 WRONG = {"monarch": ("torchmonarch", "0.8.0", "0.7.x"), "ray": ("ray", "2.61.0", "2.60")}
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.interface import EngineError
-from purestep.runtime.effects.engine.security import MONARCH, RAY, described, monarch_scheme, ray_security
-from purestep.runtime.effects.ranks.launched import within_machine
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.interface import EngineError
+from purestep.runtime.effects.cluster.security import MONARCH, RAY, described, monarch_scheme, ray_security
+from purestep.runtime.effects.distributed.launched import within_machine
 
 
 @pytest.fixture

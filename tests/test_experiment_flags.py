@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from purestep.core.errors import ChoiceError, StructureError
-from purestep.runtime.cli import main
+from purestep.runtime.cli.main import main
 from purestep.runtime.effects.experiment_flags import with_config
 
 PUBLISHED = """

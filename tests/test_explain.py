@@ -22,8 +22,8 @@ from purestep.core.logic.rules import Rule, names_variable
 from purestep.core.logic.state import Game, GameRules
 from purestep.core.logic.terms import Names, Vocabulary, encode
 from purestep.core.policy import ActorCritic
-from purestep.runtime.effects import proof_picture as drawing
-from purestep.runtime.effects.proof_picture import proof_picture
+from purestep.runtime.effects.reporting import proof_picture as drawing
+from purestep.runtime.effects.reporting.proof_picture import proof_picture
 from purestep.runtime.logic.attempts import OPEN, Attempt, Move, attempts, ending, left_out
 from purestep.runtime.logic.explain import Row, lines, rows
 from purestep.runtime.logic.family import family

@@ -11,35 +11,35 @@ from torch import Tensor
 
 pytest.importorskip("transformers")
 
-from purestep.algorithms.language_batch import Handling, Reading, learned_from
-from purestep.algorithms.language_objectives import grpo, reinforce, rloo
-from purestep.algorithms.token_batch import counts
+from purestep.algorithms.language.batch import Handling, Reading, learned_from
+from purestep.algorithms.language.objectives import grpo, reinforce, rloo
+from purestep.algorithms.language.token_batch import counts
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, PurestepError, WorldError
-from purestep.core.language.attempt import Said, begin_attempt, hear
 from purestep.core.language.codec import byte_codec
 from purestep.core.language.episode import Completion
 from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.protocol import Protocol, begin, protocol, step
-from purestep.core.language.reasoning_cache import reasoning_cache
-from purestep.core.language.reasoning_events import Fetched, Publish, Replied, Schedule
-from purestep.core.language.reasoning_rollouts import summarization_rollout
-from purestep.core.language.reasoning_schedule import reasoning_machine
-from purestep.core.language.reasoning_settings import Settings
-from purestep.core.language.reasoning_state import Problem, Reply
+from purestep.core.language.reasoning_cache.events import Fetched, Publish, Replied, Schedule
+from purestep.core.language.reasoning_cache.machine import reasoning_cache
+from purestep.core.language.reasoning_cache.rollouts import summarization_rollout
+from purestep.core.language.reasoning_cache.schedule import reasoning_machine
+from purestep.core.language.reasoning_cache.settings import Settings
+from purestep.core.language.reasoning_cache.state import Problem, Reply
 from purestep.core.language.requests import Request, expand
 from purestep.core.language.requests import rollouts as rollouts_of
-from purestep.core.language.transcribe import transcripts
-from purestep.core.language.world import Outcome, Raised, TextEnv
+from purestep.core.language.rollout import Said, begin_attempt, hear
+from purestep.core.language.text_env import Outcome, Raised, TextEnv
+from purestep.core.language.to_transcript import transcripts
 from purestep.core.machine import Started
 from purestep.core.record import take
-from purestep.core.transcript import FAILED, Transcript
-from purestep.core.transcript_scores import loss_mask
-from purestep.runtime.effects.metrics import read
-from purestep.runtime.language import parts as language_parts
-from purestep.runtime.language import session
+from purestep.core.transcript.log_probs import loss_mask
+from purestep.core.transcript.record import FAILED, Transcript
+from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
+from purestep.runtime.text import components as language_parts
+from purestep.runtime.text import run as session
 
 KEY = keys.key(0)
 ERROR = "ValueError: no number in this text"

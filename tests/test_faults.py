@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from purestep.core.errors import CheckpointError
-from purestep.runtime.effects import checkpoint
-from purestep.runtime.effects.files import INSIDE
-from purestep.runtime.effects.metrics import tensorboard
+from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint.atomic_files import INSIDE
+from purestep.runtime.effects.reporting.metrics import tensorboard
 
 ROOT = Path(__file__).parent.parent
 

@@ -12,16 +12,18 @@ import pytest
 
 from purestep.core.errors import CheckpointError, ChoiceError, PurestepError
 from purestep.properties.framework.crash import Crash, CrashingFiles
-from purestep.runtime import cli
-from purestep.runtime.effects import checkpoint, folder, layout, metrics
-from purestep.runtime.effects.files import DISK, lock, write_whole
-from purestep.runtime.effects.lines import lines, objects
-from purestep.runtime.effects.plot import learning_curve
-from purestep.runtime.effects.png import check_picture, drawn_here
-from purestep.runtime.effects.step_folders import steps
-from purestep.runtime.effects.stream import read, writer
-from purestep.runtime.effects.tensor_file import read_tensors
-from purestep.runtime.effects.vllm import lay_out
+from purestep.runtime.cli import main as cli
+from purestep.runtime.effects import folder, layout
+from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint.atomic_files import DISK, lock, write_whole
+from purestep.runtime.effects.checkpoint.directory import steps
+from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
+from purestep.runtime.effects.json_lines import lines, objects
+from purestep.runtime.effects.jsonl_stream import read, writer
+from purestep.runtime.effects.openai_server.vllm_weights import lay_out
+from purestep.runtime.effects.reporting import metrics
+from purestep.runtime.effects.reporting.plot import learning_curve
+from purestep.runtime.effects.reporting.png import check_picture, drawn_here
 
 from .run_folders import begun
 
@@ -390,7 +392,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, special
 
 def test_a_folder_for_others_code_holds_no_links(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    from purestep.runtime.effects.tokenizer import save_tokenizer, train_tokenizer
+    from purestep.runtime.effects.hugging_face.tokenizer import save_tokenizer, train_tokenizer
 
     tokenizer, precious = train_tokenizer(["a b"]), tmp_path / "precious"
     precious.write_text("mine")

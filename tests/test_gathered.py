@@ -8,8 +8,8 @@ from attrs import frozen
 
 from purestep.core.errors import ChoiceError, ShapeError
 from purestep.core.machine import Command, Event, Failed, Machine, Started, Stop
-from purestep.runtime.drive import drive
-from purestep.runtime.effects.gathered import gathered, side_by_side
+from purestep.runtime.machine.batched_effects import gathered, side_by_side
+from purestep.runtime.machine.drive import drive
 
 
 @frozen

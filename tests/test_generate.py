@@ -11,21 +11,21 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.bigram import bigram
 from purestep.core.causal import CausalModel
+from purestep.core.decoding.sampling import drawing
 from purestep.core.errors import ChoiceError
 from purestep.core.language import parsers
-from purestep.core.language.attempt import Attempt, Heard, begin_attempt
 from purestep.core.language.codec import Codec, byte_codec
 from purestep.core.language.events import LENGTH, STOP, TOOL_CALL
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Request, call_key, requests, rollouts, task_keys
-from purestep.core.language.transcribe import transcripts
-from purestep.core.language.world import Outcome, TextEnv, Truncated
-from purestep.core.sampling import drawing
+from purestep.core.language.rollout import Attempt, Heard, begin_attempt
+from purestep.core.language.text_env import Outcome, TextEnv, Truncated
+from purestep.core.language.to_transcript import transcripts
 from purestep.core.tree import leaves
 from purestep.properties import check
-from purestep.runtime.effects import generate
-from purestep.runtime.effects.causal_lm import from_config, tiny_llama
-from purestep.runtime.effects.generate import complete, generator
+from purestep.runtime.effects.generation import engine as generate
+from purestep.runtime.effects.generation.engine import complete, generator
+from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 
 from .laws.core.decode import decode_laws
 from .laws.core.families import own_sampling, own_slots

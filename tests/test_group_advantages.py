@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from purestep.algorithms.group_advantages import (
+from purestep.algorithms.language.group_advantages import (
     dr_grpo_advantages,
     ema_baseline,
     group_advantages,
     grpo_advantages,
     rloo_advantages,
 )
-from purestep.algorithms.groups import zero_spread
+from purestep.algorithms.language.groups import zero_spread
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 
 REWARD = torch.tensor([1.0, 0.0, 2.0, 0.0, 0.0])  # the first, second, fourth and fifth row are one group

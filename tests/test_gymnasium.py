@@ -26,8 +26,8 @@ from purestep.core.errors import ChoiceError, DtypeError, ShapeError, StructureE
 from purestep.core.spaces import Box, Discrete, Fields, Space, contains, sample
 from purestep.core.tree import leaves
 from purestep.runtime.compile import program
-from purestep.runtime.effects.gymnasium import GymnasiumEnv, GymnasiumVectorEnv, from_gymnasium, to_gymnasium
-from purestep.runtime.effects.gymnasium_spaces import to_arrays, to_tensors
+from purestep.runtime.effects.gymnasium.env import GymnasiumEnv, GymnasiumVectorEnv, from_gymnasium, to_gymnasium
+from purestep.runtime.effects.gymnasium.spaces import to_arrays, to_tensors
 
 MODES = list(AutoresetMode)
 every_mode = pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
@@ -354,8 +354,8 @@ def test_an_action_of_a_box_may_be_a_list_of_any_numbers() -> None:
 
 def test_without_gymnasium_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    for name in [name for name in sys.modules if name.startswith("purestep.runtime.effects.gymnasium")]:
+    for name in [name for name in sys.modules if name.startswith("purestep.runtime.effects.gymnasium.env")]:
         monkeypatch.delitem(sys.modules, name)
     wanted = "gymnasium is absent or too old, wanted >= 1.1; pip install 'purestep[gym]'"
     with pytest.raises(ModuleNotFoundError, match=f"^{re.escape(wanted)}$"):
-        importlib.import_module("purestep.runtime.effects.gymnasium")
+        importlib.import_module("purestep.runtime.effects.gymnasium.env")

@@ -15,13 +15,13 @@ from purestep.core import keys
 from purestep.core.env import Env, auto_reset, batched, time_limit
 from purestep.core.envs import gridworld
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
-from purestep.core.optim import adam
+from purestep.core.optim.optimizers import adam
 from purestep.core.policy import ActorCritic, actor_critic_mlp
 from purestep.core.record import replace
 from purestep.core.spaces import Box, Discrete, field
 from purestep.core.steps import Trajectory, ended
 from purestep.core.tree import leaf_names, leaves
-from purestep.runtime.effects.gymnasium import (
+from purestep.runtime.effects.gymnasium.env import (
     GymnasiumEnv,
     GymnasiumVectorEnv,
     GymnasiumWorld,

@@ -9,7 +9,6 @@ from attrs import evolve
 
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
-from purestep.core.language.diagnosis import FAILURE_MODES, failure_mode, meant
 from purestep.core.language.episode import Completion, Episode, Prompt, total_reward
 from purestep.core.language.events import Event, Feedback, Sampled, System, ToolResult, User, encoded
 from purestep.core.language.parsers import Answer, Call, answer
@@ -26,9 +25,10 @@ from purestep.core.language.requests import (
     task_keys,
     world_key,
 )
-from purestep.core.language.tasks import Vocabulary, letters, recursive, two_syllables
-from purestep.core.language.world import Terminated, Truncated
-from purestep.core.language.zorplex import EXAMPLES, KINDS, TOOLS, Play, instructions, zorplex, zorplex_parser
+from purestep.core.language.text_env import Terminated, Truncated
+from purestep.core.language.zorplex.env import EXAMPLES, KINDS, TOOLS, Play, instructions, zorplex, zorplex_parser
+from purestep.core.language.zorplex.failure_modes import FAILURE_MODES, failure_mode, meant
+from purestep.core.language.zorplex.tasks import Vocabulary, letters, recursive, two_syllables
 
 KEY = keys.key(0)
 SYLLABLES = two_syllables()

@@ -9,19 +9,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from purestep.algorithms import language_objectives as objectives
 from purestep.algorithms.importance import masked_weights, truncated_weights
 from purestep.algorithms.kl import k1, k3
-from purestep.algorithms.language import METRICS, LanguageState, learner
-from purestep.algorithms.language_batch import Reading
-from purestep.algorithms.language_parts import by_sequence, by_token, clipped_ratio, dual_clipped, outside_of
-from purestep.algorithms.overlong import overlong_penalty
+from purestep.algorithms.language import objectives
+from purestep.algorithms.language.batch import Reading
+from purestep.algorithms.language.learner import METRICS, LanguageState, learner
+from purestep.algorithms.language.overlong import overlong_penalty
+from purestep.algorithms.language.reductions import by_sequence, by_token, clipped_ratio, dual_clipped, outside_of
 from purestep.core import keys
 from purestep.core.bigram import bigram
 from purestep.core.errors import ChoiceError, NonFiniteError
-from purestep.core.optim import adamw, hyperparameters, sgd
+from purestep.core.optim.optimizers import adamw, hyperparameters, sgd
 from purestep.core.record import replace, take
-from purestep.core.transcript import (
+from purestep.core.transcript.calls import begin_call, end_call, ended, next_turn
+from purestep.core.transcript.log_probs import with_proximal
+from purestep.core.transcript.record import (
     MAX_STEPS,
     STOP,
     TOOL,
@@ -32,12 +34,10 @@ from purestep.core.transcript import (
     append_sampled,
     empty,
 )
-from purestep.core.transcript_calls import begin_call, end_call, ended, next_turn
-from purestep.core.transcript_scores import with_proximal
 from purestep.core.tree import leaves
 from purestep.properties.strategies.tiny_causal import tiny_causal
-from purestep.runtime.language_layout import listed_parts
-from purestep.runtime.language_train import NOTHING, language_trainer
+from purestep.runtime.text.batching import listed_parts
+from purestep.runtime.text.trainer import NOTHING, language_trainer
 
 VOCABULARY = 5
 MODEL, PACKABLE = bigram(VOCABULARY), tiny_causal(vocabulary=VOCABULARY)

@@ -3,9 +3,9 @@
 from purestep.core import keys
 from purestep.core.language.codec import byte_codec
 from purestep.core.language.parsers import answer
-from purestep.core.language.tasks import Task
-from purestep.core.language.world import Outcome, TextEnv
-from purestep.core.language.zorplex import Play, Reward, zorplex, zorplex_parser
+from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.core.language.zorplex.env import Play, Reward, zorplex, zorplex_parser
+from purestep.core.language.zorplex.tasks import Task
 from purestep.properties import check, codec_laws, parser_laws, text_env_laws
 from purestep.properties.framework.families import own_reading, own_world_laws
 from purestep.properties.strategies.language import ledger

@@ -28,8 +28,8 @@ from purestep.core.language.requests import (
     task_keys,
     world_key,
 )
-from purestep.core.language.zorplex import TOOLS, zorplex
-from purestep.runtime.values import decode, encode
+from purestep.core.language.zorplex.env import TOOLS, zorplex
+from purestep.runtime.machine.json_codec import decode, encode
 
 KEY = keys.key(0)
 

@@ -4,7 +4,7 @@ import pytest
 
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
-from purestep.runtime.effects.engine.spots import next_spot
+from purestep.runtime.effects.cluster.device_assignment import next_spot
 
 from .laws.effects.device_assignment import spots_laws
 from .laws.effects.engine import engine_laws

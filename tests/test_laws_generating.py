@@ -4,7 +4,7 @@ import pytest
 
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
-from purestep.runtime.asynchronous.learning import Learning
+from purestep.runtime.async_rl.trainer import Learning
 
 from .laws.async_rl.active_rollouts import desk_laws
 from .laws.async_rl.conversations import own_writing

@@ -8,15 +8,15 @@ import torch
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
-from purestep.algorithms import language_objectives as objectives
 from purestep.algorithms.importance import truncated_weights
-from purestep.algorithms.language import LanguageAlgorithm, LanguageState
-from purestep.algorithms.language_parts import by_token, dual_clipped
-from purestep.algorithms.overlong import overlong_penalty
-from purestep.algorithms.token_policy import scored
-from purestep.core.optim import adamw
+from purestep.algorithms.language import objectives
+from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState
+from purestep.algorithms.language.overlong import overlong_penalty
+from purestep.algorithms.language.reductions import by_token, dual_clipped
+from purestep.algorithms.language.scoring import scored
+from purestep.core.optim.optimizers import adamw
 from purestep.core.record import replace
-from purestep.core.transcript import Transcript
+from purestep.core.transcript.record import Transcript
 from purestep.properties import ROUNDING, Suite, check, learner_laws, step_laws
 from purestep.properties.strategies.learner import MODEL, talks
 from purestep.properties.suites.aggregate import WEIGHTS

@@ -4,9 +4,10 @@ import pytest
 
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
-from purestep.runtime.effects import queue_rules, workers_rules
-from purestep.runtime.effects.transfer.choice import choice
-from purestep.runtime.effects.weights_ring import RING
+from purestep.runtime.effects import queue_rules
+from purestep.runtime.effects.weight_sync.select_transport import choice
+from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
+from purestep.runtime.effects.workers import supervisor as workers_rules
 
 from .laws.effects.experience import experience_laws, own_replaying
 from .laws.effects.queue import queue_laws

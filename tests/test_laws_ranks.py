@@ -1,7 +1,7 @@
 """Learning on several ranks obeys its laws, in one process that plays them all, and so do its parts."""
 
 from purestep.properties import check
-from purestep.runtime.ranks.simulated import simulated_ranks
+from purestep.runtime.distributed.simulated_ranks import simulated_ranks
 
 from .laws.distributed.handles import naming_laws, own_naming
 from .laws.distributed.partition import dealing_laws, own_dealing

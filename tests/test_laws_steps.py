@@ -7,7 +7,7 @@ from torch import Tensor
 
 from purestep.core import keys
 from purestep.core.normalize import Statistics, merge
-from purestep.core.optim import adam, chain, clip_by_global_norm
+from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm
 from purestep.properties import ROUNDING, check, dyadic, from_record, integers, step_laws
 from purestep.properties import keys as drawn_keys
 from purestep.properties.suites.step import running_total, totals

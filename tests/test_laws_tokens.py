@@ -16,20 +16,20 @@ from purestep.algorithms.aggregate import (
     token_mean,
     token_sum,
 )
-from purestep.algorithms.group_advantages import (
+from purestep.algorithms.importance import importance_weights, masked_weights, truncated_weights
+from purestep.algorithms.kl import k2
+from purestep.algorithms.language.group_advantages import (
     dr_grpo_advantages,
     ema_baseline,
     group_advantages,
     grpo_advantages,
     rloo_advantages,
 )
-from purestep.algorithms.groups import zero_spread
-from purestep.algorithms.importance import importance_weights, masked_weights, truncated_weights
-from purestep.algorithms.kl import k2
-from purestep.algorithms.kl_penalties import k3_with_gradient_of_k2, token_kl
-from purestep.algorithms.masking import per_token
+from purestep.algorithms.language.groups import zero_spread
+from purestep.algorithms.language.kl_penalties import k3_with_gradient_of_k2, token_kl
+from purestep.algorithms.language.masking import per_token
+from purestep.algorithms.language.token_losses import cispo, dual_clip, gspo, token_clip
 from purestep.algorithms.policy_losses import ppo_clip
-from purestep.algorithms.token_losses import cispo, dual_clip, gspo, token_clip
 from purestep.properties import (
     ROUNDING,
     aggregate_laws,

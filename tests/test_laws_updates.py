@@ -11,12 +11,12 @@ from purestep.algorithms.algorithm import Algorithm
 from purestep.algorithms.decoupled_ppo import decoupled_ppo, lagging
 from purestep.algorithms.ppo import order, ppo
 from purestep.algorithms.reinforce import reinforce
-from purestep.core.optim import adam, sgd
+from purestep.core.optim.optimizers import adam, sgd
 from purestep.core.policy import ActorCritic
 from purestep.properties import check, named_profile, order_laws, probe_laws, update_laws, verify
 from purestep.properties.framework.crash import CrashingFiles
 from purestep.properties.suites.update import Factory
-from purestep.runtime.effects import checkpoint
+from purestep.runtime.effects.checkpoint import single as checkpoint
 
 from .laws.algorithms.decoupled_update import decoupled_update_laws
 from .laws.runtime.stale_actor import lagging_laws, own_lagging

@@ -15,10 +15,10 @@ import torch
 from torch._C._distributed_c10d import HashStore
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.ranks import channel
-from purestep.runtime.effects.ranks.channel import Channel, alive
-from purestep.runtime.effects.ranks.leading import Lead, led
-from purestep.runtime.effects.ranks.world import RankError, Ranks, joined
+from purestep.runtime.effects.distributed import heartbeat as channel
+from purestep.runtime.effects.distributed.driver import Lead, led
+from purestep.runtime.effects.distributed.heartbeat import Channel, alive
+from purestep.runtime.effects.distributed.process_group import RankError, Ranks, joined
 
 PROGRAM = Path(__file__).parent / "leading_program.py"
 SIZE = 3

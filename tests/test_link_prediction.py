@@ -2,7 +2,7 @@
 
 import torch
 
-from purestep.algorithms.link_prediction import (
+from purestep.algorithms.logic.link_prediction import (
     LinkPrediction,
     link_prediction,
     link_prediction_loss,
@@ -11,7 +11,7 @@ from purestep.algorithms.link_prediction import (
 from purestep.core import keys
 from purestep.core.logic.corrupt import TAIL
 from purestep.core.logic.embedding import Embedding
-from purestep.core.optim import adam
+from purestep.core.optim.optimizers import adam
 from purestep.properties import check
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.rank import asked

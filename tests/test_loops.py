@@ -11,7 +11,7 @@ from purestep.core import keys
 from purestep.core.scan import scan
 from purestep.core.tree import leaves
 from purestep.runtime.compile import program
-from purestep.runtime.inductor.hoist import hoisted
+from purestep.runtime.inductor.hoist_buffers import hoisted
 
 KEY = keys.key(3)
 XS = keys.normal(KEY, (5, 4, 4))

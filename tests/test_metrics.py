@@ -17,8 +17,7 @@ from rich.console import Console
 
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
 from purestep.core.machine import Machine, Started, Stop
-from purestep.runtime.drive import drive
-from purestep.runtime.effects.metrics import (
+from purestep.runtime.effects.reporting.metrics import (
     Report,
     Row,
     fan_out,
@@ -30,7 +29,8 @@ from purestep.runtime.effects.metrics import (
     tensorboard,
     thin,
 )
-from purestep.runtime.effects.progress import Pace, metrics_of, progress
+from purestep.runtime.effects.reporting.progress import Pace, metrics_of, progress
+from purestep.runtime.machine.drive import drive
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from purestep.algorithms import language_objectives as objectives
 from purestep.algorithms.a2c import a2c
 from purestep.algorithms.algorithm import Algorithm
 from purestep.algorithms.decoupled_ppo import decoupled_ppo
+from purestep.algorithms.language import objectives
 from purestep.algorithms.ppo import ppo
 from purestep.algorithms.reinforce import reinforce
 from purestep.core import keys
 from purestep.core.env import Env, batched, time_limit
 from purestep.core.envs import make
 from purestep.core.errors import PurestepError
-from purestep.core.muon import muon
 from purestep.core.networks import functional, mlp
-from purestep.core.optim import (
+from purestep.core.optim.muon import muon
+from purestep.core.optim.optimizers import (
     adam,
     adamw,
     chain,
@@ -33,7 +33,7 @@ from purestep.core.optim import (
     sgd,
     with_hyperparameters,
 )
-from purestep.core.optim import warmup as warmed
+from purestep.core.optim.optimizers import warmup as warmed
 from purestep.core.policy import ActorCritic, actor_critic_mlp, categorical_head, flat, scalar, separate
 from purestep.core.record import replace
 from purestep.core.spaces import Box, Discrete

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from purestep.core import keys, optim
+from purestep.core import keys
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
-from purestep.core.muon import divided, match_rms_adamw, muon, original, orthogonal
-from purestep.core.optim import Optimizer, apply_updates
+from purestep.core.optim import optimizers as optim
+from purestep.core.optim.muon import divided, match_rms_adamw, muon, original, orthogonal
+from purestep.core.optim.optimizers import Optimizer, apply_updates
 from purestep.core.tree import leaves, tree_map
 from purestep.properties import check
 

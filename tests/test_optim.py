@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from purestep.core import keys, optim
+from purestep.core import keys
 from purestep.core.errors import ChoiceError, ShapeError
 from purestep.core.networks import layout, mlp
-from purestep.core.optim import Optimizer
+from purestep.core.optim import optimizers as optim
+from purestep.core.optim.optimizers import Optimizer
 from purestep.core.scan import scan
 from purestep.core.tree import leaves, size, tree_map
 

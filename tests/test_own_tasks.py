@@ -15,19 +15,19 @@ import pytest
 pytest.importorskip("transformers")
 
 from purestep.core.errors import PurestepError
-from purestep.runtime import cli
+from purestep.runtime.cli import main as cli
 from purestep.runtime.effects import task_reference
-from purestep.runtime.effects.metrics import Row, read
+from purestep.runtime.effects.openai_server.vllm_process import running
+from purestep.runtime.effects.reporting.metrics import Row, read
 from purestep.runtime.effects.task_reference import EVERY, trust
-from purestep.runtime.effects.vllm_process import running
-from purestep.runtime.language import session
-from purestep.runtime.language.columns import LABEL, TAKEN, own_figures
-from purestep.runtime.language.config import TaskRun
-from purestep.runtime.language.ranked import in_world
-from purestep.runtime.language.team import Team
-from purestep.runtime.language.world import LanguageWorld
 from purestep.runtime.runs.arguments import changed, flatten
 from purestep.runtime.runs.training_machine import Train
+from purestep.runtime.text import run as session
+from purestep.runtime.text.columns import LABEL, TAKEN, own_figures
+from purestep.runtime.text.config import TaskRun
+from purestep.runtime.text.distributed_learner import in_world
+from purestep.runtime.text.learner_backend import Team
+from purestep.runtime.text.training_loop import LanguageWorld
 
 from .example_tasks import MARKET, SAFE
 from .programs import free_port, killed_after, purestep, until, well
@@ -59,7 +59,7 @@ LEAST = """
 from purestep.core import keys
 from purestep.core.language.parsers import Parsed
 from purestep.core.language.task import TextTask
-from purestep.core.language.world import Outcome, TextEnv
+from purestep.core.language.text_env import Outcome, TextEnv
 
 def reset(params, key):
     return int(keys.randint(key, (), 0, 10)), "0-9?"
@@ -200,7 +200,7 @@ def test_what_goes_on_ends_with_the_bits_of_what_never_stopped(
         if how == "ranks":
             assert in_world(work) == 0
         else:
-            from purestep.runtime.language.team import ALONE
+            from purestep.runtime.text.learner_backend import ALONE
 
             work(ALONE)
 

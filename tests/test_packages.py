@@ -8,28 +8,17 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ORDER = (
-    *("core", "algorithms", "runtime.files", "runtime.inductor", "runtime"),
-    *("runtime.scheduling", "runtime.ranks", "runtime.logic", "runtime.effects"),
-    *(
-        "runtime.runs",
-        "runtime.language",
-        "runtime.asynchronous",
-        "runtime.recipes",
-        "runtime.cli",
-    ),
+    *("core", "algorithms", "runtime.files", "runtime.inductor", "runtime", "runtime.machine"),
+    *("runtime.text.batching", "runtime.text.trainer", "runtime.distributed", "runtime.logic"),
+    *("runtime.async_rl.scheduler", "runtime.async_rl.simulation"),
+    *("runtime.effects", "runtime.runs", "runtime.text", "runtime.async_rl", "runtime.recipes", "runtime.cli"),
 )
-CLI = {
-    *("cli", "commands", "chat_command", "host_commands", "replay_command", "words"),
-}
 
 
 def package(parts: tuple[str, ...]) -> str:
-    """The package of a module, of which only the runtime has several."""
-    if parts[0] != "runtime" or len(parts) == 1:
-        return parts[0]
-    if parts[1] in CLI:
-        return "runtime.cli"
-    return f"runtime.{parts[1]}" if (ROOT / "runtime" / parts[1]).is_dir() else "runtime"
+    """The package of a module: the longest name of `ORDER` that it lies in."""
+    name = ".".join(parts)
+    return max((found for found in ORDER if f"{name}.".startswith(f"{found}.")), key=len)
 
 
 def imported(path: Path, source: str) -> Iterator[tuple[str, ...]]:
@@ -62,10 +51,10 @@ def test_packages_import_those_before_them() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "wanted"),
     [
-        ("runtime/language/x.py", "from ..recipes.zorplex import Zorplex", {"runtime.recipes"}),
+        ("runtime/text/x.py", "from ..recipes.zorplex import Zorplex", {"runtime.recipes"}),
         ("runtime/effects/x.py", "from ..runs import arguments", {"runtime.runs"}),
-        ("runtime/x.py", "from .commands import train_command", {"runtime.cli"}),
-        ("runtime/recipes/x.py", "from ..language.parts import Parts", set[str]()),
+        ("runtime/x.py", "from .cli.run import train_command", {"runtime.cli"}),
+        ("runtime/recipes/x.py", "from ..text.components import Parts", set[str]()),
     ],
 )
 def test_an_import_from_behind_is_seen(path: str, source: str, wanted: set[str]) -> None:

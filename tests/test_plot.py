@@ -17,9 +17,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from purestep.core.errors import ChoiceError, ShapeError
-from purestep.runtime.effects import plot
-from purestep.runtime.effects.metrics import Row, jsonl
-from purestep.runtime.effects.plot import average, bars, curve, learning_curve
+from purestep.runtime.effects.reporting import plot
+from purestep.runtime.effects.reporting.metrics import Row, jsonl
+from purestep.runtime.effects.reporting.plot import average, bars, curve, learning_curve
 
 
 def run(seed: int, rows: int = 60) -> list[Row]:
@@ -182,5 +182,5 @@ def test_drawing_needs_no_pyplot_and_changes_no_setting(tmp_path: Path) -> None:
     learning_curve([run(0), run(1)], tmp_path / "a.png")
     bars(GROUPS, tmp_path / "b.png", title="", unit="")
     assert dict(mpl.rcParams) == before
-    code = "import sys, purestep.runtime.effects.plot; sys.exit('matplotlib.pyplot' in sys.modules)"
+    code = "import sys, purestep.runtime.effects.reporting.plot; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0

@@ -13,13 +13,13 @@ from purestep.core import keys
 from purestep.core.envs import make
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 from purestep.core.keys import Key
-from purestep.core.optim import adam, apply_updates, chain, clip_by_global_norm, hyperparameters
+from purestep.core.optim.optimizers import adam, apply_updates, chain, clip_by_global_norm, hyperparameters
 from purestep.core.policy import actor_critic_mlp
 from purestep.core.record import replace, stack, take
 from purestep.core.scan import scan
 from purestep.core.tree import leaves, same_structure
 from purestep.runtime.compile import program
-from purestep.runtime.episodes import none_yet
+from purestep.runtime.episode_returns import none_yet
 from purestep.runtime.evaluate import evaluate, summary
 from purestep.runtime.normalizer import running
 from purestep.runtime.population import each, population, with_hyperparameters

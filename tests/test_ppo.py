@@ -13,7 +13,7 @@ from purestep.core import keys
 from purestep.core.env import Env
 from purestep.core.envs import make
 from purestep.core.errors import ChoiceError, ShapeError
-from purestep.core.optim import adam, chain, clip_by_global_norm, hyperparameters, sgd
+from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm, hyperparameters, sgd
 from purestep.core.policy import ActorCritic, actor_critic_mlp, flat
 from purestep.core.record import record, replace
 from purestep.core.spaces import Box, Discrete, Fields, Space

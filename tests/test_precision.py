@@ -6,16 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from purestep.core import keys, optim
+from purestep.core import keys
 from purestep.core.errors import StructureError
-from purestep.core.muon import divided, muon
-from purestep.core.optim import MasterState, Optimizer, apply_updates
+from purestep.core.optim import optimizers as optim
+from purestep.core.optim.muon import divided, muon
+from purestep.core.optim.optimizers import MasterState, Optimizer, apply_updates
 from purestep.core.rounding import rounded
 from purestep.core.scan import scan
 from purestep.core.tree import leaves, tree_map
 from purestep.properties import check, precision_laws
 from purestep.properties.suites.precision import Descending
-from purestep.runtime.effects.ranks.torch_optimizer import torch_optimizer
+from purestep.runtime.effects.distributed.torch_optimizer import torch_optimizer
 
 BELOW = (torch.bfloat16, torch.float16)
 FULL = torch.float32

@@ -15,9 +15,7 @@ from purestep.core import keys
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.language.preparation import Prepared, Start
 from purestep.properties import check, preparation_laws
-from purestep.runtime import cli
-from purestep.runtime.asynchronous.generating import NONE, Job, Made, prompts_of, refusing
-from purestep.runtime.asynchronous.preparing import (
+from purestep.runtime.async_rl.preparation import (
     KeptStart,
     Prepare,
     Ready,
@@ -27,19 +25,21 @@ from purestep.runtime.asynchronous.preparing import (
     ready_of,
     starts_from,
 )
-from purestep.runtime.asynchronous.prompts import prompt_requests
-from purestep.runtime.drive import DRIVER, Finished, Told
+from purestep.runtime.async_rl.requests import prompt_requests
+from purestep.runtime.async_rl.rollout_worker import NONE, Job, Made, prompts_of, refusing
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.cli import main as cli
 from purestep.runtime.effects import task_reference
-from purestep.runtime.effects.metrics import read
-from purestep.runtime.effects.stream import read as read_stream
-from purestep.runtime.effects.workers import Answer, Lost
-from purestep.runtime.language.config import TaskRun
-from purestep.runtime.language.parts import parts_of
-from purestep.runtime.language.preparing import step_of, usable
-from purestep.runtime.language.prompting import asked, in_process
-from purestep.runtime.language.session import check_groups
+from purestep.runtime.effects.jsonl_stream import read as read_stream
+from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.workers.pool import Answer, Lost
+from purestep.runtime.machine.drive import DRIVER, Finished, Told
 from purestep.runtime.runs.arguments import changed, flag
-from purestep.runtime.scheduling import messages as say
+from purestep.runtime.text.components import parts_of
+from purestep.runtime.text.config import TaskRun
+from purestep.runtime.text.preparation import step_of, usable
+from purestep.runtime.text.prompting import asked, in_process
+from purestep.runtime.text.run import check_groups
 
 from .prepared_task import OPENINGS, Board
 from .test_asynchronous_crew import Scripted, request_of, sample_of, taken
@@ -237,7 +237,7 @@ def test_it_is_trained_with_generators_replayed_and_resumed(tmp_path: Path, caps
 
 
 def test_a_generator_without_a_preparation_refuses_one() -> None:
-    from purestep.runtime.asynchronous.generating import At
+    from purestep.runtime.async_rl.rollout_worker import At
 
     at = At((), tiny(), parts_of(tiny()), (), (), (), NONE, (), waiting=deque())  # type: ignore[arg-type]
     with pytest.raises(ChoiceError, match="generator: task 3 is a preparation"):

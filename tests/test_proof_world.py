@@ -8,10 +8,10 @@ from attrs import evolve
 
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
+from purestep.core.logic.call_patterns import calls
 from purestep.core.logic.corrupt import TAIL
 from purestep.core.logic.env import begin
 from purestep.core.logic.game import advance, look
-from purestep.core.logic.modes import calls
 from purestep.core.logic.rules import Rule
 from purestep.core.logic.terms import decode, encode
 from purestep.core.record import select

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from purestep.core.logic.terms import decode, encode
-from purestep.runtime import cli
+from purestep.runtime.cli import main as cli
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.layout import names_of
 from purestep.runtime.logic.world import Proofs

@@ -16,12 +16,11 @@ import torch
 from attrs import frozen
 
 from purestep.core.errors import ChoiceError
-from purestep.core.optim import adamw, apply_updates
+from purestep.core.optim.optimizers import adamw, apply_updates
 from purestep.core.record import replace
-from purestep.runtime.effects.ranks import launched as environment
-from purestep.runtime.effects.ranks import world
-from purestep.runtime.effects.ranks.torch_optimizer import torch_optimizer
-from purestep.runtime.effects.ranks.world import (
+from purestep.runtime.effects.distributed import launched as environment
+from purestep.runtime.effects.distributed import process_group as world
+from purestep.runtime.effects.distributed.process_group import (
     RankError,
     Ranks,
     gathered,
@@ -31,6 +30,7 @@ from purestep.runtime.effects.ranks.world import (
     shared,
     summed,
 )
+from purestep.runtime.effects.distributed.torch_optimizer import torch_optimizer
 
 pytest.importorskip("transformers")
 
@@ -233,7 +233,7 @@ KEEPS = """
 import sys, time
 from pathlib import Path
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.ranks.world import on_ranks
+from purestep.runtime.effects.distributed.process_group import on_ranks
 
 def of_gloo():
     return sum("gloo" in place.read_text() for place in Path("/proc/self/task").glob("*/comm"))

@@ -22,24 +22,25 @@ pytest.importorskip("transformers")
 
 from purestep.core.errors import ChoiceError
 from purestep.core.tree import leaves
-from purestep.runtime import cli, commands
-from purestep.runtime.asynchronous import session as phases
+from purestep.runtime.async_rl import run as phases
+from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import run as commands
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.causal_folder import open_model
-from purestep.runtime.effects.metrics import read
-from purestep.runtime.effects.ranks.channel import Channel
-from purestep.runtime.effects.ranks.leading import Lead
-from purestep.runtime.effects.ranks.world import Ranks
-from purestep.runtime.effects.sharded.description import described
-from purestep.runtime.language import session
-from purestep.runtime.language.parts import parts_of
-from purestep.runtime.language.ranked import check_ranks, in_world, ranked_team
-from purestep.runtime.language.team import ALONE, Team, of_ranks
-from purestep.runtime.language.world import LanguageWorld, policy_of
+from purestep.runtime.effects.checkpoint.description import described
+from purestep.runtime.effects.distributed.driver import Lead
+from purestep.runtime.effects.distributed.heartbeat import Channel
+from purestep.runtime.effects.distributed.process_group import Ranks
+from purestep.runtime.effects.hugging_face.folder import open_model
+from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag
 from purestep.runtime.runs.training_machine import Saved, Train
+from purestep.runtime.text import run as session
+from purestep.runtime.text.components import parts_of
+from purestep.runtime.text.distributed_learner import check_ranks, in_world, ranked_team
+from purestep.runtime.text.learner_backend import ALONE, Team, of_ranks
+from purestep.runtime.text.training_loop import LanguageWorld, policy_of
 
 from . import recipe_program
 from .programs import END, LONG, World, free_port, killed_after, purestep, until, well
@@ -354,10 +355,10 @@ import sys, threading
 from contextlib import suppress
 from pathlib import Path
 import attrs, torch
-from purestep.runtime.effects.files import DISK
-from purestep.runtime.effects.ranks.world import RankError, Ranks
-from purestep.runtime.effects.sharded.later import saving
-from purestep.runtime.language import ranked
+from purestep.runtime.effects.checkpoint.atomic_files import DISK
+from purestep.runtime.effects.distributed.process_group import RankError, Ranks
+from purestep.runtime.effects.checkpoint.async_save import saving
+from purestep.runtime.text import ranked
 
 ranked.GRACE = 0.5
 ranks = Ranks(rank=0, size=2, device=torch.device("cpu"), mesh=(), timeout=1.0)
@@ -410,7 +411,7 @@ def test_ctrl_c_under_torchrun_saves_and_one_process_goes_on(tmp_path: Path, cap
     run, whole, log = tmp_path / "run", tmp_path / "whole", tmp_path / "log"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
     usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    program = ["purestep.runtime.cli", *words(run, steps=6)]
+    program = ["purestep.runtime.cli.main", *words(run, steps=6)]
     with log.open("w") as told, subprocess.Popen([*command, *program], env=usual, stderr=told) as torchrun:
         try:
             third, lives = run / "checkpoints" / "step_000003", lambda: torchrun.poll() is None

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import purestep
-from purestep.runtime import cli
-from purestep.runtime.language import session as zorplex_session
-from purestep.runtime.language.config import generators
+from purestep.runtime.cli import main as cli
 from purestep.runtime.recipes import explain, ranking, report, text_run
 from purestep.runtime.runs import curves
 from purestep.runtime.runs import run as runs
+from purestep.runtime.text import run as zorplex_session
+from purestep.runtime.text.config import generators
 
 from .run_folders import begun
 
@@ -67,7 +67,7 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, P
     begin = lambda run, given, **named: (at_once if generators(given) else teach)(run, given, **named)  # noqa: E731
     monkeypatch.setattr(zorplex_session, "start", begin)
     monkeypatch.setattr(text_run, "speaking", note("chat"))
-    monkeypatch.setattr("purestep.runtime.commands.loading", lambda run: None)
+    monkeypatch.setattr("purestep.runtime.cli.run.loading", lambda run: None)
     monkeypatch.chdir(tmp_path)
     for name, recipe in (("one", "ppo"), ("cartpole-ppo-0", "ppo"), ("family", "prove"), ("zorplex", "zorplex")):
         begun(tmp_path / "runs" / name, {"recipe": recipe})

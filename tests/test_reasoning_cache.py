@@ -9,24 +9,31 @@ import pytest
 import torch
 from attrs import evolve
 
-from purestep.algorithms.credit import group
-from purestep.algorithms.group_advantages import grpo_advantages
+from purestep.algorithms.language.credit import group
+from purestep.algorithms.language.group_advantages import grpo_advantages
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
-from purestep.core.language.attempt import Said, begin_attempt, hear
 from purestep.core.language.codec import END, byte_codec
+from purestep.core.language.list_reduction.lists import Lists, check_lists
+from purestep.core.language.list_reduction.tasks import (
+    ListTask,
+    list_problem,
+    list_reward,
+    list_task,
+    read_list,
+    right_reasoning,
+)
 from purestep.core.language.parsers import chain
 from purestep.core.language.preparation import start_requests, throughput
 from purestep.core.language.protocol import protocol
-from purestep.core.language.reasoning_cache import ReasoningCache, cache_of, due, reasoning_cache, step
-from purestep.core.language.reasoning_demonstrations import show_reasoning, summed_up
-from purestep.core.language.reasoning_events import (
+from purestep.core.language.reasoning_cache.demonstrations import show_reasoning, summed_up
+from purestep.core.language.reasoning_cache.events import (
     Finished,
     GroupResult,
 )
-from purestep.core.language.reasoning_lists import Lists, check_lists
-from purestep.core.language.reasoning_report import published_rows, turn_figures
-from purestep.core.language.reasoning_rollouts import (
+from purestep.core.language.reasoning_cache.machine import ReasoningCache, cache_of, due, reasoning_cache, step
+from purestep.core.language.reasoning_cache.report import published_rows, turn_figures
+from purestep.core.language.reasoning_cache.rollouts import (
     Posed,
     accuracy_by_cycle,
     at_turn,
@@ -38,9 +45,9 @@ from purestep.core.language.reasoning_rollouts import (
     step_world,
     summarization_rollout,
 )
-from purestep.core.language.reasoning_schedule import reasoning_machine
-from purestep.core.language.reasoning_settings import Sampling, Settings, Streams, check_settings
-from purestep.core.language.reasoning_state import (
+from purestep.core.language.reasoning_cache.schedule import reasoning_machine
+from purestep.core.language.reasoning_cache.settings import Sampling, Settings, Streams, check_settings
+from purestep.core.language.reasoning_cache.state import (
     STATE_CLASSES,
     Ask,
     InferenceProblemState,
@@ -49,16 +56,9 @@ from purestep.core.language.reasoning_state import (
     RolloutResult,
     TrainingText,
 )
-from purestep.core.language.reasoning_tasks import (
-    ListTask,
-    list_problem,
-    list_reward,
-    list_task,
-    read_list,
-    right_reasoning,
-)
 from purestep.core.language.requests import requests, rollouts, task_keys
-from purestep.core.language.transcribe import transcripts
+from purestep.core.language.rollout import Said, begin_attempt, hear
+from purestep.core.language.to_transcript import transcripts
 from purestep.properties import check, text_env_laws
 
 from .laws.reasoning_cache.families import own_listing, own_thinking

@@ -13,12 +13,13 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from purestep.runtime import cli
-from purestep.runtime.language import report, session
-from purestep.runtime.language.config import generators
+from purestep.runtime.cli import main as cli
 from purestep.runtime.recipes import text_run
 from purestep.runtime.recipes.cache import cache_defaults
 from purestep.runtime.runs.arguments import flatten
+from purestep.runtime.text import report
+from purestep.runtime.text import run as session
+from purestep.runtime.text.config import generators
 
 from .run_folders import begun
 

@@ -8,9 +8,7 @@ import pytest
 from attrs import evolve
 
 from purestep.core.errors import ChoiceError
-from purestep.core.language.attempt import Said
-from purestep.core.language.reasoning_cache import reasoning_cache
-from purestep.core.language.reasoning_events import (
+from purestep.core.language.reasoning_cache.events import (
     EVENT_CLASSES,
     Call,
     CallFailed,
@@ -23,15 +21,17 @@ from purestep.core.language.reasoning_events import (
     Wait,
     Waited,
 )
-from purestep.core.language.reasoning_report import published_rows
-from purestep.core.language.reasoning_rollouts import solution_rollout, summarization_rollout
-from purestep.core.language.reasoning_schedule import reasoning_machine
-from purestep.core.language.reasoning_settings import Settings
-from purestep.core.language.reasoning_state import InferenceProblemState, Problem, Reply
+from purestep.core.language.reasoning_cache.machine import reasoning_cache
+from purestep.core.language.reasoning_cache.report import published_rows
+from purestep.core.language.reasoning_cache.rollouts import solution_rollout, summarization_rollout
+from purestep.core.language.reasoning_cache.schedule import reasoning_machine
+from purestep.core.language.reasoning_cache.settings import Settings
+from purestep.core.language.reasoning_cache.state import InferenceProblemState, Problem, Reply
+from purestep.core.language.rollout import Said
 from purestep.core.machine import Interrupted, Machine, Stop
 from purestep.properties import Play, check, machine_laws
-from purestep.runtime.drive import drive, serial
-from purestep.runtime.effects.stream import read, writer
+from purestep.runtime.effects.jsonl_stream import read, writer
+from purestep.runtime.machine.drive import drive, serial
 
 from .laws.reasoning_cache.reasoning_schedule import reasoning_schedule_laws
 

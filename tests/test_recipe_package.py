@@ -15,7 +15,7 @@ import torch
 from attrs import frozen
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime import cli
+from purestep.runtime.cli import main as cli
 from purestep.runtime.runs import registry
 from purestep.runtime.runs.recipe import Components, Context, Notice, Recipe
 from purestep.runtime.runs.run import restored, stepped, train

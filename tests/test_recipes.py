@@ -17,15 +17,17 @@ from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError
 from purestep.core.machine import Failed, Interrupted, Started, Stop
 from purestep.core.record import replace
 from purestep.core.tree import leaves
-from purestep.runtime.drive import Entry, Handlers, drive, serial
-from purestep.runtime.effects import checkpoint, folder
-from purestep.runtime.effects.files import DISK, lock
-from purestep.runtime.effects.metrics import read
+from purestep.runtime.effects import folder
+from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint.atomic_files import DISK, lock
+from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.machine.drive import Entry, Handlers, drive, serial
+from purestep.runtime.machine.json_codec import encode
+from purestep.runtime.machine.replay import from_lines, recorded, replayed, to_lines
 from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
 from purestep.runtime.recipes.arguments import Experience, loop_of
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.recipes.pipeline import Pipeline, components_of, lowered
-from purestep.runtime.replay import from_lines, recorded, replayed, to_lines
 from purestep.runtime.runs import loop_state as world
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flatten
@@ -45,7 +47,6 @@ from purestep.runtime.runs.training_machine import (
     plan,
     trainer_machine,
 )
-from purestep.runtime.values import encode
 
 from .run_folders import begun
 

@@ -13,7 +13,7 @@ from purestep.core import keys
 from purestep.core.env import Env, auto_reset, batched
 from purestep.core.errors import ChoiceError
 from purestep.core.keys import Key
-from purestep.core.optim import adam, sgd, with_hyperparameters
+from purestep.core.optim.optimizers import adam, sgd, with_hyperparameters
 from purestep.core.policy import ActorCritic, act, actor_critic_mlp, flat
 from purestep.core.record import record, replace, stack, take
 from purestep.core.scan import scan

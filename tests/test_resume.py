@@ -14,10 +14,10 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.machine import Interrupted, Machine, Started, Stop
 from purestep.core.record import record, replace, tensor
-from purestep.runtime.drive import drive, serial
-from purestep.runtime.effects.checkpoint import latest, load, save
-from purestep.runtime.effects.files import lock
-from purestep.runtime.effects.metrics import Report, fan_out, jsonl, read, rewind
+from purestep.runtime.effects.checkpoint.atomic_files import lock
+from purestep.runtime.effects.checkpoint.single import latest, load, save
+from purestep.runtime.effects.reporting.metrics import Report, fan_out, jsonl, read, rewind
+from purestep.runtime.machine.drive import drive, serial
 
 
 @record

@@ -15,9 +15,7 @@ from purestep.core.errors import ChoiceError
 from purestep.core.machine import Command, Failed, Interrupted, Started, Stop, run
 from purestep.properties import Law, check, named_profile
 from purestep.properties import run as run_law
-from purestep.runtime.drive import drive
-from purestep.runtime.replay import Log, from_lines, recorded, replayed, simulated, to_lines
-from purestep.runtime.scheduling.messages import (
+from purestep.runtime.async_rl.scheduler.events import (
     COMMANDS,
     EVENTS,
     Abort,
@@ -40,9 +38,11 @@ from purestep.runtime.scheduling.messages import (
     TokenChunk,
     Train,
 )
-from purestep.runtime.scheduling.scheduler import begin, scheduler
-from purestep.runtime.scheduling.state import CLASSES, Rules, Schedule
-from purestep.runtime.values import decode, encode
+from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.state import CLASSES, Rules, Schedule
+from purestep.runtime.machine.drive import drive
+from purestep.runtime.machine.json_codec import decode, encode
+from purestep.runtime.machine.replay import Log, from_lines, recorded, replayed, simulated, to_lines
 
 from .laws.scheduler.numbered import numbered_laws, own_filing
 from .laws.scheduler.scheduler import scheduler_laws

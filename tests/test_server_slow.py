@@ -14,28 +14,28 @@ import pytest
 import torch
 from attrs import evolve, frozen
 
-from purestep.algorithms.token_policy import LearnerParams, scored
+from purestep.algorithms.language.scoring import LearnerParams, scored
 from purestep.core import keys
 from purestep.core.causal import CausalModel
-from purestep.core.language.attempt import Attempt, begin_attempt
 from purestep.core.language.codec import Codec
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Rollout, requests, rollouts, task_keys
-from purestep.core.language.transcribe import transcripts
-from purestep.core.language.zorplex import instructions, zorplex, zorplex_parser
-from purestep.core.language.zorplex_corpus import zorplex_texts
-from purestep.core.transcript_calls import per_token
-from purestep.core.transcript_scores import loss_mask, token_log_probs
-from purestep.runtime.effects.causal_folder import save_model
-from purestep.runtime.effects.causal_lm import from_config, tiny_llama
-from purestep.runtime.effects.chat import ServerError, served, server
-from purestep.runtime.effects.chat_client import Server
-from purestep.runtime.effects.chat_template import chat_codec
-from purestep.runtime.effects.chat_text import spoken
-from purestep.runtime.effects.generate import rollouts as generated
-from purestep.runtime.effects.tokenizer import train_tokenizer
-from purestep.runtime.effects.vllm import lay_out, probed, publish
-from purestep.runtime.effects.vllm_process import running
+from purestep.core.language.rollout import Attempt, begin_attempt
+from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.zorplex.corpus import zorplex_texts
+from purestep.core.language.zorplex.env import instructions, zorplex, zorplex_parser
+from purestep.core.transcript.calls import per_token
+from purestep.core.transcript.log_probs import loss_mask, token_log_probs
+from purestep.runtime.effects.generation.engine import rollouts as generated
+from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
+from purestep.runtime.effects.hugging_face.chat_template import chat_codec
+from purestep.runtime.effects.hugging_face.folder import save_model
+from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
+from purestep.runtime.effects.openai_server.client import Server
+from purestep.runtime.effects.openai_server.sample import ServerError, served, server
+from purestep.runtime.effects.openai_server.text_only import spoken
+from purestep.runtime.effects.openai_server.vllm_process import running
+from purestep.runtime.effects.openai_server.vllm_weights import lay_out, probed, publish
 
 ROOT = Path(__file__).parent.parent
 PYTHON = Path(os.environ.get("VLLM_PYTHON", ROOT / ".peers" / "vllm" / "bin" / "python"))

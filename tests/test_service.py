@@ -12,10 +12,8 @@ import pytest
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.language.parsers import Call
-from purestep.core.language.zorplex import zorplex
-from purestep.runtime.effects.service import ServiceError, serving
-from purestep.runtime.effects.service_rules import HEALTHY, WAITING, slices
-from purestep.runtime.effects.tool_calls import (
+from purestep.core.language.zorplex.env import zorplex
+from purestep.runtime.effects.tools.calls import (
     DIED,
     RAISED,
     TIMED_OUT,
@@ -25,7 +23,9 @@ from purestep.runtime.effects.tool_calls import (
     in_processes,
     in_threads,
 )
-from purestep.runtime.effects.tools import guarded
+from purestep.runtime.effects.tools.guard import guarded
+from purestep.runtime.effects.tools.service import ServiceError, serving
+from purestep.runtime.effects.tools.service_rules import HEALTHY, WAITING, slices
 
 
 class Crowd:

@@ -21,22 +21,24 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError
 from purestep.core.machine import Started
-from purestep.core.optim import adamw
-from purestep.core.transcript import SYSTEM, append_context, empty
+from purestep.core.optim.optimizers import adamw
+from purestep.core.transcript.record import SYSTEM, append_context, empty
 from purestep.core.tree import leaves, tree_map
 from purestep.properties import check, checkpoint_laws
 from purestep.properties.suites.checkpoint import Store
-from purestep.runtime.effects import checkpoint
-from purestep.runtime.effects.files import DISK, Files
-from purestep.runtime.effects.manifest import MANIFEST, TENSORS, DamagedError, checksum_of
-from purestep.runtime.effects.sharded import later_rules, loading, saving
-from purestep.runtime.effects.sharded.description import described
-from purestep.runtime.effects.sharded.forms import FULL, SHARDED, Form
-from purestep.runtime.effects.sharded.group import ALONE, Group, joined, locked, lost
-from purestep.runtime.effects.sharded.later import saving as saving_later
-from purestep.runtime.effects.sharded.modules import ModuleState, restore, state_of
-from purestep.runtime.scheduling.scheduler import begin, scheduler
-from purestep.runtime.scheduling.state import CLASSES, Rules
+from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.state import CLASSES, Rules
+from purestep.runtime.effects.checkpoint import async_save_rules as later_rules
+from purestep.runtime.effects.checkpoint import load as loading
+from purestep.runtime.effects.checkpoint import save as saving
+from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint.async_save import saving as saving_later
+from purestep.runtime.effects.checkpoint.atomic_files import DISK, Files
+from purestep.runtime.effects.checkpoint.description import described
+from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, Form
+from purestep.runtime.effects.checkpoint.group import ALONE, Group, joined, locked, lost
+from purestep.runtime.effects.checkpoint.manifest import MANIFEST, TENSORS, DamagedError, checksum_of
+from purestep.runtime.effects.checkpoint.modules import ModuleState, restore, state_of
 
 from .laws.effects.async_save import later_laws
 from .laws.effects.checkpoint_layout import filing_laws, own_filing

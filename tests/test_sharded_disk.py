@@ -30,12 +30,12 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from purestep.core import keys
 from purestep.core.errors import CheckpointError
-from purestep.core.optim import adamw
+from purestep.core.optim.optimizers import adamw
 from purestep.core.tree import tree_map
-from purestep.runtime.effects.causal_lm import from_config, tiny_llama
-from purestep.runtime.effects.sharded import loading, saving
-from purestep.runtime.effects.sharded.forms import FULL, SHARDED, hugging_face
-from purestep.runtime.effects.sharded.group import joined
+from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
+from purestep.runtime.effects.checkpoint import loading, saving
+from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, hugging_face
+from purestep.runtime.effects.checkpoint.group import joined
 
 
 def divided(leaf):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from purestep.runtime.effects.sharded import loading
+from purestep.runtime.effects.checkpoint import load as loading
 
 from .programs import first_line
 
@@ -25,11 +25,11 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 from purestep.core.errors import PurestepError
-from purestep.runtime.effects.files import DISK
-from purestep.runtime.effects.sharded import loading, saving
-from purestep.runtime.effects.sharded.forms import FULL, SHARDED, Form
-from purestep.runtime.effects.sharded.group import joined, locked
-from purestep.runtime.effects.sharded.later import saving as saving_later
+from purestep.runtime.effects.checkpoint.atomic_files import DISK
+from purestep.runtime.effects.checkpoint import loading, saving
+from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, Form
+from purestep.runtime.effects.checkpoint.group import joined, locked
+from purestep.runtime.effects.checkpoint.async_save import saving as saving_later
 
 place, rank = Path(sys.argv[1]), int(sys.argv[2])
 dist.init_process_group("gloo", init_method=(place / "meeting").as_uri(), rank=rank, world_size=2)
@@ -98,7 +98,7 @@ os._exit(0)  # a group without one of its ranks cannot take leave of it
 HOLDER = """
 import sys
 from pathlib import Path
-from purestep.runtime.effects.files import lock
+from purestep.runtime.effects.checkpoint.atomic_files import lock
 with lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from attrs import frozen
 
-from purestep.runtime.effects.sharded import loading
+from purestep.runtime.effects.checkpoint import load as loading
 
 from .engine_spaces import Space
 from .forked_hosts import Forks, forks

@@ -13,14 +13,15 @@ from torch import Tensor
 
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, StructureError
-from purestep.core.optim import adamw
+from purestep.core.optim.optimizers import adamw
 from purestep.core.tree import leaves
-from purestep.runtime.effects.causal_folder import open_model, save_model
-from purestep.runtime.effects.causal_lm import from_config, tiny_llama
-from purestep.runtime.effects.sharded import loading, saving
-from purestep.runtime.effects.sharded.forms import hugging_face
-from purestep.runtime.effects.sharded.stored import stored
-from purestep.runtime.effects.sharded.weights import read_weights
+from purestep.runtime.effects.checkpoint import load as loading
+from purestep.runtime.effects.checkpoint import save as saving
+from purestep.runtime.effects.checkpoint.formats import hugging_face
+from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
+from purestep.runtime.effects.hugging_face.folder import open_model, save_model
+from purestep.runtime.effects.hugging_face.stored import stored
+from purestep.runtime.effects.hugging_face.weight_files import read_weights
 
 transformers: Any = pytest.importorskip("transformers")
 Params = dict[str, Tensor]

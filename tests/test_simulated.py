@@ -10,14 +10,14 @@ from purestep.core import keys
 from purestep.core.errors import ChoiceError, DtypeError
 from purestep.core.machine import Command, Event, Machine
 from purestep.properties import check
-from purestep.runtime.drive import drive
-from purestep.runtime.replay import Log, from_lines, recorded, replayed, to_lines
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.scheduler import begin, scheduler
-from purestep.runtime.scheduling.state import Rules, Schedule
-from purestep.runtime.scheduling.twin_world import begun, generators, happened
-from purestep.runtime.scheduling.twins import Twins, World
-from purestep.runtime.simulated import Agenda, due, later, line, log_normal
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.state import Rules, Schedule
+from purestep.runtime.async_rl.simulation.effects import begun, generators, happened
+from purestep.runtime.async_rl.simulation.workers import Twins, World
+from purestep.runtime.machine.drive import drive
+from purestep.runtime.machine.replay import Log, from_lines, recorded, replayed, to_lines
+from purestep.runtime.machine.simulation import Agenda, due, later, line, log_normal
 
 from .laws.simulation.simulated import own_simulating, simulated_laws
 from .laws.simulation.simulation import twin_laws

@@ -20,7 +20,7 @@ from purestep.algorithms.staleness import (
     tail_version,
 )
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
-from purestep.core.transcript import ABSENT
+from purestep.core.transcript.record import ABSENT
 from purestep.properties import check, flags, integers, step_laws
 
 from .laws.algorithms.staleness import own_aging, staleness_laws

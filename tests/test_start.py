@@ -11,7 +11,7 @@ from typing import Any
 from purestep import properties
 from purestep.core.env_names import ENV_NAMES
 from purestep.core.envs import ENVS
-from purestep.runtime.cli import commands
+from purestep.runtime.cli.main import commands
 from purestep.runtime.deferred import Package
 from purestep.runtime.runs.registry import OWN
 
@@ -209,4 +209,4 @@ def test_the_package_is_the_command_line_too(tmp_path: Path) -> None:
         return done.returncode, done.stdout, done.stderr
 
     for words in (["--help"], ["train", "nothing"]):
-        assert run("purestep", *words) == run("purestep.runtime.cli", *words)
+        assert run("purestep", *words) == run("purestep.runtime.cli.main", *words)

@@ -9,8 +9,8 @@ from attrs import evolve
 
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.properties.framework.crash import Crash, CrashingFiles
-from purestep.runtime.effects.files import DISK
-from purestep.runtime.effects.stream import Entry, Reading, read, writer
+from purestep.runtime.effects.checkpoint.atomic_files import DISK
+from purestep.runtime.effects.jsonl_stream import Entry, Reading, read, writer
 
 ROWS: list[dict[str, Any]] = [{"text": "{5} \n é", "reward": 0.5}, {"text": "6", "ids": (1, 2)}]
 READ = ({"text": "{5} \n é", "reward": 0.5}, {"text": "6", "ids": [1, 2]})

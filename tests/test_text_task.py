@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime import cli
+from purestep.runtime.cli import main as cli
 from purestep.runtime.effects import task_reference
 from purestep.runtime.effects.task_reference import load_task, trust
 from purestep.runtime.runs.run import restored, train

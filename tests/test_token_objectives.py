@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from purestep.algorithms.aggregate import constant_length, sequence_mean, sequence_sum_mean, token_count, token_mean
-from purestep.algorithms.masking import mean_of_tokens, neutral, per_token
-from purestep.algorithms.token_losses import cispo, dual_clip, gspo, token_clip
+from purestep.algorithms.language.masking import mean_of_tokens, neutral, per_token
+from purestep.algorithms.language.token_losses import cispo, dual_clip, gspo, token_clip
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 
 ROWS, LENGTH = 4, 5

@@ -16,21 +16,27 @@ pytest.importorskip("transformers")
 
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError
-from purestep.core.language.attempt import Said, begin_attempt, hear
 from purestep.core.language.codec import CLOSED, NOTHING, OPEN, Codec, Ids
-from purestep.core.language.demonstrate import demonstrate
-from purestep.core.language.demonstrations import play_script
 from purestep.core.language.events import Event, Feedback, Sampled, System, ToolResult, User
 from purestep.core.language.parsers import answer
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import requests, rollouts, task_keys
-from purestep.core.language.world import Outcome, TextEnv
-from purestep.core.language.zorplex import zorplex, zorplex_parser
-from purestep.core.language.zorplex_corpus import zorplex_texts
+from purestep.core.language.rollout import Said, begin_attempt, hear
+from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.core.language.zorplex.corpus import zorplex_texts
+from purestep.core.language.zorplex.demonstrate import demonstrate
+from purestep.core.language.zorplex.demonstrations import play_script
+from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.properties import check, codec_laws
-from purestep.runtime.effects.chat_template import chat_codec, spell, speller
-from purestep.runtime.effects.tokenizer import END, SPECIAL, load_tokenizer, save_tokenizer, train_tokenizer
-from purestep.runtime.language.parts import LEAST
+from purestep.runtime.effects.hugging_face.chat_template import chat_codec, spell, speller
+from purestep.runtime.effects.hugging_face.tokenizer import (
+    END,
+    SPECIAL,
+    load_tokenizer,
+    save_tokenizer,
+    train_tokenizer,
+)
+from purestep.runtime.text.components import LEAST
 
 WORLD = zorplex()
 QUESTION = "What is zorplex[quomun] + zorplex[shiyor]?"
@@ -309,8 +315,8 @@ def test_one_thread_at_a_time_is_in_a_tokenizer(own: Any) -> None:
 
 def test_importing_purestep_brings_none_of_the_libraries() -> None:
     program = (
-        "import sys, purestep, purestep.runtime.cli, purestep.runtime.effects.tokenizer, "
-        "purestep.runtime.effects.chat_template; "
+        "import sys, purestep, purestep.runtime.cli.main, purestep.runtime.effects.hugging_face.tokenizer, "
+        "purestep.runtime.effects.hugging_face.chat_template; "
         "print([name for name in ('transformers', 'tokenizers', 'openai', 'peft') if name in sys.modules])"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from purestep.core.scan import scan
 from purestep.runtime.compile import program
-from purestep.runtime.inductor import toolchain
-from purestep.runtime.inductor.toolchain import hurried, replaced
+from purestep.runtime.inductor import compile_speed as toolchain
+from purestep.runtime.inductor.compile_speed import hurried, replaced
 
 
 @pytest.mark.parametrize("collects", [True, False])

@@ -16,9 +16,9 @@ from purestep.core.language.episode import Completion, total_reward
 from purestep.core.language.events import Feedback, ToolResult
 from purestep.core.language.parsers import Call, answer, either, tool_call
 from purestep.core.language.protocol import begin, protocol, step
-from purestep.core.language.world import Outcome, Terminated, TextEnv
-from purestep.core.language.zorplex import Play, Zorplex, zorplex, zorplex_parser
-from purestep.runtime.effects.tool_calls import (
+from purestep.core.language.text_env import Outcome, Terminated, TextEnv
+from purestep.core.language.zorplex.env import Play, Zorplex, zorplex, zorplex_parser
+from purestep.runtime.effects.tools.calls import (
     DIED,
     RAISED,
     TIMED_OUT,
@@ -29,7 +29,7 @@ from purestep.runtime.effects.tool_calls import (
     in_processes,
     in_threads,
 )
-from purestep.runtime.effects.tools import Failed, guarded
+from purestep.runtime.effects.tools.guard import Failed, guarded
 
 KEY = keys.key(0)
 PARSER = either(answer(), tool_call(["ADD", "READ"]))

@@ -14,7 +14,7 @@ from purestep.core.env import auto_reset, batched, time_limit
 from purestep.core.envs import make
 from purestep.core.errors import ShapeError
 from purestep.core.keys import Key
-from purestep.core.optim import adam, chain, clip_by_global_norm, sgd
+from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm, sgd
 from purestep.core.policy import ActorCritic, actor_critic_mlp
 from purestep.core.record import check, replace, tensor
 from purestep.core.record import record as a_record

@@ -12,7 +12,10 @@ from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 from purestep.core.record import check as check_record
 from purestep.core.record import from_tensordict, replace, select, to_tensordict
 from purestep.core.scan import scan
-from purestep.core.transcript import (
+from purestep.core.transcript.calls import begin_call, end_call, ended, next_turn, per_token
+from purestep.core.transcript.forks import fork, prefix_of
+from purestep.core.transcript.log_probs import loss_mask, token_log_probs, with_proximal
+from purestep.core.transcript.record import (
     ABORT,
     ABSENT,
     ENV,
@@ -31,9 +34,6 @@ from purestep.core.transcript import (
     empty,
     in_call,
 )
-from purestep.core.transcript_calls import begin_call, end_call, ended, next_turn, per_token
-from purestep.core.transcript_forks import fork, prefix_of
-from purestep.core.transcript_scores import loss_mask, token_log_probs, with_proximal
 from purestep.properties import check, step_laws, token_log_prob_laws
 from purestep.properties.framework.compare import EXACT, ROUNDING, same
 from purestep.properties.strategies.transcripts import own_transcripts

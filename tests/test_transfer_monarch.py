@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from purestep.runtime.effects.transfer.hosts import DEVICES
+from purestep.runtime.effects.weight_sync.hosts import DEVICES
 
 here = importlib.util.find_spec("monarch") is not None  # an import would start Monarch's threads in this process
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not here, reason="the extra monarch is not installed")]
@@ -24,7 +24,7 @@ import torch
 from monarch.actor import Actor, endpoint, this_host
 
 from purestep.core.errors import PurestepError
-from purestep.runtime.effects.transfer import inlet, outlet
+from purestep.runtime.effects.weight_sync import inlet, outlet
 
 
 def of(version):

@@ -15,12 +15,12 @@ import torch
 from engine_readers import Reader, weights  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.engine import opened
-from purestep.runtime.effects.engine.interface import Cluster
-from purestep.runtime.effects.transfer import inlet, outlet, ray
-from purestep.runtime.effects.transfer.ray import KEEP, refuse_small, store_for
-from purestep.runtime.effects.transfer.ray_board import Board
-from purestep.runtime.effects.weights_layout import WeightsError, layout, text
+from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster.interface import Cluster
+from purestep.runtime.effects.weight_sync import inlet, outlet, ray
+from purestep.runtime.effects.weight_sync.ray import KEEP, refuse_small, store_for
+from purestep.runtime.effects.weight_sync.ray_board import Board
+from purestep.runtime.effects.weight_sync.shared_memory.layout import WeightsError, layout, text
 
 from .engine_contract import SOON, descendants, values
 from .programs import until

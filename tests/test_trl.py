@@ -42,11 +42,11 @@ from attrs import frozen
 from torch import Tensor
 
 from purestep.algorithms.aggregate import constant_length, sequence_mean, sequence_sum_mean, token_mean
-from purestep.algorithms.group_advantages import dr_grpo_advantages, group_advantages, grpo_advantages
 from purestep.algorithms.importance import masked_weights, truncated_weights, within
-from purestep.algorithms.kl_penalties import token_kl
-from purestep.algorithms.masking import per_token
-from purestep.algorithms.token_losses import cispo, dual_clip, gspo, token_clip
+from purestep.algorithms.language.group_advantages import dr_grpo_advantages, group_advantages, grpo_advantages
+from purestep.algorithms.language.kl_penalties import token_kl
+from purestep.algorithms.language.masking import per_token
+from purestep.algorithms.language.token_losses import cispo, dual_clip, gspo, token_clip
 
 TOLD = json.loads((Path(__file__).parents[1] / "benchmarks" / "peers" / "trl_losses.json").read_text())
 LENGTH, MICRO_BATCHES = TOLD["max_completion_length"], TOLD["micro_batches"]

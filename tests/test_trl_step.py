@@ -16,14 +16,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from purestep.algorithms import language_objectives as objectives
-from purestep.algorithms.language import LanguageAlgorithm, learner
-from purestep.algorithms.language_objectives import Objective
+from purestep.algorithms.language import objectives
+from purestep.algorithms.language.learner import LanguageAlgorithm, learner
+from purestep.algorithms.language.objectives import Objective
 from purestep.core.causal import CausalModel
-from purestep.core.optim import Optimizer, adamw, chain, clip_by_global_norm, sgd
+from purestep.core.optim.optimizers import Optimizer, adamw, chain, clip_by_global_norm, sgd
 from purestep.core.record import replace
-from purestep.core.transcript import ABSENT, Transcript, empty
-from purestep.runtime.language_train import Learned, language_trainer
+from purestep.core.transcript.record import ABSENT, Transcript, empty
+from purestep.runtime.text.trainer import Learned, language_trainer
 
 TOLD = json.loads((Path(__file__).parents[1] / "benchmarks" / "peers" / "trl_step.json").read_text())
 OBJECTIVES: dict[str, Callable[[dict[str, Any]], Objective]] = {
@@ -68,7 +68,7 @@ def optimizer(given: dict[str, Any]) -> Optimizer:
 def model_of(told: dict[str, Any]) -> CausalModel:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from purestep.runtime.effects.causal_lm import causal_model
+    from purestep.runtime.effects.hugging_face.causal_lm import causal_model
 
     return causal_model(LlamaForCausalLM(LlamaConfig(**told["config"])).double())
 

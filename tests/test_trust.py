@@ -9,22 +9,23 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError, TrustError
-from purestep.runtime import cli
-from purestep.runtime.effects import checkpoint, folder
-from purestep.runtime.effects.causal_folder import open_model
+from purestep.runtime.cli import main as cli
+from purestep.runtime.effects import folder
+from purestep.runtime.effects.checkpoint import single as checkpoint
 from purestep.runtime.effects.datasets import folder as dataset_folder
 from purestep.runtime.effects.experiment_config import load_expr_config
-from purestep.runtime.effects.lines import objects
-from purestep.runtime.effects.metrics import read
-from purestep.runtime.effects.tokenizer import load_tokenizer
+from purestep.runtime.effects.hugging_face.folder import open_model
+from purestep.runtime.effects.hugging_face.tokenizer import load_tokenizer
+from purestep.runtime.effects.json_lines import objects
+from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.files.reading import UnreadableError, irregular, parse_json, read_bounded
+from purestep.runtime.machine.json_codec import encode
 from purestep.runtime.recipes.arguments import Process
 from purestep.runtime.recipes.cache import cache_defaults
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, check_threads, flatten, from_record, most_threads
 from purestep.runtime.runs.registry import OWN, find
 from purestep.runtime.runs.training_machine import Loop
-from purestep.runtime.values import encode
 
 POLICY = """
 from pathlib import Path

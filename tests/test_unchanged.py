@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from purestep.runtime.effects.checkpoint import latest, save
-from purestep.runtime.effects.manifest import describe
+from purestep.runtime.effects.checkpoint.manifest import describe
+from purestep.runtime.effects.checkpoint.single import latest, save
 
 ROOT = Path(__file__).parent.parent
 

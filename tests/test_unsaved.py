@@ -14,15 +14,15 @@ import torch
 
 pytest.importorskip("transformers")
 
-from purestep.runtime import cli
+from purestep.runtime.cli import main as cli
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.metrics import read
-from purestep.runtime.language import serving
-from purestep.runtime.language.world import LanguageWorld
+from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import flag
 from purestep.runtime.runs.logging import metrics_log
 from purestep.runtime.runs.training_machine import Log, Loop, Train
+from purestep.runtime.text import sampling as serving
+from purestep.runtime.text.training_loop import LanguageWorld
 
 from .programs import last_words, until
 from .run_folders import begun
@@ -237,7 +237,7 @@ def test_a_server_that_was_not_there_may_be_somewhere_else(
 @pytest.mark.slow
 def test_a_run_that_was_killed_while_it_waited_for_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
-    words = [sys.executable, "-m", "purestep.runtime.cli", *train("zorplex", run, server=NOWHERE)]
+    words = [sys.executable, "-m", "purestep.runtime.cli.main", *train("zorplex", run, server=NOWHERE)]
     going = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ})
     until(
         (run / "before.json").exists,

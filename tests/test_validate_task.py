@@ -13,13 +13,13 @@ from purestep.core import keys
 from purestep.core.errors import PurestepError
 from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.task import TextTask
-from purestep.core.language.world import Outcome, Raised, TextEnv
-from purestep.core.language.zorplex_task import zorplex_task
+from purestep.core.language.text_env import Outcome, Raised, TextEnv
+from purestep.core.language.zorplex.task import zorplex_task
 from purestep.properties.suites import text_env as mutants
-from purestep.runtime.language.columns import TAKEN
-from purestep.runtime.language.config import TaskRun
-from purestep.runtime.language.validate_task import validate_task
-from purestep.runtime.language.world import columns
+from purestep.runtime.text.columns import TAKEN
+from purestep.runtime.text.config import TaskRun
+from purestep.runtime.text.training_loop import columns
+from purestep.runtime.text.validate_task import validate_task
 
 from .example_tasks import MARKET, SAFE, example
 

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purestep.core.errors import ChoiceError, StructureError
-from purestep.core.language.reasoning_events import EVENT_CLASSES
+from purestep.core.language.reasoning_cache.events import EVENT_CLASSES
 from purestep.core.machine import Failed, Interrupted, Stop
-from purestep.runtime.asynchronous.keeping import Kept, Waiting
+from purestep.runtime.async_rl.checkpoint import Kept, Waiting
+from purestep.runtime.async_rl.scheduler.events import COMMANDS, EVENTS
+from purestep.runtime.async_rl.scheduler.state import CLASSES
+from purestep.runtime.machine.json_codec import decode, encode, line
 from purestep.runtime.runs.training_machine import Loop
-from purestep.runtime.scheduling.messages import COMMANDS, EVENTS
-from purestep.runtime.scheduling.state import CLASSES
-from purestep.runtime.values import decode, encode, line
 
 
 @frozen

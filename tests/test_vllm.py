@@ -16,10 +16,10 @@ import torch
 from attrs import define, field
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.chat import ServerError, server
-from purestep.runtime.effects.chat_client import Server
-from purestep.runtime.effects.vllm import SERVED, lay_out, probed, publish
-from purestep.runtime.effects.vllm_process import running
+from purestep.runtime.effects.openai_server.client import Server
+from purestep.runtime.effects.openai_server.sample import ServerError, server
+from purestep.runtime.effects.openai_server.vllm_process import running
+from purestep.runtime.effects.openai_server.vllm_weights import SERVED, lay_out, probed, publish
 
 httpx2 = pytest.importorskip("httpx2")
 pytest.importorskip("openai")

@@ -18,18 +18,18 @@ from torch import Tensor
 
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.record import record, tensor
-from purestep.runtime.effects.weights import publishing, reading
-from purestep.runtime.effects.weights_file import PREFIX, default_guard, shared_folder, sweep
-from purestep.runtime.effects.weights_layout import ALIGNMENT, WeightsError, layout, text, views
-from purestep.runtime.effects.weights_ring import RING, Ring, complete, publication
-from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Workers, working
+from purestep.runtime.effects.weight_sync.shared_memory.file import PREFIX, default_guard, shared_folder, sweep
+from purestep.runtime.effects.weight_sync.shared_memory.layout import ALIGNMENT, WeightsError, layout, text, views
+from purestep.runtime.effects.weight_sync.shared_memory.publisher import publishing, reading
+from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING, Ring, complete, publication
+from purestep.runtime.effects.workers.pool import Answer, Joined, Lost, Note, Workers, working
 
 BODIES = '''
 import os
 import time
 import torch
-from purestep.runtime.effects.weights import publishing, reading
-from purestep.runtime.effects.weights_ring import RING, Ring, publication
+from purestep.runtime.effects.weight_sync.shared_memory.publisher import publishing, reading
+from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING, Ring, publication
 
 def like(numbers):
     return {"a": torch.zeros(numbers), "b": torch.zeros(numbers // 8, dtype=torch.uint8)}
@@ -197,7 +197,7 @@ def test_nothing_is_left_in_memory() -> None:
 
 PUBLISHER = """
 import time, torch
-from purestep.runtime.effects.weights import publishing
+from purestep.runtime.effects.weight_sync.shared_memory.publisher import publishing
 
 with publishing({"w": torch.ones(1)}) as weights:
     print(weights.path, flush=True)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.workers import Answer, Joined, Lost, Note, Report, Workers, working
-from purestep.runtime.effects.workers_engines import Body, Engine, Hand, Inbox, WorkersError, in_process, in_thread
+from purestep.runtime.effects.workers.backends import Body, Engine, Hand, Inbox, WorkersError, in_process, in_thread
+from purestep.runtime.effects.workers.pool import Answer, Joined, Lost, Note, Report, Workers, working
 
 BODIES = '''
 import os
@@ -287,7 +287,7 @@ ORPHANS = """
 import sys, time
 sys.path.insert(0, {place!r})
 import {bodies} as bodies
-from purestep.runtime.effects.workers import Note, working
+from purestep.runtime.effects.workers.pool import Note, working
 
 with working(bodies.echo, ("hello",), size=2, patience=60.0) as workers:
     pids = []

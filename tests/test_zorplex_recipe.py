@@ -26,35 +26,38 @@ pytest.importorskip("transformers")
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError, PurestepError
 from purestep.core.language.requests import stream_of
-from purestep.core.language.tasks import follow
-from purestep.core.language.transcribe import transcripts
-from purestep.core.language.zorplex import zorplex
-from purestep.core.language.zorplex_corpus import zorplex_texts
-from purestep.core.language.zorplex_questions import typed
+from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.zorplex.corpus import zorplex_texts
+from purestep.core.language.zorplex.env import zorplex
+from purestep.core.language.zorplex.questions import typed
+from purestep.core.language.zorplex.tasks import follow
 from purestep.core.record import replace
-from purestep.core.transcript_scores import token_log_probs
-from purestep.runtime import cli, commands
-from purestep.runtime.effects.causal_folder import open_model, save_model
-from purestep.runtime.effects.causal_lm import from_config, tiny_llama
-from purestep.runtime.effects.generate import complete, generator
-from purestep.runtime.effects.metrics import read
-from purestep.runtime.effects.tensor_file import read_tensors
-from purestep.runtime.effects.tokenizer import train_tokenizer
-from purestep.runtime.effects.vllm import lay_out
-from purestep.runtime.language import report, serving, session
-from purestep.runtime.language import world as language_world
-from purestep.runtime.language.config import CHANGES
-from purestep.runtime.language.evaluate import held_out, wilson
-from purestep.runtime.language.learning import algorithm_of, objective_of
-from purestep.runtime.language.parts import LEAST, attempts_at, parts_of, sampler
-from purestep.runtime.language.warm_start import label, shown
-from purestep.runtime.language.world import asked, lessons_of, phases, policy_of
+from purestep.core.transcript.log_probs import token_log_probs
+from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import run as commands
+from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
+from purestep.runtime.effects.generation.engine import complete, generator
+from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
+from purestep.runtime.effects.hugging_face.folder import open_model, save_model
+from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
+from purestep.runtime.effects.openai_server.vllm_weights import lay_out
+from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.recipes import text_run
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag, flatten
 from purestep.runtime.runs.recipe import Outcome
 from purestep.runtime.runs.training_machine import Train
+from purestep.runtime.text import report
+from purestep.runtime.text import run as session
+from purestep.runtime.text import sampling as serving
+from purestep.runtime.text import training_loop as language_world
+from purestep.runtime.text.build_learner import algorithm_of, objective_of
+from purestep.runtime.text.components import LEAST, attempts_at, parts_of, sampler
+from purestep.runtime.text.config import CHANGES
+from purestep.runtime.text.evaluation import held_out, wilson
+from purestep.runtime.text.supervised_warm_start import label, shown
+from purestep.runtime.text.training_loop import asked, lessons_of, phases, policy_of
 
 from .run_folders import begun, restored
 
@@ -232,12 +235,16 @@ def needed_by(path: Path) -> set[Path]:
 
 
 def test_rollouts_and_evaluation_need_nothing_that_trains() -> None:
-    for name in ("runtime/language/evaluate.py", "runtime/effects/generate.py", "runtime/effects/chat.py"):
+    for name in (
+        "runtime/text/evaluation.py",
+        "runtime/effects/generation/engine.py",
+        "runtime/effects/openai_server/sample.py",
+    ):
         found = {path.relative_to(ROOT).as_posix() for path in needed_by(ROOT / name)}
-        assert "core/language/attempt.py" in found
+        assert "core/language/rollout.py" in found
         assert [name for name in found if name.startswith("algorithms") or "train" in name or "learn" in name] == []
-    training = {path.relative_to(ROOT).as_posix() for path in needed_by(ROOT / "runtime/language/world.py")}
-    assert "algorithms/language.py" in training
+    training = {path.relative_to(ROOT).as_posix() for path in needed_by(ROOT / "runtime/text/training_loop.py")}
+    assert "algorithms/language/learner.py" in training
 
 
 # --- whole runs ---
@@ -327,7 +334,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tm
 @pytest.mark.slow
 def test_ctrl_c_saves_the_step_in_flight_and_resume_goes_on(trained: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = [sys.executable, "-m", "purestep.runtime.cli", "train", "zorplex", "--run", str(run), *WORDS]
+    words = [sys.executable, "-m", "purestep.runtime.cli.main", "train", "zorplex", "--run", str(run), *WORDS]
     going = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
     deadline = time.monotonic() + 120
     while not (run / "checkpoints").exists() and time.monotonic() < deadline:
@@ -745,7 +752,7 @@ def test_tasks_are_those_that_the_run_held_out(trained: Path, monkeypatch: pytes
         shown_at.append(seed)
         return held_out(number, seed, first=first)
 
-    monkeypatch.setattr("purestep.runtime.language.evaluate.held_out", noted)
+    monkeypatch.setattr("purestep.runtime.text.evaluation.held_out", noted)
     for more in ([], ["--seed", "2"]):
         assert chat(monkeypatch, trained, "", "--task", "1", *more) == 0
     assert shown_at == [5, 2]

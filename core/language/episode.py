@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 from attrs import frozen
 
 from .events import STOP, Event
-from .world import End
+from .text_env import End
 
 S = TypeVar("S")
 

@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 from attrs import frozen
 
 from ..keys import Key
-from .attempt import Said
 from .events import STOP
 from .requests import Words
+from .rollout import Said
 
 S = TypeVar("S")
 R = TypeVar("R")

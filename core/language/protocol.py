@@ -16,7 +16,7 @@ from ..keys import Key
 from .episode import Completion, Episode, Prompt, Step
 from .events import ABORT, FINISH_REASONS, LENGTH, Event, Feedback, Sampled, System, ToolResult, User
 from .parsers import Call, Parsed, Parser
-from .world import ENV, MAX_STEPS, End, Raised, Terminated, TextEnv, Truncated
+from .text_env import ENV, MAX_STEPS, End, Raised, Terminated, TextEnv, Truncated
 
 P = TypeVar("P")
 S = TypeVar("S")
@@ -119,7 +119,7 @@ def step(
     Raises: ChoiceError for an unknown finish_reason.
 
     >>> from purestep.core import keys
-    >>> from purestep.core.language.world import Outcome
+    >>> from purestep.core.language.text_env import Outcome
     >>> world = TextEnv((), lambda _, key: (0, "?"), lambda _, told, action, key: (told + 1, Outcome(reward=0.5)))
     >>> rules, key = protocol(world, Parsed, max_steps=1), keys.key(0)
     >>> episode, end = step(rules, begin(rules, key)[0], Completion("5"), key)

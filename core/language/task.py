@@ -11,11 +11,11 @@ from typing import Any
 from attrs import Factory, evolve, frozen
 
 from ..keys import Key
-from .attempt import Attempt
 from .evaluation import Evaluation
 from .parsers import Parser
 from .preparation import Preparation
-from .world import ENV, MAX_SEQ_LEN, MAX_STEPS, Raised, Terminated, TextEnv, Truncated
+from .rollout import Attempt
+from .text_env import ENV, MAX_SEQ_LEN, MAX_STEPS, Raised, Terminated, TextEnv, Truncated
 
 TERMINATED, RAISED, OPEN = "terminated", "raised", "open"
 ENDS = (TERMINATED, ENV, MAX_STEPS, MAX_SEQ_LEN, RAISED, OPEN)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ...runtime.effects.files import DISK, Files
+from ...runtime.effects.checkpoint.atomic_files import DISK, Files
 
 
 class Crash(OSError):

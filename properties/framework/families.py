@@ -8,43 +8,40 @@ import torch
 from attrs import frozen
 from hypothesis import strategies as st
 
-from ...algorithms import credit
-from ...algorithms import language_objectives as objectives
 from ...algorithms.a2c import a2c
 from ...algorithms.advantages import gae
 from ...algorithms.aggregate import sequence_count, sequence_mean, token_count, token_mean
 from ...algorithms.algorithm import Algorithm
-from ...algorithms.group_advantages import grpo_advantages, rloo_advantages
 from ...algorithms.importance import masked_weights, truncated_weights
 from ...algorithms.kl import k2, k3
+from ...algorithms.language import credit, objectives
+from ...algorithms.language.group_advantages import grpo_advantages, rloo_advantages
+from ...algorithms.language.token_gae import token_gae
+from ...algorithms.language.token_losses import cispo, dual_clip, gspo
 from ...algorithms.policy_losses import ppo_clip
 from ...algorithms.ppo import order, ppo
 from ...algorithms.returns import lambda_returns
-from ...algorithms.token_gae import token_gae
-from ...algorithms.token_losses import cispo, dual_clip, gspo
 from ...algorithms.value_losses import squared
 from ...algorithms.vtrace import vtrace
-from ...core import optim
 from ...core.distributions import Categorical
 from ...core.env import auto_reset, time_limit
 from ...core.envs.cartpole import cartpole
-from ...core.language import (
-    parsers,
-    reasoning_cache,
-    reasoning_cache_task,
-    reasoning_conversations,
-    reasoning_lists,
-    reasoning_rollouts,
-    reasoning_settings,
-    reasoning_tasks,
-)
+from ...core.language import parsers
 from ...core.language.codec import byte_codec
+from ...core.language.list_reduction import lists as reasoning_lists
+from ...core.language.list_reduction import tasks as reasoning_tasks
+from ...core.language.reasoning_cache import conversations as reasoning_conversations
+from ...core.language.reasoning_cache import machine as reasoning_cache
+from ...core.language.reasoning_cache import rollouts as reasoning_rollouts
+from ...core.language.reasoning_cache import settings as reasoning_settings
+from ...core.language.reasoning_cache import task as reasoning_cache_task
 from ...core.language.task import TextTask
 from ...core.networks import functional
+from ...core.optim import optimizers as optim
 from ...core.policy import ActorCritic, actor_critic_mlp
 from ...core.scan import scan
 from ...core.spaces import Box, Discrete
-from ...core.transcript_scores import token_log_probs
+from ...core.transcript.log_probs import token_log_probs
 from ...runtime.rollout import rollout
 from ..strategies.language import MOVES, Ledger, ledger, ledger_parser
 from ..strategies.table_causal import table_causal

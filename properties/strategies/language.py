@@ -10,7 +10,7 @@ from ...core import keys
 from ...core.keys import Key
 from ...core.language.parsers import Answer, Call, Parser, answer, either, tool_call
 from ...core.language.protocol import Protocol, protocol
-from ...core.language.world import Outcome, TextEnv
+from ...core.language.text_env import Outcome, TextEnv
 
 NAMES = ("LOOKUP", "FETCH")
 FRAGMENTS = (

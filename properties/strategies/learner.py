@@ -9,9 +9,9 @@ from torch import Tensor
 from ...core import keys
 from ...core.causal import CausalModel, Params
 from ...core.record import replace
-from ...core.transcript import ABSENT, Transcript, empty
-from ...core.transcript_calls import per_token
-from ...core.transcript_scores import token_log_probs
+from ...core.transcript.calls import per_token
+from ...core.transcript.log_probs import token_log_probs
+from ...core.transcript.record import ABSENT, Transcript, empty
 from .tiny_causal import tiny_causal
 from .values import POISON, dyadic, flags, integers, seeds
 

@@ -9,9 +9,23 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
-from ...core import transcript, transcript_calls, transcript_forks
-from ...core.transcript import ABORT, FEEDBACK, LENGTH, NONE, OTHER, STOP, SYSTEM, TOOL, TOOL_CALL, USER, Transcript
-from ...core.transcript_scores import loss_mask, with_proximal
+from ...core.transcript import calls as transcript_calls
+from ...core.transcript import forks as transcript_forks
+from ...core.transcript import record as transcript
+from ...core.transcript.log_probs import loss_mask, with_proximal
+from ...core.transcript.record import (
+    ABORT,
+    FEEDBACK,
+    LENGTH,
+    NONE,
+    OTHER,
+    STOP,
+    SYSTEM,
+    TOOL,
+    TOOL_CALL,
+    USER,
+    Transcript,
+)
 
 T = TypeVar("T")
 Given = tuple[Tensor, ...]

@@ -16,8 +16,8 @@ from torch import Tensor
 from ...core.errors import CheckpointError
 from ...core.record import record
 from ...core.tree import leaf_names, tree_map
-from ...runtime.effects import checkpoint
-from ...runtime.effects.files import Files
+from ...runtime.effects.checkpoint import single as checkpoint
+from ...runtime.effects.checkpoint.atomic_files import Files
 from ..framework.compare import bits, require, same
 from ..framework.crash import Crash, CrashingFiles
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
@@ -132,7 +132,7 @@ def _newest(run: Path, like: Any) -> Any:
 
 
 def own_store() -> Store:
-    """Return the store of `runtime.effects.checkpoint`, which keeps one checkpoint."""
+    """Return the store of `runtime.effects.checkpoint.single`, which keeps one checkpoint."""
     return Store(
         save=lambda run, step, tree, files: checkpoint.save(run, step, tree, keep=1, files=files), newest=_newest
     )

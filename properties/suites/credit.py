@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from ...algorithms.group_advantages import rloo_advantages
+from ...algorithms.language.group_advantages import rloo_advantages
 from ...core.record import take
-from ...core.transcript import SAMPLED as FROM_MODEL
-from ...core.transcript import Transcript
+from ...core.transcript.record import SAMPLED as FROM_MODEL
+from ...core.transcript.record import Transcript
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.transcripts import EACH, FORK, ROWS, SAMPLED, Program, own_transcripts, programs, states, steps

@@ -7,17 +7,17 @@ import attrs
 import torch
 from torch import Tensor
 
-from ...algorithms.language import LanguageAlgorithm, LanguageState, learner
-from ...algorithms.language_batch import Reading
-from ...algorithms.language_loss import combined
-from ...algorithms.language_objectives import Objective
-from ...algorithms.packing import Packing, packing
-from ...algorithms.token_batch import Counts, TokenBatch
-from ...algorithms.token_policy import Layout
+from ...algorithms.language.batch import Reading
+from ...algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
+from ...algorithms.language.loss import combined
+from ...algorithms.language.objectives import Objective
+from ...algorithms.language.packing import Packing, packing
+from ...algorithms.language.scoring import Layout
+from ...algorithms.language.token_batch import Counts, TokenBatch
 from ...core.causal import CausalModel
-from ...core.optim import Optimizer, sgd
+from ...core.optim.optimizers import Optimizer, sgd
 from ...core.record import replace, take
-from ...core.transcript import TOKEN_BLANKS, Transcript
+from ...core.transcript.record import TOKEN_BLANKS, Transcript
 from ...core.tree import leaves, tree_map
 from ..framework.compare import DOUBLE, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
@@ -177,7 +177,7 @@ MUTANTS: dict[str, Callable[[Factory], Factory]] = {"learns from what tools and 
 # The steps that laws of learners take: begin, prepare a batch, compute its gradient. And the constructor of such a law.
 
 
-CONTRACT = "algorithms.language: an update is its steps, in whatever parts"
+CONTRACT = "algorithms.language.learner: an update is its steps, in whatever parts"
 
 
 def begun(factory: Factory, talk: Talks, rate: float = 0.1) -> tuple[LanguageAlgorithm, LanguageState]:
@@ -228,7 +228,7 @@ SPLIT = "TRL 3021, NeMo-RL 84, ms-swift 10117: the loss depends on gradient accu
 def learning(objective: Objective, **choices: Any) -> Factory:
     """Return a subject of the laws of learners: a factory of learners with that objective, for any model.
 
-    >>> from ...algorithms.language_objectives import grpo
+    >>> from ...algorithms.language.objectives import grpo
     >>> learning(grpo()).__name__
     'make'
     """

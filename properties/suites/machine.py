@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ...core.machine import Command, Event, Machine, Started, Stop
-from ...runtime.drive import Told, drive
-from ...runtime.replay import Log, from_lines, recorded, replayed, simulated, to_lines
+from ...runtime.machine.drive import Told, drive
+from ...runtime.machine.replay import Log, from_lines, recorded, replayed, simulated, to_lines
 from ..framework.compare import render
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
 
@@ -141,7 +141,7 @@ def shares_a_list(play: Any) -> Any:
 # --- laws ---
 
 
-SOURCE = "core.machine: effects as data; runtime.replay: the same run without the world"
+SOURCE = "core.machine: effects as data; runtime.machine.replay: the same run without the world"
 
 
 @frozen

@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ...core import keys as core_keys
-from ...core.optim import MasterState, Optimizer
+from ...core.optim.optimizers import MasterState, Optimizer
 from ...core.record import replace
 from ...core.rounding import below_float32, rounded
 from ...core.tree import leaf_names, leaves, size, tree_map

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from ...core import keys
 from ...core.keys import Key
-from ...core.language.attempt import Said
 from ...core.language.events import LENGTH, STOP
 from ...core.language.preparation import Preparation, Prepared
 from ...core.language.prompting import Prompting, Query, Response
+from ...core.language.rollout import Said
 from ...core.language.task import TRAINING, TextTask
-from ...runtime.asynchronous.preparing import kept_starts, starts_from
+from ...runtime.async_rl.preparation import kept_starts, starts_from
 from ..framework.compare import require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.language import texts

@@ -17,8 +17,8 @@ from hypothesis.strategies import SearchStrategy
 from ...core import keys
 from ...core.keys import Key
 from ...core.language.parsers import Call, Parser
-from ...core.language.world import Outcome, TextEnv
-from ...runtime.values import decode, encode
+from ...core.language.text_env import Outcome, TextEnv
+from ...runtime.machine.json_codec import decode, encode
 from ..framework.compare import require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from ..strategies.language import texts
@@ -114,7 +114,7 @@ MUTANTS: dict[str, Callable[[World], World]] = {"pays NaN for what is no call of
 
 
 Script = tuple[int, list[str]]
-SOURCE = "properties.md N1, N2, N5, for texts; core.language.world"
+SOURCE = "properties.md N1, N2, N5, for texts; core.language.text_env"
 
 
 def text_env_laws(parser: Parser, *moves: str, classes: tuple[type, ...] = (), tools: Iterable[str] = ()) -> Suite:

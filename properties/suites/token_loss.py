@@ -7,7 +7,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from ...algorithms.masking import mean_of_tokens
+from ...algorithms.language.masking import mean_of_tokens
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 from .loss import PADDING, PPO, Batch, mapped

@@ -16,7 +16,7 @@ from torch import Tensor
 from ...algorithms.algorithm import Algorithm, TrainState
 from ...core import keys
 from ...core.distributions import Categorical
-from ...core.optim import hyperparameters, with_hyperparameters
+from ...core.optim.optimizers import hyperparameters, with_hyperparameters
 from ...core.policy import ActorCritic, actor_critic_mlp
 from ...core.record import replace
 from ...core.spaces import Box, Discrete

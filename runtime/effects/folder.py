@@ -19,7 +19,20 @@ from attrs import frozen
 
 from ...core.errors import CheckpointError, message
 from ..files.reading import MOST_JSON, parse_json, read_bounded, reason
-from .files import ABSENT, DISK, FILE, LOCK, Files, beside, check_lock, kind, lock, opened, write_whole
+from .checkpoint.atomic_files import (
+    ABSENT,
+    DISK,
+    FILE,
+    LOCK,
+    Files,
+    beside,
+    check_lock,
+    kind,
+    lock,
+    opened,
+    write_whole,
+)
+from .checkpoint.directory import LATEST, steps, sweep
 from .layout import ARGUMENTS as ARGUMENTS
 from .layout import CHECKPOINTS as CHECKPOINTS
 from .layout import EVALUATION as EVALUATION
@@ -30,7 +43,6 @@ from .layout import PICTURE as PICTURE
 from .layout import PROOF as PROOF
 from .layout import TENSORBOARD as TENSORBOARD
 from .layout import names_of, removals
-from .step_folders import LATEST, steps, sweep
 
 MARKER = ".purestep.json"
 FORM = 1  # format version of the marker

@@ -21,9 +21,9 @@ from typing import Literal
 from attrs import frozen
 
 from ...core.errors import CheckpointError, message
-from .files import ABSENT, FOLDER, PARTIAL, kind
-from .files import FILE as PLAIN
-from .png import drawn_here
+from .checkpoint.atomic_files import ABSENT, FOLDER, PARTIAL, kind
+from .checkpoint.atomic_files import FILE as PLAIN
+from .reporting.png import drawn_here
 
 ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
 PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"

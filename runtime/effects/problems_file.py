@@ -7,7 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from ...core.errors import ChoiceError, message
-from ...core.language.reasoning_state import Problem
+from ...core.language.reasoning_cache.state import Problem
 from ..files.reading import parse_json, read_bounded, reason
 
 MOST = 1 << 30  # bytes

@@ -10,10 +10,10 @@ from torch import Tensor
 from ...core import keys
 from ...core.errors import ChoiceError, message
 from ...core.keys import Key
+from ...core.logic.call_patterns import calls, room
 from ...core.logic.corrupt import HEAD, TAIL, Domains, corruptions, domains, known_atoms
 from ...core.logic.derive import Widths
 from ...core.logic.knowledge import knowledge
-from ...core.logic.modes import calls, room
 from ...core.logic.rules import Rule, encode_rules, names_variable
 from ...core.logic.state import Game, GameRules, ProofWorld
 from ...core.logic.terms import Vocabulary, encode

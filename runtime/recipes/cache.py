@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from attrs import field, fields, frozen
 
 from ...core.errors import ChoiceError, check_within, choose, message
-from ...core.language.reasoning_lists import Lists, check_lists
-from ...core.language.reasoning_settings import Sampling, Settings, Streams, check_settings
-from ..language.asynchronous_config import Asynchronous
-from ..language.config import Episodes, Fault, Hardware, Learning, Model, WarmStart, check_text, text_defaults
-from ..language.config import Sampling as Calls
+from ...core.language.list_reduction.lists import Lists, check_lists
+from ...core.language.reasoning_cache.settings import Sampling, Settings, Streams, check_settings
 from ..runs.arguments import SEEDS, changed, check_whole, flag, flatten
+from ..text.async_config import Asynchronous
+from ..text.config import Episodes, Fault, Hardware, Learning, Model, WarmStart, check_text, text_defaults
+from ..text.config import Sampling as Calls
 
 if TYPE_CHECKING:
-    from ...core.language.reasoning_cache import ReasoningCache
+    from ...core.language.reasoning_cache.machine import ReasoningCache
     from ...core.language.task import TextTask
 
 NAME, ABOUT = "cache", "a language model learns to reason in cycles, each from its own summary"
-POLICY = "purestep.core.language.reasoning_tasks.list_rollout"
-STATED = "purestep.core.language.reasoning_problems.stated_rollout"
-SUMMED_UP = "purestep.core.language.reasoning_rollouts.summarization_rollout"
+POLICY = "purestep.core.language.list_reduction.tasks.list_rollout"
+STATED = "purestep.core.language.list_reduction.problems.stated_rollout"
+SUMMED_UP = "purestep.core.language.reasoning_cache.rollouts.summarization_rollout"
 REASONING = "{problem}\nSo far: {curr_summary}\nGo on:"
 SUMMARIZATION = "{problem}\nSo far: {existing_summary}\nNew: {reasoning}\nSum up:"
 WARM_STEPS = 900  # of a small Llama
@@ -266,7 +266,7 @@ def policy_named(name: str, arguments: Cache) -> Callable[..., Any]:
 
 def cache_with(arguments: Cache, settings: Settings) -> "ReasoningCache":
     """Return the cache of a run's settings, with the policies that they name. Raises: ChoiceError."""
-    from ...core.language.reasoning_cache import cache_of
+    from ...core.language.reasoning_cache.machine import cache_of
 
     names = settings.solution_rollout_policy, settings.summarization_rollout_policy
     return cache_of(settings, *(policy_named(name, arguments) for name in names))
@@ -274,9 +274,9 @@ def cache_with(arguments: Cache, settings: Settings) -> "ReasoningCache":
 
 def task_of(arguments: Cache) -> "TextTask":
     """Return the task of a run. Raises: ChoiceError, also for a file of problems that cannot be read."""
-    from ...core.language.reasoning_cache_task import Trained, cache_task, list_cache_task
-    from ...core.language.reasoning_conversations import Shows
-    from ...core.language.reasoning_problems import given_source
+    from ...core.language.list_reduction.problems import given_source
+    from ...core.language.reasoning_cache.conversations import Shows
+    from ...core.language.reasoning_cache.task import Trained, cache_task, list_cache_task
     from ..effects.problems_file import read_problems
 
     settings, run = settings_of(arguments, "run"), arguments.run

@@ -13,7 +13,7 @@ from ...core.logic.parse import parse_query
 from ...core.logic.state import ProofState
 from ...core.logic.terms import Names, encode
 from ..effects import folder
-from ..effects.proof_picture import proof_picture
+from ..effects.reporting.proof_picture import proof_picture
 from ..logic.attempts import Attempt, attempts, ending, left_out
 from ..logic.explain import lines, rows
 from ..logic.proof_tree import Goal, proof_tree

@@ -11,10 +11,10 @@ from attrs import frozen
 from ...core import keys
 from ...core.env import Env
 from ...core.errors import CheckpointError, message
-from ...core.optim import Optimizer, adam, chain, clip_by_global_norm, linear, scale_by_schedule
+from ...core.optim.optimizers import Optimizer, adam, chain, clip_by_global_norm, linear, scale_by_schedule
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
 from ..compile import fingerprint, program
-from ..effects.manifest import Manifest
+from ..effects.checkpoint.manifest import Manifest
 from ..files.cache import cache_directory
 from ..normalizer import Normalizer, identity, running
 from ..runs.arguments import changed, flatten

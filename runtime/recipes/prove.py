@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import torch
 
-from ...algorithms.link_prediction import LinkPrediction, link_prediction
+from ...algorithms.logic.link_prediction import LinkPrediction, link_prediction
 from ...algorithms.ppo import ppo
 from ...core import keys
 from ...core.logic.env import proving
 from ...core.logic.policy import ProofParams, proof_policy
 from ...core.networks import layout
-from ...core.optim import adam, chain, clip_by_global_norm, linear, scale_by_schedule
+from ...core.optim.optimizers import adam, chain, clip_by_global_norm, linear, scale_by_schedule
 from ...core.policy import ActorCritic, flat
 from ...core.record import replace
 from ...core.tree import tree_map

@@ -12,13 +12,13 @@ from attrs import evolve, frozen
 
 from ...core.errors import ChoiceError, message
 from ..deferred import deferred
+from ..effects.distributed.launched import launched, several, within_machine
 from ..effects.experiment_flags import ABOUT as CONFIG
 from ..effects.experiment_flags import with_config
-from ..effects.ranks.launched import launched, several, within_machine
-from ..language.config import TaskRun, TextConfig, text_defaults
 from ..runs.arguments import changed, flatten, option
 from ..runs.recipe import Program, Recipe
 from ..runs.trusting import Trust
+from ..text.config import TaskRun, TextConfig, text_defaults
 from . import cache
 from .zorplex import ABOUT, Zorplex, zorplex_defaults
 
@@ -101,13 +101,13 @@ def lead(words: Sequence[str], program: Program) -> int:
         return program(_alone)
     if "--trust-network" not in words:
         within_machine()
-    from ..language.ranked import in_world  # here: it takes torch a second to import
+    from ..text.distributed_learner import in_world  # here: it takes torch a second to import
 
     return in_world(lambda team: program(lambda: team))
 
 
 def _alone() -> Any:
-    from ..language.team import ALONE
+    from ..text.learner_backend import ALONE
 
     return ALONE
 

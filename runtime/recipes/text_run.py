@@ -8,24 +8,25 @@ import torch
 from attrs import evolve
 
 from ...core.errors import CheckpointError, ChoiceError, message
-from ..asynchronous import report as phases_report
-from ..asynchronous import session as phases
+from ..async_rl import report as phases_report
+from ..async_rl import run as phases
 from ..effects import folder
-from ..effects.plot import learning_curve
-from ..effects.png import check_picture
-from ..effects.step_folders import steps
+from ..effects.checkpoint.directory import steps
+from ..effects.reporting.plot import learning_curve
+from ..effects.reporting.png import check_picture
 from ..effects.task_reference import EVERY, absolute, trust
-from ..language import report, session
-from ..language.config import TextConfig, generators
-from ..language.parts import Parts
-from ..language.session import policy_of
-from ..language.team import ALONE, Team, of_ranks
 from ..runs.arguments import changed, flag
 from ..runs.curves import picture_of
 from ..runs.kinds import with_generators
 from ..runs.recipe import Components, Context, Notice, Outcome, Phases, Recipe
 from ..runs.run import restored
 from ..runs.trusting import NOTHING, Trust
+from ..text import report
+from ..text import run as session
+from ..text.components import Parts
+from ..text.config import TextConfig, generators
+from ..text.learner_backend import ALONE, Team, of_ranks
+from ..text.run import policy_of
 from .text import HeldOut, Moves, Over, trust_of
 
 ALONE_HERE = {"engine": "processes", "transfer": "auto"}  # defaults when --hosts "" moves generators to this machine
@@ -68,7 +69,7 @@ def resume(run: Path, *, options: Moves, notice: Notice, store: Team = ALONE) ->
     if options.trust:
         trust(EVERY)
     if store is ALONE and of_ranks(run):
-        from ..language.ranked import in_world  # here: it takes torch a second to import
+        from ..text.distributed_learner import in_world  # here: it takes torch a second to import
 
         found: list[Outcome] = []
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from attrs import asdict, field, frozen
 
 from ...core.errors import ChoiceError, message
-from ..language.asynchronous_config import Asynchronous
-from ..language.config import (
+from ..text.async_config import Asynchronous
+from ..text.config import (
     WARM_STEPS,
     Episodes,
     Hardware,
@@ -67,7 +67,7 @@ class Zorplex:
 
     def task(self) -> "TextTask":
         """Return the task. Imports torch. Raises: ChoiceError."""
-        from ...core.language.zorplex_task import zorplex_task
+        from ...core.language.zorplex.task import zorplex_task
 
         return zorplex_task(**asdict(self.tasks), seed=self.episodes.seed)
 

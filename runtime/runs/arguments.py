@@ -9,7 +9,7 @@ import attrs
 from attrs import evolve
 
 from ...core.errors import CheckpointError, ChoiceError, choose, message
-from ..values import fits, short
+from ..machine.json_codec import fits, short
 
 A = TypeVar("A")
 SEEDS = 2**63 - 1

@@ -6,9 +6,9 @@ from typing import Any
 
 from ...core.errors import CheckpointError, ChoiceError, ShapeError, message
 from ..effects import folder
-from ..effects.metrics import read
-from ..effects.plot import learning_curve
-from ..effects.png import check_picture
+from ..effects.reporting.metrics import read
+from ..effects.reporting.plot import learning_curve
+from ..effects.reporting.png import check_picture
 from .recipe import Notice
 from .registry import recipe_of
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...core.errors import message
 from ..effects import folder
-from ..effects.metrics import Sink, jsonl, rewind, stride, tensorboard, thin
-from ..effects.progress import progress
+from ..effects.reporting.metrics import Sink, jsonl, rewind, stride, tensorboard, thin
+from ..effects.reporting.progress import progress
 from .training_machine import Log, Logged, Loop
 
 RETURN = "episode_return"

@@ -20,7 +20,7 @@ from .training_machine import Log, Logged, Loop, Train, Trained
 from .trusting import NOTHING, Trust
 
 if TYPE_CHECKING:
-    from ..effects.manifest import Manifest
+    from ..effects.checkpoint.manifest import Manifest
     from .store import Store
 
 Notice = Callable[[str], None]  # a line for the user

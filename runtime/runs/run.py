@@ -13,11 +13,12 @@ from attrs import define, evolve, frozen
 
 from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ...core.tree import leaves
-from ..drive import Handlers, drive, serial
-from ..effects import checkpoint, clock, folder
-from ..effects.manifest import LARGEST, MANIFEST, DamagedError, Manifest, damaged
-from ..effects.sharded.description import described as described_at
-from ..values import decode, encode, short
+from ..effects import clock, folder
+from ..effects.checkpoint import single as checkpoint
+from ..effects.checkpoint.description import described as described_at
+from ..effects.checkpoint.manifest import LARGEST, MANIFEST, DamagedError, Manifest, damaged
+from ..machine.drive import Handlers, drive, serial
+from ..machine.json_codec import decode, encode, short
 from .arguments import changed, flag, flatten, from_record
 from .kinds import train_command
 from .recipe import Components, Context, Notice, Outcome, Phases, Recipe

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from attrs import frozen
 
-from ..effects import checkpoint
-from ..effects.checkpoint import Checkpoint
-from ..effects.files import INSIDE
+from ..effects.checkpoint import single as checkpoint
+from ..effects.checkpoint.atomic_files import INSIDE
+from ..effects.checkpoint.single import Checkpoint
 
 
 class Store(Protocol):
@@ -60,14 +60,14 @@ def newest(
     run: Path, *, report: Callable[[str], None] = checkpoint.to_stderr, without: Collection[Path] = ()
 ) -> Path | None:
     """Return the folder of the newest good checkpoint, written by any number of ranks. Raises: CheckpointError."""
-    from ..effects.sharded.loading import latest  # here: torch takes a second to import it
+    from ..effects.checkpoint.load import latest  # here: torch takes a second to import it
 
     return latest(run, report=report, without=without)
 
 
 def load(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
     """Return the content of a checkpoint, written by any number of ranks. Raises: CheckpointError."""
-    from ..effects.sharded.loading import load
+    from ..effects.checkpoint.load import load
 
     return load(where, like, classes=classes)
 

@@ -4,8 +4,8 @@ import threading
 from collections import Counter
 
 from ....core.errors import ChoiceError, StructureError, message
-from ...scheduling.seats import room
-from ...scheduling.state import Rules, Schedule, begin, changed
+from ...async_rl.scheduler.dispatch import room
+from ...async_rl.scheduler.state import Rules, Schedule, begin, changed
 from .interfaces import CapacityModifier, RolloutStat
 
 ENDLESS = 1 << 62  # updates: the caller decides when training ends

@@ -18,7 +18,7 @@ from attrs import frozen
 
 from ....core.errors import ChoiceError, PurestepError, StructureError, message
 from ....core.keys import Key, permutation
-from ...scheduling.state import Schedule
+from ...async_rl.scheduler.state import Schedule
 from ..experiment_config import InferenceEngineConfig
 from .capacity import FilteredSamplesCapacityModifier, StalenessManager
 from .interfaces import Account, InferenceEngine, RolloutCache, RolloutQueue, Sample, Workflow

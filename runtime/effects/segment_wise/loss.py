@@ -6,7 +6,7 @@ from functools import partial
 from torch import Tensor
 
 from ....algorithms.importance import importance_weights, masked_weights
-from ....algorithms.token_losses import dual_clip, token_clip
+from ....algorithms.language.token_losses import dual_clip, token_clip
 from ..experiment_config import PPOActorConfig
 
 # (log_prob, proximal_log_prob, behaviour_log_prob, advantage, mask) -> loss, [*, L] each

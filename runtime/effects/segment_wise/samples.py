@@ -21,7 +21,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from ....core.errors import StructureError, message
-from ....core.transcript import ABSENT
+from ....core.transcript.record import ABSENT
 from .interfaces import Sample
 
 MARK = "_recompute_version"

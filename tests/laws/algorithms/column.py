@@ -7,10 +7,10 @@ import attrs
 import torch
 from torch import Tensor
 
-from purestep.algorithms.token_batch import Counts, TokenBatch
+from purestep.algorithms.language.token_batch import Counts, TokenBatch
 from purestep.core.record import replace
-from purestep.core.transcript import ABSENT, Transcript
-from purestep.core.transcript_calls import per_token
+from purestep.core.transcript.calls import per_token
+from purestep.core.transcript.record import ABSENT, Transcript
 from purestep.properties.framework.compare import DOUBLE, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.learner import Talks, talks

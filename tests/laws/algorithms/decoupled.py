@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
+from purestep.algorithms.language.token_losses import token_clip
 from purestep.algorithms.policy_losses import policy_gradient
-from purestep.algorithms.token_losses import token_clip
 from purestep.properties.framework.compare import DOUBLE, ROUNDING, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import POISON, dyadic, flags, integers, log_prob_pairs

@@ -20,7 +20,7 @@ from purestep.algorithms.policy_losses import ppo_clip
 from purestep.algorithms.ppo import ppo, prepare
 from purestep.algorithms.ppo_passes import METRICS, Sample, Settings, learner, prepared
 from purestep.core import keys
-from purestep.core.optim import Optimizer, sgd
+from purestep.core.optim.optimizers import Optimizer, sgd
 from purestep.core.policy import ActorCritic
 from purestep.core.record import replace
 from purestep.core.steps import Trajectory

@@ -2,11 +2,11 @@
 
 from purestep.algorithms.decoupled import decoupled_clip, interpolated, interpolation
 from purestep.algorithms.decoupled_ppo import decoupled_ppo
-from purestep.algorithms.micro_batches import micro_batches, shards
-from purestep.algorithms.packing import pack, packed_log_probs, packing, segment_mask, unpack
+from purestep.algorithms.language.micro_batches import micro_batches, shards
+from purestep.algorithms.language.packing import pack, packed_log_probs, packing, segment_mask, unpack
+from purestep.algorithms.language.scoring import scored
+from purestep.algorithms.language.token_batch import counts, numbered, token_batch, token_rewards
 from purestep.algorithms.supervised import cross_entropy
-from purestep.algorithms.token_batch import counts, numbered, token_batch, token_rewards
-from purestep.algorithms.token_policy import scored
 from purestep.properties.framework.families import Family, edits
 
 from .column import MUTANTS as COLUMN_MUTANTS

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from purestep.algorithms.packing import Packing
+from purestep.algorithms.language.packing import Packing
 from purestep.core.record import replace
-from purestep.core.transcript_scores import token_log_probs
+from purestep.core.transcript.log_probs import token_log_probs
 from purestep.properties.framework.compare import DOUBLE, EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 

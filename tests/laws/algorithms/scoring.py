@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from purestep.algorithms.packing import Packing, packing
-from purestep.algorithms.token_policy import Layout, LearnerParams, Scores
+from purestep.algorithms.language.packing import Packing, packing
+from purestep.algorithms.language.scoring import Layout, LearnerParams, Scores
 from purestep.core.networks import Linear
 from purestep.core.record import replace
 from purestep.core.tree import tree_map
@@ -79,7 +79,7 @@ MUTANTS: dict[str, Callable[[Scored], Scored]] = {"counts entropy from below": n
 # --- laws ---
 
 
-SOURCE = "core.transcript_scores.token_log_probs: logits at t speak of the token at t + 1"
+SOURCE = "core.transcript.log_probs.token_log_probs: logits at t speak of the token at t + 1"
 HEAD = torch.linspace(-1.0, 1.0, 3, dtype=torch.float64)
 
 

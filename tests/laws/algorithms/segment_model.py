@@ -18,9 +18,9 @@ from purestep.algorithms.aggregate import (
     token_mean,
     token_sum,
 )
-from purestep.algorithms.packing import segment_mask
-from purestep.core.transcript import ABSENT
-from purestep.core.transcript_scores import token_log_probs
+from purestep.algorithms.language.packing import segment_mask
+from purestep.core.transcript.log_probs import token_log_probs
+from purestep.core.transcript.record import ABSENT
 from purestep.properties.strategies.values import dyadic, flags, integers
 
 VOCABULARY, FEATURES, LONGEST = 4, 3, 6

@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
 
 from purestep.algorithms import staleness
-from purestep.core.transcript import ABSENT
+from purestep.core.transcript.record import ABSENT
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Inputs, Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import flags, integers

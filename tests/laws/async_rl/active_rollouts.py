@@ -1,6 +1,6 @@
 """Laws of attempts that are added and removed while others run: none is lost or affects another, and all tokens are reported.
 
-The subject is a `Desking`, the functions of `runtime.asynchronous.desk` around a generation in progress; the laws use a
+The subject is a `Desking`, the functions of `runtime.async_rl.active_rollouts` around a generation in progress; the laws use a
 model of integers, so that equal means equal bits.
 """
 
@@ -14,9 +14,9 @@ from hypothesis.strategies import SearchStrategy
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.asynchronous.desk import Chunk, Desk
-from purestep.runtime.effects.generate import Generator
-from purestep.runtime.effects.generate_turns import FREE, AnyAttempt, Generation
+from purestep.runtime.async_rl.active_rollouts import Chunk, Desk
+from purestep.runtime.effects.generation.engine import Generator
+from purestep.runtime.effects.generation.scheduling import FREE, AnyAttempt, Generation
 
 from .rollout_schedules import Course, Desking, Scene, alone, by_definition, calls_of, played, scenes
 
@@ -192,7 +192,7 @@ MUTANTS: dict[str, Callable[[Desking], Desking]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.asynchronous.desk: attempts that come and go"
+SOURCE = "runtime.async_rl.active_rollouts: attempts that come and go"
 MOVED = "other weights in the middle of an attempt"
 
 

@@ -1,6 +1,6 @@
 """Laws of an audit: valid runs pass, and each kind of fault is found and named, wherever it is.
 
-The subject is a function (ledger, bounds, told, totals) -> Audit as `runtime.asynchronous.auditing.audited`.
+The subject is a function (ledger, bounds, told, totals) -> Audit as `runtime.async_rl.audit.audited`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from hypothesis.strategies import DrawFn
 
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.asynchronous.auditing import Audit, Bounds, Heard
+from purestep.runtime.async_rl.audit import Audit, Bounds, Heard
 
 # --- mutants ---
 # Common errors in audits: each an edit of a right one.
@@ -123,7 +123,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {"stops at the first fault": hasty}
 # --- laws ---
 
 
-SOURCE = "runtime.asynchronous.auditing: each sample once, none too old, groups whole, numbers that agree"
+SOURCE = "runtime.async_rl.audit: each sample once, none too old, groups whole, numbers that agree"
 Row = dict[str, Any]
 GROUP, SEAT, ATTEMPT, REQUEST, HEAD, TAIL, TOKENS = range(7)
 BALANCED = ("submitted", "waiting", "accepted", "rejected", "consumed", "filtered", "queued", "version", "tokens_used")

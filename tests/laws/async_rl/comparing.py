@@ -1,6 +1,6 @@
 """Laws of a comparison of phases: ratios are quotients, the better phase follows from the numbers, noise is not a difference.
 
-The subject is a `Comparing`: functions of `runtime.asynchronous.figures` and `runtime.asynchronous.comparing`.
+The subject is a `Comparing`: functions of `runtime.async_rl.comparison_figures` and `runtime.async_rl.comparison`.
 """
 
 import math
@@ -13,13 +13,14 @@ from hypothesis.strategies import DrawFn
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.asynchronous import comparing, figures
-from purestep.runtime.asynchronous.comparing import Comparison, Difference
-from purestep.runtime.asynchronous.figures import LESS, MORE, Figure, Phase
-from purestep.runtime.language.evaluate import ACCURACY, HIGH, LOW, Standing, wilson
-from purestep.runtime.scheduling.timeline import TRAINER, Shift
+from purestep.runtime.async_rl import comparison as comparing
+from purestep.runtime.async_rl import comparison_figures as figures
+from purestep.runtime.async_rl.comparison import Comparison, Difference
+from purestep.runtime.async_rl.comparison_figures import LESS, MORE, Figure, Phase
+from purestep.runtime.async_rl.scheduler.timeline import TRAINER, Shift
+from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, Standing, wilson
 
-SOURCE = "runtime.asynchronous.comparing: ratios computed, never asserted"
+SOURCE = "runtime.async_rl.comparison: ratios computed, never asserted"
 
 
 @frozen

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
-from purestep.core.language.attempt import Attempt, Heard, Said, begin_attempt, hear
 from purestep.core.language.codec import END, byte_codec
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, rollouts
-from purestep.core.language.tasks import Task, letters
-from purestep.core.language.zorplex import zorplex, zorplex_parser
-from purestep.core.language.zorplex_task import zorplex_task
-from purestep.core.transcript import Transcript
-from purestep.runtime.asynchronous import samples
-from purestep.runtime.asynchronous.samples import Sample
+from purestep.core.language.rollout import Attempt, Heard, Said, begin_attempt, hear
+from purestep.core.language.zorplex.env import zorplex, zorplex_parser
+from purestep.core.language.zorplex.task import zorplex_task
+from purestep.core.language.zorplex.tasks import Task, letters
+from purestep.core.transcript.record import Transcript
+from purestep.runtime.async_rl import samples
+from purestep.runtime.async_rl.samples import Sample
 
 CODEC = byte_codec()
 CALLS = 5
@@ -37,7 +37,7 @@ AnyAttempt = Attempt[Any]
 
 @frozen
 class Writing:
-    """The functions of `runtime.asynchronous.samples`, and the transfer of a sample to another process."""
+    """The functions of `runtime.async_rl.samples`, and the transfer of a sample to another process."""
 
     samples_of: Callable[..., tuple[Sample, ...]]
     stacked: Callable[[Sequence[Sample]], Transcript]

@@ -1,10 +1,10 @@
 """Families of laws of rollout workers, their samples, and reports of asynchronous training."""
 
 from purestep.properties.framework.families import Family, edits
-from purestep.runtime.asynchronous.auditing import audited
-from purestep.runtime.asynchronous.folding import folded
-from purestep.runtime.asynchronous.learning import Learning
-from purestep.runtime.asynchronous.preparing import Starts
+from purestep.runtime.async_rl.audit import audited
+from purestep.runtime.async_rl.preparation import Starts
+from purestep.runtime.async_rl.replay import folded
+from purestep.runtime.async_rl.trainer import Learning
 
 from .active_rollouts import MUTANTS as ACTIVE_ROLLOUTS_MUTANTS
 from .active_rollouts import desk_laws

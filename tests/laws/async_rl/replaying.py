@@ -1,6 +1,6 @@
 """Laws of the replay of a run: its log reproduces the state of the scheduler, over all its sessions.
 
-The subject is a function (course, rows) -> course as `runtime.asynchronous.folding.folded`.
+The subject is a function (course, rows) -> course as `runtime.async_rl.replay.folded`.
 """
 
 import json
@@ -16,14 +16,14 @@ from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.machine import Event
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.asynchronous.folding import Course, differing
-from purestep.runtime.drive import Handlers, drive
-from purestep.runtime.replay import Log, recorded, simulated, to_lines
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.scheduler import begin, scheduler
-from purestep.runtime.scheduling.state import KEEP, RECOMPUTE, Rules, Schedule, with_workers
+from purestep.runtime.async_rl.replay import Course, differing
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.state import KEEP, RECOMPUTE, Rules, Schedule, with_workers
+from purestep.runtime.machine.drive import Handlers, drive
+from purestep.runtime.machine.replay import Log, recorded, simulated, to_lines
 
-SOURCE = "runtime.asynchronous.folding: what a scheduler was told gives its states again, bit for bit"
+SOURCE = "runtime.async_rl.replay: what a scheduler was told gives its states again, bit for bit"
 PROMPTS = 40
 Row = Mapping[str, Any]
 Fold = Callable[[Course, Iterable[Row]], Course]

@@ -11,19 +11,19 @@ from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from purestep.core import keys
-from purestep.core.language.attempt import Heard, begin_attempt
+from purestep.core.decoding.sampling import drawing
 from purestep.core.language.codec import OPEN, Codec, Ids, Standing
 from purestep.core.language.events import Event
 from purestep.core.language.parsers import Parsed
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, call_key, rollouts
-from purestep.core.language.world import Outcome, TextEnv
-from purestep.core.sampling import drawing
+from purestep.core.language.rollout import Heard, begin_attempt
+from purestep.core.language.text_env import Outcome, TextEnv
 from purestep.properties.strategies.table_causal import table_causal
-from purestep.runtime.asynchronous import desk as own
-from purestep.runtime.asynchronous.desk import Chunk, Desk
-from purestep.runtime.effects.generate import Generator, complete, generator
-from purestep.runtime.effects.generate_turns import AnyAttempt, Generation
+from purestep.runtime.async_rl import active_rollouts as own
+from purestep.runtime.async_rl.active_rollouts import Chunk, Desk
+from purestep.runtime.effects.generation.engine import Generator, complete, generator
+from purestep.runtime.effects.generation.scheduling import AnyAttempt, Generation
 
 LETTERS, STOP, MARK, MODEL_SPEAKS = "abcde", 5, 6, 7
 MODEL = table_causal(8)
@@ -39,7 +39,7 @@ Told = tuple[int, int, int]  # task, tokens, version
 
 @frozen
 class Desking:
-    """The functions of `runtime.asynchronous.desk`, and the function that advances the generation between them."""
+    """The functions of `runtime.async_rl.active_rollouts`, and the function that advances the generation between them."""
 
     added: Callable[[Desk, int, AnyAttempt], Desk]
     given_up: Callable[[Desk, int], Desk]

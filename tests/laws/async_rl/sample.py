@@ -1,6 +1,6 @@
 """Laws of samples: a row is its attempt's transcript, the fields besides it agree with it, and impossible values are found.
 
-The subject is a `Writing`, the functions of `runtime.asynchronous.samples`; attempts are at zorplex tasks.
+The subject is a `Writing`, the functions of `runtime.async_rl.samples`; attempts are at zorplex tasks.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from attrs import evolve
 
-from purestep.core.language.diagnosis import FAILURE_MODES
-from purestep.core.language.transcribe import transcripts
-from purestep.core.language.zorplex_task import zorplex_task
+from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.zorplex.failure_modes import FAILURE_MODES
+from purestep.core.language.zorplex.task import zorplex_task
 from purestep.core.record import replace, take
-from purestep.core.transcript import Transcript
+from purestep.core.transcript.record import Transcript
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import ROUNDING, bits, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.asynchronous.samples import Sample
-from purestep.runtime.language.evaluate import standing
+from purestep.runtime.async_rl.samples import Sample
+from purestep.runtime.text.evaluation import standing
 
 from .conversations import CALLS, CODEC, ROOM, AnyAttempt, Talk, Writing, ended, talks, versions_of, written
 from .sample_faults import SPOILED
@@ -147,7 +147,7 @@ MUTANTS: dict[str, Callable[[Writing], Writing]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.asynchronous.samples: what a generator gives for a request"
+SOURCE = "runtime.async_rl.samples: what a generator gives for a request"
 Drawn = tuple[Talk, ...]
 
 

@@ -8,7 +8,7 @@ from attrs import evolve
 from torch import Tensor
 
 from purestep.core.record import replace
-from purestep.runtime.asynchronous.samples import Sample
+from purestep.runtime.async_rl.samples import Sample
 
 Spoil = Callable[[Sample], Any]
 NOTHING: Any = ()

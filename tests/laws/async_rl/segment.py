@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
-from purestep.algorithms.language import LanguageState
-from purestep.algorithms.language_batch import Reading
-from purestep.algorithms.token_policy import LearnerParams
+from purestep.algorithms.language.batch import Reading
+from purestep.algorithms.language.learner import LanguageState
+from purestep.algorithms.language.scoring import LearnerParams
 from purestep.core import keys
 from purestep.core.record import replace
-from purestep.core.transcript import ABSENT, Transcript, empty
+from purestep.core.transcript.record import ABSENT, Transcript, empty
 from purestep.core.tree import leaves
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.asynchronous.learning import Anchored, Learning
-from purestep.runtime.asynchronous.samples import OWN, Sample
-from purestep.runtime.language.config import TaskRun
+from purestep.runtime.async_rl.samples import OWN, Sample
+from purestep.runtime.async_rl.trainer import Anchored, Learning
+from purestep.runtime.text.config import TaskRun
 
 # --- mutants ---
 # Common errors in segment-wise proximal log-probs: edits of a function like `Learning.anchored`.

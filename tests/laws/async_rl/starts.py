@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from purestep.core.language.preparation import Start
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.asynchronous.preparing import Held, Ready, Starts
+from purestep.runtime.async_rl.preparation import Held, Ready, Starts
 
 # --- mutants ---
 # Common errors in starts: preparations done twice, freed once, forgotten, or used for the wrong group.
@@ -74,7 +74,7 @@ def first_start(subject: Subject) -> Any:
 # --- laws ---
 
 
-SOURCE = "runtime.asynchronous.preparing: a preparation is done once, by a generator that is there"
+SOURCE = "runtime.async_rl.preparation: a preparation is done once, by a generator that is there"
 Move = tuple[str, int, int]  # what happens; a prompt, or which preparation; a generator
 
 

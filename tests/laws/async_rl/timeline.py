@@ -1,7 +1,7 @@
 """Laws of a timeline's numbers: busy seconds are those covered by some span, whether spans overlap, touch or lie outside.
 
-The subject is a `Timing`: the functions of `runtime.scheduling.timeline`. Times are quarters of a second, so that seconds
-can be counted cell by cell.
+The subject is a `Timing`: the functions of `runtime.async_rl.scheduler.timeline`. Times are quarters of a second, so that
+seconds can be counted cell by cell.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.scheduling import timeline
-from purestep.runtime.scheduling.timeline import TRAIN, TRAINER, Interval, Shift, Span
+from purestep.runtime.async_rl.scheduler import timeline
+from purestep.runtime.async_rl.scheduler.timeline import TRAIN, TRAINER, Interval, Shift, Span
 
-SOURCE = "runtime.scheduling.timeline: an actor is at work in a second if any of its spans covers it"
+SOURCE = "runtime.async_rl.scheduler.timeline: an actor is at work in a second if any of its spans covers it"
 CELL = 0.25
 Spans = tuple[Span, ...]
 

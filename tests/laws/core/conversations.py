@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from purestep.core import keys
-from purestep.core.decode import Decoder
-from purestep.core.slots import Decoding
+from purestep.core.decoding.decode import Decoder
+from purestep.core.decoding.slots import Decoding
 from purestep.properties.framework.law import Broken
 from purestep.properties.strategies.table_causal import table_causal, weighed
 
@@ -19,7 +19,7 @@ Step = Callable[..., Decoding]
 
 @frozen
 class Slots:
-    """The functions of decoding in slots, as in `core.slots` and `core.decode`."""
+    """The functions of decoding in slots, as in `core.decoding.slots` and `core.decoding.decode`."""
 
     idle: Callable[..., Decoding]
     seat: Callable[..., Decoding]

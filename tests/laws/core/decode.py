@@ -1,6 +1,6 @@
 """Laws of decoding in slots: slot, neighbours, chunks and blocks do not change the tokens that are sampled.
 
-The subject is a `Slots`, the functions of `core.slots` and `core.decode`; the laws use a model of integers.
+The subject is a `Slots`, the functions of `core.decoding.slots` and `core.decoding.decode`; the laws use a model of integers.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from attrs import evolve
 from torch import Tensor
 
 from purestep.core import keys
-from purestep.core.decode import Decoder
+from purestep.core.decoding.decode import Decoder
+from purestep.core.decoding.slots import Decoding
 from purestep.core.record import replace, take
-from purestep.core.slots import Decoding
 from purestep.core.tree import tree_map
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
@@ -165,7 +165,7 @@ MUTANTS: dict[str, Callable[[Slots], Slots]] = {
 # --- laws ---
 
 
-SOURCE = "core.decode: what a step promises"
+SOURCE = "core.decoding.decode: what a step promises"
 
 
 def decode_laws() -> Suite:

@@ -1,9 +1,9 @@
 """Families of laws of the core's own machinery."""
 
-from purestep.core import decode, sampling, slots
+from purestep.core.decoding import decode, sampling, slots
 from purestep.core.envs.tabular import tabular
-from purestep.core.muon import muon, orthogonal
-from purestep.core.transcript_cuts import cut_to
+from purestep.core.optim.muon import muon, orthogonal
+from purestep.core.transcript.edit import cut_to
 from purestep.properties.framework.families import Family, edits
 from purestep.properties.strategies.transcripts import own_transcripts
 

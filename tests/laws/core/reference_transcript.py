@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from attrs import Factory, evolve, mutable
 
-from purestep.core.transcript import ABORT, ABSENT, CALL_BLANKS, DTYPES, NONE, OTHER, TOKEN_BLANKS, Transcript
-from purestep.core.transcript import SAMPLED as FROM_MODEL
+from purestep.core.transcript.record import ABORT, ABSENT, CALL_BLANKS, DTYPES, NONE, OTHER, TOKEN_BLANKS, Transcript
+from purestep.core.transcript.record import SAMPLED as FROM_MODEL
 from purestep.properties.strategies.transcripts import (
     BEGIN,
     CONTEXT,

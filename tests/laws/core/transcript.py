@@ -8,7 +8,7 @@ from attrs import evolve
 from torch import Tensor
 
 from purestep.core.record import replace, take
-from purestep.core.transcript import (
+from purestep.core.transcript.record import (
     ABORT,
     ABSENT,
     CALL_BLANKS,
@@ -20,8 +20,8 @@ from purestep.core.transcript import (
     Transcript,
     in_call,
 )
-from purestep.core.transcript import LENGTH as CUT_AT_LENGTH
-from purestep.core.transcript import SAMPLED as FROM_MODEL
+from purestep.core.transcript.record import LENGTH as CUT_AT_LENGTH
+from purestep.core.transcript.record import SAMPLED as FROM_MODEL
 from purestep.properties.framework.compare import EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.transcripts import (
@@ -250,7 +250,7 @@ MUTANTS: dict[str, Make] = {
 # --- laws ---
 
 
-SOURCE = "core.transcript: what its functions promise"
+SOURCE = "core.transcript.record: what its functions promise"
 ENDS = ("terminated", "truncated", "reason")
 Check = Callable[[Transcripts, Program, Seen], None]
 

@@ -5,7 +5,7 @@ from attrs import evolve
 from torch import Tensor
 
 from purestep.core.record import replace
-from purestep.core.transcript import ABSENT, TOKEN_BLANKS, Transcript
+from purestep.core.transcript.record import ABSENT, TOKEN_BLANKS, Transcript
 from purestep.core.tree import clone, leaf_names, leaves
 from purestep.properties.framework.compare import EXACT, bits, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite

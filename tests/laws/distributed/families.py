@@ -1,7 +1,7 @@
 """Families of laws of learning on several ranks."""
 
 from purestep.properties.framework.families import Family, edits
-from purestep.runtime.ranks.simulated import simulated_ranks
+from purestep.runtime.distributed.simulated_ranks import simulated_ranks
 
 from .handles import MUTANTS as HANDLES_MUTANTS
 from .handles import naming_laws, own_naming

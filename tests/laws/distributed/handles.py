@@ -1,7 +1,7 @@
 """Laws of handles for sharded leaves: a handle that is sent is resolved to the same leaf on every rank.
 
 A sequence of messages is run on several ranks at once. The first rank selects the trees to make from others, and forgets some;
-every rank makes them from its own leaves. `held` maps handles to a rank's leaves, as in `runtime.effects.ranks.leading`.
+every rank makes them from its own leaves. `held` maps handles to a rank's leaves, as in `runtime.effects.distributed.driver`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,8 +15,8 @@ from purestep.core.errors import StructureError
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.ranks import naming
-from purestep.runtime.ranks.naming import Name
+from purestep.runtime.distributed import handles as naming
+from purestep.runtime.distributed.handles import Name
 
 # --- mutants ---
 # Common errors in handles of sharded leaves; each an edit of a right function.

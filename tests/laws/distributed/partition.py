@@ -8,15 +8,15 @@ import torch
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from purestep.algorithms.token_batch import TokenBatch, token_batch
+from purestep.algorithms.language.token_batch import TokenBatch, token_batch
 from purestep.core.errors import ChoiceError
 from purestep.core.record import replace
-from purestep.core.transcript import empty
+from purestep.core.transcript.record import empty
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, always
-from purestep.runtime.language_layout import Part
-from purestep.runtime.ranks import dealing
-from purestep.runtime.ranks.dealing import Deal
+from purestep.runtime.distributed import partition as dealing
+from purestep.runtime.distributed.partition import Deal
+from purestep.runtime.text.batching import Part
 
 # --- mutants ---
 # Common errors in partitions of a batch over ranks; each an edit of a right function.

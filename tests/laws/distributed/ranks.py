@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from purestep.algorithms import language_objectives as objectives
 from purestep.algorithms.importance import truncated_weights
-from purestep.algorithms.language import LanguageAlgorithm, LanguageState, learner
-from purestep.algorithms.token_batch import TokenBatch
-from purestep.algorithms.token_policy import LearnerParams
-from purestep.core.optim import chain, clip_by_global_norm, global_norm, sgd
+from purestep.algorithms.language import objectives
+from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
+from purestep.algorithms.language.scoring import LearnerParams
+from purestep.algorithms.language.token_batch import TokenBatch
+from purestep.core.optim.optimizers import chain, clip_by_global_norm, global_norm, sgd
 from purestep.core.record import replace, take
-from purestep.core.transcript_scores import loss_mask
+from purestep.core.transcript.log_probs import loss_mask
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import DOUBLE, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.learner import MODEL, Talks, params_of, talks
 from purestep.properties.suites.learner import prepared
-from purestep.runtime.ranks.dealing import Deal, placed
+from purestep.runtime.distributed.partition import Deal, placed
 
 # --- mutants ---
 # Common errors in learning on several ranks: each an edit of a right function.

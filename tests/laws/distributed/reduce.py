@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from purestep.algorithms.language_loss import Sums, combined
+from purestep.algorithms.language.loss import Sums, combined
 from purestep.core import keys
-from purestep.core.optim import Optimizer, clip_by_global_norm
+from purestep.core.optim.optimizers import Optimizer, clip_by_global_norm
 from purestep.core.record import replace, take
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import DOUBLE, ROUNDING, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import dyadic, flags, integers
-from purestep.runtime.language_layout import Part
-from purestep.runtime.ranks import putting
-from purestep.runtime.ranks.clipping import clip_by_whole_norm
+from purestep.runtime.distributed import reduce as putting
+from purestep.runtime.distributed.clip import clip_by_whole_norm
+from purestep.runtime.text.batching import Part
 
 # --- mutants ---
 # Common errors in reductions.

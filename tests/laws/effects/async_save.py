@@ -1,6 +1,6 @@
 """Laws of saves beside training: one at a time, each answered once, and every fault reported.
 
-The subject is a `step(desk, event) -> (desk, answers)` as in `runtime.effects.sharded.later_rules`.
+The subject is a `step(desk, event) -> (desk, answers)` as in `runtime.effects.checkpoint.async_save_rules`.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.sharded.later_rules import Answer, Ask, Begin, Desk, Ended, Event, Gone, Leave, Tell, Wait
+from purestep.runtime.effects.checkpoint.async_save_rules import (
+    Answer,
+    Ask,
+    Begin,
+    Desk,
+    Ended,
+    Event,
+    Gone,
+    Leave,
+    Tell,
+    Wait,
+)
 
 # --- mutants ---
 # Common errors in saves beside training: each an edit of a right step.
@@ -91,7 +102,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.sharded.later_rules: saves beside training as a pure machine"
+SOURCE = "runtime.effects.checkpoint.async_save_rules: saves beside training as a pure machine"
 Step = Callable[[Desk, Event], tuple[Desk, tuple[Answer, ...]]]
 Acts = tuple[str, ...]
 

@@ -1,6 +1,6 @@
 """Laws of the layout of a checkpoint of several ranks, and of the choice of the files with a model's weights.
 
-The subject is a `Filing`: the functions of `runtime.effects.sharded.placing` and `.weight_rules`.
+The subject is a `Filing`: the functions of `runtime.effects.checkpoint.layout` and `.weight_rules`.
 """
 
 import itertools
@@ -15,9 +15,10 @@ from hypothesis.strategies import SearchStrategy
 from purestep.core.errors import CheckpointError
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.sharded import placing, weight_rules
-from purestep.runtime.effects.sharded.placing import File
-from purestep.runtime.effects.sharded.weight_rules import ORDER
+from purestep.runtime.effects.checkpoint import layout as placing
+from purestep.runtime.effects.checkpoint.layout import File
+from purestep.runtime.effects.hugging_face import weight_rules
+from purestep.runtime.effects.hugging_face.weight_rules import ORDER
 
 # --- mutants ---
 # Common errors in checkpoint layouts, each an edit of a right one.
@@ -176,7 +177,9 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.sharded: what all ranks hold alike lies in one file, what is divided by shards, a model apart"
+SOURCE = (
+    "runtime.effects.checkpoint: what all ranks hold alike lies in one file, what is divided by shards, a model apart"
+)
 
 
 @frozen

@@ -1,6 +1,6 @@
 """Laws of device assignment: in turn at first, then the place of the lost worker, and never twice while a place is free.
 
-The subject is a `next_spot(known, there, devices, taken)` as in `runtime.effects.engine.spots`.
+The subject is a `next_spot(known, there, devices, taken)` as in `runtime.effects.cluster.device_assignment`.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.engine.spots import Spot, free, in_turn
+from purestep.runtime.effects.cluster.device_assignment import Spot, free, in_turn
 
 # --- mutants ---
 # Common errors in device assignment: each an edit of a right one.
@@ -86,7 +86,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.engine.spots: a host and a device for each worker"
+SOURCE = "runtime.effects.cluster.device_assignment: a host and a device for each worker"
 NAMED = ("01", "0011", "001", "012", "0")  # numbers of devices, as people name them
 NextSpot = Callable[[Sequence[str], Sequence[str], Sequence[str], Sequence[Spot]], Spot | tuple[()]]
 

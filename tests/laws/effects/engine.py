@@ -1,6 +1,6 @@
 """Laws of a cluster: each call is settled once and in time, each death is reported once, and failures do not spread.
 
-The subject is a `Clustering`: the machine and the placement of `runtime.effects.engine`.
+The subject is a `Clustering`: the machine and the placement of `runtime.effects.cluster`.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from purestep.core.errors import ChoiceError
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.engine import interface
-from purestep.runtime.effects.engine.interface import Failed, Failure
-from purestep.runtime.effects.engine.processes_rules import (
+from purestep.runtime.effects.cluster import interface
+from purestep.runtime.effects.cluster.interface import Failed, Failure
+from purestep.runtime.effects.cluster.local.rules import (
     GONE,
     Answered,
     Asked,
@@ -226,7 +226,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.engine.processes_rules: a cluster as a pure machine"
+SOURCE = "runtime.effects.cluster.local.rules: a cluster as a pure machine"
 
 
 def engine_laws() -> Suite:
@@ -383,7 +383,7 @@ def _turns() -> Law:
     return Law(
         name="members_take_turns",
         claim="Member i is on host i modulo their number.",
-        source="runtime.effects.engine.interface.placed",
+        source="runtime.effects.cluster.interface.placed",
         inputs=always(st.tuples(st.integers(1, 9), st.integers(1, 4))),
         check=check,
         mutant=Mutant("fills one host after the other", fills_hosts),
@@ -408,7 +408,7 @@ def _whole() -> Law:
     return Law(
         name="a_mesh_is_whole_until_one_ends",
         claim="A mesh is whole from its start until the first of its members ends.",
-        source="runtime.effects.engine.processes_rules.whole",
+        source="runtime.effects.cluster.local.rules.whole",
         inputs=always(stories()),
         check=check,
         mutant=Mutant("asks whether anybody is there", asks_for_anybody),
@@ -436,7 +436,7 @@ def _slices() -> Law:
     return Law(
         name="slices_are_of_members",
         claim="A slice has the members that were named, in that order; another one is refused.",
-        source="runtime.effects.engine.interface.sliced",
+        source="runtime.effects.cluster.interface.sliced",
         inputs=always(st.tuples(st.permutations(range(4)).map(tuple), few)),
         check=check,
         mutant=Mutant("gives them in the order of the whole", sorts_slices),

@@ -6,9 +6,9 @@ from typing import Any
 from attrs import Factory, frozen
 from hypothesis import strategies as st
 
-from purestep.runtime.effects.engine import interface
-from purestep.runtime.effects.engine import processes_rules as rules
-from purestep.runtime.effects.engine.processes_rules import (
+from purestep.runtime.effects.cluster import interface
+from purestep.runtime.effects.cluster.local import rules
+from purestep.runtime.effects.cluster.local.rules import (
     Answered,
     Asked,
     Begun,

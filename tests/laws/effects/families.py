@@ -1,11 +1,12 @@
 """Families of laws of effects: weights, queues, workers, services, engines and checkpoints of several ranks."""
 
 from purestep.properties.framework.families import Family, edits
-from purestep.runtime.effects import queue_rules, workers_rules
-from purestep.runtime.effects.engine.spots import next_spot
-from purestep.runtime.effects.sharded import later_rules
-from purestep.runtime.effects.transfer.choice import choice
-from purestep.runtime.effects.weights_ring import RING
+from purestep.runtime.effects import queue_rules
+from purestep.runtime.effects.checkpoint import async_save_rules as later_rules
+from purestep.runtime.effects.cluster.device_assignment import next_spot
+from purestep.runtime.effects.weight_sync.select_transport import choice
+from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
+from purestep.runtime.effects.workers import supervisor as workers_rules
 
 from .async_save import MUTANTS as ASYNC_SAVE_MUTANTS
 from .async_save import later_laws

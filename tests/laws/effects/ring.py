@@ -1,6 +1,7 @@
 """Laws of weight transfer through a ring (W1 to W6): the weights that a reader gets, under any interleaving of accesses.
 
-The subject is a `Ring`, the two procedures of `runtime.effects.weights_ring`; they run on a memory of a few cells.
+The subject is a `Ring`, the two procedures of `runtime.effects.weight_sync.shared_memory.ring_buffer`; they run on a
+memory of a few cells.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.weights_ring import (
+from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import (
     CHECKSUM,
     LATEST,
     NUMBER,
@@ -221,7 +222,7 @@ MUTANTS: dict[str, Edit] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.weights_ring: a sequence lock over a ring of slots"
+SOURCE = "runtime.effects.weight_sync.shared_memory.ring_buffer: a sequence lock over a ring of slots"
 Check = Callable[[Ring, Plan, Seen], None]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.weights_ring import Ring, Steps, Words
+from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import Ring, Steps, Words
 
 CELLS = 3  # of a slot: what stands for its bytes
 Cell = tuple[Any, ...]

@@ -14,7 +14,15 @@ from torch import Tensor
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Mutant, Seen
-from purestep.runtime.effects.weights_ring import LATEST, NUMBER, RING, STRIDE, Ring, Words, publication
+from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import (
+    LATEST,
+    NUMBER,
+    RING,
+    STRIDE,
+    Ring,
+    Words,
+    publication,
+)
 
 
 def believes_the_copy(transfer: Any) -> Any:

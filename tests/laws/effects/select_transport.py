@@ -1,6 +1,6 @@
 """Laws of the choice of a transport for weights: it depends on the hosts and the engine alone.
 
-The subject is a `choice(hosts, engine=, asked=)` as in `runtime.effects.transfer.choice`.
+The subject is a `choice(hosts, engine=, asked=)` as in `runtime.effects.weight_sync.select_transport`.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from purestep.core.errors import ChoiceError
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.transfer.choice import Choice, Host
+from purestep.runtime.effects.weight_sync.select_transport import Choice, Host
 
 # --- mutants ---
 # Common errors in the choice of a transport: each an edit of a right one.
@@ -71,7 +71,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {"forgets the fallback": forgets_the_
 # --- laws ---
 
 
-SOURCE = "runtime.effects.transfer.choice: a transport by what the hosts and the engine have"
+SOURCE = "runtime.effects.weight_sync.select_transport: a transport by what the hosts and the engine have"
 Subject = Callable[..., Choice]
 WAYS = ("shared", "ray", "monarch")
 ENGINES = ("processes", "ray", "monarch")

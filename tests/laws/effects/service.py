@@ -1,6 +1,6 @@
 """Laws of a service of replicas: healthy ones serve in fair turns, failed ones are restarted, and no process stays idle.
 
-The subject is a `Serving`: the machine and the slicing of `runtime.effects.service_rules`.
+The subject is a `Serving`: the machine and the slicing of `runtime.effects.tools.service_rules`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from purestep.core.errors import ChoiceError
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects import service_rules as rules
-from purestep.runtime.effects.service_rules import (
+from purestep.runtime.effects.tools import service_rules as rules
+from purestep.runtime.effects.tools.service_rules import (
     HEALTHY,
     WAITING,
     Clock,
@@ -139,7 +139,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.service_rules: replicas as a pure machine"
+SOURCE = "runtime.effects.tools.service_rules: replicas as a pure machine"
 REPLICAS = 3
 Story = tuple[tuple[str, int], ...]
 

@@ -1,6 +1,7 @@
 """Laws of weights in shared memory: a fetch returns the published weights, and never those of another publisher.
 
-The subject is a `Transfer`, `publishing` and `reading` of `runtime.effects.weights`, on files in a temporary folder.
+The subject is a `Transfer`, `publishing` and `reading` of `runtime.effects.weight_sync.shared_memory.publisher`,
+on files in a temporary folder.
 Interleavings of single accesses are covered by `ring_laws`.
 """
 
@@ -21,8 +22,8 @@ from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import bits, require, same
 from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, always
 from purestep.properties.suites.checkpoint import trees
-from purestep.runtime.effects.weights import Publisher, Reader, publishing, reading
-from purestep.runtime.effects.weights_layout import WeightsError, layout
+from purestep.runtime.effects.weight_sync.shared_memory.layout import WeightsError, layout
+from purestep.runtime.effects.weight_sync.shared_memory.publisher import Publisher, Reader, publishing, reading
 
 from . import ring_overrun as laps
 
@@ -167,7 +168,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.weights: one publisher, any number of readers"
+SOURCE = "runtime.effects.weight_sync.shared_memory.publisher: one publisher, any number of readers"
 GUARDS = ("sequence", "checksum")
 
 

@@ -1,6 +1,6 @@
 """Laws of messages over calls that may be lost: each is taken once and in order, all arrive, and none is resent forever.
 
-The subject is a `Posting`: the two ends of `runtime.effects.engine.hands_rules`.
+The subject is a `Posting`: the two ends of `runtime.effects.cluster.worker_rules`.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.engine import hands_rules as own
-from purestep.runtime.effects.engine.hands_rules import Box, Parcel
+from purestep.runtime.effects.cluster import worker_rules as own
+from purestep.runtime.effects.cluster.worker_rules import Box, Parcel
 
 # --- mutants ---
 # Common errors in the exchange of messages: each an edit of a right one.
@@ -75,7 +75,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.engine.hands_rules: letters numbered at both ends"
+SOURCE = "runtime.effects.cluster.worker_rules: letters numbered at both ends"
 Acts = tuple[tuple[str, int], ...]
 
 

@@ -1,6 +1,6 @@
 """Laws of supervision of workers: no task is lost or done twice, hung workers are found, and lost ones are replaced.
 
-The subject is a `step(crew, event) -> (crew, actions)` as in `runtime.effects.workers_rules`; the events are drawn.
+The subject is a `step(crew, event) -> (crew, actions)` as in `runtime.effects.workers.supervisor`; the events are drawn.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.workers_rules import (
+from purestep.runtime.effects.workers.supervisor import (
     Action,
     Answered,
     Clock,
@@ -174,7 +174,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.workers_rules: a crew of workers as a pure machine"
+SOURCE = "runtime.effects.workers.supervisor: a crew of workers as a pure machine"
 Step = Callable[[Crew, Event], tuple[Crew, tuple[Action, ...]]]
 PATIENCE, START, TRIES = 4.0, 6.0, 5
 Acts = tuple[tuple[str, int, int], ...]

@@ -12,16 +12,16 @@ from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from purestep.core.language.attempt import Attempt, Heard, Said, Told
 from purestep.core.language.codec import END, Codec, byte_codec
 from purestep.core.language.episode import Completion, total_reward
 from purestep.core.language.events import ABORT, FINISH_REASONS, STOP, Feedback, Sampled, System, ToolResult, User
 from purestep.core.language.protocol import begin, step
 from purestep.core.language.requests import Request, Rollout, key_of, rollouts, world_key
-from purestep.core.language.transcribe import FINISH
-from purestep.core.language.world import Terminated, Truncated
+from purestep.core.language.rollout import Attempt, Heard, Said, Told
+from purestep.core.language.text_env import Terminated, Truncated
+from purestep.core.language.to_transcript import FINISH
 from purestep.core.record import replace
-from purestep.core.transcript import FEEDBACK, MAX_SEQ_LEN, SAMPLED, SYSTEM, TOOL, USER, Transcript
+from purestep.core.transcript.record import FEEDBACK, MAX_SEQ_LEN, SAMPLED, SYSTEM, TOOL, USER, Transcript
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
@@ -33,7 +33,7 @@ from purestep.properties.strategies.language import MOVES, Options, options, tex
 
 @frozen
 class Trying:
-    """The three functions of `core.language.attempt` and `core.language.transcribe`."""
+    """The three functions of `core.language.rollout` and `core.language.to_transcript`."""
 
     begin: Callable[..., Attempt[Any]]
     hear: Callable[..., Attempt[Any]]
@@ -141,7 +141,7 @@ def pieces_of(attempt: Attempt[Any]) -> tuple[list[Told], list[Heard]]:
 # --- laws ---
 
 
-SOURCE = "core.language.attempt: never re-tokenised, only appended; core.transcript: columns"
+SOURCE = "core.language.rollout: never re-tokenised, only appended; core.transcript.record: columns"
 CODEC = byte_codec()
 SOURCES = {System: SYSTEM, User: USER, ToolResult: TOOL, Feedback: FEEDBACK}
 

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from purestep.core import keys as core_keys
-from purestep.core.language.attempt import Attempt, Heard
 from purestep.core.language.codec import END, byte_codec
-from purestep.core.language.demonstrations import WRONG, play_script, right_calls
-from purestep.core.language.diagnosis import SUCCESS, failure_mode
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Rollout, key_of, requests, rollouts, task_keys
-from purestep.core.language.world import Terminated
-from purestep.core.language.zorplex import KINDS, zorplex, zorplex_parser
+from purestep.core.language.rollout import Attempt, Heard
+from purestep.core.language.text_env import Terminated
+from purestep.core.language.zorplex.demonstrations import WRONG, play_script, right_calls
+from purestep.core.language.zorplex.env import KINDS, zorplex, zorplex_parser
+from purestep.core.language.zorplex.failure_modes import SUCCESS, failure_mode
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
@@ -99,7 +99,7 @@ MUTANTS: dict[str, Callable[[Showing], Showing]] = {
 # --- laws ---
 
 
-SOURCE = "core.language.demonstrations"
+SOURCE = "core.language.zorplex.demonstrations"
 DRAWS = 128  # scripts of which a share is counted: off by a fifth once in a hundred thousand
 ROOM: dict[str, Any] = {"script": play_script, "capacity": 999, "max_new_tokens": 64}
 

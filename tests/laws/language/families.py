@@ -1,8 +1,11 @@
 """Families of laws of turns, requests, rollouts and tasks of text."""
 
-from purestep.core.language import attempt, demonstrations, protocol, requests, transcribe
-from purestep.core.language.demonstrate import demonstrate
-from purestep.core.language.zorplex import zorplex
+from purestep.core.language import protocol, requests
+from purestep.core.language import rollout as attempt
+from purestep.core.language import to_transcript as transcribe
+from purestep.core.language.zorplex import demonstrations
+from purestep.core.language.zorplex.demonstrate import demonstrate
+from purestep.core.language.zorplex.env import zorplex
 from purestep.properties.framework.families import Family, edits
 
 from .attempt import MUTANTS as ATTEMPT_MUTANTS

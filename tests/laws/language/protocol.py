@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from purestep.core import keys
 from purestep.core.language.episode import Completion, Episode, Prompt, Step
 from purestep.core.language.events import ABORT, FINISH_REASONS, LENGTH, Feedback, Sampled, System, ToolResult, User
-from purestep.core.language.world import ENV, MAX_STEPS, Terminated, Truncated
+from purestep.core.language.text_env import ENV, MAX_STEPS, Terminated, Truncated
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.language import MOVES, Ledger, Options, Script, options, scripts, step_key, texts
-from purestep.runtime.values import decode, encode
+from purestep.runtime.machine.json_codec import decode, encode
 
 from .protocol_model import expected
 

@@ -14,13 +14,13 @@ from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
 from purestep.core.language.parsers import Answer, Call
-from purestep.core.language.tasks import Task, Vocabulary, letters, two_syllables
-from purestep.core.language.world import Outcome, TextEnv
-from purestep.core.language.zorplex import TOOLS, Play, Reward
+from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.core.language.zorplex.env import TOOLS, Play, Reward
+from purestep.core.language.zorplex.tasks import Task, Vocabulary, letters, two_syllables
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
-from purestep.runtime.values import decode, encode
+from purestep.runtime.machine.json_codec import decode, encode
 
 # --- mutants ---
 # Common errors in the zorplex environment: edits of `zorplex(kind, **options) -> TextEnv`.
@@ -142,7 +142,7 @@ MUTANTS: dict[str, Callable[[World], World]] = {
 # --- laws ---
 
 
-SOURCE = "core.language.zorplex: strict answers, calls that are counted, tables that cannot be memorised"
+SOURCE = "core.language.zorplex.env: strict answers, calls that are counted, tables that cannot be memorised"
 CORRECT, FORMAT, SPAM = 2.0, 0.5, 0.25  # sums of them are exact
 CLASSES = (Play, Task, Reward)
 TINY = Vocabulary(("bli", "kra", "zor", "mup", "tel", "van"), -9, 9)

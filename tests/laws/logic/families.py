@@ -1,6 +1,6 @@
 """Families of laws of logic."""
 
-from purestep.algorithms.link_prediction import link_prediction_loss
+from purestep.algorithms.logic.link_prediction import link_prediction_loss
 from purestep.core.logic.canonical import canonical, state_hash
 from purestep.core.logic.corrupt import corrupt, corruptions
 from purestep.core.logic.derive import derive

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from purestep.algorithms.link_prediction import plausibility
+from purestep.algorithms.logic.link_prediction import plausibility
 from purestep.core.logic.embedding import FORMS, Embedding
 from purestep.properties.framework.compare import DOUBLE, EXACT, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always

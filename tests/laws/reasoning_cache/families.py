@@ -1,17 +1,15 @@
 """Families of laws of the reasoning cache."""
 
-from purestep.core.language import (
-    preparation,
-    reasoning_cache,
-    reasoning_cycles,
-    reasoning_demonstrations,
-    reasoning_evaluation,
-    reasoning_report,
-    reasoning_rollouts,
-    reasoning_tasks,
-    reasoning_templates,
-)
-from purestep.core.language.reasoning_schedule import reasoning_machine
+from purestep.core.language import preparation
+from purestep.core.language.list_reduction import tasks as reasoning_tasks
+from purestep.core.language.reasoning_cache import cycles as reasoning_cycles
+from purestep.core.language.reasoning_cache import demonstrations as reasoning_demonstrations
+from purestep.core.language.reasoning_cache import evaluation as reasoning_evaluation
+from purestep.core.language.reasoning_cache import machine as reasoning_cache
+from purestep.core.language.reasoning_cache import report as reasoning_report
+from purestep.core.language.reasoning_cache import rollouts as reasoning_rollouts
+from purestep.core.language.reasoning_cache import templates as reasoning_templates
+from purestep.core.language.reasoning_cache.schedule import reasoning_machine
 from purestep.properties.framework.families import Family, edits
 
 from . import reasoning_mutants

@@ -1,6 +1,6 @@
 """Laws of the reasoning cache: a run with aborted calls and repeated replies equals the run without them.
 
-The subject is a `Thinking`: the functions of core.language.reasoning_cache, functions of its runs, and templates.
+The subject is a `Thinking`: the functions of core.language.reasoning_cache.machine, functions of its runs, and templates.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from purestep.core.language.events import ABORT
-from purestep.core.language.reasoning_state import (
+from purestep.core.language.reasoning_cache.state import (
     REASONING,
     STATE_CLASSES,
     SUMMARIZATION,
@@ -23,14 +23,14 @@ from purestep.core.language.reasoning_state import (
 )
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.values import decode, encode, line
+from purestep.runtime.machine.json_codec import decode, encode, line
 
 from . import reasoning_mutants as mutants
 from .reasoning_mutants import Thinking
 from .reasoning_strategies import Run, runs, said, templates
 from .reasoning_training import training_laws
 
-SOURCE = "core.language.reasoning_cache: cycles of reasoning and summing up, committed step by step"
+SOURCE = "core.language.reasoning_cache.machine: cycles of reasoning and summing up, committed step by step"
 
 
 def played(thinking: Thinking, run: Run, *, disturbed: bool) -> list[InferenceProblemState]:

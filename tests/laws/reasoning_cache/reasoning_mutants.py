@@ -8,11 +8,11 @@ from attrs import evolve, frozen
 from purestep.core import keys
 from purestep.core.keys import Key
 from purestep.core.language.events import ABORT
-from purestep.core.language.reasoning_cache import ReasoningCache
-from purestep.core.language.reasoning_events import GroupResult
-from purestep.core.language.reasoning_state import SUMMARIZATION, Ask, InferenceProblemState, Reply, TrainingText
+from purestep.core.language.reasoning_cache.events import GroupResult
+from purestep.core.language.reasoning_cache.machine import ReasoningCache
+from purestep.core.language.reasoning_cache.state import SUMMARIZATION, Ask, InferenceProblemState, Reply, TrainingText
 from purestep.core.language.requests import Request, words_of
-from purestep.core.language.world import TextEnv
+from purestep.core.language.text_env import TextEnv
 
 State = InferenceProblemState
 

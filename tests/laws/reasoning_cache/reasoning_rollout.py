@@ -1,6 +1,6 @@
 """Laws of problems run through cycles: the texts do not depend on places, workers and failures.
 
-The subject is a `Cycling`: the functions of core.language.reasoning_cycles and reasoning_evaluation.
+The subject is a `Cycling`: the functions of core.language.reasoning_cache.cycles and reasoning_evaluation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,18 +12,25 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
-from purestep.core.language.attempt import Said
+from purestep.core.language.list_reduction.lists import Lists
+from purestep.core.language.list_reduction.tasks import carried, list_problem, list_task, read_list
 from purestep.core.language.prompting import Prompting, Query, Response, prompted
-from purestep.core.language.reasoning_cache import ReasoningCache, due, reasoning_cache, step
-from purestep.core.language.reasoning_cycles import Cycles
-from purestep.core.language.reasoning_demonstrations import show_reasoning, show_summary
-from purestep.core.language.reasoning_evaluation import Standing
-from purestep.core.language.reasoning_events import GroupResult
-from purestep.core.language.reasoning_lists import Lists
-from purestep.core.language.reasoning_rollouts import answered, solution_rollout, summarization_rollout
-from purestep.core.language.reasoning_settings import Settings
-from purestep.core.language.reasoning_state import REASONING, Ask, InferenceProblemState, Problem, Reply, TrainingText
-from purestep.core.language.reasoning_tasks import carried, list_problem, list_task, read_list
+from purestep.core.language.reasoning_cache.cycles import Cycles
+from purestep.core.language.reasoning_cache.demonstrations import show_reasoning, show_summary
+from purestep.core.language.reasoning_cache.evaluation import Standing
+from purestep.core.language.reasoning_cache.events import GroupResult
+from purestep.core.language.reasoning_cache.machine import ReasoningCache, due, reasoning_cache, step
+from purestep.core.language.reasoning_cache.rollouts import answered, solution_rollout, summarization_rollout
+from purestep.core.language.reasoning_cache.settings import Settings
+from purestep.core.language.reasoning_cache.state import (
+    REASONING,
+    Ask,
+    InferenceProblemState,
+    Problem,
+    Reply,
+    TrainingText,
+)
+from purestep.core.language.rollout import Said
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
@@ -34,7 +41,7 @@ from purestep.properties.strategies.values import seeds
 
 @frozen
 class Cycling:
-    """The functions of core.language.reasoning_cycles and reasoning_evaluation, under their names there."""
+    """The functions of core.language.reasoning_cache.cycles and reasoning_evaluation, under their names there."""
 
     cycling: Callable[..., Prompting[Any, Any]]
     standing: Callable[[Sequence[InferenceProblemState]], Standing]
@@ -129,7 +136,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "core.language.reasoning_cycles: a call's key depends on its attempt and its cycle step alone"
+SOURCE = "core.language.reasoning_cache.cycles: a call's key depends on its attempt and its cycle step alone"
 LIMITS = 9, 5
 DELAY = 0.5  # seconds before the first retry
 REASONS = "reason: {problem} {curr_summary}"

@@ -10,8 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
-from purestep.core.language.reasoning_cache import ReasoningCache
-from purestep.core.language.reasoning_events import (
+from purestep.core.language.reasoning_cache.events import (
     Call,
     CallFailed,
     Finished,
@@ -23,8 +22,9 @@ from purestep.core.language.reasoning_events import (
     Wait,
     Waited,
 )
-from purestep.core.language.reasoning_rollouts import at_turn
-from purestep.core.language.reasoning_settings import Settings
+from purestep.core.language.reasoning_cache.machine import ReasoningCache
+from purestep.core.language.reasoning_cache.rollouts import at_turn
+from purestep.core.language.reasoning_cache.settings import Settings
 from purestep.core.machine import Command, Event, Machine, Started
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
@@ -137,7 +137,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "core.language.reasoning_schedule: groups of attempts, bounded queues, retries"
+SOURCE = "core.language.reasoning_cache.schedule: groups of attempts, bounded queues, retries"
 
 
 def reasoning_schedule_laws() -> Suite:

@@ -4,9 +4,9 @@ from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from purestep.core.language.reasoning_cache import ReasoningCache, reasoning_cache
-from purestep.core.language.reasoning_rollouts import solution_rollout, summarization_rollout
-from purestep.core.language.reasoning_state import InferenceProblemState, Problem, Reply
+from purestep.core.language.reasoning_cache.machine import ReasoningCache, reasoning_cache
+from purestep.core.language.reasoning_cache.rollouts import solution_rollout, summarization_rollout
+from purestep.core.language.reasoning_cache.state import InferenceProblemState, Problem, Reply
 
 REASONING_TEMPLATES = (
     "{problem}|{curr_summary}|",

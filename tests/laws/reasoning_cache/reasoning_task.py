@@ -1,6 +1,6 @@
 """Laws of lists to reduce: they can be reduced step by step, and each step can be checked on its own.
 
-The subject is a `Listing`: the functions of core.language.reasoning_tasks and reasoning_demonstrations.
+The subject is a `Listing`: the functions of core.language.list_reduction.tasks and reasoning_demonstrations.
 """
 
 import re
@@ -14,13 +14,20 @@ from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
 from purestep.core.keys import Key
-from purestep.core.language.attempt import Said
+from purestep.core.language.list_reduction.lists import KINDS, Lists
+from purestep.core.language.list_reduction.tasks import ListTask
 from purestep.core.language.parsers import strict_answer
-from purestep.core.language.reasoning_demonstrations import summed_up
-from purestep.core.language.reasoning_lists import KINDS, Lists
-from purestep.core.language.reasoning_state import REASONING, Ask, InferenceProblemState, Problem, Reply, RolloutResult
-from purestep.core.language.reasoning_tasks import ListTask
-from purestep.core.language.reasoning_templates import thought
+from purestep.core.language.reasoning_cache.demonstrations import summed_up
+from purestep.core.language.reasoning_cache.state import (
+    REASONING,
+    Ask,
+    InferenceProblemState,
+    Problem,
+    Reply,
+    RolloutResult,
+)
+from purestep.core.language.reasoning_cache.templates import thought
+from purestep.core.language.rollout import Said
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
@@ -31,7 +38,7 @@ from purestep.properties.strategies.values import seeds
 
 @frozen
 class Listing:
-    """The functions of core.language.reasoning_tasks and reasoning_demonstrations, under their names there."""
+    """The functions of core.language.list_reduction.tasks and reasoning_demonstrations, under their names there."""
 
     list_task: Callable[[Lists, Key], ListTask]
     list_problem: Callable[[ListTask], Problem]
@@ -148,7 +155,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {"takes a step for right that gets an
 # --- laws ---
 
 
-SOURCE = "core.language.reasoning_tasks: one step's tokens cannot finish the list, a summary can carry it"
+SOURCE = "core.language.list_reduction.tasks: one step's tokens cannot finish the list, a summary can carry it"
 REDUCE: dict[str, Callable[[list[int]], int]] = {
     "sum": sum,
     "modular_sum": lambda numbers: sum(numbers) % 10,

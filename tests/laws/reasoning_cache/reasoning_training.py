@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
-from purestep.core.language.reasoning_events import Finished, GroupResult
-from purestep.core.language.reasoning_rollouts import place
-from purestep.core.language.reasoning_state import REASONING, Ask, InferenceProblemState
+from purestep.core.language.reasoning_cache.events import Finished, GroupResult
+from purestep.core.language.reasoning_cache.rollouts import place
+from purestep.core.language.reasoning_cache.state import REASONING, Ask, InferenceProblemState
 from purestep.core.language.requests import Request, key_of, stream_of
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, always
@@ -21,7 +21,7 @@ from . import reasoning_mutants as mutants
 from .reasoning_mutants import Thinking
 from .reasoning_strategies import Run, few_runs
 
-SOURCE = "core.language.reasoning_rollouts: group = state, reward = that one step's, summaries untrained"
+SOURCE = "core.language.reasoning_cache.rollouts: group = state, reward = that one step's, summaries untrained"
 KEYS = 8  # with which points are drawn
 Play = Callable[[Thinking, Run], list[InferenceProblemState]]
 

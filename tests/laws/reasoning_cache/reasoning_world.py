@@ -8,8 +8,7 @@ from attrs import frozen, mutable
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from purestep.core.language.reasoning_cache import reasoning_cache
-from purestep.core.language.reasoning_events import (
+from purestep.core.language.reasoning_cache.events import (
     SCHEDULE_CLASSES,
     Call,
     CallFailed,
@@ -23,12 +22,13 @@ from purestep.core.language.reasoning_events import (
     Wait,
     Waited,
 )
-from purestep.core.language.reasoning_rollouts import solution_rollout, summarization_rollout
-from purestep.core.language.reasoning_settings import Settings
-from purestep.core.language.reasoning_state import Problem, Reply
+from purestep.core.language.reasoning_cache.machine import reasoning_cache
+from purestep.core.language.reasoning_cache.rollouts import solution_rollout, summarization_rollout
+from purestep.core.language.reasoning_cache.settings import Settings
+from purestep.core.language.reasoning_cache.state import Problem, Reply
 from purestep.core.machine import Command, Event, Machine, Started, Stop
 from purestep.properties.framework.law import Broken
-from purestep.runtime.values import decode, encode, line
+from purestep.runtime.machine.json_codec import decode, encode, line
 
 Factory = Callable[..., Machine[Schedule]]  # as reasoning_machine
 FOREVER = 2000  # events of a run that does not end

@@ -1,6 +1,6 @@
 """Laws of persistent maps and queues: they equal a dict and a list, and earlier versions stay unchanged.
 
-The subject is a `Filing`: the functions of `runtime.scheduling.numbered`.
+The subject is a `Filing`: the functions of `runtime.machine.persistent_map`.
 """
 
 import json
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.scheduling import numbered
-from purestep.runtime.scheduling.numbered import Line, Numbered
-from purestep.runtime.values import decode, encode
+from purestep.runtime.machine import persistent_map as numbered
+from purestep.runtime.machine.json_codec import decode, encode
+from purestep.runtime.machine.persistent_map import Line, Numbered
 
-SOURCE = "runtime.scheduling.numbered: a change shares with what was before, and changes nothing of it"
+SOURCE = "runtime.machine.persistent_map: a change shares with what was before, and changes nothing of it"
 KEYS = (0, 1, 2, 31, 32, 33, 1023, 1024, 40000, 1 << 20)
 Draw = list[tuple[int, int]]  # a key, and the value to put there; a multiple of 3 removes it
 

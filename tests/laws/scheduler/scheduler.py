@@ -8,9 +8,9 @@ from collections import Counter
 from purestep.core.machine import Started
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Seen, Suite
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.numbered import entries
-from purestep.runtime.scheduling.state import NOBODY, RUNNING, THERE
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.state import NOBODY, RUNNING, THERE
+from purestep.runtime.machine.persistent_map import entries
 
 from . import scheduler_mutants as mutants
 from .scheduler_batch import batch_laws

@@ -7,8 +7,8 @@ from attrs import evolve
 from purestep.core.machine import Command, Failed
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Seen
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.state import THERE, TRAIN
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.state import THERE, TRAIN
 
 from . import scheduler_mutants as mutants
 from .scheduler_moves import MOVES, Move, chunk, fair, finish, play, resume, trained, trainer_fails, upset, wake
@@ -48,7 +48,7 @@ def _asked() -> Law:
 
     claim = "What the trainer failed at is asked for again after a pause, of the samples that are there then."
     mutant = ("knows what the trainer does by its samples", mutants.by_samples)
-    source = "runtime.scheduling.updates: a task is a phase and a version; otherwise the trainer is never asked again"
+    source = "runtime.async_rl.scheduler.updates: a task is a phase and a version; otherwise the trainer is never asked again"
     inputs = scripts(proximal="recompute", group=1, batch=1, staleness=4, concurrency=6, room=(), retries=3)
     inputs = inputs.map(lambda script: evolve(script, workers=3, slots=2, prompts=60))
     needs = ("a failure after samples had moved", "a pause in which samples moved")
@@ -127,5 +127,5 @@ def _aborts() -> Law:
 
     claim = "An abort that fails (its generator is gone) changes nothing, and is answered by a report."
     mutant = ("has no answer to an abort that failed", mutants.no_abort_may_fail)
-    source = "runtime.drive: a failure that is answered by nothing is raised"
+    source = "runtime.machine.drive: a failure that is answered by nothing is raised"
     return scheduler_law("an_abort_may_fail", claim, mutant, Played(watching), "an abort that failed", source=source)

@@ -3,9 +3,9 @@
 from purestep.core.machine import Stop
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Seen
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.numbered import entries, waiting
-from purestep.runtime.scheduling.state import IDLE, PACE, RECOMPUTE, REQUEUE
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.state import IDLE, PACE, RECOMPUTE, REQUEUE
+from purestep.runtime.machine.persistent_map import entries, waiting
 
 from . import scheduler_mutants as mutants
 from .scheduler_moves import fair, lose, play
@@ -97,7 +97,7 @@ def _pace() -> Law:
     claim = 'Under "pace" no sample becomes too old: an update waits for those that it would leave behind.'
     mutant = ("updates as soon as there is a batch", mutants.never_waits)
     inputs = scripts(stale="pace", concurrency=6, room=())
-    source = "runtime.scheduling.ages: earliest deadline first"
+    source = "runtime.async_rl.scheduler.ages: earliest deadline first"
     return scheduler_law(
         "pace_wastes_nothing", claim, mutant, Played(watching), "an update that waits", source=source, inputs=inputs
     )

@@ -5,9 +5,9 @@ from typing import Any
 from purestep.core.machine import Interrupted, Stop
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Seen, Suite
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.numbered import entries, find
-from purestep.runtime.scheduling.state import REPAIR, RUNNING, changed
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.state import REPAIR, RUNNING, changed
+from purestep.runtime.machine.persistent_map import entries, find
 
 from . import scheduler_mutants as mutants
 from .scheduler_again import again_laws

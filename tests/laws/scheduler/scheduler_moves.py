@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from purestep.core.machine import Command, Event, Failed, Interrupted, Started
-from purestep.runtime.scheduling import messages as say
+from purestep.runtime.async_rl.scheduler import events as say
 
 from .scheduler_world import Name, Scheduling, Script, Told, World, end, newest, tell, through_text, world
 

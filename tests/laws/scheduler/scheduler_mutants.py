@@ -6,11 +6,21 @@ from typing import Any
 from attrs import evolve
 
 from purestep.core.machine import Command, Event, Failed, Interrupted, Machine, Started
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.numbered import entries, find, push, put, remove
-from purestep.runtime.scheduling.seats import seated
-from purestep.runtime.scheduling.state import DROP, NOBODY, PACE, PUBLISH, REQUEUE, Group, Rules, Schedule, changed
-from purestep.runtime.scheduling.updates import work
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.dispatch import seated
+from purestep.runtime.async_rl.scheduler.state import (
+    DROP,
+    NOBODY,
+    PACE,
+    PUBLISH,
+    REQUEUE,
+    Group,
+    Rules,
+    Schedule,
+    changed,
+)
+from purestep.runtime.async_rl.scheduler.updates import work
+from purestep.runtime.machine.persistent_map import entries, find, push, put, remove
 
 from .scheduler_world import Scheduling
 

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from purestep.properties.framework.law import Law, Mutant, Seen
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.numbered import entries
-from purestep.runtime.scheduling.state import IDLE, RECOMPUTE, THERE, Rules, Schedule
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.state import IDLE, RECOMPUTE, THERE, Rules, Schedule
+from purestep.runtime.machine.persistent_map import entries
 
 from .scheduler_moves import MOVES, Move, play
 from .scheduler_mutants import Edit
 from .scheduler_world import Name, Scheduling, Script, Told, World
 
-SOURCE = "runtime.scheduling.scheduler: three bounds, whole groups, one version after the other"
+SOURCE = "runtime.async_rl.scheduler.machine: three bounds, whole groups, one version after the other"
 CAPACITY = "AReaL, staleness_manager.py; SkyRL, fully_async: submitted = accepted + filtered + running"
 BITS = 2  # bytes of a move
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from attrs import Factory, define, frozen
 
 from purestep.core.machine import Command, Event, Machine, Stop
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.scheduler import begin, scheduler
-from purestep.runtime.scheduling.state import CLASSES, Rules, Schedule
-from purestep.runtime.values import decode, encode
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.state import CLASSES, Rules, Schedule
+from purestep.runtime.machine.json_codec import decode, encode
 
 Name = tuple[int, int, int]  # group, seat, attempt
 

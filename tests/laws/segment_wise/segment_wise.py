@@ -11,8 +11,8 @@ import torch
 from attrs import evolve
 
 from purestep.algorithms.importance import truncated_weights
-from purestep.algorithms.token_losses import token_clip
-from purestep.core.transcript import ABSENT
+from purestep.algorithms.language.token_losses import token_clip
+from purestep.core.transcript.record import ABSENT
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects import segment_wise as layer

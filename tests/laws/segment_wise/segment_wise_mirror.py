@@ -6,9 +6,9 @@ from attrs import evolve
 
 from purestep.core.machine import Event, Failed, Started
 from purestep.properties.framework.compare import same
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.scheduler import begin, scheduler
-from purestep.runtime.scheduling.state import PUBLISH, Rules, Schedule
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.state import PUBLISH, Rules, Schedule
 
 from .segment_wise_world import Script, SegmentWise, world
 

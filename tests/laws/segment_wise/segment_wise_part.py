@@ -13,7 +13,7 @@ from hypothesis.strategies import SearchStrategy
 from tensordict import TensorDict
 
 from purestep.algorithms import staleness
-from purestep.algorithms.token_losses import token_clip
+from purestep.algorithms.language.token_losses import token_clip
 from purestep.properties.framework.compare import ROUNDING, require, same
 from purestep.properties.framework.law import Inputs, Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import dyadic, flags

@@ -1,6 +1,6 @@
 """Laws of simulated workers: clocks keep order, and random numbers depend on a key and a number alone.
 
-The subject is a `Simulating`: the functions of `runtime.simulated`.
+The subject is a `Simulating`: the functions of `runtime.machine.simulation`.
 """
 
 import itertools
@@ -17,8 +17,8 @@ from purestep.core import keys
 from purestep.core.keys import Key
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime import simulated
-from purestep.runtime.simulated import Agenda, Drawn, Line
+from purestep.runtime.machine import simulation as simulated
+from purestep.runtime.machine.simulation import Agenda, Drawn, Line
 
 # --- mutants ---
 # Common errors in simulated workers.
@@ -132,7 +132,7 @@ MUTANTS: dict[str, Edit] = {
 # --- laws ---
 
 
-SOURCE = "runtime.simulated: numbers come of a key and of what is asked about"
+SOURCE = "runtime.machine.simulation: numbers come of a key and of what is asked about"
 MANY = 4000  # draws for a share
 NEAR = 0.04  # five standard deviations of a share of so many
 

@@ -1,6 +1,6 @@
 """Laws of simulated rollout workers: work ends once, samples are their chunks, and weights arrive by the chosen method.
 
-The subject is a `Twinning`: the pure functions of `runtime.scheduling.twin_world`.
+The subject is a `Twinning`: the pure functions of `runtime.async_rl.simulation.effects`.
 """
 
 from collections import Counter
@@ -15,10 +15,10 @@ from hypothesis.strategies import SearchStrategy
 from purestep.core.machine import Command, tag_of
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.drive import Entry, Finished, Told
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling.state import changed
-from purestep.runtime.scheduling.twins import BARRIER, INTERRUPT, NEXT, Name, Twins, World
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.scheduler.state import changed
+from purestep.runtime.async_rl.simulation.workers import BARRIER, INTERRUPT, NEXT, Name, Twins, World
+from purestep.runtime.machine.drive import Entry, Finished, Told
 
 from .simulation_plays import Plot, Story, Twinning, played, plots, unsound
 
@@ -127,7 +127,7 @@ MUTANTS: dict[str, Edit] = {
 # --- laws ---
 
 
-SOURCE = "runtime.scheduling.twins: three ways to new weights, chunks at one speed"
+SOURCE = "runtime.async_rl.simulation.workers: three ways to new weights, chunks at one speed"
 SHORT = 1e-9  # how far sums of seconds may be apart
 
 

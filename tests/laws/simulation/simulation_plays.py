@@ -10,11 +10,11 @@ from hypothesis.strategies import DrawFn
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.machine import Command
-from purestep.runtime.drive import Entry, Finished, Told
-from purestep.runtime.scheduling import messages as say
-from purestep.runtime.scheduling import twin_world
-from purestep.runtime.scheduling.twins import BARRIER, INTERRUPT, NEXT, Name, Twins, World
-from purestep.runtime.simulated import line, log_normal
+from purestep.runtime.async_rl.scheduler import events as say
+from purestep.runtime.async_rl.simulation import effects as twin_world
+from purestep.runtime.async_rl.simulation.workers import BARRIER, INTERRUPT, NEXT, Name, Twins, World
+from purestep.runtime.machine.drive import Entry, Finished, Told
+from purestep.runtime.machine.simulation import line, log_normal
 
 
 @frozen

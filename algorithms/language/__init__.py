@@ -1,0 +1,1 @@
+"""Losses and updates of language models."""

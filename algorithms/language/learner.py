@@ -1,0 +1,277 @@
+"""The learner from transcripts: one for all objectives, whose update can also be computed in parts of a batch.
+
+    algorithm = learner(model, adamw(1e-3), grpo(clip=0.2))
+    state = algorithm.init(params)
+    state, figures = algorithm.update(state, transcripts)
+
+`update` composes the other functions on one batch. The same numbers result from parts (micro-batches or packed rows, on one
+machine or several):
+
+    reading = algorithm.read(state, transcripts)                        in parts; empty for most objectives
+    batch, state, figures = algorithm.prepare(state, transcripts, reading)           whole: groups are compared
+    counts = algorithm.counts(batch)                                                 whole: denominators
+    gradients, sums = algorithm.gradient(state.params, part, counts)    in parts, to be summed
+    state, more = algorithm.apply(state, gradients, sums)
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from ...core.causal import CausalModel
+from ...core.errors import ChoiceError, choose, message
+from ...core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
+from ...core.record import record, replace, select, tensor
+from ...core.transcript.record import Transcript
+from ...core.tree import clone, leaves
+from ..algorithm import Metrics
+from ..hyperparameters import Number, check_coefficients, check_number
+from ..kl import k1, k3
+from . import batch as language_batch
+from . import loss as language_loss
+from .batch import Handling, Reading, learned_from, teaches
+from .kl_penalties import Estimator
+from .loss import Sums, Terms, Weights, farthest, figures_of
+from .objectives import Objective
+from .scoring import Layout, LearnerParams, Scores, scored, value_head
+from .token_batch import Counts, TokenBatch, counts, token_batch
+
+METRICS = (*language_batch.FIGURES, *language_loss.FIGURES, "gradient_norm")
+TREATMENTS = ("keep", "mask", "down_weight", "drop", "bootstrap")
+
+
+@record
+class LanguageState:
+    """The state of a learner between updates."""
+
+    params: LearnerParams
+    optimizer: Any  # the optimiser's state
+    step: Tensor = tensor("*", "int")  # number of parameter updates, which is the version of these weights
+    memory: Any = ()  # [1] the running baseline, if there is one
+    reference: Any = ()  # parameters of the reference policy
+
+
+@frozen(kw_only=True)
+class LanguageAlgorithm:
+    """A learner as a set of functions; the module's docstring shows the order in which they are called.
+
+    `read`, `loss`, `gradient` and `distance` take a `Layout` as last argument, which may be ().
+    """
+
+    init: Callable[[Any], LanguageState]  # of the policy's parameters
+    read: Callable[..., Reading]  # (state, transcripts, layout=())
+    prepare: Callable[[LanguageState, Transcript, Reading], tuple[TokenBatch, LanguageState, Metrics]]
+    counts: Callable[[TokenBatch], Counts]
+    loss: Callable[
+        ..., tuple[Tensor, Sums]
+    ]  # (params, part, counts of the whole, layout=()): the loss that `gradient` differentiates
+    gradient: Callable[..., tuple[LearnerParams, Sums]]  # (params, part, counts of the whole, layout=())
+    distance: Callable[..., Tensor]  # (params, part, layout=()): largest |log-prob - sampler's| in the mask
+    apply: Callable[[LanguageState, LearnerParams, Sums], tuple[LanguageState, Metrics]]
+    update: Callable[[LanguageState, Transcript], tuple[LanguageState, Metrics]]
+    reads: tuple[str, ...]  # the fields that `read` fills; if empty, `read` need not be called
+    window: int  # the longest sequence that the model supports
+    metrics: tuple[str, ...] = METRICS  # names of the metrics that `update` returns, in that order
+
+
+@frozen(kw_only=True)
+class _Parts:
+    """Settings shared by the functions of a learner."""
+
+    model: CausalModel
+    optimizer: Optimizer
+    objective: Objective
+    handling: Handling
+    terms: Terms
+    reads: tuple[str, ...]
+    denominators: str
+
+
+def learner(
+    model: CausalModel,
+    optimizer: Optimizer,
+    objective: Objective,
+    *,
+    truncated: str = "keep",
+    down_weight: Number = 0.5,
+    denominators: str = "counted",
+    proximal: str = "recorded",
+    correction: Weights | tuple[()] = (),
+    kl_in_loss: Number = 0.0,
+    kl_in_loss_estimator: Estimator = k3,
+    kl_in_reward: Number = 0.0,
+    kl_in_reward_estimator: Estimator = k1,
+    entropy_coefficient: Number = 0.0,
+    value_coefficient: Number = 0.5,
+    value_clip: Number = math.inf,
+) -> LanguageAlgorithm:
+    """Return a learner from transcripts for an objective of `language_objectives`.
+
+    `truncated` is the treatment of truncated samples: "keep", "mask", "down_weight", "drop" (see `counted`), or "bootstrap"
+    from a critic. `denominators`: the tokens "counted" in the loss or all that were "sampled", see `counts`. `proximal` is
+    the policy near which an update stays: "recorded" in the transcripts (the sampler's log-probs unless others were
+    written); "recomputed" under the weights before the update; "interpolated" between the two by versions.
+    `correction` is an importance weight of the proximal policy against the sampler: `partial(truncated_weights, high=2.0)`.
+    It needs proximal="recomputed", or transcripts with proximal log-probs written into them: by default the recorded ones
+    are the sampler's own, and every weight is 1.
+    If all advantages are 0, and all values equal their targets, no update is made, not even for divergences and entropy.
+    The reference of the divergences is the policy passed to `init`; `replace(state, reference=...)` sets another.
+    Gradient clipping and schedules belong to the optimiser. top_p is not part of the trained policy: sample with top_p 1,
+    or use a correction. Raises: ChoiceError.
+
+    >>> from ...core.optim.optimizers import sgd
+    >>> from .objectives import grpo
+    >>> def none(*arguments):
+    ...     return torch.zeros(0)
+    >>> model = CausalModel(init=none, apply=none, head=none, begin=none, extend=none, vocabulary=2, width=3, window=4)
+    >>> learner(model, sgd(0.1), grpo()).reads, learner(model, sgd(0.1), grpo(), kl_in_loss=0.1).reads
+    ((), ('reference_log_prob',))
+    """
+    _check(objective, truncated, denominators, proximal, {"kl_in_loss": kl_in_loss, "kl_in_reward": kl_in_reward})
+    check_optimizer(optimizer)
+    check_coefficients("learner", entropy_coefficient=entropy_coefficient, value_coefficient=value_coefficient)
+    check_number("learner: value_clip", value_clip, 0.0)
+    check_number("learner: down_weight", down_weight, 0.0, 1.0)
+    parts = _Parts(
+        model=model,
+        optimizer=optimizer,
+        objective=objective,
+        handling=Handling(
+            truncated=truncated,
+            down_weight=down_weight,
+            proximal=proximal,
+            kl_in_reward=kl_in_reward,
+            kl_in_reward_estimator=kl_in_reward_estimator,
+        ),
+        terms=Terms(
+            loss=objective.loss,
+            reduce=objective.reduce,
+            outside=objective.outside,
+            correction=correction,
+            kl_coefficient=kl_in_loss,
+            kl_estimator=kl_in_loss_estimator,
+            entropy_coefficient=entropy_coefficient,
+            value_coefficient=value_coefficient,
+            value_clip=value_clip,
+        ),
+        reads=_reads(objective, proximal, kl_in_loss, kl_in_reward),
+        denominators=denominators,
+    )
+    return LanguageAlgorithm(
+        init=partial(_init, parts),
+        read=partial(_read, parts),
+        prepare=partial(_prepare, parts),
+        counts=partial(_counts, parts),
+        loss=partial(_loss, parts),
+        gradient=partial(_gradient, parts),
+        distance=partial(_distance, parts),
+        apply=partial(_apply, parts),
+        update=partial(_update, parts),
+        reads=parts.reads,
+        window=model.window,
+    )
+
+
+def _check(
+    objective: Objective, truncated: str, denominators: str, proximal: str, numbers: Mapping[str, Number]
+) -> None:
+    choose("learner: truncated", truncated, dict.fromkeys(TREATMENTS))
+    choose("learner: denominators", denominators, dict.fromkeys(("counted", "sampled")))
+    choose("learner: proximal", proximal, dict.fromkeys(("recorded", "recomputed", "interpolated")))
+    for name, number in numbers.items():
+        check_number(f"learner: {name}", number, 0.0)
+    if truncated == "bootstrap" and not objective.critic:
+        wanted, remedy = "one of " + ", ".join(TREATMENTS[:-1]), "bootstrap with ppo, which has a critic"
+        raise ChoiceError(message("learner: truncated", got="'bootstrap'", wanted=wanted, remedy=remedy))
+
+
+def _reads(objective: Objective, proximal: str, *divergences: Number) -> tuple[str, ...]:
+    # The forward pass that computes values computes log-probs as well.
+    names = ["log_prob"] if proximal == "recomputed" or objective.critic else []
+    names += ["reference_log_prob"] if any(isinstance(each, Tensor) or each != 0 for each in divergences) else []
+    return (*names, *(("values", "beyond") if objective.critic else ()))
+
+
+def _init(parts: _Parts, policy: Any) -> LanguageState:
+    like = next(leaf for leaf in leaves(policy) if leaf.is_floating_point())
+    head = value_head(parts.model, like) if parts.objective.critic else ()
+    params = LearnerParams(policy=policy, critic=head)
+    start = parts.objective.memory
+    return LanguageState(
+        params=params,
+        optimizer=parts.optimizer.init(params),
+        step=torch.zeros((), dtype=torch.int64, device=like.device),
+        memory=() if isinstance(start, tuple) else torch.full((1,), start, dtype=torch.float32, device=like.device),
+        reference=clone(policy) if "reference_log_prob" in parts.reads else (),
+    )
+
+
+def _read(parts: _Parts, state: LanguageState, transcript: Transcript, layout: Layout | tuple[()] = ()) -> Reading:
+    found: dict[str, Any] = {}
+    columns = token_batch(transcript)
+    given = columns.token, columns.length, columns.temperature
+    if {"log_prob", "values"} & set(parts.reads):
+        own = scored(parts.model, state.params, *given, layout=layout)
+        found = {"log_prob": own.log_prob, "values": own.values, "beyond": own.beyond}
+    if "reference_log_prob" in parts.reads:
+        other = scored(parts.model, LearnerParams(policy=state.reference), *given, layout=layout)
+        found["reference_log_prob"] = other.log_prob
+    return Reading(**{name: found[name].detach() for name in parts.reads})
+
+
+def _prepare(
+    parts: _Parts, state: LanguageState, transcript: Transcript, reading: Reading
+) -> tuple[TokenBatch, LanguageState, Metrics]:
+    given = transcript, reading, state.memory, state.step
+    batch, memory, figures = learned_from(parts.objective, parts.handling, *given)
+    return batch, replace(state, memory=memory), figures
+
+
+def _counts(parts: _Parts, batch: TokenBatch) -> Counts:
+    return counts(batch, of=parts.denominators)
+
+
+def _loss(
+    parts: _Parts, params: LearnerParams, batch: TokenBatch, whole: Counts, layout: Layout | tuple[()] = ()
+) -> tuple[Tensor, Sums]:
+    return language_loss.language_loss(parts.terms, _said(parts, params, batch, layout), batch, whole)
+
+
+def _gradient(
+    parts: _Parts, params: LearnerParams, batch: TokenBatch, whole: Counts, layout: Layout | tuple[()] = ()
+) -> tuple[LearnerParams, Sums]:
+    def loss(params: LearnerParams) -> tuple[Tensor, Sums]:
+        return _loss(parts, params, batch, whole, layout)
+
+    gradients, sums = torch.func.grad(loss, has_aux=True)(params)
+    return gradients, sums
+
+
+def _said(parts: _Parts, params: LearnerParams, batch: TokenBatch, layout: Layout | tuple[()]) -> Scores:
+    # Outside the mask a temperature may have any value, and a division by 0 would leave NaN in the gradient.
+    heat = torch.where(batch.mask, batch.temperature, 1.0)
+    return scored(parts.model, params, batch.token, batch.length, heat, layout=layout)
+
+
+def _distance(parts: _Parts, params: LearnerParams, batch: TokenBatch, layout: Layout | tuple[()] = ()) -> Tensor:
+    return farthest(_said(parts, params, batch, layout).log_prob, batch)
+
+
+def _apply(parts: _Parts, state: LanguageState, gradients: LearnerParams, sums: Sums) -> tuple[LanguageState, Metrics]:
+    updates, optimizer = parts.optimizer.update(gradients, state.optimizer, state.params)
+    params = apply_updates(state.params, updates)
+    after = replace(state, params=params, optimizer=optimizer, step=state.step + 1)
+    return after, {**figures_of(sums), "gradient_norm": global_norm(gradients)}
+
+
+def _update(parts: _Parts, state: LanguageState, transcript: Transcript) -> tuple[LanguageState, Metrics]:
+    reading = _read(parts, state, transcript) if parts.reads else Reading()
+    batch, state, figures = _prepare(parts, state, transcript, reading)
+    gradients, sums = _gradient(parts, state.params, batch, _counts(parts, batch))
+    after, more = _apply(parts, state, gradients, sums)
+    return select(teaches(batch), after, state), {**figures, **more}

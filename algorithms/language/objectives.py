@@ -1,0 +1,217 @@
+"""Policy-gradient objectives for language models, each as an advantage, a loss and a reduction.
+
+    name         advantage                       loss                          reduction
+    reinforce    return - running mean, or less  -A log p                      sum of tokens, mean of sequences
+                 the mean of the batch's others
+    rloo         return - mean of its group's    -A log p                      sum of tokens, mean of sequences
+                 others
+    grpo         (return - mean) / (std + eps)   clipped ratio                 mean of tokens, mean of sequences
+    dr_grpo      return - mean of its group      clipped ratio                 sum of tokens / longest length, mean
+    dapo         as grpo; groups without spread  clipped ratio, wider above    mean of all tokens
+                 dropped, long answers penalised
+    gspo         as grpo                         clipped ratio of sequences    mean of tokens, mean of sequences
+    cispo        as grpo                         -sg(clipped ratio) A log p    mean of all tokens
+    ppo          generalized, by a critic        clipped ratio                 mean of all tokens
+
+Everything else (divergences, entropy, corrections, truncated samples, the optimiser) belongs to the learner: see `language`.
+For your own objective construct another `Objective`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from attrs import frozen
+from torch import Tensor
+
+from ...core.errors import choose
+from ..hyperparameters import Number, check_clip, check_coefficients, check_number
+from . import token_losses
+from .advantages import Estimate, GroupEstimator, against, generalized, of_groups, unscaled, whitened, written
+from .group_advantages import dr_grpo_advantages, grpo_advantages, rloo_advantages
+from .loss import Outside, Reduction, TokenLoss, everywhere
+from .reductions import (
+    by_constant_length,
+    by_sequence,
+    by_sequence_sum,
+    by_token,
+    clipped_ratio,
+    log_prob_gradient,
+    outside_of,
+)
+from .token_losses import Clip
+
+
+@frozen(kw_only=True)
+class Objective:
+    """The parts in which algorithms differ: advantage, loss, reduction and their options."""
+
+    advantages: Estimate
+    loss: TokenLoss
+    reduce: Reduction
+    outside: Outside = everywhere  # the tokens whose ratios are outside the clip, for the metrics
+    memory: float | tuple[()] = ()  # initial value of a running baseline
+    overlong: (
+        Callable[[Tensor], Tensor] | tuple[()]
+    ) = ()  # tokens sampled, int [N] -> length penalty, added to the return
+    zero_spread: str = "keep"  # or "drop": treatment of groups in which all returns are equal
+    critic: bool = False  # whether a value function is trained
+    scale: Callable[[Tensor, Tensor], Tensor] = unscaled  # (advantage [N, L], mask) -> the advantage that the loss uses
+
+
+def reinforce(
+    *, baseline: str = "ema", credit: str = "episode", decay: Number = 0.9, initial: float = 0.0
+) -> Objective:
+    """Policy gradient against a mean of returns: L = -A log p, summed over tokens, averaged over sequences.
+
+    `baseline`: "ema", a running mean over batches that starts at `initial`; "leave_one_out", the mean of all other
+    episodes of the batch, of any group; "none". `credit`: "episode", every token gets the whole return; "monte_carlo", the
+    reward-to-go. The loss has no ratio to an older policy: make one update for each batch, and use a `correction` with
+    proximal="recomputed" if the sampler lags behind. Raises: ChoiceError.
+    Source: Williams 1992, doi:10.1007/BF00992696.
+
+    >>> reinforce().memory, reinforce(baseline="leave_one_out").memory
+    (0.0, ())
+    """
+    check_coefficients("reinforce", initial=initial)
+    return Objective(
+        advantages=against(baseline, credit, decay=decay),
+        loss=log_prob_gradient,
+        reduce=by_sequence_sum,
+        memory=initial if baseline == "ema" else (),
+    )
+
+
+def rloo() -> Objective:
+    """REINFORCE leave-one-out: the baseline of an answer is the mean of the others in its group.
+
+    Source: Ahmadian et al. 2024, arXiv:2402.14740, equation 8.
+
+    >>> rloo().zero_spread
+    'keep'
+    """
+    return Objective(advantages=of_groups(rloo_advantages), loss=log_prob_gradient, reduce=by_sequence_sum)
+
+
+def grpo(*, clip: Clip = 0.2, eps: Number = 1e-4) -> Objective:
+    """Group-relative policy optimisation. Source: Shao et al. 2024, arXiv:2402.03300.
+
+    >>> grpo(clip=0.1).critic
+    False
+    """
+    check_number("grpo: eps", eps, 0.0)
+    return _clipped(partial(grpo_advantages, eps=eps), clip, by_sequence)
+
+
+def dr_grpo(*, length: Number, clip: Clip = 0.2) -> Objective:
+    """GRPO done right: no std, and every sequence divided by the same `length`, the maximum of generated tokens.
+
+    Source: Liu et al. 2025, arXiv:2503.20783.
+
+    >>> dr_grpo(length=64).memory
+    ()
+    """
+    return _clipped(dr_grpo_advantages, clip, by_constant_length(length))
+
+
+def dapo(
+    *,
+    clip: Clip = (0.2, 0.28),
+    eps: Number = 1e-4,
+    overlong: Callable[[Tensor], Tensor] | tuple[()] = (),
+    zero_spread: str = "drop",
+) -> Objective:
+    """DAPO: a clip that is wider above, equal weight for every token, groups of equal returns dropped.
+
+    The name stands for decoupled clip and dynamic sampling. `overlong` is `partial(overlong_penalty, limit=...,
+    buffer=...)`, or () for no length penalty. Raises: ChoiceError.
+    Source: Yu et al. 2025, arXiv:2503.14476.
+
+    >>> dapo().zero_spread
+    'drop'
+    """
+    check_number("dapo: eps", eps, 0.0)
+    choose("dapo: zero_spread", zero_spread, {"drop": 0, "keep": 0})
+    return Objective(
+        advantages=of_groups(partial(grpo_advantages, eps=eps)),
+        loss=clipped_ratio(clip),
+        reduce=by_token,
+        outside=outside_of(clip),
+        overlong=overlong,
+        zero_spread=zero_spread,
+    )
+
+
+def gspo(*, clip: Clip = (3e-4, 4e-4), eps: Number = 1e-4, gradient: str = "token") -> Objective:
+    """Group sequence policy optimisation: one ratio per sequence. Source: Zheng et al. 2025, arXiv:2507.18071.
+
+    >>> gspo().zero_spread
+    'keep'
+    """
+    check_number("gspo: eps", eps, 0.0)
+    check_clip("gspo: clip", clip)
+
+    def loss(log_prob: Tensor, anchor: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        return token_losses.gspo(log_prob, anchor, advantage, mask, clip=clip, gradient=gradient)
+
+    return Objective(
+        advantages=of_groups(partial(grpo_advantages, eps=eps)),
+        loss=loss,
+        reduce=by_sequence,
+        outside=outside_of(clip, level="sequence"),
+    )
+
+
+def cispo(*, low: Number = 0.0, high: Number = 5.0, eps: Number = 1e-4) -> Objective:
+    """CISPO: clipped importance weights, which keep every token's gradient. The ratio is clipped to [low, high], as in TRL.
+
+    Source: MiniMax 2025, arXiv:2506.13585.
+
+    >>> cispo().critic
+    False
+    """
+    for name, number in (("eps", eps), ("low", low), ("high", high)):
+        check_number(f"cispo: {name}", number, 0.0)
+
+    def loss(log_prob: Tensor, anchor: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+        return token_losses.cispo(log_prob, anchor, advantage, mask, low=low, high=high)
+
+    return Objective(
+        advantages=of_groups(partial(grpo_advantages, eps=eps)),
+        loss=loss,
+        reduce=by_token,
+        outside=outside_of((1 - low, high - 1)),
+    )
+
+
+def ppo(*, clip: Clip = 0.2, gamma: Number = 1.0, lambda_: Number = 0.95, advantages: str = "batch") -> Objective:
+    """Proximal policy optimisation with a critic on the model's hidden states, over sampled tokens only.
+
+    `advantages` are normalised over the tokens of the batch ("batch") or left as they are ("none"). Raises: ChoiceError.
+    Source: Schulman et al. 2017, arXiv:1707.06347; for conversations see `token_gae`.
+
+    >>> ppo().critic
+    True
+    """
+    return Objective(
+        advantages=generalized(gamma=gamma, lambda_=lambda_),
+        loss=clipped_ratio(clip),
+        reduce=by_token,
+        outside=outside_of(clip),
+        critic=True,
+        scale=choose("ppo: advantages", advantages, {"batch": whitened, "none": unscaled}),
+    )
+
+
+def credited(loss: TokenLoss, reduce: Reduction, *, outside: Outside = everywhere) -> Objective:
+    """Return an objective whose advantages are the transcripts' own column `credit`, computed by any rule: see `credit`.
+
+    `outside` gives the clip bounds for the metric clip_fraction: `outside_of(0.2)` with `clipped_ratio(0.2)`.
+
+    >>> credited(clipped_ratio(0.2), by_token).zero_spread
+    'keep'
+    """
+    return Objective(advantages=written, loss=loss, reduce=reduce, outside=outside)
+
+
+def _clipped(estimator: GroupEstimator, clip: Clip, reduce: Reduction) -> Objective:
+    return Objective(advantages=of_groups(estimator), loss=clipped_ratio(clip), reduce=reduce, outside=outside_of(clip))

@@ -1,0 +1,1 @@
+"""Decoding: batch slots and sampling of tokens."""

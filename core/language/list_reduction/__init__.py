@@ -1,0 +1,1 @@
+"""Problems of reducing lists, for the reasoning cache."""

@@ -1,0 +1,1 @@
+"""The reasoning cache: alternating rollouts and summaries, as a `TextTask`."""

@@ -1,0 +1,1 @@
+"""Zorplex: arithmetic on made-up words with a tool, as a `TextTask`."""

@@ -1,0 +1,1 @@
+"""Optimizers as pairs of pure functions, learning-rate schedules, Muon."""

@@ -1,0 +1,1 @@
+"""Transcripts: what a language model was shown and what it sampled, as columns of tensors."""

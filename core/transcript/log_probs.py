@@ -1,0 +1,87 @@
+"""Loss mask and log-probs of tokens in transcripts; `token_log_probs` is the only place that shifts logits to tokens."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import ChoiceError, DtypeError, ShapeError, message
+from ..record import replace
+from ..shapes import boolean, same_shape
+from .record import FAILED, Transcript
+
+
+def loss_mask(transcript: Transcript) -> Tensor:
+    """Return the mask of tokens to train on: bool [*, L], those that were sampled in this transcript itself.
+
+    Inherited tokens of a fork are in the mask of the transcript that sampled them, so that over a transcript and all its forks
+    each token is trained on once. The mask of a FAILED episode is empty.
+
+    >>> from .record import empty
+    >>> said = replace(empty(3, 1, id=0), is_action=torch.tensor([True, False, True]))
+    >>> loss_mask(said), loss_mask(replace(said, inherited=torch.tensor(1)))
+    (tensor([ True, False,  True]), tensor([False, False,  True]))
+    """
+    place = torch.arange(transcript.token.shape[-1], device=transcript.token.device)
+    counts = transcript.is_action & (place >= transcript.inherited[..., None])
+    return counts & (transcript.reason != FAILED)[..., None]
+
+
+def with_proximal(transcript: Transcript, log_probs: Tensor, mask: Tensor | None = None) -> Transcript:
+    """Return the transcript with these proximal log-probs [*, L] on sampled tokens, or on those of them in `mask` [*, L].
+
+    With `mask = transcript.version == version - 1` only one segment is updated (arXiv:2505.24298, section 5).
+    Raises: ShapeError, DtypeError.
+
+    >>> from .record import empty
+    >>> said = replace(empty(2, 1, id=0), is_action=torch.tensor([False, True]))
+    >>> with_proximal(said, torch.tensor([-1.0, -2.0])).proximal_log_prob
+    tensor([ 0., -2.])
+    """
+    chosen = transcript.is_action
+    if mask is not None:
+        boolean("with_proximal", mask=mask)
+        same_shape("with_proximal", token=transcript.token, mask=mask)
+        chosen = chosen & mask
+    same_shape("with_proximal", token=transcript.token, log_probs=log_probs)
+    old = transcript.proximal_log_prob
+    return replace(transcript, proximal_log_prob=torch.where(chosen, log_probs.to(old.dtype), old))
+
+
+def token_log_probs(logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
+    """Return the log-prob of each token, given those before it.
+
+    out_t = log softmax(logits_t-1 / temperature_t)[token_t],   out_0 = 0
+
+    `logits` are those of a causal model: at t they predict the token at t + 1. Only this function makes the shift: out_t,
+    like all columns of a transcript, belongs to token t. A temperature has the index of the token that was sampled with it;
+    see `per_token`. top_p is not taken into account. Computed in float32 or better.
+    Shapes: logits float [*, L, V], tokens int [*, L], temperature > 0, a number, [*] or [*, L] -> [*, L].
+    Raises: ShapeError, DtypeError, ChoiceError (a number that is not positive).
+
+    >>> logits = torch.tensor([[0.0, 0.0], [9.0, 9.0], [0.0, 99.0]])
+    >>> token_log_probs(logits, torch.tensor([1, 0, 1]))
+    tensor([ 0.0000, -0.6931, -0.6931])
+    """
+    if not logits.is_floating_point():
+        raise DtypeError(message("token_log_probs: logits", got=logits.dtype, wanted="float", remedy="convert them"))
+    if not tokens.ndim or logits.shape[:-1] != tokens.shape:
+        got, wanted = list(logits.shape), f"[{', '.join([*map(str, tokens.shape), 'V'])}]"
+        raise ShapeError(message("token_log_probs: logits", got=got, wanted=wanted, remedy="pass them at all tokens"))
+    before = logits[..., :-1, :].to(torch.promote_types(logits.dtype, torch.float32))
+    log_probs = torch.log_softmax(before / _heat(tokens, temperature), -1)
+    return F.pad(log_probs.gather(-1, tokens[..., 1:, None])[..., 0], (1, 0))
+
+
+def _heat(tokens: Tensor, temperature: Tensor | float) -> Tensor | float:
+    """Return the temperature in a shape that divides the logits [*, L-1, V]."""
+    where, remedy = "token_log_probs: temperature", "score greedy tokens at the temperature to learn with"
+    if not isinstance(temperature, Tensor):
+        if not temperature > 0:
+            raise ChoiceError(message(where, got=temperature, wanted="more than 0", remedy=remedy))
+        return temperature
+    if temperature.ndim and temperature.shape not in (tokens.shape, tokens.shape[:-1]):
+        wanted = f"{list(tokens.shape)} or {list(tokens.shape[:-1])}"
+        raise ShapeError(message(where, got=list(temperature.shape), wanted=wanted, remedy="use per_token"))
+    if temperature.shape == tokens.shape:
+        return temperature[..., 1:, None]
+    return temperature[..., None, None]

@@ -1,0 +1,329 @@
+"""A generator: the body of a worker that samples several attempts at a time and fetches new weights when they are published."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any
+
+import torch
+from attrs import define, field, frozen
+
+from ...core import keys
+from ...core.errors import ChoiceError, message
+from ...core.keys import Key
+from ...core.language.preparation import Preparation, Start
+from ...core.language.prompting import Response
+from ...core.language.requests import Request
+from ...core.tree import tree_map
+from ..effects.clock import seconds
+from ..effects.generation.engine import Generator, generator
+from ..effects.generation.scheduling import AnyAttempt
+from ..effects.hugging_face.tokenizer import unfolded
+from ..effects.task_reference import trust
+from ..effects.tools.guard import Failed
+from ..effects.weight_sync import Inlet, inlet, this_host
+from ..effects.workers.backends import Mailbox
+from ..text.components import Parts, attempts_at, parts_of
+from ..text.config import TextConfig
+from ..text.preparation import attempt_from, usable
+from ..text.prompting import RULES, query_attempt, response_of
+from .active_rollouts import Desk, added, chunks, given_up, taken
+from .preparation import Prepare, Ready, Work, begun, ready_fault, ready_of, replied
+from .samples import Sample, fault, samples_of
+from .tool_service import served_tools
+from .version_check import Packages, packages, refuse_others
+
+NONE = -1  # the version before any weights are published
+REST = 0.25  # seconds that an idle generator waits for a message
+LOOK = 0.02  # seconds between two polls for weights when all jobs wait for them
+
+
+@frozen
+class Job:
+    """A task: sample this attempt, with weights of at least this version."""
+
+    request: Request
+    version: int
+    start: Start | tuple[()] = ()  # of its group, where the task's episodes are prepared
+
+
+@frozen
+class GiveUp:
+    """A task: cancel that task, which is answered with `GivenUp` too if it was not answered before."""
+
+    task: int
+
+
+@frozen
+class Made:
+    """The answer to a job: the sample."""
+
+    sample: Sample
+
+
+@frozen
+class GivenUp:
+    """The answer to a cancelled task, and to the request to cancel it."""
+
+
+@frozen
+class Progress:
+    """A generator's report after each chunk of tokens."""
+
+    tokens: tuple[tuple[int, int, int], ...] = ()  # (task, number of new tokens, their version)
+    spans: tuple[tuple[str, float, float, int], ...] = ()  # (kind of work, begin, end, version)
+    tool_failures: int = 0
+
+
+@frozen
+class Spec:
+    """Arguments of a generator at its start."""
+
+    arguments: TextConfig
+    tokenizer: Mapping[str, bytes]  # the files of its folder; none where the model's folder has one
+    weights: str  # the address of the weights
+    device: str = "cpu"
+    packages: Packages = field(factory=dict)  # versions required on its host
+
+
+def refusing(arguments: TextConfig, parts: Parts) -> Callable[[int, Any], str]:
+    """Return a function (task, answer) that returns the fault of an answer, whatever the task, or "": for `workers.working`."""
+    room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
+
+    def refuse(task: int, payload: Any) -> str:
+        del task
+        if isinstance(payload, GivenUp):
+            return ""
+        if isinstance(payload, Ready):
+            return ready_fault(parts.task.preparation, payload)
+        if not isinstance(payload, Made):
+            return f"{type(payload).__name__}, which is no answer"
+        return fault(parts.task, payload.sample, vocabulary=parts.speaker.vocabulary, **room)
+
+    return refuse
+
+
+@define
+class At:
+    """State of a running generator."""
+
+    mailbox: Mailbox
+    arguments: TextConfig
+    parts: Parts
+    generator: Generator
+    reader: Inlet
+    params: Any
+    version: int
+    desk: Desk
+    prompts: "Prompts | tuple[()]" = ()  # of preparations, where the task has one
+    waiting: deque[tuple[int, Job | Prepare]] = field(factory=deque)  # tasks that are not begun, some for newer weights
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no attempt is under way."""
+        return self.desk.idle and (isinstance(self.prompts, tuple) or self.prompts.desk.idle)
+
+    def message(self, task: int, payload: Job | Prepare | GiveUp) -> None:
+        """Queue a task, or cancel one and answer both."""
+        if not isinstance(payload, GiveUp):
+            self.waiting.append((task, payload))
+            return
+        waited = [one for one, _ in self.waiting if one == payload.task]
+        if waited or payload.task in self.desk.tasks:
+            self.waiting = deque(one for one in self.waiting if one[0] != payload.task)
+            self.desk = given_up(self.desk, payload.task)
+            self.mailbox.answer(payload.task, GivenUp())
+        self.mailbox.answer(task, GivenUp())
+
+    def listen(self) -> None:
+        """Receive all messages; wait for one if there is nothing to do. Raises: EOFError when the mailbox is closed."""
+        rest = (LOOK if self.waiting else REST) if self.idle else 0.0
+        while found := self.mailbox.receive(rest):
+            self.message(*found)
+            rest = 0.0
+
+    def fetch(self) -> tuple[tuple[str, float, float, int], ...]:
+        """Fetch newer weights, if there are any: attempts under way continue with them or, if not interruptible, end first."""
+        if not self.arguments.asynchronous.interruptible and not self.idle:
+            return ()
+        start = seconds()
+        found = self.reader.fetch(self.version)
+        if not found:
+            return ()
+        self.version, self.params = found
+        return (("sync", start, seconds(), self.version),)
+
+    def seat(self) -> None:
+        """Begin the tasks whose weights are there."""
+        later = deque[tuple[int, Job | Prepare]]()
+        for task, job in self.waiting:
+            if job.version > self.version or later:
+                later.append((task, job))
+            elif isinstance(job, Prepare):
+                self.prepare(task, job.preparation)
+            else:
+                self.desk = added(self.desk, task, self.attempt(job))
+        self.waiting = later
+
+    def attempt(self, job: Job) -> AnyAttempt:
+        """Return the attempt that a job asks for, before the first output of the model."""
+        if isinstance(job.start, tuple):
+            return attempts_at(self.parts, (job.request,))[0]
+        return attempt_from(self.parts, job.start, job.request)
+
+    def prepare(self, task: int, preparation: int) -> None:
+        """Begin a preparation; one that needs no prompts is answered at once."""
+        if isinstance(self.prompts, tuple):
+            where, remedy = f"generator: task {task}", "let the trainer and its generators have the same task"
+            raise ChoiceError(message(where, got="a preparation", wanted="none", remedy=remedy))
+        self.ready(self.prompts.begin(task, preparation))
+
+    def ready(self, answers: Iterable[tuple[int, Ready]]) -> None:
+        """Answer the preparations that are finished."""
+        for task, answer in answers:
+            self.mailbox.answer(task, answer)
+
+    def work(self) -> None:
+        """Sample one chunk of tokens for all attempts, those of preparations first; report progress and finished samples."""
+        spans = self.fetch()
+        self.seat()
+        if self.idle:
+            if spans:
+                self.mailbox.note(Progress(spans=spans))
+            return
+        start = seconds()
+        if not isinstance(self.prompts, tuple) and not self.prompts.desk.idle:
+            self.ready(self.prompts.advance(self.params, self.version))
+        tokens, over = self._chunk()
+        room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.episodes.max_turns}
+        samples = samples_of(self.parts.task, [attempt for _, attempt in over], **room)
+        self.mailbox.note(Progress(tokens, (*spans, ("generate", start, seconds(), self.version))))
+        for (task, _), sample in zip(over, samples, strict=True):
+            self.mailbox.answer(task, Made(sample))
+
+    def _chunk(self) -> tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, AnyAttempt], ...]]:
+        """Sample one chunk of tokens for samples; return the new token counts and the finished attempts."""
+        if self.desk.idle:
+            return (), ()
+        generation = self.generator.advance(self.params, self.version, self.desk.generation)
+        self.desk, more = chunks(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
+        self.desk, over = taken(self.desk)
+        return tuple((task, number, self.version) for task, number in more), over
+
+
+@define
+class Prompts:
+    """The preparations of a generator: their queries are attempts of one turn, in slots of their own."""
+
+    parts: Parts
+    preparation: Preparation
+    key: Key
+    generator: Generator
+    desk: Desk
+    works: dict[int, Work] = field(factory=dict)  # by task
+    places: dict[int, tuple[int, int]] = field(factory=dict)  # by number in the desk: (task, index of its query)
+    following: Iterator[int] = field(factory=count)
+
+    def begin(self, task: int, number: int) -> tuple[tuple[int, Ready], ...]:
+        """Begin a preparation; return those that are finished."""
+        return self._on(task, begun(self.preparation.prompting, self.key, number), NONE)
+
+    def advance(self, params: Any, version: int) -> tuple[tuple[int, Ready], ...]:
+        """Sample one chunk of tokens; return the preparations that are finished."""
+        generation = self.generator.advance(params, version, self.desk.generation)
+        self.desk, over = taken(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
+        found = list[tuple[int, Ready]]()
+        for number, attempt in over:
+            task, place = self.places.pop(number)
+            found += self._heard(task, place, response_of(self.parts, attempt, version), version)
+        return tuple(found)
+
+    def _heard(self, task: int, place: int, response: Response, version: int) -> tuple[tuple[int, Ready], ...]:
+        work, moved = replied(self.preparation.prompting, self.works[task], place, response)
+        self.works[task] = work
+        return self._on(task, work, version) if moved else ()
+
+    def _on(self, task: int, work: Work, version: int) -> tuple[tuple[int, Ready], ...]:
+        """Begin the queries that are due, or return the finished preparation.
+
+        A query without room gets its response at once.
+        """
+        self.works[task] = work
+        if work.over:
+            del self.works[task]
+            prepared = self.preparation.prompting.result(work.state)
+            return (
+                (task, ready_of(work.preparation, self.preparation.groups, usable(self.parts, prepared), prepared)),
+            )
+        found: tuple[tuple[int, Ready], ...] = ()
+        for place, query in enumerate(work.queries):
+            number = next(self.following)
+            attempt = query_attempt(self.parts, query, number)
+            if isinstance(attempt, tuple):
+                found += self._heard(task, place, response_of(self.parts, (), max(0, version)), version)
+            else:
+                self.places[number] = task, place
+                self.desk = added(self.desk, number, attempt)
+        return found
+
+
+def prompts_of(arguments: TextConfig, parts: Parts, like: Any) -> Prompts | tuple[()]:
+    """Return the object that runs a generator's preparations; () for a task whose episodes need none."""
+    preparation, sampling = parts.task.preparation, parts.sampling
+    if isinstance(preparation, tuple):
+        return ()
+    made = generator(
+        parts.speaker,
+        RULES,
+        parts.codec,
+        slots=arguments.asynchronous.generator_slots,
+        capacity=sampling.capacity,
+        max_new_tokens=preparation.max_new_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+    )
+    desk = Desk(generation=made.begin(like, NONE, ()))
+    return Prompts(parts, preparation, keys.key(arguments.episodes.seed), made, desk)
+
+
+def generate(mailbox: Mailbox, spec: Spec) -> None:
+    """Run a generator, as `workers.working(generate, (spec,), ...)`; it ends with its mailbox, which raises EOFError.
+
+    Between two chunks of tokens it receives messages and fetches the newest weights, the first ones too: attempts under way
+    continue with them, and each token carries the version that sampled it. If it is not interruptible, it fetches weights only
+    when nothing is under way, and begins no task that asks for newer ones before.
+    Raises: WeightsError for weights of another architecture, ChoiceError for a request that leaves no room to answer, or where
+    its packages differ from those of the machine that trains.
+    """
+    refuse_others(spec.packages, packages(), this_host().name)
+    trust(getattr(spec.arguments, "reference", ""))  # the trainer that sent it trusts it
+    torch.set_num_threads(spec.arguments.machine.threads)
+    with unfolded(spec.tokenizer) as folder:
+        whole = parts_of(spec.arguments, folder if spec.tokenizer else ())
+    like = tree_map(lambda leaf: leaf.to(spec.device), whole.whole(whole.begin()))
+    sampling = whole.sampling
+
+    def failed(call: Failed) -> None:
+        del call
+        mailbox.note(Progress(tool_failures=1))  # at once: shows that a generator waiting for several tools is alive
+
+    with (
+        inlet(spec.weights, like) as reader,
+        served_tools(whole, spec.arguments.asynchronous, failed) as parts,
+    ):
+        made = generator(
+            parts.speaker,
+            parts.rules,
+            parts.codec,
+            slots=spec.arguments.asynchronous.generator_slots,
+            capacity=sampling.capacity,
+            max_new_tokens=sampling.max_new_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+        )
+        desk = Desk(generation=made.begin(like, NONE, ()))
+        at = At(mailbox, spec.arguments, parts, made, reader, params=like, version=NONE, desk=desk)
+        at.prompts = prompts_of(spec.arguments, parts, like)
+        while True:
+            at.listen()
+            at.work()

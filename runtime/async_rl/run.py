@@ -1,0 +1,184 @@
+"""A run in a folder with samples from generators: a warm start, then one phase or two, each of which can be resumed.
+
+RUN/warm/      the warm start, a run of the usual kind without reinforcement learning
+RUN/sync/      alternating: generators wait for weights, the trainer for samples
+RUN/async/     concurrent
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ...algorithms.language.learner import LanguageState
+from ...core.errors import CheckpointError, message
+from ..effects import folder
+from ..effects.checkpoint.description import described
+from ..effects.clock import seconds
+from ..effects.weight_sync.shared_memory.layout import layout
+from ..machine.json_codec import decode
+from ..runs.arguments import changed
+from ..runs.recipe import Context, Outcome, Phases
+from ..runs.run import arguments_of, loaded, perform
+from ..runs.training_machine import Loop
+from ..runs.trusting import NOTHING, Trust, check_trust
+from ..text import run as turns
+from ..text.async_config import Asynchronous
+from ..text.components import Parts, parts_of
+from ..text.config import TextConfig, generators
+from ..text.learner_backend import Team
+from ..text.report import BEFORE, evaluation, with_curves, write_before
+from ..text.training_loop import Notice, learning_parts, phases, policy_of
+from . import checkpoint as keeping
+from .checkpoint import TOTALS
+from .placement import Place, placed
+from .run_phase import run_phase
+from .training_phase import Setting
+
+WARM, SYNC, ASYNC = "warm", "sync", "async"
+
+
+def outcome_of(phases: Sequence[str], interrupted: bool, seconds: Mapping[str, float]) -> Outcome:
+    """Return the outcome of a session after which these phases are finished.
+
+    >>> outcome_of(["sync"], True, {"sync": 2.0}).progress
+    ' and saved; sync is over'
+    """
+    over = f"; {' and '.join(phases)} is over" if phases else ""
+    spent = tuple(f"{name} {each:.1f} s" for name, each in seconds.items() if each)
+    return Outcome(interrupted=interrupted, progress=f" and saved{over}", spent=spent, session=tuple(phases))
+
+
+def phases_of(arguments: TextConfig) -> tuple[str, ...]:
+    """Return the phases that follow the warm start.
+
+    >>> from ..text.config import TaskRun
+    >>> phases_of(TaskRun())
+    ('sync',)
+    """
+    given = arguments.asynchronous
+    if given.mode == "sync":
+        return (SYNC,)
+    return (SYNC, ASYNC) if given.compare else (ASYNC,)
+
+
+def arguments_in(run: Path) -> TextConfig:
+    """Return the arguments of the run in a folder. Raises: CheckpointError, ChoiceError."""
+    arguments: TextConfig = arguments_of(decode(folder.read_json(folder.existing(run) / folder.ARGUMENTS)))[1]
+    return arguments
+
+
+def components(arguments: TextConfig, context: Context) -> Phases:
+    """Return the phases of a run with generators. Raises: as `turns.parts_in`; CheckpointError for a task with other data."""
+    run, team, notice = context.run, turns.team_of(context), context.notice
+    parts = turns.parts_in(arguments, context)
+    if context.kept:
+        _check_data(run, parts)
+
+    @contextmanager
+    def opened() -> Iterator[Place]:
+        over = context.kept and all((run / phase / TOTALS).exists() for phase in phases_of(arguments))
+        given = Asynchronous() if over else arguments.asynchronous
+        with placed(given, notice, lambda: weights_of(parts)) as place:
+            yield place
+
+    return Phases(
+        opened=opened,
+        perform=lambda place: _go_on(run, arguments, parts, place, notice, team),
+        write=lambda run: turns.write_tokenizer(run, arguments, parts),
+    )
+
+
+def _check_data(run: Path, parts: Parts) -> None:
+    """Refuse a task whose data differ from those that the run began with. Raises: CheckpointError."""
+    for name in folder.PHASES:
+        recorded = keeping.of_newest(run / name, lambda where: described(where).manifest.environment)
+        turns.check_data(run, dict(recorded), parts)
+
+
+def weights_of(parts: Parts) -> int:
+    """Return the size in bytes of the weights that generators fetch."""
+    return layout(parts.whole(parts.begin())).size
+
+
+def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[Parts, Any]:
+    """Return the parts of a run, and the policy of a phase's newest checkpoint. Raises: CheckpointError, TrustError."""
+    arguments = arguments_in(run)
+    check_trust(run, trust, arguments.functions())
+    parts = parts_of(arguments, run / turns.TOKENIZER)
+    _check_data(run, parts)
+    algorithm, _ = learning_parts(arguments, parts)
+    begun = algorithm.init(parts.begin())
+    found = keeping.of_newest(run / phase, lambda where: keeping.load(where, arguments, begun).learner.params.policy)
+    if isinstance(found, tuple):
+        remedy = f"go on with it: {folder.resume_command(run)}"
+        raise CheckpointError(message(f"{run / phase}", got="without a checkpoint", wanted="one", remedy=remedy))
+    return parts, found
+
+
+def _go_on(run: Path, arguments: TextConfig, parts: Parts, place: Place, notice: Notice, team: Team) -> Outcome:
+    """Run the remaining phases of a run."""
+    spent, ended, since = dict[str, float](), list[str](), seconds()
+    begun = _warmed(run, arguments, parts, notice, team)
+    spent["warm start"] = seconds() - since
+    if isinstance(begun, tuple):
+        return outcome_of((), True, spent)
+    tasks = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
+    if not (run / BEFORE).exists():
+        write_before(run, evaluation(parts, parts.whole(begun.params.policy), **tasks), notice)
+    for phase in phases_of(arguments):
+        since = seconds()
+        if not (run / phase / TOTALS).exists():
+            setting = _setting(run, phase, arguments, parts, place, notice, team)
+            last = run_phase(setting, begun)
+            spent[phase] = seconds() - since
+            if last.version < setting.arguments.episodes.steps:
+                return outcome_of(ended, True, spent)
+        if not (run / phase / folder.EVALUATION).exists():
+            since = seconds()
+            _, policy = phase_policy(run, phase, Trust(every=True))
+            found = evaluation(parts, parts.whole(policy), **tasks, version=arguments.episodes.steps)
+            written = {**arguments.examined(), "after": found.described(), **with_curves({f"after {phase}": found})}
+            folder.write_json(run / phase / folder.EVALUATION, written)
+            notice(f"after {phase}: {found.line()}")
+            spent["evaluation"] = spent.get("evaluation", 0.0) + seconds() - since
+        ended.append(phase)
+    return outcome_of(ended, False, spent)
+
+
+def _setting(
+    run: Path, phase: str, arguments: TextConfig, parts: Parts, place: Place, notice: Notice, team: Team
+) -> Setting:
+    own = changed(arguments, {"mode": phase, "generators": generators(arguments)})
+    own = changed(own, {"staleness": 0}) if phase == SYNC else own
+    number = f"{generators(own)} generators" if generators(own) > 1 else "a generator"
+    notice(f"{phase}: {number}, {own.episodes.steps} updates, staleness at most {own.asynchronous.staleness}")
+    return Setting(
+        folder=run / phase,
+        tokenizer=() if arguments.model.model else run / turns.TOKENIZER,
+        arguments=own,
+        parts=parts,
+        facts=turns.facts(parts),
+        metadata=turns.described(own),
+        notice=notice,
+        place=place,
+        team=team,
+    )
+
+
+def _warmed(run: Path, arguments: TextConfig, parts: Parts, notice: Notice, team: Team) -> LanguageState | tuple[()]:
+    """Return the learner after the warm start, resumed from its checkpoints; () after Ctrl-C."""
+    algorithm, _ = learning_parts(arguments, parts, team)
+    many = phases(arguments).warm
+    if not many:
+        return algorithm.init(parts.begin())
+    home = run / WARM
+    made = turns.components_of(home, arguments, parts, team)
+    found = keeping.of_newest(home, lambda where: loaded(where, made, team), team)
+    held, loop = found or (made.begin(), Loop(iterations=many, chunk=1, every=arguments.machine.save_every))
+    if loop.iteration < many:
+        outcome = perform(turns.described(arguments), made, held, loop, Context(home, True, team, notice))
+        if outcome.interrupted:
+            return ()
+        held = outcome.session.state
+    return algorithm.init(policy_of(held))

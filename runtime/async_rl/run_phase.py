@@ -1,0 +1,219 @@
+"""Running a phase: its newest checkpoint, generators, files, and the loop that drives its scheduler."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import asdict, evolve
+
+from ...algorithms.language.learner import LanguageState
+from ...core.machine import Event
+from ..effects import folder
+from ..effects.hugging_face.tokenizer import tokenizer_files
+from ..effects.json_lines import Lines, lines
+from ..effects.workers.pool import Workers, working
+from ..machine.drive import Effects, Entry, Inbox, Session, Told, drive
+from ..machine.json_codec import line
+from ..machine.replay import to_lines
+from ..text.config import TextConfig, generators
+from ..text.run import publishing
+from . import checkpoint as keeping
+from .checkpoint import EVENTS, LEDGER, TIMELINE, TOTALS, Kept, Standing
+from .metrics import metering
+from .orchestrator import Hands, crew
+from .preparation import Starts, starts_from
+from .requests import remembered
+from .rollout_worker import Spec, generate, refusing
+from .scheduler import events as say
+from .scheduler.machine import begin, scheduler
+from .scheduler.state import KEEP, PUBLISH, RECOMPUTE, Rules, Schedule, with_workers
+from .trainer import learning_of, segment_wise
+from .training_phase import Phase, Setting
+from .version_check import packages
+
+
+def rules_of(arguments: TextConfig) -> Rules:
+    """Return the settings of the scheduler of a phase.
+
+    >>> from ..text.config import TaskRun
+    >>> rules_of(TaskRun()).batch, rules_of(TaskRun()).group
+    (128, 8)
+    """
+    tasks, given = arguments.episodes, arguments.asynchronous
+    return Rules(
+        batch=tasks.groups * tasks.samples,
+        concurrency=max(1, generators(arguments)) * given.generator_slots,
+        staleness=given.staleness,
+        updates=tasks.steps,
+        group=tasks.samples,
+        stale=given.stale,
+        proximal=RECOMPUTE if segment_wise(arguments) else KEEP,
+    )
+
+
+def run_phase(setting: Setting, begun: LanguageState) -> Schedule:
+    """Run a phase to its end or to Ctrl-C; return the last state of its scheduler.
+
+    `begun` is the learner's state at version 0. Raises: CheckpointError, WorkersError, NonFiniteError.
+    """
+    standing, given = _standing(setting, begun), setting.arguments.asynchronous
+    told: deque[Event] = deque()
+    with _at_work(setting, standing, told) as (phase, effects, log):
+        rules, groups = rules_of(setting.arguments), setting.arguments.episodes.groups
+        first = with_workers(standing.kept.schedule, generators(setting.arguments), given.generator_slots)
+        saved, state = (first.version if standing.kept.sessions else -1), first
+        for now in drive(scheduler(rules), first, effects):
+            state = now
+            phase.meter.wasted = state.tokens_wasted
+            if state.version > saved and to_be_kept(state, rules, setting.arguments.machine.save_every):
+                phase.save(state, log.sync())
+                saved = state.version
+            if state.fresh + len(state.again) < groups and not state.stopped:
+                told.append(say.Submitted(groups))
+        setting.team.settle()
+        if state.version >= rules.updates:
+            folder.write_json(setting.folder / TOTALS, totals(setting.arguments, state, phase))
+    return state
+
+
+def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
+    """Return whether to write a checkpoint of this version: every `every` versions, at the last one, and when a run is stopped.
+
+    A stopped run writes none in the publish phase: the learner has already made an update that the version does not count yet.
+
+    >>> from ..text.config import TaskRun
+    >>> rules = rules_of(TaskRun())
+    >>> [to_be_kept(Schedule(version=version, phase=PUBLISH), rules, 4) for version in (0, 1, 4, 100)]
+    [True, False, True, True]
+    >>> [to_be_kept(Schedule(version=1, phase=phase, stopped=True), rules, 4) for phase in ("train", PUBLISH)]
+    [True, False]
+    """
+    if state.stopped:
+        return state.phase != PUBLISH
+    return state.version % every == 0 or state.version >= rules.updates
+
+
+def _standing(setting: Setting, begun: LanguageState) -> Standing:
+    """Return the state of the phase: that of its newest checkpoint, or the initial one."""
+    team = setting.team
+    found = keeping.of_newest(setting.folder, lambda where: keeping.load(where, setting.arguments, begun, team), team)
+    if not isinstance(found, tuple):
+        return found
+    given = setting.arguments.asynchronous
+    rules, number = rules_of(setting.arguments), generators(setting.arguments)
+    schedule = begin(rules, prompts=setting.arguments.episodes.groups, workers=number, slots=given.generator_slots)
+    return Standing(kept=Kept(schedule=schedule), learner=begun, past={}, samples={})
+
+
+@contextmanager
+def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterator[tuple[Phase, Effects, Lines]]:
+    """Yield a running phase with its generators, its effects and its event log."""
+    arguments, kept = setting.arguments, standing.kept
+    version, home, given = kept.schedule.version, setting.folder, arguments.asynchronous
+    learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past), setting.team)
+    with ExitStack() as stack:
+        publisher = stack.enter_context(setting.place.publishing(learning.whole()))
+        publisher.publish(version, learning.whole())
+        log = stack.enter_context(lines(home / EVENTS, kept.events))
+        session = {"session": kept.sessions + 1, "version": version, "generators": generators(arguments)}
+        log.write(line({**session, "slots": given.generator_slots}) + "\n")
+        phase = Phase(
+            setting=setting,
+            learning=learning,
+            publisher=publisher,
+            meter=stack.enter_context(metering(home, arguments, setting.parts.task, version)),
+            ledger=stack.enter_context(lines(home / LEDGER, version)),
+            timeline=stack.enter_context(lines(home / TIMELINE, kept.spans)),
+            kept=evolve(kept, sessions=kept.sessions + 1),
+            samples=dict(standing.samples),
+            publish_record=stack.enter_context(publishing(home, setting.parts)),
+            starts=_starts(setting, kept),
+            states={version: (standing.learner, dict(standing.past))},
+        )
+        workers = stack.enter_context(_generators(setting, publisher.address))
+        yield phase, logged(crew(_hands(phase, workers), told), log), log
+        phase.failures.report()
+
+
+def _starts(setting: Setting, kept: Kept) -> Starts | tuple[()]:
+    """Return the starts of a phase's groups, those of its checkpoint; () for a task whose episodes need no preparation."""
+    preparation = setting.parts.task.preparation
+    if isinstance(preparation, tuple):
+        return ()
+    return Starts(groups=preparation.groups, ready=starts_from(kept.starts, preparation, str(setting.folder)))
+
+
+def _generators(setting: Setting, weights: str) -> AbstractContextManager[Workers]:
+    """Return the generators of a phase, which fetch their weights from this address."""
+    arguments, number = setting.arguments, generators(setting.arguments)
+    spec = Spec(
+        arguments=arguments,
+        tokenizer=tokenizer_files(setting.tokenizer) if isinstance(setting.tokenizer, Path) else {},
+        weights=weights,
+        packages=packages(),
+    )
+    return working(
+        generate,
+        (spec,),
+        size=number,
+        patience=arguments.asynchronous.patience,
+        engine=setting.place.engine,
+        refuse=refusing(arguments, setting.parts),
+        tries=2 * number + 3,  # a lost host loses all of its generators at once
+    )
+
+
+def _hands(phase: Phase, workers: Workers) -> Hands:
+    """Return the workers, callbacks and settings of the crew of a phase."""
+    arguments = phase.setting.arguments
+    return Hands(
+        workers=workers,
+        count=generators(arguments),
+        slots=arguments.asynchronous.generator_slots,
+        request=remembered(arguments, phase.learning.key),
+        trainer={say.Recompute: phase.recompute, say.Train: phase.train, say.Publish: phase.publish},
+        arrived=phase.arrived,
+        span=phase.span,
+        failures=phase.failed,
+        lost=phase.lost,
+        notice=phase.setting.notice,
+        starts=phase.starts,
+        prepared=phase.prepared,
+    )
+
+
+def logged(effects: Effects, log: Lines) -> Effects:
+    """Return the same effects, with each entry written to the log before the machine receives it."""
+
+    def open_(inbox: Inbox) -> Session:
+        session = effects.open(inbox)
+
+        def follow() -> Entry:
+            entry = session.follow()
+            log.write(to_lines([evolve(entry, cause=None) if isinstance(entry, Told) else entry]))
+            return entry
+
+        return evolve(session, follow=follow)
+
+    return Effects(open_)
+
+
+def totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[str, Any]:
+    """Return the final counters and settings of a phase."""
+    counts = ("version", "submitted", "accepted", "rejected", "filtered", "consumed", "queued", "cached", "running")
+    names = (*counts, "waiting", "ignored", "tokens_used", "tokens_wasted")
+    kept = phase.kept
+    return {
+        **{name: getattr(state, name) for name in names},
+        "seconds": phase.now(),
+        "sessions": kept.sessions,
+        "lost_generators": kept.lost,
+        "tool_failures": kept.tool_failures,
+        "generators": generators(arguments),
+        "batch": rules_of(arguments).batch,
+        "group": arguments.episodes.samples,
+        "staleness": arguments.asynchronous.staleness,
+        "settings": asdict(arguments.asynchronous),
+    }

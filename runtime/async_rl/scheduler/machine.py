@@ -1,0 +1,199 @@
+"""Asynchronous training as a pure machine: the scheduler of generators and a trainer that run concurrently.
+
+(state, event) -> (state, commands)
+
+It enforces three bounds: the number of samples under way (`Rules.concurrency`), the number let in (`staleness.capacity`), and
+the age of each sample when it is trained on, whatever its length. Groups are trained on completely or not at all. Versions
+rise one by one, when a new one is published and not before. Failures are retried after a pause, twice as long each time;
+samples that are too old are dropped, requeued or waited for. Messages that come late, twice, or are impossible change only
+a counter. The trainer's work is identified by its kind and its version, since its samples may move meanwhile. The state has a
+JSON form (`runtime.machine.json_codec`), and replaying the events through the machine gives the same states.
+
+A step costs a few short tuples, whatever the number of samples; once for each version it visits all that are live.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ....core.errors import choose
+from ....core.machine import Command, Event, Failed, Interrupted, Machine, Started, Stop
+from ...machine.persistent_map import entries, find, push, put, remove
+from . import events as say
+from .dispatch import Answer, fill, leave, retry
+from .samples import chunk, finished, go_on, ignored, place, rested, timed_out
+from .state import (
+    IDLE,
+    NOBODY,
+    PUBLISH,
+    RECOMPUTE,
+    RUNNING,
+    TRAIN,
+    Rules,
+    Schedule,
+    Worker,
+    changed,
+    with_workers,
+)
+from .state import begin as begin
+from .updates import PHASES, consumed, published, recomputed, task, train_next, try_again, under_way, work
+
+Handle = Callable[[Rules, Schedule, Any], Answer]
+
+
+def scheduler(rules: Rules) -> Machine[Schedule]:
+    """Return the machine that follows these rules; its first state is `begin(rules, ...)`.
+
+    It stops when version `updates` is published, at Ctrl-C, and when nothing is under way and no prompts wait, so submit
+    prompts ahead. A state that was begun resumes at `Started` with the generators it had, at `Resumed` with others: samples
+    that
+    were under way are begun again, and the trainer's command is repeated.
+    Raises: ChoiceError for an event of another class.
+
+    >>> from purestep.core.machine import Started, run
+    >>> rules = Rules(batch=1, concurrency=2, staleness=0, updates=1)
+    >>> state, said = run(scheduler(rules), begin(rules, prompts=3, workers=1), [Started(), say.Finished(0, 0, 0, 9, 0, 0)])
+    >>> said
+    (Dispatch(group=0, seat=0, attempt=0, prompt=0, worker=0, version=0), Train(version=0, samples=((0, 0, 0),), head=0))
+    """
+    return Machine(partial(_step, rules))
+
+
+def _step(rules: Rules, state: Schedule, event: Event) -> Answer:
+    handle = HANDLES.get(type(event)) or choose("scheduler: event", type(event).__name__, NAMES)
+    ages = state.ages
+    state, commands = handle(rules, state, event)
+    if type(event) is say.TokenChunk and state.ages is ages and not commands:
+        return state, ()  # the most frequent event: it frees no slot and completes no group, so nothing else changes
+    if state.stopped:
+        return state, (say.Report("stopped", NOBODY, str(event.error)),) if isinstance(event, Failed) else ()
+    if isinstance(event, Interrupted):
+        return _stop(state, commands, "interrupted")
+    if state.version >= rules.updates:
+        return _stop(state, commands, "complete")
+    state, trained = train_next(rules, state)
+    state, sent = fill(rules, state)
+    if not (state.running or state.waiting) and state.phase == IDLE:
+        return _stop(state, (*commands, *trained), "out of prompts")
+    return state, (*commands, *trained, *sent)
+
+
+def _stop(state: Schedule, commands: tuple[Command, ...], reason: str) -> Answer:
+    """Stop the run; samples under way stay so in the state, for a run that resumes from it."""
+    aborts = tuple(
+        say.Abort(number, seat, one.attempt, one.worker)
+        for number, group in entries(state.groups)
+        for seat, one in enumerate(group.seats)
+        if one.status == RUNNING
+    )
+    return changed(state, stopped=True), (*commands, *aborts, Stop(reason))
+
+
+def _submitted(rules: Rules, state: Schedule, event: say.Submitted) -> Answer:
+    if event.prompts < 1:
+        return ignored(state)
+    more = event.prompts * rules.group
+    fresh = state.fresh + event.prompts
+    return changed(state, fresh=fresh, submitted=state.submitted + more, waiting=state.waiting + more), ()
+
+
+def _failed(rules: Rules, state: Schedule, event: Failed) -> Answer:
+    """Handle a failed command: ignored if its attempt is over; no command is returned after too many trainer failures.
+
+    The driver then raises the error.
+    """
+    command = event.command
+    if isinstance(command, say.Dispatch) and place(state, command, RUNNING):
+        return retry(rules, state, (command.group, command.seat), event.error, rest=True)
+    if under_way(state, task(command)):
+        return try_again(rules, state, command)
+    if isinstance(command, say.Abort):  # its generator is gone, and the attempt with it
+        return state, (say.Report("abort", command.group, event.error),)
+    if isinstance(command, say.Dispatch) or type(command) in PHASES:
+        return ignored(state)[0], (say.Report("late", NOBODY, event.error),)
+    return state, ()
+
+
+def _filtered(rules: Rules, state: Schedule, event: say.Filtered) -> Answer:
+    if not find(state.groups, event.group) or event.group in state.batch:
+        return ignored(state)
+    return leave(rules, state, event.group, "filtered")
+
+
+def _recomputed(rules: Rules, state: Schedule, event: say.Recomputed) -> Answer:
+    return recomputed(state) if under_way(state, (RECOMPUTE, event.version)) else ignored(state)
+
+
+def _consumed(rules: Rules, state: Schedule, event: say.Consumed) -> Answer:
+    return consumed(rules, state) if under_way(state, (TRAIN, event.version)) else ignored(state)
+
+
+def _published(rules: Rules, state: Schedule, event: say.Published) -> Answer:
+    return (published(state), ()) if under_way(state, (PUBLISH, event.version)) else ignored(state)
+
+
+def _joined(rules: Rules, state: Schedule, event: say.Joined) -> Answer:
+    there = find(state.workers, event.worker)
+    if event.worker < 0 or event.slots < 1 or there:
+        return ignored(state)
+    free = state.free
+    for _ in range(event.slots):
+        free = push(free, event.worker)
+    return changed(state, free=free, workers=put(state.workers, event.worker, Worker(event.slots))), ()
+
+
+def _lost(rules: Rules, state: Schedule, event: say.Lost) -> Answer:
+    found = find(state.workers, event.worker)
+    if not found:
+        return ignored(state)
+    state, commands = changed(state, workers=remove(state.workers, event.worker)), list[Command]()
+    for number, seat in found.busy:
+        group = find(state.groups, number)
+        if group and (group.seats[seat].status, group.seats[seat].worker) == (RUNNING, event.worker):
+            state, more = retry(rules, state, (number, seat), "its generator was lost", rest=False)
+            commands.extend(more)
+    return state, tuple(commands)
+
+
+def _due(rules: Rules, state: Schedule, event: say.Due) -> Answer:
+    command = event.command
+    if isinstance(command, say.Dispatch):
+        return rested(state, command)
+    awake = changed(state, resting=False)
+    if not (state.resting and under_way(awake, task(command))):
+        return ignored(state)
+    return awake, (work(awake),)  # with the samples that are there now
+
+
+def _started(rules: Rules, state: Schedule, event: Started) -> Answer:
+    if not state.begun:
+        return changed(state, begun=True), ()
+    return go_on(state)
+
+
+def _resumed(rules: Rules, state: Schedule, event: say.Resumed) -> Answer:
+    return go_on(with_workers(changed(state, begun=True), event.workers, event.slots))
+
+
+def _interrupted(rules: Rules, state: Schedule, event: Interrupted) -> Answer:
+    return state, ()
+
+
+HANDLES: Mapping[type[Any], Handle] = {
+    Started: _started,
+    Interrupted: _interrupted,
+    Failed: _failed,
+    say.Submitted: _submitted,
+    say.TokenChunk: chunk,
+    say.Finished: finished,
+    say.TimedOut: timed_out,
+    say.Filtered: _filtered,
+    say.Recomputed: _recomputed,
+    say.Consumed: _consumed,
+    say.Published: _published,
+    say.Joined: _joined,
+    say.Lost: _lost,
+    say.Resumed: _resumed,
+    say.Due: _due,
+}
+NAMES: Mapping[str, Handle] = {kind.__name__: handle for kind, handle in HANDLES.items()}

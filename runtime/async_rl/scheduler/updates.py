@@ -1,0 +1,138 @@
+"""Phases of the trainer: recompute, train, publish, one after the other, and a new version at the end."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....core.machine import Command
+from ...machine.persistent_map import entries, find, pop, remove
+from . import ages
+from .dispatch import Answer, leave, pause
+from .events import Name, Publish, Recompute, RetryAfter, Train
+from .state import IDLE, PUBLISH, RECOMPUTE, TRAIN, Group, Rules, Schedule, changed
+
+Task = tuple[str, int]  # work of the trainer: a phase, and its version
+PHASES: Mapping[type[Any], str] = {Recompute: RECOMPUTE, Train: TRAIN, Publish: PUBLISH}
+
+
+def task(command: Command) -> Task | tuple[()]:
+    """Return the trainer's work in a command, `()` if it is not for the trainer.
+
+    The command's samples are no part of it: while it runs, or waits to be repeated, they may get another attempt, or leave.
+
+    >>> task(Recompute(3, ((0, 0, 0),))), task(Publish(4)), task("Stop")
+    (('recompute', 3), ('publish', 4), ())
+    """
+    return (PHASES[type(command)], command.version) if type(command) in PHASES else ()
+
+
+def under_way(state: Schedule, one: Task | tuple[()]) -> bool:
+    """Return whether this is the trainer's current work; while it waits to repeat it, nothing is under way.
+
+    >>> under_way(Schedule(version=3, phase=PUBLISH), (PUBLISH, 4)), under_way(Schedule(phase=TRAIN, resting=True), (TRAIN, 0))
+    (True, False)
+    """
+    return one == (state.phase, state.version + (state.phase == PUBLISH)) and not state.resting
+
+
+def train_next(rules: Rules, state: Schedule) -> Answer:
+    """Begin an update if there is a batch; groups that would be too old for the one after it are removed now."""
+    if state.phase != IDLE or state.queued < rules.batch:
+        return state, ()
+    state, old = _leave_behind(rules, state, state.version - rules.staleness)  # needed after a change of the rules
+    chosen = ages.choice(rules, state.ages, state.version) if state.queued >= rules.batch else ()
+    if not chosen:
+        return state, old
+    state = _take(state, chosen)
+    state, dropped = _leave_behind(rules, state, state.version + 1 - rules.staleness)
+    state = changed(state, phase=RECOMPUTE if rules.proximal == RECOMPUTE else TRAIN, failures=0)
+    if state.phase == RECOMPUTE and not _due(state):
+        state = changed(state, phase=TRAIN)
+    return state, (*old, *dropped, work(state))
+
+
+def _take(state: Schedule, chosen: tuple[tuple[int, int], ...]) -> Schedule:
+    """Return the state with its batch chosen: these numbers of complete groups of each age."""
+    batch, entries_ = list[int](), state.ages
+    for head, count in chosen:
+        age = ages.at(entries_, head)
+        ready, wanted = age.ready, len(batch) + count
+        while len(batch) < wanted:
+            number, ready = pop(ready)
+            if find(state.groups, number):
+                batch.append(number)
+        less = changed(age, groups=age.groups - count, complete=age.complete - count, ready=ready)
+        entries_ = ages.put_age(entries_, less)
+    return changed(state, batch=tuple(batch), ages=entries_)
+
+
+def _leave_behind(rules: Rules, state: Schedule, limit: int) -> Answer:
+    """Remove the groups with a version before `limit`, except those in training."""
+    if not state.ages or state.ages[0].head >= limit:
+        return state, ()
+    batch, out = set(state.batch), list[Command]()
+    for number, group in entries(state.groups):
+        if 0 <= group.head < limit and number not in batch:
+            state, more = leave(rules, state, number, "stale")
+            out.extend(more)
+    return state, tuple(out)
+
+
+def work(state: Schedule) -> Command:
+    """Return the trainer's command in this phase."""
+    if state.phase == RECOMPUTE:
+        return Recompute(state.version, _due(state))
+    if state.phase == PUBLISH:
+        return Publish(state.version + 1)
+    groups = [(number, find(state.groups, number) or Group(-1)) for number in state.batch]
+    samples = tuple((number, seat, one.attempt) for number, group in groups for seat, one in enumerate(group.seats))
+    return Train(state.version, samples, min(group.head for _, group in groups))
+
+
+def _due(state: Schedule) -> tuple[Name, ...]:
+    """Return the samples that may have tokens of the version before this one."""
+    before = state.version - 1
+    return tuple(
+        (number, seat, one.attempt)
+        for number, group in entries(state.groups)
+        for seat, one in enumerate(group.seats)
+        if one.tokens and one.head <= before <= one.tail
+    )
+
+
+def recomputed(state: Schedule) -> Answer:
+    """Begin the update after proximal log-probs were computed."""
+    state = changed(state, phase=TRAIN, failures=0, resting=False)
+    return state, (work(state),)
+
+
+def consumed(rules: Rules, state: Schedule) -> Answer:
+    """Remove the samples of a batch that was trained on, and publish the new weights."""
+    groups, tokens = state.groups, 0
+    for number in state.batch:
+        tokens += sum(one.tokens for one in (find(groups, number) or Group(-1)).seats)
+        groups = remove(groups, number)
+    state = changed(
+        state,
+        phase=PUBLISH,
+        failures=0,
+        resting=False,
+        batch=(),
+        groups=groups,
+        consumed=state.consumed + rules.batch,
+        queued=state.queued - rules.batch,
+        tokens_used=state.tokens_used + tokens,
+    )
+    return state, (work(state),)
+
+
+def published(state: Schedule) -> Schedule:
+    """Return the state with the next version, after its weights were published."""
+    return changed(state, version=state.version + 1, phase=IDLE, failures=0, resting=False)
+
+
+def try_again(rules: Rules, state: Schedule, command: Command) -> Answer:
+    """Repeat the trainer's failed command after a pause; return no command after too many failures."""
+    if state.failures >= rules.retries:
+        return state, ()
+    state = changed(state, failures=state.failures + 1, resting=True)
+    return state, (RetryAfter(command, pause(rules, state.failures)),)

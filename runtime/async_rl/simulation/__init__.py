@@ -1,0 +1,1 @@
+"""Simulated rollout workers and trainer: a schedule tried without a model or a clock."""

@@ -1,0 +1,158 @@
+"""The command line: `purestep train|evaluate|explain|chat|resume|plot|host|replay`, and the commands that other packages add.
+
+Exit codes: 0; 1 for an error, reported in one line on stderr; 2 for a malformed command line; 130 after Ctrl-C or SIGTERM.
+A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
+"""
+
+import atexit
+import errno
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+from attrs import frozen
+
+from ...core.errors import ChoiceError, PurestepError, choose, message
+from ..deferred import deferred
+from ..effects.distributed.launched import RankError, several
+from ..effects.signals import deaf, end_at_once, interruptible
+from .common import check_text, say
+
+GROUP = "purestep.commands"
+MEMORY = (  # parts of error messages that mean that the process is out of memory
+    *("size calculation overflowed", "allocate memory", "failed to map segment", "can't start new thread", "bad_alloc"),
+    os.strerror(errno.ENOMEM),
+)
+REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space; what was saved stays"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "see its rights, or name another"),
+    errno.EMFILE: "let this process open more files (ulimit -n)",
+}
+
+
+@frozen
+class Command:
+    """A subcommand: its line in `purestep --help`, and the function of the words that follow its name."""
+
+    about: str
+    call: Callable[[list[str]], int]
+
+
+def _own(about: str, module: str, name: str) -> Command:
+    return Command(about, deferred(str(__package__), module, name))
+
+
+COMMANDS: Mapping[str, Command] = {
+    "train": _own("train a policy, evaluate it and draw its learning curve", "commands", "train_command"),
+    "evaluate": _own("play episodes with a trained policy, or rank by its proofs", "commands", "evaluate_command"),
+    "explain": _own("show how a policy that was trained to prove proves something", "commands", "explain_command"),
+    "chat": _own("try tasks with a trained language model and see the turns", "chat_command", "chat_command"),
+    "resume": _own("go on with a run that was stopped", "commands", "resume_command"),
+    "plot": _own("draw the learning curve of one run, or of several seeds", "commands", "plot_command"),
+    "host": _own("have workers of others' clusters on this machine", "host_commands", "host_command"),
+    "replay": _own(
+        "go again through what generators and trainer of a run did, and check it",
+        "replay_command",
+        "replay_command",
+    ),
+}
+
+
+def commands() -> dict[str, Command]:
+    """Return purestep's own commands and those of the entry-point group, which are loaded when they are called."""
+    added = {
+        point.name: Command(f"of {point.value.partition(':')[0]}", _loader(point))
+        for point in entry_points(group=GROUP)
+    }
+    return {**added, **COMMANDS}
+
+
+def _loader(point: Any) -> Callable[[list[str]], int]:
+    def call(words: list[str]) -> int:
+        try:
+            command = point.load()
+        except ModuleNotFoundError as absent:
+            remedy = "install the package's extras, e.g. pip install 'purestep[properties]'"
+            where = f"purestep {point.name}: {absent.name}"
+            raise ChoiceError(message(where, got="not installed", wanted="it installed", remedy=remedy)) from absent
+        return int(command(words))
+
+    return call
+
+
+def usage(known: Mapping[str, Command]) -> str:
+    """Return the text of `purestep --help`."""
+    rows = "\n".join(f"  {name:10} {command.about}" for name, command in known.items())
+    tail = "Options of a command: purestep COMMAND --help. With --debug an error shows its traceback."
+    return f"usage: purestep [--debug] COMMAND ...\n\ncommands:\n{rows}\n\n{tail}"
+
+
+def told(error: Exception) -> str:
+    """Return an error as one line of text.
+
+    >>> told(FileNotFoundError(2, "No such file or directory", "run"))
+    'run is not usable (No such file or directory), wanted a file or folder that is; check the path'
+    >>> told(MemoryError())
+    'this process is out of memory (MemoryError), wanted more; raise its limit, or ask for less; what was saved stays'
+    >>> told(OverflowError("int too large to convert to float"))
+    'a number is too large (int too large to convert to float), wanted one that fits; choose a smaller one'
+    """
+    if isinstance(error, PurestepError):
+        return " ".join(str(error).split())
+    first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    if isinstance(error, OverflowError):
+        remedy = "choose a smaller one"
+        return message("a number", got=f"too large ({first[:160]})", wanted="one that fits", remedy=remedy)
+    if isinstance(error, MemoryError) or any(words in str(error) for words in MEMORY):
+        remedy = "raise its limit, or ask for less; what was saved stays"
+        return message("this process", got=f"out of memory ({first[:160]})", wanted="more", remedy=remedy)
+    if isinstance(error, OSError):
+        where, got = str(error.filename or "a file"), f"not usable ({error.strerror or first})"
+        remedy = REMEDIES.get(error.errno or 0, "check the path")
+        return message(where, got=got, wanted="a file or folder that is", remedy=remedy)
+    return f"{type(error).__name__}: {first} (--debug shows where)"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a command line; return the exit code."""
+    code = _called(list(sys.argv[1:] if words is None else words))
+    if words is None:
+        atexit.register(deaf)
+    if several():
+        from ..effects.distributed.process_group import let_go  # here: it imports torch
+
+        let_go()
+    return code
+
+
+def _called(words: list[str]) -> int:
+    debug = "--debug" in words
+    name, *rest = [word for word in words if word != "--debug"] or ["--help"]
+    try:
+        known = commands()
+        if name in ("-h", "--help"):
+            print(usage(known))
+            return 0
+        for word in rest:  # some libraries cannot handle names that are not valid text
+            check_text("a word of the command line", word, remedy="rename what it names")
+        with interruptible():
+            return choose("purestep: command", name, known).call(rest)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 1
+    except KeyboardInterrupt:
+        say("purestep: interrupted")
+        return 130
+    except Exception as error:
+        if debug:
+            raise
+        line = " ".join(f"purestep: {told(error)}".split())
+        if isinstance(error, RankError) and several():
+            end_at_once(line)
+        say(line)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,276 @@
+"""The commands train, resume, evaluate, plot and explain for any recipe, as described by its `Recipe`.
+
+Modules that import torch are imported only after the words were checked, so that help and refusals come at once.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from string import Formatter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from attrs import evolve, frozen
+
+from ...core.errors import CheckpointError, message
+from ..effects import folder
+from ..effects.distributed.launched import on_one_rank
+from ..effects.reporting.png import check_picture
+from ..runs.arguments import flag, flatten, option
+from ..runs.kinds import recorded
+from ..runs.recipe import Nothing, Program, Recipe
+from ..runs.registry import HIDDEN, OWN, find, listed
+from .common import FLAGS, check_runs, loading, say
+
+if TYPE_CHECKING:
+    from ..runs.recipe import Outcome
+    from ..runs.store import Store
+
+
+@frozen
+class Training:
+    """The folder of a run, and the steps after training."""
+
+    arguments: Annotated[Any, tyro.conf.arg(name="")]  # of the types that the defaults have
+    closing: Annotated[Any, tyro.conf.arg(name="")]
+    run: Annotated[Path, tyro.conf.arg(aliases=("--output-dir",))]  # the run's folder
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False  # remove the run that the folder holds
+
+
+@frozen
+class Asking:
+    """A run, and options."""
+
+    run: tyro.conf.Positional[Path]  # the run's folder
+    options: Annotated[Any, tyro.conf.arg(name="")]
+
+
+@frozen
+class Drawing:
+    """Runs, and options."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]  # the runs' folders; several become a mean in a band
+    options: Annotated[Any, tyro.conf.arg(name="")]
+    out: Path = Path(folder.PICTURE)  # the picture; that of a single run goes into its folder unless given
+
+
+def train_command(words: list[str]) -> int:
+    """`purestep train RECIPE`: trains, evaluates and draws."""
+    if not words or words[0] in ("-h", "--help"):
+        named = {**listed(), "FILE.py:TASK": find("text").about}
+        rows = "\n".join(f"  {name:12} {about}" for name, about in named.items())
+        print(f"usage: purestep train RECIPE [OPTIONS]\n\nrecipes:\n{rows}\n\nOptions: purestep train RECIPE --help")
+        return 0
+    name, *words = words
+    recipe = find(name, "purestep train")
+    return _led(recipe, f"purestep train {name}", words, lambda store: _train(recipe, name, words, store))
+
+
+def _led(recipe: Recipe, what: str, words: Sequence[str], program: Program) -> int:
+    """Return the exit code of a program, which receives a function that returns the store of checkpoints.
+
+    It runs on all ranks that a launcher has started, where the recipe can use them. The function may import torch.
+    """
+    if not isinstance(recipe.lead, tuple):
+        return recipe.lead(words, program)
+    on_one_rank(what)
+    return program(_process)
+
+
+def _process() -> "Store":
+    from ..runs.store import PROCESS
+
+    return PROCESS
+
+
+def _train(recipe: Recipe, name: str, words: list[str], store: Callable[[], Any]) -> int:
+    words = recipe.words(words)
+    defaults = recipe.defaults(words)
+    by = recipe.chosen_by
+    shown = f"The defaults shown are those of {flag(by)} {flatten(defaults)[by]}." if by else ""
+    given = tyro.cli(
+        Training,
+        default=Training(defaults, recipe.closing(), _usual_folder(recipe, defaults, words)),
+        args=words,
+        prog=f"purestep train {name}",
+        description="\n\n".join(part for part in (type(defaults).__doc__, shown, recipe.notes) if part),
+        config=FLAGS,
+    )
+    run, options = given.run, given.closing
+    options.check()
+    recipe.check(given.arguments)
+    say(f"{recipe.title(given.arguments)}, into {run}")
+    where = {"options": options, "overwrite": given.overwrite, "notice": say}
+    return _through(run, recipe, options, lambda: recipe.start(run, recipe, given.arguments, **where, store=store()))
+
+
+def _usual_folder(recipe: Recipe, defaults: Any, words: Sequence[str]) -> Path:
+    """Return the default folder of a run, with the arguments that appear in the recipe's folder pattern."""
+    values = flatten(defaults)
+    pattern = recipe.folder or recipe.name + ("-{seed}" if "seed" in values else "")
+    named = [name for _, name, _, _ in Formatter().parse(pattern) if name]
+    chosen = {name: Path(option(words, flag(name), str(values[name]))).name for name in named}
+    return Path("runs") / pattern.format(**chosen)
+
+
+def _through(run: Path, recipe: Recipe, options: Any, work: "Callable[[], Outcome]") -> int:
+    """Do the work; then evaluate, draw and print its times, or how to go on if it was interrupted."""
+    try:
+        outcome = work()
+    except KeyboardInterrupt:
+        next_step = f"{folder.resume_command(run)} goes on from the last checkpoint"
+        say(f"stopped at once; {next_step if folder.begun(run) else 'nothing was saved yet'}")
+        return 130
+    if outcome.interrupted:
+        say(f"interrupted{outcome.progress}; go on with: {folder.resume_command(run)}")
+        return 130
+    for line in recipe.report(run, options, say):
+        print(line)
+    print(spent(outcome.spent, folder.install_seconds()))
+    return 0
+
+
+def spent(parts: Sequence[str], install: float | None) -> str:
+    """Return the times of a session, part by part, in one line.
+
+    >>> spent(["train 4.0 s"], 40.0), spent([], None)
+    ('time: install 40 s, train 4.0 s', 'time: nothing was left to train')
+    """
+    first = [f"install {install:.0f} s"] if install is not None else []
+    return "time: " + ", ".join([*first, *(parts or ["nothing was left to train"])])
+
+
+def resume_command(words: list[str]) -> int:
+    """`purestep resume RUN`: goes on with a run that was stopped."""
+    return _of_run(words, "resume", lambda recipe: recipe.resuming(), GO_ON, _resume)
+
+
+def _resume(run: Path, recipe: Recipe, options: Any, store: Callable[[], Any]) -> int:
+    return _through(run, recipe, options, lambda: recipe.resume(run, options=options, notice=say, store=store()))
+
+
+def evaluate_command(words: list[str]) -> int:
+    """`purestep evaluate RUN`: plays episodes with what was learnt, ranks with it, or tries held-out tasks."""
+    return _of_run(words, "evaluate", lambda recipe: recipe.evaluating(), "", _evaluate)
+
+
+def _evaluate(run: Path, recipe: Recipe, options: Any, store: Callable[[], Any]) -> int:
+    for line in recipe.evaluate(run, options, say):
+        print(line)
+    return 0
+
+
+GO_ON = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
+Work = Callable[[Path, Recipe, Any, Callable[[], Any]], int]  # (run, recipe, options, store)
+
+
+def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], about: str, work: Work) -> int:
+    """Run a command on a run, with the options of its recipe; without a run, show help for the runs of all recipes."""
+    recipe = _recipe_among(words)
+    if recipe is None:
+        on_one_rank(f"purestep {command}: a folder without a run")
+        return _without_run(words, command, options, about)
+
+    def program(store: Callable[[], Any]) -> int:
+        given = _asked(words, command, options(recipe), about)
+        chosen = given.options
+        chosen.check()
+        loading(given.run)
+        if hasattr(chosen, "words"):
+            chosen = evolve(chosen, words=(command, *words))
+        return work(given.run, recipe, chosen, store)
+
+    if command == "evaluate":
+        return program(_process)
+    return _led(recipe, f"purestep {command}: a run of {recipe.name}", words, program)
+
+
+def _asked(words: list[str], command: str, options: Any, about: str) -> Asking:
+    about = about or " ".join(str(type(options).__doc__).split())
+    words = words if {"-h", "--help"}.isdisjoint(words) else ["--help"]
+    usual = Asking(tyro.MISSING, options)
+    return tyro.cli(Asking, default=usual, args=words, prog=f"purestep {command}", description=about, config=FLAGS)
+
+
+def _recipe_among(words: Sequence[str]) -> Recipe | None:
+    """Return the recipe of the run among the words: by the file in its folder or, without that, by its newest checkpoint."""
+    for word in words:
+        run = Path(word)
+        if not word.startswith("-") and folder.is_run(run):
+            name = str(recorded(run).get("recipe", ""))
+            if name:
+                return find(name, f"{run / folder.ARGUMENTS}: recipe")
+            from ..runs.run import arguments_in  # here: it imports torch
+
+            return arguments_in(run)[0]
+    return None
+
+
+def _without_run(words: list[str], command: str, options: Callable[[Recipe], Any], about: str) -> int:
+    """Show help by kinds of runs, or refuse words that name no run."""
+    kinds: dict[tuple[str, ...], list[Recipe]] = {}
+    for recipe in map(find, OWN):
+        kinds.setdefault(tuple(flatten(options(recipe))), []).append(recipe)
+    if {"-h", "--help"}.isdisjoint(words):
+        for word in words:
+            if not word.startswith("-"):
+                folder.existing(Path(word))
+                break
+    for number, recipes in enumerate(kinds.values()):
+        named = " or ".join(f"`purestep train {one.name}`" for one in recipes if one.name not in HIDDEN)
+        if number:
+            print(f"\nWhere RUN is one of {named}:\n", flush=True)
+        given = words if {"-h", "--help"}.isdisjoint(words) else ["--help"]
+        with suppress(SystemExit) if given == ["--help"] else nullcontext():
+            asked = _asked(given, command, options(recipes[0]), about)
+            remedy = "train it anew, with --overwrite"
+            raise CheckpointError(message(str(asked.run), got="without a recipe", wanted="a run", remedy=remedy))
+    return 0
+
+
+def plot_command(words: list[str]) -> int:
+    """`purestep plot RUN...`: draws the learning curve."""
+    recipe = _recipe_among(words)
+    options = Nothing() if recipe is None else recipe.plotting()
+    given = tyro.cli(
+        Drawing,
+        default=Drawing((), options),
+        args=words,
+        prog="purestep plot",
+        description="Draw the learning curve of a run; runs that differ in their seed alone become a mean in a band.",
+        config=FLAGS,
+    )
+    check_runs(given.runs)
+    given.options.check()
+    homes = [folder.existing(run) for run in given.runs]
+    chosen = recipe or find(str(recorded(homes[0]).get("recipe", "")))
+    for line in chosen.plot(homes, given.out if option(words, "--out", "") else (), given.options):
+        print(line)
+    return 0
+
+
+def explain_command(words: list[str]) -> int:
+    """`purestep explain QUERY`: shows how the policy proves something."""
+
+    prove = find("prove")
+    usual, picture = _usual_folder(prove, prove.defaults(()), ()), Path(folder.PROOF)
+
+    def ask(query: tyro.conf.Positional[str], /, *, run: Path = usual, out: Path = picture) -> int:
+        """Try a query with the newest checkpoint's policy: each goal, what settled it, how likely that was.
+
+        Args:
+            query: such as "in(spain, europe)"
+            run: the folder of a run of `purestep train prove`
+            out: the picture; it goes into the run's folder unless given
+        """
+        place = run / folder.PROOF if option(words, "--out", "") == "" else out
+        check_picture(place)
+        loading(run)
+        from ..recipes import explain
+
+        found = explain.explained(run, query, place)
+        print("\n".join(found.text))
+        print(f"picture: {found.picture}")
+        return 0
+
+    return tyro.cli(ask, args=words, prog="purestep explain")

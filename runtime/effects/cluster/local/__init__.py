@@ -1,0 +1,1 @@
+"""Members in processes of this machine."""

@@ -1,0 +1,202 @@
+"""A cluster of members: its state, the connections to its hosts (`Place`) and its pending calls, for every engine.
+
+`processes_rules` decides; this performs. Places report messages and deaths to `heard`; an engine reports lost hosts to `lost`.
+"""
+
+import struct
+import threading
+import time
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from .....core.errors import ChoiceError, message
+from ..interface import Actor, Answer, Done, EngineError, Failed, Failure, Mesh, Waiting, placed, timely
+from . import rules
+from .calls import Pending, mesh_of, packed
+from .members import SAID, Place, read
+from .rules import Seat
+
+GRACE = 10.0  # seconds in which members that are ended must be gone
+
+
+class State:
+    """The ledger (pure state), the places, and the pending calls."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition(threading.RLock())
+        self.ledger = rules.Ledger()
+        self.places: dict[str, Place] = {}
+        self.there: dict[Seat, str] = {}  # the hosts of processes that may still run
+        self.pending: dict[int, Pending] = {}
+        self.failures: SimpleQueue[Failure] = SimpleQueue()
+        self.meshes = self.calls = 0  # numbers of meshes and calls so far
+        self.closed = False
+
+    # --- events ---
+
+    def tell(self, event: rules.Event, answer: Answer | None = None) -> None:
+        """Process an event and perform the resulting actions; `answer` is delivered if the event is an answer that counts."""
+        with self.changed:
+            self.ledger, actions = rules.step(self.ledger, event)
+            for action in actions:
+                if isinstance(action, rules.Send):
+                    self.places[action.host].send(action.seat, self.pending[action.call].letter)
+                elif isinstance(action, rules.Deliver) and answer is not None:
+                    self.settle(action.call, action.seat, answer)
+                elif isinstance(action, rules.Settle):
+                    self.settle(action.call, action.seat, action.answer)
+                elif isinstance(action, rules.Tell):
+                    self.failures.put(action.failure)
+                elif isinstance(action, rules.End) and action.host in self.places:
+                    self.places[action.host].end(action.seat)
+            self.changed.notify_all()
+
+    def settle(self, call: int, seat: Seat, answer: Answer) -> None:
+        """Store a member's answer to a call; forget the call after the last one."""
+        if self.pending[call].settle(seat[1], answer):
+            del self.pending[call]
+
+    def heard(self, word: int, seat: Seat, said: bytes) -> None:
+        """Handle a message or the end of a member, as reported by a place."""
+        if word == SAID:
+            try:
+                call, made, value = read(said)
+            except struct.error:
+                self.tell(rules.Ended(seat, "garbage: its pipe gave what is no answer"))
+                return
+            self.tell(rules.Answered(seat, call), Done(value) if made else Failed(str(value), False))
+            return
+        with self.changed:
+            self.there.pop(seat, None)
+            self.tell(rules.Ended(seat, said.decode(errors="replace")))
+
+    def lost(self, host: str, place: list[Place], why: str) -> None:
+        """Handle the loss of a host, if its place is still this one."""
+        with self.changed:
+            if place and self.places.get(host) is place[0]:
+                del self.places[host]
+                self.there = {seat: where for seat, where in self.there.items() if where != host}
+                self.tell(rules.HostLost(host, f"its host is lost ({why})"))
+
+    # --- hosts ---
+
+    def hosts(self) -> tuple[str, ...]:
+        """Return the hosts that can be used now."""
+        return self.ledger.hosts
+
+    def take_in(self, host: str, place: Place) -> None:
+        """Add a host, on which members may be started. Raises: EngineError if it is known, or the cluster was stopped."""
+        with self.changed:
+            try:
+                self.refuse_known("add_host", host)
+            except EngineError:
+                place.close()
+                raise
+            self.places[host] = place
+            self.tell(rules.HostAdded(host))
+
+    def refuse_known(self, where: str, host: str) -> None:
+        """Raise EngineError if the host is there already, or the cluster was stopped."""
+        self.refuse_closed(where)
+        if host in self.places:
+            got, remedy = "taken in already", "name each host once"
+            raise EngineError(message(f"host {host}", got=got, wanted="a further one", remedy=remedy))
+
+    def refuse_closed(self, where: str) -> None:
+        """Raise EngineError if the cluster was stopped."""
+        if self.closed:
+            raise EngineError(message(f"{where}: the cluster", got="stopped", wanted="open", remedy="open another one"))
+
+    # --- members ---
+
+    def spawn(
+        self,
+        actor: Actor,
+        arguments: tuple[Any, ...] = (),
+        /,
+        *,
+        size: int,
+        hosts: tuple[str, ...] = (),
+        timeout: float,
+    ) -> Mesh:
+        """Start members: see `Spawn`."""
+        until = time.monotonic() + timely("spawn", timeout)
+        letter = packed(f"spawn: {actor.__qualname__}", actor, arguments)
+        with self.changed:
+            self.refuse_closed("spawn")
+            for host in hosts:
+                if host not in self.ledger.hosts:
+                    remedy = "add it, or name another one"
+                    raise ChoiceError(message(f"spawn: host {host}", got="not there", wanted="there", remedy=remedy))
+            where = placed(size, hosts or self.ledger.hosts)
+            number, self.meshes = self.meshes, self.meshes + 1
+            seats = tuple((number, member) for member in range(size))
+            self.there.update(zip(seats, where, strict=True))
+            self.tell(rules.Started(number, where))
+            places = [self.places[host] for host in where]
+        try:
+            for seat, place in zip(seats, places, strict=True):
+                place.start(seat)
+            answers = self.asked(number, tuple(range(size)), letter, True, max(0.001, until - time.monotonic()))()
+            self.refuse_unbegun(number, where, answers)
+        except BaseException:
+            for seat, place in zip(seats, places, strict=True):
+                place.end(seat)  # in case it was started after another thread had stopped it
+            self.end(seats, GRACE)
+            raise
+        return mesh_of(self, number, tuple(range(size)), where)
+
+    def refuse_unbegun(self, number: int, where: tuple[str, ...], answers: tuple[Answer, ...]) -> None:
+        """Report the mesh's deaths from now on. Raises: EngineError if a member is not ready."""
+        with self.changed:
+            if not rules.whole(self.ledger, number, len(where)):
+                answers = tuple(one if isinstance(one, Failed) else Failed("gone", True) for one in answers)
+            for member, answer in enumerate(answers):
+                if isinstance(answer, Failed):
+                    remedy = "see why, where its actor is made and set up alone"
+                    got, wanted = f"not begun ({answer.why})", "ready in time"
+                    place = f"spawn: member {member} on {where[member]}"
+                    raise EngineError(message(place, got=got, wanted=wanted, remedy=remedy))
+            self.tell(rules.Begun(number))
+
+    def asked(self, mesh: int, members: tuple[int, ...], letter: bytes, makes: bool, seconds: float) -> Waiting:
+        """Start a call; return the function that waits for its answers."""
+        now = time.monotonic()
+        with self.changed:
+            self.calls += 1
+            pending = self.pending[self.calls] = Pending(self.calls, members, letter, makes)
+            self.tell(rules.Asked(self.calls, mesh, members, seconds, now))
+        return lambda: pending.wait(now + seconds, lambda moment: self.tell(rules.Clock(moment)))
+
+    def end(self, seats: tuple[Seat, ...], timeout: float) -> None:
+        """Kill members. Raises: EngineError if some still run when time is out."""
+        until = time.monotonic() + timely("stop", timeout)
+        with self.changed:
+            self.tell(rules.Stopped(seats))
+            while left := [seat for seat in seats if seat in self.there]:
+                if not self.changed.wait(until - time.monotonic()) and time.monotonic() >= until:
+                    got = ", ".join(f"member {seat[1]} of mesh {seat[0]} on {self.there[seat]}" for seat in left[:4])
+                    remedy = "see what keeps them: their hosts, or calls into the kernel"
+                    raise EngineError(message("stop: still there", got=got, wanted="nobody", remedy=remedy))
+
+    def failure(self, seconds: float) -> Failure | tuple[()]:
+        """Return the next failure, or () if none comes in that time."""
+        try:
+            return self.failures.get(timeout=seconds) if seconds > 0 else self.failures.get_nowait()
+        except Empty:
+            return ()
+
+    def stop(self, *, timeout: float) -> None:
+        """Stop the cluster: see `Stop`."""
+        timely("stop", timeout)
+        with self.changed:
+            self.closed = True
+            seats = tuple(self.there)
+        try:
+            self.end(seats, timeout)
+        finally:
+            with self.changed:
+                places, self.places = [*self.places.values()], {}
+                self.ledger = rules.Ledger()
+            for place in places:
+                place.close()

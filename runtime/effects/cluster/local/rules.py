@@ -1,0 +1,250 @@
+"""The state machine of a cluster: living members, pending calls, answers and reported failures. Pure.
+
+`step(ledger, event) -> (ledger, actions)`. Each called member settles its part of a call exactly once: answered, late or lost.
+Each death is reported once, except for members that we ended ourselves and those of a mesh that had not begun. Events carry the
+time.
+"""
+
+from attrs import evolve, frozen
+
+from ..interface import STOPPED, Failed, Failure, late
+
+GONE = "gone: it was stopped, or had ended before"  # the answer of a member that is called afterwards
+Seat = tuple[int, int]  # (mesh, member)
+
+
+@frozen
+class Out:
+    """A call that a member has not answered yet."""
+
+    call: int
+    deadline: float
+    seconds: float  # its time-out
+
+
+@frozen
+class Member:
+    """State of one living member."""
+
+    seat: Seat
+    host: str
+    begun: bool = False
+    out: tuple[Out, ...] = ()
+    due: float = float("inf")  # lower bound of the deadlines in `out`
+
+
+@frozen
+class Ledger:
+    """State of the cluster."""
+
+    hosts: tuple[str, ...] = ()  # that can be used
+    members: tuple[Member, ...] = ()
+
+
+@frozen
+class HostAdded:
+    """Event: a host can be used."""
+
+    host: str
+
+
+@frozen
+class HostLost:
+    """Event: a host, and so all members on it, cannot be reached any more."""
+
+    host: str
+    why: str
+
+
+@frozen
+class Started:
+    """Event: the members of a new mesh are being started on these hosts."""
+
+    mesh: int
+    hosts: tuple[str, ...]
+
+
+@frozen
+class Begun:
+    """Event: all members of a mesh are ready."""
+
+    mesh: int
+
+
+@frozen
+class Asked:
+    """Event: members of a mesh are called. Numbers of calls are never used again."""
+
+    call: int
+    mesh: int
+    members: tuple[int, ...]
+    seconds: float
+    now: float
+
+
+@frozen
+class Answered:
+    """Event: a member has answered a call."""
+
+    seat: Seat
+    call: int
+
+
+@frozen
+class Ended:
+    """Event: a member has ended."""
+
+    seat: Seat
+    why: str
+
+
+@frozen
+class Stopped:
+    """Event: members are to be ended."""
+
+    seats: tuple[Seat, ...]
+
+
+@frozen
+class Clock:
+    """Event: the current time."""
+
+    now: float
+
+
+@frozen
+class Send:
+    """Action: send the call to this member."""
+
+    seat: Seat
+    host: str
+    call: int
+
+
+@frozen
+class Deliver:
+    """Action: deliver the member's answer, which is in time."""
+
+    seat: Seat
+    call: int
+
+
+@frozen
+class Settle:
+    """Action: settle this member's part of a call with a failure, in place of an answer."""
+
+    seat: Seat
+    call: int
+    answer: Failed
+
+
+@frozen
+class Tell:
+    """Action: report a failure."""
+
+    failure: Failure
+
+
+@frozen
+class End:
+    """Action: kill this member, if it still runs."""
+
+    seat: Seat
+    host: str
+
+
+Event = HostAdded | HostLost | Started | Begun | Asked | Answered | Ended | Stopped | Clock
+Action = Send | Deliver | Settle | Tell | End
+Actions = tuple[Action, ...]
+
+
+def step(state: Ledger, event: Event) -> tuple[Ledger, Actions]:
+    """Return the next state and the actions to perform.
+
+    >>> state, _ = step(step(Ledger(("here",)), Started(0, ("here",)))[0], Begun(0))
+    >>> state, sent = step(state, Asked(1, 0, (0,), 2.0, now=10.0))
+    >>> sent, step(state, Clock(12.0))[1][0].answer.why
+    ((Send(seat=(0, 0), host='here', call=1),), 'timed out after 2.0 s')
+    >>> [type(action).__name__ for action in step(state, Ended((0, 0), "killed"))[1]]
+    ['End', 'Settle', 'Tell']
+    """
+    if isinstance(event, Asked):
+        return _asked(state, event)
+    if isinstance(event, Answered):
+        return _answered(state, event)
+    if isinstance(event, Clock):
+        return _looked(state, event.now)
+    if isinstance(event, Started):
+        new = tuple(Member((event.mesh, i), host) for i, host in enumerate(event.hosts))
+        return evolve(state, members=(*state.members, *new)), ()
+    if isinstance(event, Begun):
+        members = tuple(evolve(one, begun=True) if one.seat[0] == event.mesh else one for one in state.members)
+        return evolve(state, members=members), ()
+    if isinstance(event, HostAdded):
+        hosts = (*(host for host in state.hosts if host != event.host), event.host)
+        return evolve(state, hosts=hosts), ()
+    if isinstance(event, HostLost):
+        state = evolve(state, hosts=tuple(host for host in state.hosts if host != event.host))
+        return _without(state, {one.seat for one in state.members if one.host == event.host}, event.why, told=True)
+    if isinstance(event, Stopped):
+        return _without(state, {*event.seats}, STOPPED, told=False)
+    return _without(state, {event.seat}, event.why, told=True)
+
+
+def _asked(state: Ledger, event: Asked) -> tuple[Ledger, Actions]:
+    state, actions = _looked(state, event.now)
+    there = {one.seat: one for one in state.members}
+    out = Out(event.call, event.now + event.seconds, event.seconds)
+    for member in event.members:
+        seat = (event.mesh, member)
+        if seat in there:
+            one = there[seat]
+            there[seat] = evolve(one, out=(*one.out, out), due=min(one.due, out.deadline))
+            actions = (*actions, Send(seat, one.host, event.call))
+        else:
+            actions = (*actions, Settle(seat, event.call, Failed(GONE, True)))
+    return evolve(state, members=tuple(there.values())), actions
+
+
+def _answered(state: Ledger, event: Answered) -> tuple[Ledger, Actions]:
+    for at, member in enumerate(state.members):
+        if member.seat == event.seat:
+            which = next((i for i, out in enumerate(member.out) if out.call == event.call), -1)
+            if which < 0:
+                break
+            changed = evolve(member, out=(*member.out[:which], *member.out[which + 1 :]))
+            members = (*state.members[:at], changed, *state.members[at + 1 :])
+            return evolve(state, members=members), (Deliver(event.seat, event.call),)
+    return state, ()
+
+
+def _looked(state: Ledger, now: float) -> tuple[Ledger, Actions]:
+    if all(now < one.due for one in state.members):
+        return state, ()
+    overdue = [(one.seat, out) for one in state.members for out in one.out if out.deadline <= now]
+    members = tuple(_in_time(one, now) for one in state.members)
+    return evolve(state, members=members), tuple(Settle(seat, out.call, late(out.seconds)) for seat, out in overdue)
+
+
+def _in_time(member: Member, now: float) -> Member:
+    out = tuple(one for one in member.out if one.deadline > now)
+    return evolve(member, out=out, due=min((one.deadline for one in out), default=float("inf")))
+
+
+def _without(state: Ledger, seats: set[Seat], why: str, *, told: bool) -> tuple[Ledger, Actions]:
+    actions: Actions = ()
+    for one in (member for member in state.members if member.seat in seats):
+        settled = tuple(Settle(one.seat, out.call, Failed(why, True)) for out in one.out)
+        tells = (Tell(Failure(one.host, *one.seat, why)),) if told and one.begun else ()
+        actions = (*actions, End(one.seat, one.host), *settled, *tells)
+    return evolve(state, members=tuple(one for one in state.members if one.seat not in seats)), actions
+
+
+def whole(state: Ledger, mesh: int, size: int) -> bool:
+    """Return whether all members of a mesh of that size are alive.
+
+    >>> state, _ = step(Ledger(("here",)), Started(0, ("here", "here")))
+    >>> whole(state, 0, 2), whole(step(state, Ended((0, 1), "killed"))[0], 0, 2)
+    (True, False)
+    """
+    return sum(one.seat[0] == mesh for one in state.members) == size

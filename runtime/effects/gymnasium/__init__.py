@@ -1,0 +1,1 @@
+"""Environments from and for Gymnasium."""

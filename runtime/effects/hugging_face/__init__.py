@@ -1,0 +1,1 @@
+"""Models, tokenizers and weight files of Hugging Face."""

@@ -1,0 +1,49 @@
+"""Weights from a folder, in any stored format, as the tensors of a model: on one rank, or sharded over ranks."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..checkpoint.load import divided
+from ..checkpoint.single import to_stderr
+from .stored import Stored, stored
+from .weight_rules import check_weights
+
+
+def read_weights(
+    path: str | Path, like: Mapping[str, Tensor], *, report: Callable[[str], None] = to_stderr
+) -> dict[str, Tensor]:
+    """Return the weights in a folder, under the names and with shapes and dtypes of `like`; a DTensor gets this rank's shard.
+
+    The first of these is read: `model.safetensors`, the files of its index, `pytorch_model.bin`, the files of its index, a
+    `.pt`; `path` may also name one of these files. A line to `report` names the file. Pickles are read as tensors alone: they
+    cannot run anything.
+
+    Raises: CheckpointError for a folder without weights, an absent file of several, and for weights that are absent, of
+    another shape, or not the model's; each is named.
+    """
+    wanted = {name: tuple(leaf.shape) for name, leaf in like.items()}
+    with stored(path) as (source, shelf):
+        shapes = {name: one.shape for name, one in shelf.items()}
+        check_weights(shapes, wanted, _twins(shelf, wanted), str(source))
+        params = {name: _fitted(shelf[name].read(), leaf) for name, leaf in like.items()}
+    report(f"weights: {len(params)} tensors from {source}")
+    return params
+
+
+def _fitted(stored: Tensor, like: Tensor) -> Tensor:
+    return divided(stored.to(like.dtype), like)
+
+
+def _twins(shelf: Mapping[str, Stored], wanted: Mapping[str, tuple[int, ...]]) -> set[str]:
+    """Return the names of tensors that are not wanted but equal, bit for bit, to one that is."""
+
+    def same(name: str, other: str) -> bool:
+        a, b = shelf[name].read(), shelf[other].read()
+        return a.dtype == b.dtype and torch.equal(a, b)
+
+    more = [name for name in shelf if name not in wanted]
+    pairs = [(name, other) for name in more for other in wanted if other in shelf]
+    return {name for name, other in pairs if shelf[name].shape == shelf[other].shape and same(name, other)}

@@ -1,0 +1,240 @@
+"""An OpenAI-compatible server as a value, and one request to it: a result in time, or one error that states the cause.
+
+Connections, time-outs and retries are the `openai` client's own (extra `llm`), which is imported at the first request. Each
+request also has a deadline of its own: the client's time-out never ends a response that keeps sending single bytes.
+"""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from attrs import evolve, frozen
+
+from ....core.errors import ChoiceError, PurestepError, message
+from ....core.language.requests import Rollout, call_key, words_of
+from ..hugging_face.optional import library
+
+T = TypeVar("T")
+
+PAUSES = 8.0  # seconds: the longest that the client waits before a retry
+PAUSE = 0.5  # seconds between two attempts to connect to a server that starts
+LOOK = 1.0  # seconds that such an attempt has at least
+EXACT = 53  # bits of an integer that every JSON parser keeps
+
+
+class ServerError(PurestepError, RuntimeError):
+    """Error for a server that cannot be reached, refuses, or sends an answer that cannot be used."""
+
+
+@frozen(kw_only=True)
+class Server:
+    """Address of an API, name of its model, and request settings; make it with `server`."""
+
+    url: str
+    model: str
+    connect: Callable[[], Any]  # an AsyncOpenAI: one for each event loop
+    seconds: float  # deadline of a request, all its retries included
+    concurrency: int
+
+
+def server(
+    url: str,
+    model: str,
+    *,
+    api_key: str = "none",
+    timeout: float = 60.0,
+    retries: int = 2,
+    concurrency: int = 64,
+    http_client: Callable[[], Any] | tuple[()] = (),
+) -> Server:
+    """Return the server whose API is at `url`, such as http://127.0.0.1:8000/v1.
+
+    `timeout` in seconds and `retries` (of time-outs, lost connections and the statuses 408, 409, 429 and 5xx) are the
+    client's; at most `concurrency` requests run at once. `http_client()` makes the HTTP client, if it is not to be the
+    `openai` client's own. Raises: ChoiceError.
+
+    >>> server("http://127.0.0.1:8000/v1/", "tiny", timeout=10.0, retries=1).url
+    'http://127.0.0.1:8000/v1'
+    """
+    wrong = [
+        ("url", url, "http://... or https://...", not url.startswith(("http://", "https://"))),
+        ("timeout", timeout, "more than 0", not timeout > 0),
+        ("retries", retries, "at least 0", retries < 0),
+        ("concurrency", concurrency, "at least 1", concurrency < 1),
+    ]
+    for name, got, wanted, is_wrong in wrong:
+        if is_wrong:
+            raise ChoiceError(message(f"server: {name}", got=repr(got), wanted=wanted, remedy="correct it"))
+
+    def connect() -> Any:
+        client = library("openai").AsyncOpenAI
+        carrier = {} if isinstance(http_client, tuple) else {"http_client": http_client()}
+        return client(base_url=url, api_key=api_key, timeout=timeout, max_retries=retries, **carrier)
+
+    seconds = (retries + 1) * timeout + retries * PAUSES
+    return Server(url=url.rstrip("/"), model=model, connect=connect, seconds=seconds, concurrency=concurrency)
+
+
+def reached(url: str, model: str = "", *, within: float = 0.0, **options: Any) -> Server:
+    """Return the `server` at a URL once it answers, waiting up to `within` seconds, with this model or the only one it has.
+
+    An attempt that has started gets at least one second, so the wait may be one second longer; a server that denies access
+    (401, 403) is not retried. Raises: ServerError if it does not answer or has other models, ChoiceError.
+    """
+    return awaited(server(url, model, **options), within)
+
+
+def awaited(one: Server, within: float) -> Server:
+    """Return the server once it answers, waiting up to `within` seconds; see `reached`. Raises: ServerError."""
+    return finished(_awaited(one, within))
+
+
+async def _awaited(one: Server, within: float) -> Server:
+    end = time.monotonic() + within
+    openai = library("openai")
+    while True:
+        try:
+            listed = await _listed(one, end, within)
+            break
+        except ServerError as error:
+            shut = isinstance(error.__cause__, openai.AuthenticationError | openai.PermissionDeniedError)
+            if shut or time.monotonic() > end:
+                raise
+            await asyncio.sleep(min(PAUSE, within))
+    rows = listed.get("data") if isinstance(listed, dict) else None
+    names = [row["id"] for row in rows or () if isinstance(row, dict) and "id" in row]
+    if one.model in names or (not one.model and len(names) == 1):
+        return evolve(one, model=one.model or names[0])
+    remedy = "name the one to ask"
+    raise refused(one.url, "models", got=names, wanted=repr(one.model) if one.model else "one", remedy=remedy)
+
+
+async def _listed(one: Server, end: float, within: float) -> Any:
+    """Return the server's list of models; if `within` > 0, in one attempt that ends with the wait."""
+    async with one.connect() as client:
+        if not within > 0:
+            return await answered(one, client.models.with_raw_response.list)
+        look = evolve(one, seconds=min(one.seconds, max(end - time.monotonic(), LOOK)))
+        return await answered(look, client.with_options(max_retries=0).models.with_raw_response.list)
+
+
+def json_of(raw: Any) -> Any:
+    """Return the JSON value in a raw response of the client. Raises: ValueError.
+
+    >>> from types import SimpleNamespace
+    >>> json_of(SimpleNamespace(text="[1, 2]"))
+    [1, 2]
+    """
+    return json.loads(raw.text)
+
+
+async def answered(server: Server, create: Callable[[], Awaitable[Any]], read: Callable[[Any], Any] = json_of) -> Any:
+    """Return `read` of the answer to a request, which `create` sends through the client.
+
+    Raises: ServerError, in one line.
+    """
+    import openai
+
+    def error(got: str, remedy: str) -> ServerError:
+        return refused(server.url, "answer", got=got, wanted="a result", remedy=remedy)
+
+    try:
+        async with asyncio.timeout(server.seconds):
+            return read(await create())
+    except (openai.APITimeoutError, TimeoutError) as cause:
+        raise error("silent until the time-out", "raise the time-out, or ask for less at once") from cause
+    except openai.APIConnectionError as cause:
+        raise error(f"none ({cause.__cause__ or cause})", "see whether the server runs, and its address") from cause
+    except openai.APIStatusError as cause:
+        raise error(f"status {cause.status_code}: {_first_line(cause.message)}", "see what it says") from cause
+    except ValueError as cause:
+        got = f"not JSON ({_first_line(str(cause))})"
+        raise error(got, "see whether it is an OpenAI-compatible API") from cause
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.splitlines()), "")[:300]
+
+
+def refused(server_url: str, what: str, *, got: object, wanted: object, remedy: str) -> ServerError:
+    """Return the error for an answer that was received and cannot be used.
+
+    >>> str(refused("http://a/v1", "token_ids", got="absent", wanted="the ids", remedy="ask another server"))
+    'http://a/v1: token_ids is absent, wanted the ids; ask another server'
+    """
+    return ServerError(message(f"{server_url}: {what}", got=got, wanted=wanted, remedy=remedy))
+
+
+async def all_of(jobs: list[Coroutine[Any, Any, T]]) -> tuple[T, ...]:
+    """Return the results of all the jobs, in their order; if one fails, or this is cancelled, the others are cancelled.
+
+    Raises: the exception of the first job that failed.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(job) for job in jobs]
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from several.exceptions[0].__cause__
+    return tuple(task.result() for task in tasks)
+
+
+async def aside(function: Callable[..., T], *arguments: Any) -> T:
+    """Return the function's result, called in a thread of its own. If it hangs, neither the loop nor the process waits for it.
+
+    >>> asyncio.run(aside(divmod, 7, 2))
+    (3, 1)
+    """
+    made: Future[T] = Future()
+    made.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            made.set_result(function(*arguments))
+        except BaseException as error:  # SystemExit too: in a thread it would vanish
+            made.set_exception(error)
+
+    threading.Thread(target=work, name="purestep-world", daemon=True).start()
+    return await asyncio.wrap_future(made)
+
+
+def finished(job: Coroutine[Any, Any, T]) -> T:
+    """Return the job's result, waiting for its end; also if an event loop already runs, as in a notebook. Ctrl-C cancels it.
+
+    >>> finished(asyncio.sleep(0, "slept"))
+    'slept'
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(job)
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+
+    async def known() -> T:
+        begun.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        return await job
+
+    with ThreadPoolExecutor(1, thread_name_prefix="purestep-loop") as pool:
+        result = pool.submit(asyncio.run, known())
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            loop, task = begun.result()
+            if task is not None:
+                loop.call_soon_threadsafe(task.cancel)
+            raise
+
+
+def seed_of(rollout: Rollout, call: int) -> int:
+    """Return the seed in [0, 2**53) that a model call sends to a server: a function of the call's key alone.
+
+    >>> from purestep.core.language.requests import Request, rollouts
+    >>> rollout = rollouts(Request(id=0, group=0, task=(0, 0), sampling=(1, 1)))[0]
+    >>> seed_of(rollout, 0) == seed_of(rollout, 0) != seed_of(rollout, 1)
+    True
+    """
+    first, second = words_of(call_key(rollout, call))
+    return (second << 32 | first) & ((1 << EXACT) - 1)

@@ -1,0 +1,10 @@
+"""Transfer of weights between processes and machines, by any transport that their hosts have: see `interface`."""
+
+from .hosts import chosen as chosen
+from .hosts import this_host as this_host
+from .interface import Inlet as Inlet
+from .interface import Outlet as Outlet
+from .interface import inlet as inlet
+from .interface import outlet as outlet
+from .select_transport import Choice as Choice
+from .select_transport import Host as Host

@@ -1,0 +1,44 @@
+"""This machine's properties for the transfer of weights, and the choice of a transport, reported in one line."""
+
+import os
+import platform
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from .select_transport import Choice, Host, choice
+from .shared_memory.file import shared_folder
+
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+DEVICES = Path("/sys/class/infiniband")
+
+
+def this_host(*, boot: Path = BOOT, devices: Path = DEVICES) -> Host:
+    """Return this machine's properties. The value is small, and is sent to the process that chooses.
+
+    >>> this_host().memory == this_host().memory
+    True
+    """
+    verbs = devices.is_dir() and any(devices.iterdir())
+    return Host(name=platform.node() or "localhost", memory=_memory(boot), verbs=verbs)
+
+
+def _memory(boot: Path) -> str:
+    """Return an id of the boot and the device of shared memory: containers of one machine have different devices."""
+    folder = shared_folder()
+    with suppress(OSError):
+        return f"{boot.read_text().strip()}/{os.stat(folder).st_dev}"
+    return f"{uuid.getnode():x}/{folder}"
+
+
+def chosen(hosts: Sequence[Host], *, engine: str, asked: str = "", report: Callable[[str], object] = print) -> Choice:
+    """Return the `choice` for these hosts, and pass it to `report` in one line. Raises: ChoiceError.
+
+    >>> chosen([this_host(), this_host()], engine="processes").way
+    weights go by shared: all processes see the same memory
+    'shared'
+    """
+    found = choice(hosts, engine=engine, asked=asked)
+    report(str(found))
+    return found

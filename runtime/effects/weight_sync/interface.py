@@ -1,0 +1,87 @@
+"""One interface for all transports of weights from the trainer to samplers: an outlet publishes, inlets fetch.
+
+    with outlet("shared", params) as weights:       # in the trainer; or "ray", "monarch"
+        weights.publish(0, params)
+        ...                                         # weights.address is sent to the others, by any means
+    with inlet(address, params) as reader:          # in the process that uses the weights
+        found = reader.fetch(version)               # () or (version, params), all of one publication
+
+An address is short and is sent through a call, a file or a command line; weights never are.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any
+
+from attrs import frozen
+
+from ....core.errors import choose, message
+from .shared_memory.layout import WeightsError
+
+
+@frozen
+class Outlet:
+    """Publisher of weights."""
+
+    way: str  # "shared", "ray" or "monarch"
+    address: str  # for opening an inlet
+    publish: Callable[[int, Any], None]  # (version, params); versions go up, from 0 or more
+
+
+@frozen
+class Inlet:
+    """Receiver of weights.
+
+    `fetch(newer_than=-1, into=(), seconds=60.0)` returns (version, params), all of one publication, or () if none is newer.
+    Params are new tensors ("ray": on the CPU read-only views of its store) unless `into` is a tree to write them to, which
+    nothing else may use; if an error is raised that tree holds no valid weights.
+    Raises: WeightsError if the weights are not available within `seconds`, or never will be.
+    """
+
+    way: str
+    fetch: Callable[..., tuple[Any, ...]]
+    closed: Callable[[], bool]  # True if nothing more will be published
+
+
+def refuse_closed(closed: bool) -> None:
+    """Raise WeightsError if the outlet is closed."""
+    if closed:
+        remedy = "publish inside its with block, and keep the context manager, not only what it gave"
+        raise WeightsError(message("publish: the outlet", got="closed", wanted="open", remedy=remedy))
+
+
+WAYS: Mapping[str, tuple[str, str]] = {  # the outlet and the inlet, each as module:function
+    "shared": ("shared:shared_outlet", "shared:shared_inlet"),
+    "ray": ("ray:ray_outlet", "ray:ray_inlet"),
+    "monarch": ("monarch:monarch_outlet", "monarch:monarch_inlet"),
+}
+
+
+def outlet(way: str, params: Any, **options: Any) -> AbstractContextManager[Outlet]:
+    """Return the outlet of a transport, for weights like `params`; it gets the options. Raises: ChoiceError, WeightsError.
+
+    >>> import torch
+    >>> with outlet("shared", {"w": torch.zeros(1)}) as weights, inlet(weights.address, {"w": torch.zeros(1)}) as reader:
+    ...     weights.publish(0, {"w": torch.ones(1)})
+    ...     reader.fetch(), reader.fetch(0)
+    ((0, {'w': tensor([1.])}), ())
+    """
+    made: AbstractContextManager[Outlet] = _named(choose("outlet: way", way, WAYS)[0])(params, **options)
+    return made
+
+
+def inlet(address: str, like: Any, **options: Any) -> AbstractContextManager[Inlet]:
+    """Return the inlet for an address; `like` is a tree of the architecture, on the devices to fetch to.
+
+    Raises: ChoiceError for an address of no transport, WeightsError for another architecture or without a publisher.
+    """
+    place = choose("inlet: way of the address", address.partition("://")[0], WAYS)[1]
+    made: AbstractContextManager[Inlet] = _named(place)(address, like, **options)
+    return made
+
+
+def _named(place: str) -> Any:
+    """Return the function of that name; its module is imported now, since some transports need optional libraries."""
+    module, name = place.split(":")
+    return getattr(import_module(f".{module}", __package__), name)

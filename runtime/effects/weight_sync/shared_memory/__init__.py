@@ -1,0 +1,1 @@
+"""Weights in shared memory: a ring of versions in one file."""

@@ -1,0 +1,1 @@
+"""Child processes and worker pools on this machine."""

@@ -1,0 +1,116 @@
+"""The learner of a run, built from its arguments: the objective of its algorithm, the optimiser, the trainer."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from attrs import evolve
+
+from ...algorithms.importance import masked_weights, truncated_weights
+from ...algorithms.language import objectives
+from ...algorithms.language.learner import LanguageAlgorithm, learner
+from ...algorithms.language.objectives import Objective
+from ...algorithms.language.overlong import overlong_penalty
+from ...core.causal import CausalModel
+from ...core.optim.optimizers import Optimizer, adamw, chain, clip_by_global_norm, linear, scale_by_schedule
+from .config import ALONE, TextConfig
+from .trainer import Trainer, language_trainer
+
+EXPECTED = 0.5  # initial value of the running baseline of `reinforce`
+BOUNDS = (0.5, 2.0)  # of a token's importance weight against the sampler: truncated or masked outside them
+CORRECTIONS: Mapping[str, Any] = {
+    "none": (),
+    "truncate": partial(truncated_weights, high=BOUNDS[1]),
+    "mask": partial(masked_weights, low=BOUNDS[0], high=BOUNDS[1]),
+}
+
+
+def objective_of(arguments: TextConfig) -> Objective:
+    """Return the objective of a run's algorithm. Raises: ChoiceError."""
+    learning, longest = arguments.learning, arguments.sampling.max_new_tokens
+    whole, clip = longest * arguments.episodes.max_turns, (learning.clip, learning.clip_high)
+    made: Mapping[str, Callable[[], Objective]] = {
+        "reinforce": lambda: objectives.reinforce(initial=EXPECTED),
+        "rloo": objectives.rloo,
+        "grpo": lambda: objectives.grpo(clip=clip),
+        "dr_grpo": lambda: objectives.dr_grpo(length=whole, clip=clip),
+        "dapo": lambda: objectives.dapo(clip=clip, overlong=partial(overlong_penalty, limit=whole, buffer=longest)),
+        "gspo": lambda: objectives.gspo(clip=clip),
+        "cispo": lambda: objectives.cispo(high=learning.clip_high),
+        "ppo": lambda: objectives.ppo(clip=clip),
+    }
+    objective = made[learning.algorithm]()
+    drops = learning.zero_spread == "drop" and learning.algorithm not in ALONE
+    return evolve(objective, zero_spread="drop") if drops else objective
+
+
+def updates_of(arguments: TextConfig) -> int:
+    """Return the number of optimiser steps in all of a run's reinforcement learning."""
+    return arguments.episodes.steps * arguments.learning.epochs * arguments.learning.minibatches
+
+
+def optimizer_of(arguments: TextConfig, *, clip: Callable[[float], Optimizer] = clip_by_global_norm) -> Optimizer:
+    """Return AdamW on gradients of bounded norm; annealing lowers its rate with each update, to 0 if no update is skipped.
+
+    `clip` returns the optimiser that clips gradients to a norm.
+    """
+    learning = arguments.learning
+    parts = (
+        clip(learning.max_gradient_norm),
+        adamw(learning.learning_rate, weight_decay=learning.weight_decay),
+    )
+    return (
+        chain(*parts, scale_by_schedule(linear(1.0, 0.0, updates_of(arguments)))) if learning.anneal else chain(*parts)
+    )
+
+
+def anchor_of(arguments: TextConfig) -> tuple[str, str]:
+    """Return the names of the proximal policy and of the correction for the sampler, as `learner` takes them.
+
+    A correction compares the proximal policy with the sampler, so it needs one that is not the sampler's own. The decoupled
+    loss always has one; its weights are masked unless another correction is asked for.
+
+    >>> from .config import TaskRun
+    >>> anchor_of(TaskRun())
+    ('recorded', 'none')
+    """
+    correction = arguments.learning.correction
+    if arguments.asynchronous.loss == "decoupled":
+        proximal = arguments.asynchronous.proximal
+        return ("recorded" if proximal == "segment_wise" else proximal), (
+            "mask" if correction == "none" else correction
+        )
+    return ("recorded" if correction == "none" else "recomputed"), correction
+
+
+def algorithm_of(
+    arguments: TextConfig,
+    model: CausalModel,
+    objective: Objective | tuple[()] = (),
+    *,
+    clip: Callable[[float], Optimizer] = clip_by_global_norm,
+) -> LanguageAlgorithm:
+    """Return the learner of a run, by the objective of its algorithm unless another is given; `clip` as in `optimizer_of`.
+
+    Raises: ChoiceError.
+    """
+    learning = arguments.learning
+    proximal, correction = anchor_of(arguments)
+    return learner(
+        model,
+        optimizer_of(arguments, clip=clip),
+        objective_of(arguments) if isinstance(objective, tuple) else objective,
+        truncated=learning.truncated,
+        proximal=proximal,
+        correction=CORRECTIONS[correction],
+        kl_in_loss=learning.kl if learning.kl_in == "loss" else 0.0,
+        kl_in_reward=learning.kl if learning.kl_in == "reward" else 0.0,
+        entropy_coefficient=learning.entropy_coefficient,
+    )
+
+
+def trainer_of(arguments: TextConfig, algorithm: LanguageAlgorithm, *, budget: int = 0) -> Trainer:
+    """Return the trainer of a run: the updates of a step, with at most `budget` tokens at once (0: the run's own budget)."""
+    learning = arguments.learning
+    epochs, minibatches = learning.epochs, learning.minibatches
+    return language_trainer(algorithm, budget=budget or learning.budget, epochs=epochs, minibatches=minibatches)

@@ -1,0 +1,29 @@
+"""One attempt at a task as lines of text for users."""
+
+from typing import Any
+
+from ...core.language.episode import total_reward
+from ...core.language.events import Event, Feedback, Sampled, System, ToolResult, User
+from ...core.language.rollout import Attempt
+from ...core.language.task import TextTask
+from ...core.language.text_env import Raised, Truncated
+
+WHO: dict[type[Event], str] = {System: "system", User: "user", Sampled: "model", ToolResult: "tool", Feedback: "told"}
+
+
+def lines(task: TextTask, attempt: Attempt[Any], *, known: bool = True) -> tuple[str, ...]:
+    """Return an attempt's messages with their roles, and its outcome; the label only where the right answer is known.
+
+    >>> from types import SimpleNamespace
+    >>> episode = SimpleNamespace(events=(User("2?"),), world=None, steps=())
+    >>> lines((), SimpleNamespace(episode=episode, end=()), known=False)
+    ('  user    2?', '  (reward 0.00)')
+    """
+    said = []
+    for event in attempt.episode.events:
+        first, *more = event.text.split("\n") if event.text else ("",)
+        said += [f"  {WHO[type(event)]:7} {first}", *(f"  {'':7} {line}" for line in more)]
+    end = f"cut off: {attempt.end.reason}, " if isinstance(attempt.end, Truncated) else ""
+    end = f"failed with {attempt.end.error}, " if isinstance(attempt.end, Raised) else end
+    outcome = f"{task.label(attempt)}, " if known else ""
+    return *said, f"  ({end}{outcome}reward {total_reward(attempt.episode):.2f})"

@@ -1,0 +1,387 @@
+"""Settings of a language model's run, whatever its task: names, numbers and the checks that refuse them. Imports no torch."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+
+from attrs import field, frozen
+
+from ...core.errors import ChoiceError, check_within, choose, message
+from ..runs.arguments import SEEDS, changed, check_threads, check_whole, flag, flatten
+from .async_config import Asynchronous, check_asynchronous
+
+if TYPE_CHECKING:
+    from ...core.language.task import TextTask
+
+A = TypeVar("A", bound="TextConfig")
+WARM_STEPS = 400  # of a small Llama, where the task has demonstrations
+ALONE = ("reinforce", "ppo")  # algorithms that compare no attempts at one task
+Fault = tuple[bool, str, object, str, str]  # whether it is one, and the parts of its message
+Algorithm = Literal["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "ppo"]
+
+
+@frozen
+class Episodes:
+    """Number and length of episodes."""
+
+    max_turns: int = 5  # calls of the model in an episode
+    seed: int = 0  # every random number of the run follows from it
+    steps: int = 100  # of training, each on fresh tasks
+    groups: int = 16  # tasks of a step
+    samples: int = 8  # attempts at each of them
+    held_out: int = 256  # tasks of the evaluation, before reinforcement and at the end
+    draw: int = 0  # decides which tasks are held out
+    eval_every_n_versions: int = 0  # updates between two evaluations on the way; 0 means none
+
+
+@frozen
+class Sampling:
+    """Sampling of completions."""
+
+    temperature: float = 1.0  # of training's samples
+    top_p: float = 1.0  # 1 keeps all tokens
+    max_new_tokens: int = 16  # of one call
+    capacity: int = 96  # tokens of an episode; one that grows longer is cut off
+    slots: int = 128  # episodes that are sampled side by side
+    server: str = ""  # sample from the vLLM server at this URL, http://127.0.0.1:8000/v1, that serves RUN/served
+
+
+@frozen
+class Model:
+    """The model that is trained."""
+
+    model: str = ""  # a folder of a Hugging Face model to train; without one a small Llama is made
+    lora: int = 0  # train adapters of this rank in place of the model's weights
+    width: int = 128  # of the small Llama
+    layers: int = 3  # of the small Llama
+    heads: int = 4  # of the small Llama; half as many have keys of their own
+    vocabulary: int = 512  # tokens of its tokenizer, at most
+
+
+@frozen
+class WarmStart:
+    """Supervised warm start on demonstrations."""
+
+    # of the optimiser; -1 means the recipe's own for the small Llama, 400 (900 of cache), and none for a model from a folder
+    warm_steps: int = -1
+    demonstrations: int = 3200  # made once, and gone through again and again
+    skill: float = 0.35  # the share of them that is right
+    warm_batch: int = 32  # demonstrations of a step
+    muon_rate: float = 0.02  # learning rate of hidden matrices
+    adamw_rate: float = 3e-3  # and of all else
+
+
+@frozen
+class Learning:
+    """The learning algorithm and its hyperparameters."""
+
+    algorithm: Algorithm = "grpo"  # how attempts at a task are held against each other
+    learning_rate: float = 1e-3  # of AdamW
+    anneal: bool = True  # let the learning rate fall to 0 over the run
+    weight_decay: float = 0.0  # of AdamW
+    max_gradient_norm: float = 1.0  # longer gradients are shortened to it
+    epochs: int = 1  # passes over each step's samples
+    minibatches: int = 2  # updates in each pass
+    clip: float = 0.2  # how far a ratio may fall
+    clip_high: float = 0.28  # how far a ratio may rise; of cispo, where its weight is cut
+    truncated: Literal["keep", "mask", "down_weight", "drop", "bootstrap"] = "keep"  # what is made of samples cut off
+    zero_spread: Literal["keep", "drop"] = "keep"  # what is made of groups all of whose attempts earned the same
+    kl: float = 0.0  # weight of the divergence from the policy before reinforcement
+    kl_in: Literal["loss", "reward"] = "loss"  # where that stands
+    entropy_coefficient: float = 0.0  # weight of the policy's entropy
+    correction: Literal["none", "truncate", "mask"] = "none"  # against a sampler that is not quite the policy
+    budget: int = 2048  # tokens that go through the model at once, at most; of several ranks, through that of each
+
+
+@frozen
+class Trial:
+    """Held-out tasks of one evaluation."""
+
+    tasks: int = 0  # how many; 0 means as many as the run was told
+    draw: int = -1  # decides which; -1 means those of the run
+
+
+@frozen
+class Hardware:
+    """Threads and checkpoints."""
+
+    threads: int = 1  # of PyTorch
+    save_every: int = 1  # steps between two checkpoints; three are kept
+
+
+class TextConfig(Protocol):
+    """The settings of a run; each recipe's class has these groups, and groups of its own for its task."""
+
+    recipe: ClassVar[str]  # the name under which a run's folder remembers the recipe
+    trial: ClassVar[type[Any]]  # the options of an evaluation
+    files: ClassVar[tuple[str, ...]]  # settings that name files and folders
+
+    @property
+    def episodes(self) -> Episodes:
+        """Return the number and the length of episodes."""
+        ...
+
+    @property
+    def sampling(self) -> Sampling:
+        """Return the settings of sampling."""
+        ...
+
+    @property
+    def model(self) -> Model:
+        """Return the settings of the model that is trained."""
+        ...
+
+    @property
+    def warm(self) -> WarmStart:
+        """Return the settings of the warm start."""
+        ...
+
+    @property
+    def learning(self) -> Learning:
+        """Return the settings of the learner."""
+        ...
+
+    @property
+    def asynchronous(self) -> Asynchronous:
+        """Return the settings of generators."""
+        ...
+
+    @property
+    def machine(self) -> Hardware:
+        """Return the settings of the hardware."""
+        ...
+
+    def check(self) -> None:
+        """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
+        ...
+
+    def task(self) -> "TextTask":
+        """Return the task. Imports torch. Raises: ChoiceError."""
+        ...
+
+    def usual_warm_steps(self) -> int:
+        """Return the steps of a warm start of the small Llama where none are given."""
+        ...
+
+    def functions(self) -> Mapping[str, str]:
+        """Return the functions `module.function` that the task calls, by the names of their settings."""
+        ...
+
+    def evaluated(self, trial: Any) -> "TextConfig":
+        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
+        ...
+
+    def examined(self) -> Mapping[str, int]:
+        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
+        ...
+
+
+def absolute(arguments: A) -> A:
+    """Return the settings with absolute paths, so that a run can be resumed from any working directory.
+
+    >>> absolute(TaskRun()) == TaskRun()
+    True
+    """
+    known = flatten(arguments)
+    there = {name: Path(known[name]) for name in arguments.files if known[name] and Path(known[name]).exists()}
+    return changed(arguments, {name: str(path.absolute()) for name, path in there.items()})
+
+
+def evaluated_tasks(arguments: A, trial: Trial) -> A:
+    """Return the settings for an evaluation on other held-out tasks. Raises: ChoiceError.
+
+    >>> evaluated_tasks(TaskRun(), Trial(tasks=8)).episodes.held_out
+    8
+    """
+    check_whole("--tasks", trial.tasks, 0)
+    check_whole("--draw", trial.draw, -1)
+    changes = {"held_out": trial.tasks} if trial.tasks else {}
+    return changed(arguments, {**changes, **({"draw": trial.draw} if trial.draw >= 0 else {})})
+
+
+def examined_tasks(arguments: "TextConfig") -> Mapping[str, int]:
+    """Return the number of tasks of an evaluation, and the draw that selects them.
+
+    >>> examined_tasks(TaskRun())
+    {'tasks': 256, 'draw': 0}
+    """
+    return {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
+
+
+@frozen
+class TaskRun:
+    """A language model learns a task of yours by reinforcement."""
+
+    recipe: ClassVar[str] = "text"
+    trial: ClassVar[type[Any]] = Trial
+    files: ClassVar[tuple[str, ...]] = ("model",)
+    reference: str = ""  # of the task: MODULE:NAME or FILE.py:NAME
+    episodes: Episodes = field(factory=Episodes)
+    sampling: Sampling = field(factory=Sampling)
+    model: Model = field(factory=Model)
+    warm: WarmStart = field(factory=WarmStart)
+    learning: Learning = field(factory=Learning)
+    asynchronous: Asynchronous = field(factory=Asynchronous)
+    machine: Hardware = field(factory=Hardware)
+
+    def check(self) -> None:
+        """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
+        check_text(self)
+
+    def task(self) -> "TextTask":
+        """Return the task. Imports torch, and the task's module. Raises: ChoiceError."""
+        from ..effects.task_reference import load_task
+
+        return load_task(self.reference)
+
+    def usual_warm_steps(self) -> int:
+        """Return the steps of a warm start of the small Llama where none are given."""
+        return WARM_STEPS
+
+    def functions(self) -> Mapping[str, str]:
+        """Return no functions: trust in a task's reference is checked separately."""
+        return {}
+
+    def evaluated(self, trial: Any) -> "TaskRun":
+        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
+        return evaluated_tasks(self, trial)
+
+    def examined(self) -> Mapping[str, int]:
+        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
+        return examined_tasks(self)
+
+
+def warm_steps(arguments: TextConfig) -> int:
+    """Return the optimiser steps before reinforcement learning."""
+    own = 0 if arguments.model.model else arguments.usual_warm_steps()
+    return own if arguments.warm.warm_steps < 0 else arguments.warm.warm_steps
+
+
+def generators(arguments: TextConfig) -> int:
+    """Return the number of generators, the workers that sample for the trainer."""
+    usual = 2 if arguments.asynchronous.mode == "async" else 0
+    return usual if arguments.asynchronous.generators < 0 else arguments.asynchronous.generators
+
+
+CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "reinforce": {"minibatches": 1},  # its loss has no ratio to an older policy
+    "rloo": {"minibatches": 1},
+    "grpo": {},
+    "dr_grpo": {},
+    "dapo": {},
+    "gspo": {"minibatches": 1, "clip": 3e-4, "clip_high": 4e-4},
+    "cispo": {"clip_high": 5.0},
+    "ppo": {"learning_rate": 5e-4},  # its critic lags behind: at 1e-3 a good policy may collapse
+}
+
+
+def text_defaults(settings: A, algorithm: str, **changes: Any) -> A:
+    """Return the default settings of a run of an algorithm, with the recipe's own changes. Raises: ChoiceError.
+
+    >>> text_defaults(TaskRun(), "cispo").learning.clip_high
+    5.0
+    """
+    return changed(settings, {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm, **changes})
+
+
+def check_text(arguments: TextConfig) -> None:
+    """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
+    episodes, sampling, model, warm, learning = (
+        arguments.episodes,
+        arguments.sampling,
+        arguments.model,
+        arguments.warm,
+        arguments.learning,
+    )
+    check_whole("--seed", episodes.seed, 0, SEEDS)
+    check_threads(arguments.machine.threads)
+    groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
+        (episodes, 1, ("steps", "groups", "samples", "max_turns", "held_out")),
+        (episodes, 0, ("draw", "eval_every_n_versions")),
+        (sampling, 1, ("max_new_tokens", "capacity", "slots")),
+        (model, 1, ("width", "layers", "heads")),
+        (model, 0, ("lora",)),
+        (warm, -1, ("warm_steps",)),
+        (warm, 1, ("demonstrations", "warm_batch")),
+        (learning, 1, ("epochs", "minibatches", "budget")),
+        (arguments.machine, 1, ("save_every",)),
+    )
+    for group, low, names in groups:
+        for name in names:
+            check_whole(flag(name), getattr(group, name), low)
+    numbers: tuple[tuple[Any, float, float, tuple[str, ...]], ...] = (
+        (sampling, 1e-3, float("inf"), ("temperature",)),
+        (sampling, 1e-3, 1.0, ("top_p",)),
+        (warm, 0.0, 1.0, ("skill", "muon_rate", "adamw_rate")),
+        (learning, 0.0, 1.0, ("learning_rate", "weight_decay")),
+        (learning, 0.0, float("inf"), ("max_gradient_norm", "clip", "clip_high", "kl", "entropy_coefficient")),
+    )
+    for group, least, most, names in numbers:
+        for name in names:
+            check_within(flag(name), getattr(group, name), least, most)
+    for fault, where, got, wanted, remedy in (*_faults_of_size(arguments), *_faults_of_learning(arguments)):
+        if fault:
+            raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
+    check_asynchronous(arguments.asynchronous, generators=generators(arguments), server=bool(sampling.server))
+
+
+def _faults_of_size(arguments: TextConfig) -> tuple[Fault, ...]:
+    model, learning = arguments.model, arguments.learning
+    return (
+        (
+            bool(model.width % model.heads or model.heads % 2 or (model.width // model.heads) % 2),
+            "--width and --heads",
+            (model.width, model.heads),
+            "an even number of heads, each of an even width",
+            "e.g. 128 and 4",
+        ),
+        (
+            learning.budget < arguments.sampling.capacity,
+            "--budget",
+            learning.budget,
+            f"at least --capacity {arguments.sampling.capacity}",
+            "the longest episode has to go through the model at once",
+        ),
+        (
+            bool(model.lora and not model.model),
+            "--lora",
+            "without --model",
+            "--model as well",
+            "adapters are for a model that knows something",
+        ),
+    )
+
+
+def _faults_of_learning(arguments: TextConfig) -> tuple[Fault, ...]:
+    learning, episodes = arguments.learning, arguments.episodes
+    number, algorithm = episodes.groups * episodes.samples, learning.algorithm
+    return (
+        (
+            number < learning.minibatches,
+            "--groups x --samples",
+            number,
+            f"at least --minibatches {learning.minibatches}",
+            "change one of the three",
+        ),
+        (
+            episodes.samples < 2 and algorithm not in ALONE,
+            "--samples",
+            episodes.samples,
+            f"at least 2 for {algorithm}",
+            "it compares attempts at one task with each other",
+        ),
+        (
+            learning.truncated == "bootstrap" and algorithm != "ppo",
+            "--truncated",
+            f"'bootstrap' with {algorithm}",
+            "--algorithm ppo",
+            "only that has a critic",
+        ),
+        (
+            learning.max_gradient_norm == 0,
+            "--max-gradient-norm",
+            learning.max_gradient_norm,
+            "more than 0",
+            "0 lets nothing be learnt",
+        ),
+    )

@@ -1,0 +1,86 @@
+"""The learner of a run and its store of checkpoints: this process, or several ranks that it leads (see `ranked`)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from ...algorithms.language.batch import Reading
+from ...algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
+from ...core.errors import CheckpointError
+from ...core.transcript.record import Transcript
+from ..effects import folder
+from ..effects.checkpoint.description import Description, described
+from ..effects.checkpoint.directory import steps
+from ..effects.checkpoint.single import Checkpoint
+from ..runs.store import PROCESS
+from .build_learner import algorithm_of, objective_of, optimizer_of, trainer_of
+from .components import Parts
+from .config import TextConfig
+from .trainer import Trainer, language_reader
+
+Reader = Callable[[LanguageState, Transcript], Reading]
+
+
+@frozen(kw_only=True)
+class Team:
+    """The learner of a run and its `Store`. The state that a learner's `init` returns fits the team's other functions."""
+
+    size: int  # ranks
+    check: Callable[[TextConfig], None]  # raises ChoiceError for settings that this number of ranks does not support
+    parts: Callable[[Parts], Parts]  # the same parts, whose `whole` also takes sharded parameters
+    learner: Callable[
+        [TextConfig, Parts], tuple[LanguageAlgorithm, Trainer]
+    ]  # only `init` of the algorithm may be called
+    reader: Callable[[TextConfig, Parts], Reader]  # returns a state's readings of samples
+    save: Callable[..., None]  # this and the following as in `Store`
+    settle: Callable[[], None]
+    newest: Callable[..., Path | None]
+    load: Callable[..., Checkpoint[Any]]
+
+
+def learner_alone(arguments: TextConfig, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
+    """Return the learner and the trainer of a run of one process. Raises: ChoiceError."""
+    algorithm = algorithm_of(arguments, parts.model)
+    return algorithm, trainer_of(arguments, algorithm)
+
+
+def reader_alone(arguments: TextConfig, parts: Parts) -> Reader:
+    """Return a policy's reading of samples, in micro-batches that fit into the budget."""
+    reading = learner(parts.model, optimizer_of(arguments), objective_of(arguments), proximal="recomputed")
+    return language_reader(reading, budget=arguments.learning.budget)
+
+
+def of_ranks(run: Path) -> bool:
+    """Return whether a run's folder, or a phase of it, holds a checkpoint written by ranks; damaged ones do not count.
+
+    The first rank alone writes that of a warm start, and records the number of ranks; a single process does not.
+    """
+    homes = (run, *(run / name for name in folder.PHASES))
+    return any(
+        "ranks" in description.manifest.environment
+        for home in homes
+        for where in steps(home / folder.CHECKPOINTS)
+        for description in _described(where)
+    )
+
+
+def _described(where: Path) -> tuple[Description, ...]:
+    try:
+        return (described(where),)
+    except CheckpointError:
+        return ()
+
+
+ALONE = Team(
+    size=PROCESS.size,
+    check=lambda arguments: None,
+    parts=lambda parts: parts,
+    learner=learner_alone,
+    reader=reader_alone,
+    save=PROCESS.save,
+    settle=PROCESS.settle,
+    newest=PROCESS.newest,
+    load=PROCESS.load,
+)

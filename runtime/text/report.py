@@ -1,0 +1,272 @@
+"""Results of a language model's run: evaluations before and after, as a table, as JSON and as pictures; the final model."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import asdict, evolve, frozen
+
+from ...core import keys
+from ...core.errors import ChoiceError, StructureError, message
+from ...core.language import evaluation as own
+from ...core.language.task import TextTask
+from ..effects import folder
+from ..effects.hugging_face.folder import save_model
+from ..effects.reporting.curves_picture import curves_picture
+from ..effects.reporting.language_picture import language_picture
+from ..effects.reporting.metrics import read
+from ..effects.reporting.plot import learning_curve
+from ..runs.arguments import check_whole
+from ..runs.kinds import recorded
+from .columns import LABEL, ON_THE_WAY, own_figures
+from .components import Parts, sampler
+from .evaluation import ACCURACY, Standing, evaluated, read_standing, table
+from .prompting import asked, in_process
+
+BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
+DRAWN = "picture"  # in files of results: the data for a picture of the task's own evaluation
+
+
+@frozen
+class Evaluation:
+    """Standings of one policy: with sampling, and greedy."""
+
+    sampled: Standing
+    greedy: Standing
+
+    def described(self) -> dict[str, Any]:
+        """Return the standings as JSON values."""
+        return {"sampled": self.sampled.described(), "greedy": self.greedy.described()}
+
+    def line(self) -> str:
+        """Return the sampled standing as one line of text."""
+        return self.sampled.line()
+
+
+@frozen
+class Own:
+    """The result of a task's own evaluation."""
+
+    by: own.Evaluation[Any]
+    value: Any
+
+    def described(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        return dict(self.by.described(self.value))
+
+    def line(self) -> str:
+        """Return the result as one line of text."""
+        return self.by.line(self.value)
+
+
+Result = Evaluation | Own
+
+
+def evaluation(parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int = 0) -> Result:
+    """Evaluate parameters, all those of the library's model, on held-out tasks: sampled and greedy, or as the task defines.
+
+    Raises: ChoiceError; errors of a task's own evaluation.
+    """
+    check_whole("--tasks", tasks, 1)
+    check_whole("--draw", draw, 0)
+    if not isinstance(parts.task.evaluation, tuple):
+        return _own(parts, parts.task.evaluation, params, tasks, draw, version)
+
+    def standing(temperature: float, top_p: float) -> Standing:
+        return _standing(parts, params, tasks, draw, temperature=temperature, top_p=top_p)
+
+    return Evaluation(standing(parts.sampling.temperature, parts.sampling.top_p), standing(0.0, 1.0))
+
+
+def _standing(
+    parts: Parts, params: Mapping[str, torch.Tensor], tasks: int, draw: int, *, temperature: float, top_p: float
+) -> Standing:
+    slots = min(tasks, 2 * parts.sampling.slots)
+    ask = sampler(evolve(parts, rules=parts.trial), temperature=temperature, top_p=top_p, slots=slots)
+    return evaluated(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw)[0]
+
+
+def _own(
+    parts: Parts, by: own.Evaluation[Any], params: Mapping[str, torch.Tensor], tasks: int, draw: int, version: int
+) -> Own:
+    ended = in_process(parts, dict(params), version, temperature=by.temperature, top_p=by.top_p)
+    return Own(by, asked(parts, ended, by.prompting, keys.key(draw), 0, tasks, version))
+
+
+def evaluation_names(task: TextTask) -> tuple[str, ...]:
+    """Return the names of the metrics of an evaluation during training."""
+    if not isinstance(task.evaluation, tuple):
+        return task.evaluation.names
+    return tuple(f"{ON_THE_WAY}{name}" for name in ("reward", *task.figures))
+
+
+def on_the_way(
+    parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int
+) -> tuple[str, dict[str, float]]:
+    """Return an evaluation during training as a line and as metrics: with sampling, or by the task's own method."""
+    by = parts.task.evaluation
+    if not isinstance(by, tuple):
+        found = _own(parts, by, params, tasks, draw, version)
+        return found.line(), dict(by.figures(found.value))
+    how = {"temperature": parts.sampling.temperature, "top_p": parts.sampling.top_p}
+    stood = _standing(parts, params, tasks, draw, **how)
+    figures = {"reward": stood.reward, **{name: stood.figures[name] for name in parts.task.figures}}
+    return stood.line(), {f"{ON_THE_WAY}{name}": value for name, value in figures.items()}
+
+
+def table_of(results: Mapping[str, Result]) -> str:
+    """Return results of one task side by side as text, by column name; greedy standings in columns of their own."""
+    owned = {name: one for name, one in results.items() if isinstance(one, Own)}
+    if owned:
+        by = next(iter(owned.values())).by
+        return by.table({name: one.value for name, one in owned.items()})
+    columns = dict[str, Standing]()
+    for name, one in results.items():
+        columns |= {name: one.sampled, f"{name}, greedy": one.greedy} if isinstance(one, Evaluation) else {}
+    return table(columns)
+
+
+def read_result(task: TextTask, held: Any, where: str) -> Result:
+    """Return the result that `described` wrote. Raises: StructureError."""
+    if not isinstance(task.evaluation, tuple):
+        return Own(task.evaluation, task.evaluation.read(held, where))
+    given: dict[str, Any] = held if isinstance(held, dict) else {}
+    one, other = (read_standing(given.get(name), f"{where}: {name}") for name in ("sampled", "greedy"))
+    return Evaluation(one, other)
+
+
+def with_curves(results: Mapping[str, Result]) -> dict[str, Any]:
+    """Return the data of pictures for results of a task's own evaluation, for a file; {} for others.
+
+    So a picture can be drawn from files alone, without the task.
+    """
+    owned = {name: one for name, one in results.items() if isinstance(one, Own)}
+    if not owned:
+        return {}
+    axis = asdict(next(iter(owned.values())).by.axis)
+    return {DRAWN: {"axis": axis, "curves": {name: asdict(one.by.curve(one.value)) for name, one in owned.items()}}}
+
+
+def write_before(run: Path, found: Result, notice: Any) -> None:
+    """Write the policy's evaluation before reinforcement learning, and report it."""
+    folder.write_json(run / BEFORE, {**found.described(), **with_curves({"before": found})})
+    notice(f"before reinforcement: {found.line()}")
+
+
+def read_before(run: Path, task: TextTask) -> Result | tuple[()]:
+    """Return the policy's evaluation before reinforcement learning; () in a run that has not come so far.
+
+    Raises: CheckpointError, StructureError for a file with other contents.
+    """
+    return read_result(task, folder.read_json(run / BEFORE), str(run / BEFORE)) if (run / BEFORE).exists() else ()
+
+
+def write_after(run: Path, iteration: int, found: Result, about: Mapping[str, Any], before: Result | tuple[()]) -> str:
+    """Write evaluation.json and evaluation.txt, with the evaluation before on the same tasks; return the table."""
+    results = {**({} if isinstance(before, tuple) else {"before": before}), "after": found}
+    text = table_of(results)
+    described = {name: one.described() for name, one in results.items()}
+    written = {"iteration": iteration, **about, **described, **with_curves(results)}
+    folder.write_json(run / folder.EVALUATION, written)
+    folder.write_text(run / TABLE, text + "\n")
+    return text
+
+
+def write_model(run: Path, parts: Parts, params: Mapping[str, torch.Tensor]) -> Path:
+    """Write the model and its tokenizer as a Hugging Face folder; return its path."""
+    return save_model(run / MODEL, dict(params), parts.config, parts.tokenizer, generation=parts.generation)
+
+
+def picture(run: Path, out: Path) -> Path:
+    """Draw the curves of a run. Raises: ChoiceError for a run that has reported no step of reinforcement learning."""
+    if drawn := _drawn(run):
+        return _curves([run], [drawn], out)
+    path = run / folder.METRICS
+    rows = read(path) if path.exists() else []
+    try:
+        start = accuracy_before(run)
+        return language_picture(rows, out, title=title_of(run), start=start, figures=own_figures(rows), labels=LABEL)
+    except ChoiceError as nothing:
+        raise ChoiceError(f"{run}: {nothing}") from nothing
+
+
+def title_of(run: Path) -> str:
+    """Return the title of a run: the name of its task, or of its recipe."""
+    held = recorded(run)
+    return str(held.get("reference", "")).rpartition(":")[2] or str(held.get("recipe", run.name))
+
+
+def measured(paths: Sequence[Path]) -> tuple[str, str]:
+    """Return the column that measures success, and its label: accuracy, or the return where tasks have none."""
+    if any(math.isfinite(row.get(ACCURACY, math.nan)) for path in paths for row in read(path)):
+        return ACCURACY, "share of attempts that succeed"
+    return "episode_return", "mean reward of an attempt"
+
+
+def accuracy_before(run: Path) -> tuple[float, ...]:
+    """Return the sampled accuracy before reinforcement learning; () where none is known. Raises: StructureError."""
+    held = folder.read_json(run / BEFORE) if (run / BEFORE).exists() else {}
+    if not held or DRAWN in held:
+        return ()
+    return (read_standing(held.get("sampled"), f"{run / BEFORE}: sampled").accuracy,)
+
+
+def _drawn(run: Path) -> tuple[own.Axis, dict[str, own.Curve]] | tuple[()]:
+    """Return the picture data of a run's own evaluation: the last one, or that before reinforcement learning; or ()."""
+    path = next((run / name for name in (folder.EVALUATION, BEFORE) if (run / name).exists()), None)
+    return drawn_in(path) if path else ()
+
+
+def drawn_in(path: Path) -> tuple[own.Axis, dict[str, own.Curve]] | tuple[()]:
+    """Return the axis and curves in a file of results of a task's own evaluation; () for others, or without a file.
+
+    Raises: CheckpointError, StructureError for a file with other contents.
+    """
+    held = folder.read_json(path) if path.exists() else {}
+    if DRAWN not in held:
+        return ()
+    try:
+        curves = {
+            name: own.Curve(**{part: tuple(map(float, one[part])) for part in ("mean", "low", "high")})
+            for name, one in held[DRAWN]["curves"].items()
+        }
+        given = held[DRAWN]["axis"]
+        texts = {name: str(given[name]) for name in ("title", "heading", "x", "marked")}
+        return own.Axis(**texts, mark=int(given["mark"])), curves
+    except (KeyError, TypeError, ValueError, AttributeError) as cause:
+        where, remedy = f"{path}: {DRAWN}", "evaluate the run again"
+        raise StructureError(message(where, got="no curves", wanted="curves and an axis", remedy=remedy)) from cause
+
+
+def _curves(runs: Sequence[Path], found: Sequence[tuple[own.Axis, dict[str, own.Curve]]], out: Path) -> Path:
+    rows = [read(run / folder.METRICS) if (run / folder.METRICS).exists() else [] for run in runs]
+    names = dict.fromkeys(name for _, curves in found for name in curves)
+    each = {name: [curves[name] for _, curves in found if name in curves] for name in names}
+    return curves_picture(rows, each, out, axis=found[0][0])
+
+
+def pictures(runs: Sequence[Path], out: Path) -> Path:
+    """Draw the mean success of several runs that differ in their seeds, or the curves of their own evaluation.
+
+    Raises: ChoiceError, ShapeError for runs without steps.
+    """
+    found = [drawn for run in runs if (drawn := _drawn(run))]
+    if found:
+        return _curves(runs, found, out)
+    for run in runs:
+        if not (run / folder.METRICS).exists():
+            where, remedy = str(run / folder.METRICS), "let the run report something first"
+            raise ChoiceError(message(where, got="absent", wanted="the metrics of a run", remedy=remedy))
+    paths = [run / folder.METRICS for run in runs]
+    column, label = measured(paths)
+    return learning_curve(
+        paths,
+        out,
+        y=column,
+        title=title_of(runs[0]),
+        x_label="attempts sampled",
+        y_label=label,
+        smooth=5,
+    )

@@ -1,0 +1,216 @@
+"""A run of a language model at a task, built from its settings; `runs.run` performs it.
+
+RUN/tokenizer/        the tokenizer, if the run has trained its own
+RUN/before.json       the evaluation before reinforcement learning
+RUN/model/            the final model and its tokenizer, a Hugging Face folder
+RUN/diverged.safetensors   the batch of a step whose loss was not finite
+RUN/rollouts.jsonl    where episodes are prepared: the records that preparations publish, readable while it is written
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...algorithms.language.learner import LanguageState
+from ...core.errors import CheckpointError, ChoiceError, message
+from ..effects import folder
+from ..effects import jsonl_stream as stream
+from ..effects.checkpoint.manifest import Manifest
+from ..effects.hugging_face.tokenizer import save_tokenizer
+from ..effects.layout import names_of
+from ..runs import run as runs
+from ..runs.arguments import flatten
+from ..runs.logging import divergence, metrics_log
+from ..runs.recipe import Components, Context, Notice, Outcome
+from ..runs.registry import find
+from ..runs.training_machine import Loop
+from ..runs.trusting import NOTHING, Trust, check_trust
+from .columns import LABEL
+from .components import Parts, attempts_at, check_room, parts_of
+from .config import TextConfig, absolute
+from .evaluation import held_out
+from .learner_backend import ALONE, Team
+from .preparation import STREAM
+from .report import evaluation, on_the_way, write_before
+from .sampling import SERVED, check_server, source
+from .training_loop import Held, LanguageWorld, Publish, held_at, learning_parts, phases
+from .training_loop import policy_of as policy_of
+from .validate_task import validate_task
+
+TOKENIZER = "tokenizer"
+DATA = "data"  # name of the fact with the digest of a task's data
+FACTS: Mapping[str, str] = {"lowering": "eager"}  # besides its arguments, the bits of a run depend on these
+
+
+def described(arguments: TextConfig) -> dict[str, Any]:
+    """Return the recipe's name and all arguments, flat; the inverse of `runs.run.arguments_of`."""
+    return {"recipe": arguments.recipe, **flatten(arguments)}
+
+
+def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
+    """Start a new run in the folder, which must hold no checkpoints unless `overwrite` is set; a refused run removes none.
+
+    Raises: CheckpointError, ChoiceError, StructureError, EngineError for hosts that are not available.
+    """
+    recipe = find(arguments.recipe)
+    return runs.start(run, recipe, absolute(arguments), overwrite=overwrite, notice=notice, store=team)
+
+
+def resume(
+    run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Team = ALONE, trust: Trust = NOTHING
+) -> Outcome:
+    """Resume the run in the folder from its newest checkpoint, with its own arguments; start it if it has none yet.
+
+    `moved` replaces arguments of the source of samples from now on; the folder that a server may be starting from stays.
+    Functions that its record names are called where `trust` allows it. Raises: CheckpointError, ChoiceError, StructureError,
+    EngineError; TrustError.
+    """
+    keep = (folder.ARGUMENTS, SERVED)
+    return runs.resume(run, notice=notice, store=team, changes=moved, keep=keep, trust=trust)
+
+
+def team_of(context: Context) -> Team:
+    """Return the learner and store of a run: this process, or all ranks."""
+    return context.store if isinstance(context.store, Team) else ALONE
+
+
+def parts_in(arguments: TextConfig, context: Context) -> Parts:
+    """Return the components of a run, and set PyTorch to its threads.
+
+    Raises: ChoiceError, StructureError, TrustError; all refusals come before anything of an older run is removed.
+    """
+    check_trust(context.run, context.trust, arguments.functions())
+    validate_task(arguments.task())
+    torch.set_num_threads(arguments.machine.threads)
+    run, team = context.run, team_of(context)
+    if not context.kept:
+        team.check(arguments)
+    return team.parts(parts_of(arguments, run / TOKENIZER) if context.kept else parts_for(run, arguments))
+
+
+def components(arguments: TextConfig, context: Context) -> Components:
+    """Return the components of a run without generators. Raises: as `parts_in`."""
+    return components_of(context.run, arguments, parts_in(arguments, context), team_of(context))
+
+
+def write_tokenizer(run: Path, arguments: TextConfig, parts: Parts) -> None:
+    """Write the tokenizer of a run that has trained its own."""
+    if not arguments.model.model:
+        save_tokenizer(parts.tokenizer, run / TOKENIZER)
+
+
+def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) -> Components:
+    """Return the components of a run in a folder, from parts that are already built."""
+    check_server(arguments)
+    algorithm, trainer = learning_parts(arguments, parts, team)
+    held_out = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
+
+    @contextmanager
+    def session(held: Held, loop: Loop, notice: Notice) -> Iterator[LanguageWorld]:
+        def before(state: LanguageState) -> None:
+            found = evaluation(parts, parts.whole(state.params.policy), **held_out, version=int(state.step))
+            write_before(run, found, notice)
+
+        def evaluate(state: LanguageState) -> Mapping[str, float]:
+            version, whole = int(state.step), parts.whole(state.params.policy)
+            line, figures = on_the_way(parts, whole, **held_out, version=version)
+            notice(f"version {version}: {line}")
+            return figures
+
+        samples = source(run, arguments, parts, notice)
+        with publishing(run, parts) as publish:
+            yield LanguageWorld(
+                run=run,
+                arguments=arguments,
+                parts=parts,
+                algorithm=algorithm,
+                trainer=trainer,
+                ask=samples.ask,
+                complete=samples.complete,
+                publish=publish,
+                before=before,
+                evaluate=evaluate,
+                notice=notice,
+                held=held,
+                iteration=loop.iteration,
+            )
+
+    def accept(where: Path, manifest: Manifest) -> None:
+        if manifest.environment.get("base", parts.base) != parts.base:
+            got, wanted = "another model or tokenizer than when the run began", "the same"
+            remedy = "put the old one back, or train anew"
+            raise CheckpointError(message(f"{where}: {arguments.model.model}", got=got, wanted=wanted, remedy=remedy))
+        check_data(where, manifest.environment, parts)
+
+    shown = ("episode_return", *tuple(parts.task.figures)[:1], LABEL, "log_prob_difference", "warm_loss")
+    return Components(
+        loop=phases(arguments).loop(arguments.machine.save_every),
+        begin=lambda: held_at(arguments, parts, algorithm, 0),
+        like=lambda iteration: held_at(arguments, parts, algorithm, iteration),
+        session=session,
+        log=lambda run, loop: metrics_log(run, loop, shown),
+        diverged=lambda loop: divergence(run, loop, warm=phases(arguments).warm),
+        params=lambda held: ("policy", policy_of(held)),
+        facts=facts(parts),
+        write=lambda run: write_tokenizer(run, arguments, parts),
+        accept=accept,
+        opened=parts,
+    )
+
+
+def parts_for(run: Path, arguments: TextConfig) -> Parts:
+    """Return the parts of a new run. All refusals come before anything of an older run in the folder is removed.
+
+    Raises: ChoiceError, StructureError.
+    """
+    model = Path(arguments.model.model).resolve()
+    if arguments.model.model and any(
+        model.is_relative_to((run / name).resolve()) for name in names_of(arguments.recipe)
+    ):
+        got, remedy = f"{model}, which this run would remove", "choose another --run"
+        raise ChoiceError(message("--model", got=got, wanted="a folder elsewhere", remedy=remedy))
+    check_server(arguments)
+    parts = parts_of(arguments)
+    check_room(parts)
+    check_groups(arguments, parts)
+    attempts_at(parts, held_out(1, arguments.episodes.draw))
+    learning_parts(arguments, parts)
+    return parts
+
+
+def check_groups(arguments: TextConfig, parts: Parts) -> None:
+    """Refuse steps of fewer groups than one preparation begins. Raises: ChoiceError."""
+    preparation, groups = parts.task.preparation, arguments.episodes.groups
+    if not isinstance(preparation, tuple) and groups < preparation.groups:
+        wanted, remedy = f"at least {preparation.groups}", "so many groups begin where one task was prepared"
+        raise ChoiceError(message("--groups", got=groups, wanted=wanted, remedy=remedy))
+
+
+def check_data(run: Path, recorded: Mapping[str, Any], parts: Parts) -> None:
+    """Refuse a task whose data differ from those that the run began with. Raises: CheckpointError.
+
+    Tasks that were held out then may be trained on now.
+    """
+    if recorded.get(DATA, parts.task.digest) != parts.task.digest:
+        got, remedy = "others than when the run began", "put the old ones back, or train anew"
+        raise CheckpointError(message(f"{run}: the task's data", got=got, wanted="the same", remedy=remedy))
+
+
+@contextmanager
+def publishing(run: Path, parts: Parts) -> Iterator[Publish]:
+    """Yield a function that appends records of preparations to the run's stream, and skips those that are already there."""
+    preparation = parts.task.preparation
+    if isinstance(preparation, tuple):
+        yield lambda number, rows: None
+        return
+    with stream.writer(run / STREAM, most=preparation.most) as write:
+        yield write
+
+
+def facts(parts: Parts) -> dict[str, str]:
+    """Return the facts that the bits of a run depend on besides its arguments."""
+    named = {"base": parts.base, DATA: parts.task.digest}
+    return {**FACTS, **{name: value for name, value in named.items() if value}}

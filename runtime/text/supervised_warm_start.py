@@ -1,0 +1,101 @@
+"""A warm start: a new model is trained on noisy demonstrations of the possible actions.
+
+Matrices between hidden layers follow Muon and all else AdamW, which brings a small model in two hundred steps to where
+AdamW alone has not begun to read the question.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import frozen
+from torch import Tensor
+
+from ...algorithms.algorithm import TrainState
+from ...algorithms.supervised import Supervised
+from ...core import keys
+from ...core.keys import Key
+from ...core.language.codec import Codec, Ids
+from ...core.language.protocol import Protocol
+from ...core.language.requests import expand, requests, rollouts, task_keys
+from ...core.language.rollout import Attempt
+from ...core.language.task import Script
+from ...core.language.zorplex.demonstrate import demonstrate
+from ...core.optim.muon import divided, muon
+from ...core.optim.optimizers import Optimizer, adamw, chain, linear, scale_by_schedule, warmup
+from ...core.record import take
+from ...core.transcript.record import Transcript
+from .batching import trimmed
+
+WARM_UP = 0.1  # share of the steps in which the learning rate rises
+EACH = 4  # demonstrations of one task
+OUTER = ("embed", "wte", "wpe", "lm_head")  # parts of names of matrices that are not hidden ones
+
+
+@frozen(kw_only=True)
+class Lessons:
+    """Settings of demonstrations."""
+
+    rules: Protocol[Any, Any]
+    codec: Codec
+    spell: Callable[[str], Ids]
+    script: Script
+    skill: float  # the share of correct ones
+    capacity: int
+    max_new_tokens: int
+
+
+def shown(lessons: Lessons, key: Key, number: int) -> tuple[Attempt[Any], ...]:
+    """Return demonstrations of tasks of the training stream, `EACH` of a task: other keys, other tasks."""
+    tasks, samples, hands = keys.split(key, 3)
+    asked = requests(task_keys(tasks, "training", -(-number // EACH)), samples)
+    each = [attempt for request in asked for attempt in expand(request, EACH, samples)][:number]
+    how: dict[str, Any] = {"script": lessons.script, "skill": lessons.skill, "capacity": lessons.capacity}
+    how["max_new_tokens"] = lessons.max_new_tokens
+    return tuple(
+        demonstrate(lessons.rules, lessons.codec, lessons.spell, rollouts(one)[0], hand, **how)
+        for one, hand in zip(each, keys.split(hands, number), strict=True)
+    )
+
+
+def label(name: str, leaf: Tensor) -> str:
+    """Return the optimiser of a leaf of this name: "muon" for matrices between hidden layers, else "adamw".
+
+    >>> import torch
+    >>> label("model.embed_tokens.weight", torch.zeros(2, 2)), label("model.layers.0.mlp.up_proj.weight", torch.zeros(2, 2))
+    ('adamw', 'muon')
+    """
+    return "muon" if leaf.ndim == 2 and not any(word in name for word in OUTER) else "adamw"
+
+
+def warm_optimizer(params: Any, steps: int, *, muon_rate: float, adamw_rate: float) -> Optimizer:
+    """Return the optimiser of a warm start: its rates rise for a tenth of the steps and fall to 0 at the last.
+
+    Params that are no dict of tensors, such as those of adapters, follow AdamW alone.
+    """
+    rise = max(1, round(WARM_UP * steps))
+    schedule = scale_by_schedule(warmup(rise, linear(1.0, 0.0, max(1, steps - rise))))
+    if not all(isinstance(leaf, Tensor) for leaf in params.values()):
+        return chain(adamw(adamw_rate), schedule)
+    return chain(divided(label, {"muon": muon(muon_rate), "adamw": adamw(adamw_rate)}), schedule)
+
+
+def drawn(key: Key, pool: int, number: int) -> list[int]:
+    """Return `number` indices into a pool: one permutation of it after the other.
+
+    >>> sorted(drawn(keys.key(0), 3, 6))
+    [0, 0, 1, 1, 2, 2]
+    """
+    rounds = -(-number // pool)
+    return [place for own in keys.split(key, rounds) for place in keys.permutation(own, pool).tolist()][:number]
+
+
+def taught(
+    learner: Supervised, state: TrainState, demonstrations: Transcript, batches: Sequence[Sequence[int]]
+) -> tuple[TrainState, dict[str, float]]:
+    """Return the state after a step on each batch (indices into the demonstrations [N]), and the learner's mean figures."""
+    rows: list[dict[str, float]] = []
+    for places in batches:
+        some = take(demonstrations, list(places))
+        state, metrics = learner.update(state, trimmed(some, int(some.length.max())))
+        rows.append({name: float(value) for name, value in metrics.items()})
+    return state, {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}

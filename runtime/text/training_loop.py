@@ -1,0 +1,312 @@
+"""Shared state of a language model's training loop, and one step of it."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import Factory, define, field, frozen
+
+from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
+from ...algorithms.supervised import Supervised, supervised
+from ...core import keys
+from ...core.errors import ChoiceError, NonFiniteError, message
+from ...core.keys import Key
+from ...core.language.preparation import Prepared
+from ...core.language.requests import Request, expand, requests, task_keys
+from ...core.language.rollout import Attempt
+from ...core.language.task import TextTask
+from ...core.language.to_transcript import transcripts
+from ...core.record import record
+from ...core.transcript.record import Transcript
+from ..effects.checkpoint.tensor_file import write_tensors
+from ..effects.clock import seconds
+from ..runs.logging import DIVERGED
+from ..runs.training_machine import Loop, Train, Trained
+from .columns import FIGURES, LABEL, LENGTHS, SPEEDS, label_columns
+from .components import Attempts, Parts
+from .config import TextConfig, warm_steps
+from .evaluation import Standing, standing
+from .failures import Failures, errors_of
+from .learner_backend import ALONE, Team
+from .preparation import PREPARED, STATES, THROUGHPUT, Rate, step_of
+from .preparation import columns as prepared_columns
+from .prompting import Complete, spoken
+from .prompting import asked as prompted
+from .report import evaluation_names
+from .supervised_warm_start import Lessons, drawn, shown, taught, warm_optimizer
+from .trainer import Trainer
+
+UNIT = 20  # steps of the warm start in one iteration of the machine
+TASKS, WARM, ORDER, UPDATE = 2, 3, 4, 5  # streams of a run's key, besides those of `parts`
+Notice = Callable[[str], None]
+Asking = Callable[[LanguageState, Sequence[Request]], Attempts]  # samples with the weights of a state
+Completing = Callable[[LanguageState], Complete]  # completes begun attempts with them
+Evaluating = Callable[[LanguageState], Mapping[str, float]]  # figures of an evaluation during training
+Publish = Callable[[int, Sequence[Mapping[str, Any]]], None]  # (a record's number, its rows)
+
+
+@record
+class Held:
+    """State of a run that decides its future; the fields of the other phase are ()."""
+
+    warm: Any = ()  # TrainState
+    learner: Any = ()  # LanguageState
+
+
+@frozen
+class Phases:
+    """Phases of a run: warm start and reinforcement learning."""
+
+    warm: int  # iterations of the warm start, the last of which may be shorter
+    steps: int  # iterations of reinforcement learning
+
+    def loop(self, every: int) -> Loop:
+        """Return the loop at the beginning of the run."""
+        return Loop(iterations=self.warm + self.steps, chunk=1, every=every)
+
+
+def phases(arguments: TextConfig) -> Phases:
+    """Return the phases of a run.
+
+    >>> from .config import TaskRun
+    >>> phases(TaskRun())
+    Phases(warm=20, steps=100)
+    """
+    return Phases(-(-warm_steps(arguments) // UNIT), arguments.episodes.steps)
+
+
+@define
+class LanguageWorld:
+    """State and functions of a running training loop."""
+
+    run: Path
+    arguments: TextConfig
+    parts: Parts
+    algorithm: LanguageAlgorithm
+    trainer: Trainer
+    ask: Asking
+    complete: Completing
+    publish: Publish
+    before: Callable[[LanguageState], None]  # called when reinforcement learning begins
+    evaluate: Evaluating
+    notice: Notice
+    held: Held
+    iteration: int = 0
+    prepared: float = 0.0  # seconds spent
+    sampled: float = 0.0
+    updated: float = 0.0
+    warmed: float = 0.0
+    _lessons: Any = field(default=())
+    _failures: Any = field(default=Factory(lambda self: Failures(self.notice), takes_self=True))
+    _rate: Any = field(default=())  # rate of published texts
+
+    def train(self, command: Train) -> Trained:
+        """Run one iteration: the handler of `Train`."""
+        warm = phases(self.arguments).warm
+        if self.iteration < warm:
+            row = self._warm(self.iteration)
+        else:
+            if isinstance(self.held.learner, tuple):
+                policy = self.held.warm.params
+                self.held = Held(learner=self.algorithm.init(policy))
+            if self.iteration == warm:
+                self.before(self.held.learner)
+            row = self._step(self.iteration - warm)
+        self.iteration += command.iterations
+        if self.iteration >= phases(self.arguments).loop(1).iterations:
+            self._failures.report()
+        blank = dict.fromkeys(columns(self.arguments, self.parts.task), math.nan)
+        steps = max(0, self.iteration - warm) * episodes_of(self.arguments, self.parts.task)
+        return Trained(({"iteration": float(self.iteration), "steps": float(steps), **blank, **row},))
+
+    @property
+    def state(self) -> Held:
+        """Return the state that decides the future of the run."""
+        return self.held
+
+    def spent(self) -> tuple[str, ...]:
+        """Return the seconds of each part of the session."""
+        seconds = {"warm start": self.warmed, "preparation": self.prepared, "sampling": self.sampled}
+        seconds["updates"] = self.updated
+        return tuple(f"{name} {spent:.1f} s" for name, spent in seconds.items() if spent)
+
+    @property
+    def key(self) -> Key:
+        """Return the key that all random numbers of the run follow from."""
+        return keys.key(self.arguments.episodes.seed)
+
+    def _warm(self, number: int) -> dict[str, float]:
+        begin = seconds()
+        steps, batch = warm_steps(self.arguments), self.arguments.warm.warm_batch
+        every, places = self._taught_from()
+        here = range(number * UNIT, min(steps, (number + 1) * UNIT))
+        batches = [places[step * batch : (step + 1) * batch] for step in here]
+        learner = warm_learner_of(self.arguments, self.parts, self.held.warm.params)
+        state, told = taught(learner, self.held.warm, every, batches)
+        self.held = Held(warm=state)
+        self.warmed += seconds() - begin
+        if self.iteration + 1 == phases(self.arguments).warm:
+            self._lessons = ()
+        return {"warm_loss": told["loss"], "gradient_norm": told["gradient_norm"], "finite": told["finite"]}
+
+    def _taught_from(self) -> tuple[Transcript, list[int]]:
+        """Return the demonstrations of the run, and the order in which they are trained on."""
+        if not self._lessons:
+            warm, number = self.arguments.warm, warm_steps(self.arguments) * self.arguments.warm.warm_batch
+            self.notice(f"making {warm.demonstrations:,} demonstrations, {warm.skill:.0%} of them right ...")
+            shows = demonstrated(self.arguments, self.parts, keys.fold_in(self.key, WARM))
+            longest = max(len(attempt.ids) for attempt in shows)
+            every = transcripts(shows, capacity=longest, calls=self.arguments.episodes.max_turns)
+            self._lessons = every, drawn(keys.fold_in(self.key, ORDER), len(shows), number)
+        return self._lessons  # type: ignore[no-any-return]
+
+    def _step(self, number: int) -> dict[str, float]:
+        state: LanguageState = self.held.learner
+        begin = seconds()
+        attempts, prepared = self._sampled(state, number)
+        between = seconds()
+        spent = between - begin - prepared.get(PREPARED, 0.0)
+        self._failures.add(f"step {number + 1}", errors_of(attempts), len(attempts))
+        written = transcripts(
+            attempts, capacity=max(len(one.ids) for one in attempts), calls=self.arguments.episodes.max_turns
+        )
+        told = {**_row(self.parts.task, standing(self.parts.task, attempts), spent), **prepared}
+        try:
+            learned = self.trainer(state, written, keys.fold_in(keys.fold_in(self.key, UPDATE), number))
+        except NonFiniteError as fault:
+            write_tensors(self.run / DIVERGED, written)
+            self.notice(f"{fault}; the batch is in {self.run / DIVERGED}")
+            return {**told, "finite": 0.0}
+        if learned.note:
+            self.notice(f"step {number + 1}: {learned.note}")
+        self.held = Held(learner=learned.state)
+        self.prepared += prepared.get(PREPARED, 0.0)
+        self.sampled += spent
+        self.updated += seconds() - between
+        unknown = () if self.arguments.learning.kl else ("kl",)  # without a reference policy the figure is 0, not a KL
+        figures = {name: value for name, value in learned.figures.items() if name in FIGURES and name not in unknown}
+        told |= {**figures, "update_seconds": seconds() - between, "finite": 1.0}
+        every = self.arguments.episodes.eval_every_n_versions
+        due = evaluation_due(every, before=int(state.step), after=int(learned.state.step))
+        return {**told, **(self.evaluate(learned.state) if due else {})}
+
+    def _sampled(self, state: LanguageState, number: int) -> tuple[Attempts, dict[str, float]]:
+        """Return the attempts of a step, and the figures of its preparation if it has one."""
+        preparation = self.parts.task.preparation
+        if isinstance(preparation, tuple):
+            return self.ask(state, asked(self.arguments, self.key, number)), {}
+        begin, complete = seconds(), self.complete(state)
+        tasks, samples = self.arguments.episodes.groups // preparation.groups, self.arguments.episodes.samples
+        prepared: Prepared = prompted(
+            self.parts, complete, preparation.prompting, self.key, number, tasks, int(state.step)
+        )
+        for one in prepared.records:
+            self.publish(one.number, one.rows)
+        step = step_of(self.parts, prepared, self.key, number, samples=samples)
+        self._rate = self._rate or Rate(preparation.window)
+        figures = {**prepared.figures, STATES: float(step.starts), THROUGHPUT: self._rate.after(prepared.texts)}
+        spent = seconds() - begin
+        return complete(self.parts.rules, step.begun, 0), {**figures, PREPARED: spent}
+
+
+def evaluation_due(every: int, *, before: int, after: int) -> bool:
+    """Return whether an evaluation during training is due between two versions.
+
+    >>> [evaluation_due(2, before=version, after=version + 1) for version in range(4)], evaluation_due(0, before=0, after=1)
+    ([False, True, False, True], False)
+    """
+    return every > 0 and after // every != before // every
+
+
+def episodes_of(arguments: TextConfig, task: TextTask) -> int:
+    """Return the increment of a step in metrics: its attempts, or 1 where a preparation decides their number."""
+    episodes = arguments.episodes
+    return episodes.groups * episodes.samples if isinstance(task.preparation, tuple) else 1
+
+
+def demonstrated(arguments: TextConfig, parts: Parts, key: Key) -> tuple[Attempt[Any], ...]:
+    """Return the demonstrations of a run; of given conversations, those that fit. Raises: ChoiceError."""
+    warm, ready = arguments.warm, parts.task.conversations
+    if isinstance(ready, tuple):
+        return shown(lessons_of(arguments, parts), key, warm.demonstrations)
+    made = (spoken(parts, one) for one in ready(key, warm.demonstrations, warm.skill))
+    found = tuple(one for one in made if not isinstance(one, tuple))
+    if not found:
+        wanted, remedy = "at least one that fits", "raise --max-new-tokens or --capacity"
+        raise ChoiceError(message("--demonstrations", got="all too long", wanted=wanted, remedy=remedy))
+    return found
+
+
+def columns(arguments: TextConfig, task: TextTask) -> tuple[str, ...]:
+    """Return the names of a run's metrics, besides those of its progress."""
+    evaluates = arguments.episodes.eval_every_n_versions or not isinstance(task.evaluation, tuple)
+    on_the_way = evaluation_names(task) if evaluates else ()
+    prepared = prepared_columns(task.preparation)
+    labels = (LABEL + name for name in task.labels)
+    return ("warm_loss", "episode_return", *task.figures, *labels, *LENGTHS, *FIGURES, *SPEEDS, *prepared, *on_the_way)
+
+
+def _row(task: TextTask, said: Standing, spent: float) -> dict[str, float]:
+    numbers = {name: said.figures[name] for name in task.figures} | label_columns(said.modes)
+    numbers |= {name: getattr(said, name) for name in LENGTHS}
+    rate = said.tokens * said.attempts / spent
+    return {"episode_return": said.reward, **numbers, "rollout_seconds": spent, "tokens_per_second": rate}
+
+
+def asked(arguments: TextConfig, key: Key, number: int) -> tuple[Request, ...]:
+    """Return the requests of a training step: fresh tasks of the training stream, each a group of attempts.
+
+    >>> from .config import TaskRun
+    >>> len(asked(TaskRun(), keys.key(0), 0)), asked(TaskRun(), keys.key(0), 0)[0].task[0] % 2
+    (128, 0)
+    """
+    tasks, samples = keys.split(keys.fold_in(keys.fold_in(key, TASKS), number))
+    many = arguments.episodes.groups
+    each = requests(task_keys(tasks, "training", many), samples, first=number * many)
+    return tuple(one for request in each for one in expand(request, arguments.episodes.samples, samples))
+
+
+def lessons_of(arguments: TextConfig, parts: Parts) -> Lessons:
+    """Return the settings of a run's demonstrations. Raises: ChoiceError for a task that has none."""
+    script = parts.task.demonstrations
+    if isinstance(script, tuple):
+        remedy = "leave it out, or give the task demonstrations"
+        raise ChoiceError(message("--warm-steps", got=warm_steps(arguments), wanted="0", remedy=remedy))
+    return Lessons(
+        script=script,
+        rules=parts.rules,
+        codec=parts.codec,
+        spell=parts.spell,
+        skill=arguments.warm.skill,
+        capacity=arguments.sampling.capacity,
+        max_new_tokens=arguments.sampling.max_new_tokens,
+    )
+
+
+def warm_learner_of(arguments: TextConfig, parts: Parts, params: Any) -> Supervised:
+    """Return the learner of a run's warm start, for these params."""
+    warm = arguments.warm
+    rates = {"muon_rate": warm.muon_rate, "adamw_rate": warm.adamw_rate}
+    return supervised(parts.model, warm_optimizer(params, max(1, warm_steps(arguments)), **rates))
+
+
+def held_at(arguments: TextConfig, parts: Parts, algorithm: LanguageAlgorithm, iteration: int) -> Held:
+    """Return the tree of a checkpoint of an iteration, as to its structure.
+
+    At the beginning it is the run's initial state.
+    """
+    if iteration <= phases(arguments).warm and phases(arguments).warm:
+        params = parts.begin()
+        return Held(warm=warm_learner_of(arguments, parts, params).init(params))
+    return Held(learner=algorithm.init(parts.begin()))
+
+
+def policy_of(held: Held) -> Any:
+    """Return the parameters of the model that is trained."""
+    return held.warm.params if isinstance(held.learner, tuple) else held.learner.params.policy
+
+
+def learning_parts(arguments: TextConfig, parts: Parts, team: Team = ALONE) -> tuple[LanguageAlgorithm, Trainer]:
+    """Return the learner and the trainer of a run. Raises: ChoiceError."""
+    return team.learner(arguments, parts)
